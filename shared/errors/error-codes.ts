@@ -1,0 +1,184 @@
+/** Whether money moved, told to the payer with every failure. `unknown` is never followed by a fresh challenge. */
+export type PaymentState = 'none' | 'authorized' | 'settled' | 'unknown'
+
+/** What a caller may usefully do next. `new_payment` means the same request, signed afresh. */
+export type RetryAdvice = 'never' | 'same_request' | 'new_payment'
+
+/** Endpoint-family-neutral kind of a failure; rendered as `error.type` in the family's own name. */
+export type ErrorKind = 'invalid_request' | 'authentication' | 'not_found' | 'rate_limit' | 'payment' | 'unavailable'
+
+export interface ErrorCodeEntry {
+  readonly status: number
+  readonly kind: ErrorKind
+  /** Public sentence used when the place of failure has nothing more exact to say. */
+  readonly message: string
+  readonly retry: RetryAdvice
+  readonly payment: PaymentState
+}
+
+const invalidRequest = { status: 400, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
+const conflict = { status: 409, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
+const paymentRefused = { status: 402, kind: 'payment', retry: 'new_payment', payment: 'none' } as const
+const unavailable = { status: 503, kind: 'unavailable', retry: 'same_request', payment: 'none' } as const
+/** The attempt belongs to the authorization that paid for it, so another attempt takes a fresh signature. */
+const uncharged = { status: 503, kind: 'unavailable', retry: 'new_payment', payment: 'none' } as const
+
+/** The one table of failures. Everything a caller learns from a code stands here. */
+export const errorCodes = {
+  missing_idempotency_key: {
+    ...invalidRequest,
+    message:
+      'The header x-idempotency-key is missing. Send 1 to 255 visible ASCII characters, the same for the unpaid request and its signed retry.',
+  },
+  invalid_idempotency_key: {
+    ...invalidRequest,
+    message: 'The header x-idempotency-key must be 1 to 255 visible ASCII characters (no spaces).',
+  },
+  duplicate_header: { ...invalidRequest, message: 'A header that may appear once was sent more than once.' },
+  invalid_json: { ...invalidRequest, message: 'The request body is not valid JSON.' },
+  invalid_multipart: { ...invalidRequest, message: 'The multipart body could not be read.' },
+  missing_field: { ...invalidRequest, message: 'A required field is missing.' },
+  unknown_field: { ...invalidRequest, message: 'The request holds a field that this endpoint does not know.' },
+  duplicate_field: { ...invalidRequest, message: 'A field was sent more than once.' },
+  invalid_field: { ...invalidRequest, message: 'A field has a value that is not allowed.' },
+  invalid_base64: {
+    ...invalidRequest,
+    message: 'audio_base64 must be canonical RFC 4648 Base64 without a data-URL prefix, whitespace or missing padding.',
+  },
+  unsupported_audio: { ...invalidRequest, message: 'The upload is not a decodable MP3.' },
+  audio_too_long: { ...invalidRequest, message: 'The audio is longer than the published limit.' },
+  audio_too_large: { ...invalidRequest, message: 'The audio has more bytes than the published limit.' },
+  invalid_payment_header: {
+    ...invalidRequest,
+    message: 'PAYMENT-SIGNATURE is not a base64-encoded x402 v2 payment payload of scheme "upto".',
+  },
+  receipt_token_required: {
+    status: 401,
+    kind: 'authentication',
+    message: 'Present the receipt token as "Authorization: Bearer <X-Receipt-Token>".',
+    retry: 'never',
+    payment: 'none',
+  },
+  payment_required: { ...paymentRefused, message: 'Payment is required for this request.' },
+  payment_signature_invalid: { ...paymentRefused, message: 'The payment signature does not match its payer.' },
+  payment_amount_mismatch: { ...paymentRefused, message: 'The signed maximum differs from the challenge.' },
+  payment_asset_mismatch: { ...paymentRefused, message: 'The payment is for another asset than the challenge.' },
+  payment_recipient_mismatch: { ...paymentRefused, message: 'The payment goes to another recipient.' },
+  payment_network_mismatch: { ...paymentRefused, message: 'The payment is for another network.' },
+  payment_scheme_mismatch: { ...paymentRefused, message: 'The payment uses another scheme than "upto".' },
+  payment_spender_mismatch: { ...paymentRefused, message: 'The payment permits another spender.' },
+  payment_facilitator_mismatch: { ...paymentRefused, message: 'The payment names another facilitator.' },
+  payment_terms_mismatch: { ...paymentRefused, message: 'The accepted terms differ from the challenge.' },
+  payment_expired: { ...paymentRefused, message: 'The payment expires too soon to finish the work.' },
+  payment_not_yet_valid: { ...paymentRefused, message: 'The payment is not valid yet.' },
+  payment_nonce_used: { ...paymentRefused, message: 'The payment nonce was used on chain already.' },
+  insufficient_funds: { ...paymentRefused, message: 'The payer holds less USDC than the signed maximum.' },
+  payment_rejected: { ...paymentRefused, message: 'The chain refuses this payment.' },
+  challenge_expired: { ...paymentRefused, message: 'The challenge has expired. Sign the fresh one.' },
+  settlement_failed: {
+    ...paymentRefused,
+    message:
+      'The work is done, but the payment could not be collected. Nothing was charged and the result is withheld.',
+  },
+  not_found: { status: 404, kind: 'not_found', message: 'Not found.', retry: 'never', payment: 'none' },
+  method_not_allowed: {
+    status: 405,
+    kind: 'invalid_request',
+    message: 'The method is not allowed here.',
+    retry: 'never',
+    payment: 'none',
+  },
+  idempotency_key_reused: {
+    ...conflict,
+    message: 'This x-idempotency-key is bound to a different request. Use a new key for a new request.',
+  },
+  challenge_mismatch: {
+    ...conflict,
+    message: 'The payment was signed for a different request. Send the body and key that the challenge was issued for.',
+  },
+  authorization_already_used: {
+    ...conflict,
+    message: 'This payment authorization already pays for another request. Sign a new one.',
+  },
+  permit_already_used: {
+    ...conflict,
+    retry: 'new_payment',
+    message:
+      'The gas-sponsoring permit of this payment is in use by another payment of yours. Retry when that one has settled, or approve Permit2 once to pay in parallel.',
+  },
+  permit2_allowance_required: {
+    status: 412,
+    kind: 'payment',
+    message:
+      'Permit2 may not spend the payer’s USDC yet. Approve Permit2 once, or sign with the eip2612GasSponsoring extension.',
+    retry: 'new_payment',
+    payment: 'none',
+  },
+  body_too_large: {
+    status: 413,
+    kind: 'invalid_request',
+    message: 'The request body is larger than any valid one.',
+    retry: 'never',
+    payment: 'none',
+  },
+  unsupported_content_type: {
+    status: 415,
+    kind: 'invalid_request',
+    message: 'Send application/json or multipart/form-data.',
+    retry: 'never',
+    payment: 'none',
+  },
+  result_expired: {
+    status: 410,
+    kind: 'not_found',
+    message: 'The result of this request is past its retention. The receipt remains.',
+    retry: 'never',
+    payment: 'settled',
+  },
+  capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
+  database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
+  storage_unavailable: { ...unavailable, message: 'Upload storage is unavailable. Nothing was charged.' },
+  payment_network_unavailable: {
+    ...unavailable,
+    message: 'The payment network cannot be reached, so the payment was neither checked nor used. Nothing was charged.',
+  },
+  audio_inspection_unavailable: { ...unavailable, message: 'Audio inspection is unavailable. Nothing was charged.' },
+  request_in_progress: {
+    ...unavailable,
+    message: 'The work goes on. Repeat the same request to receive its result; it is charged once.',
+    payment: 'authorized',
+  },
+  settlement_pending: {
+    ...unavailable,
+    message: 'The work is done and its settlement is not confirmed yet. Repeat the same request; it is charged once.',
+    payment: 'unknown',
+  },
+  settlement_under_review: {
+    ...unavailable,
+    retry: 'never',
+    message: 'The settlement of this request needs a person’s look. Contact the operator with the request id.',
+    payment: 'unknown',
+  },
+  provider_unavailable: { ...uncharged, message: 'The model provider is unavailable. Nothing was charged.' },
+  provider_rejected: { ...uncharged, message: 'The model provider refused the input. Nothing was charged.' },
+  provider_outcome_unknown: {
+    ...uncharged,
+    message: 'The model provider did not finish this request. Nothing was charged.',
+  },
+  provider_empty_output: {
+    ...uncharged,
+    message: 'The model provider returned no usable output. Nothing was charged.',
+  },
+  authorization_too_short: {
+    ...uncharged,
+    message: 'The payment would have expired before its settlement, so the work was not started. Nothing was charged.',
+  },
+  upload_expired: { ...uncharged, message: 'The staged upload is no longer readable. Nothing was charged.' },
+  internal_error: {
+    ...unavailable,
+    message: 'The service failed unexpectedly. Repeat the same request; it is charged at most once.',
+    payment: 'unknown',
+  },
+} as const satisfies Record<string, ErrorCodeEntry>
+
+export type ErrorCode = keyof typeof errorCodes
