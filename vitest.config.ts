@@ -1,27 +1,17 @@
 import { defineConfig } from 'vitest/config'
 
+const slow = { testTimeout: 120_000, hookTimeout: 120_000 }
+
 export default defineConfig({
   test: {
-    passWithNoTests: true,
+    // Real servers and processes share two cores; more at once only makes each of them slower.
+    maxWorkers: 2,
+    globalSetup: ['test/support/global-setup.ts'],
     projects: [
-      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
-      {
-        test: {
-          name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-        },
-      },
-      { test: { name: 'contract', include: ['test/contract/**/*.test.ts'], testTimeout: 60_000, hookTimeout: 60_000 } },
-      {
-        test: {
-          name: 'end-to-end',
-          include: ['test/end-to-end/**/*.test.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-        },
-      },
+      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
+      { extends: true, test: { name: 'integration', include: ['test/integration/**/*.test.ts'], ...slow } },
+      { extends: true, test: { name: 'contract', include: ['test/contract/**/*.test.ts'], ...slow } },
+      { extends: true, test: { name: 'end-to-end', include: ['test/end-to-end/**/*.test.ts'], ...slow } },
     ],
   },
 })

@@ -1,0 +1,48 @@
+import multipart from '@fastify/multipart'
+import fastify, { type FastifyInstance } from 'fastify'
+import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
+import { parseJsonBody } from './paid-request/read-upload-request.ts'
+import { addErrorHandling } from './plugins/errors.ts'
+import { addRequestContext, newRequestId } from './plugins/request-context.ts'
+import { addHealthRoutes } from './routes/health.ts'
+import { addPaidRoutes } from './routes/paid.ts'
+import { addReceiptRoutes } from './routes/receipts.ts'
+
+/**
+ * No valid body is larger: the longest audio_base64 is 34,952,536 characters, some JSON writers escape each slash in it,
+ * and the rest is small. Refused while it still arrives.
+ */
+const MAXIMUM_BODY_BYTES = 40 * 1024 * 1024
+
+/** From the first byte to the last of a request; 25 MiB take this long at 0.9 Mbit/s. */
+const REQUEST_TIMEOUT_MS = 240_000
+
+export interface AppDependencies extends PaidRequestDependencies {
+  /** Whether a thrown error means that a dependency, not the request, is at fault. */
+  readonly isDependencyFailure: (error: unknown) => boolean
+  readonly holdMs: number
+}
+
+/** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
+export async function buildApp(dependencies: AppDependencies): Promise<FastifyInstance> {
+  const app = fastify({
+    logger: false,
+    genReqId: newRequestId,
+    requestIdHeader: false,
+    bodyLimit: MAXIMUM_BODY_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    routerOptions: { ignoreTrailingSlash: false },
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
+    parseJsonBody(body),
+  )
+  await app.register(multipart)
+  addRequestContext(app, dependencies.logger)
+  addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
+  addHealthRoutes(app)
+  addReceiptRoutes(app, dependencies)
+  addPaidRoutes(app, dependencies, dependencies.holdMs)
+  return app
+}

@@ -1,0 +1,49 @@
+import { z } from 'zod'
+
+const address = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{40}$/)
+  .transform((text) => text.toLowerCase() as `0x${string}`)
+
+/** `newest:secret,older:secret`: tokens are issued under the first and accepted under all. */
+const receiptSecrets = z
+  .string()
+  .transform((list) => list.split(',').map((entry) => entry.split(':')))
+  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
+  .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
+
+const configSchema = z.object({
+  HOST: z.string().default('127.0.0.1'),
+  PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
+  PUBLIC_BASE_URL: z.url(),
+  DATABASE_URL: z.url(),
+  QUEUE_URL: z.url().optional(),
+  DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
+  OBJECT_STORE_DIRECTORY: z.string().min(1),
+  RPC_URL: z.url(),
+  PAY_TO: address,
+  FACILITATOR_ADDRESSES: z
+    .string()
+    .transform((list) => list.split(','))
+    .pipe(z.array(address).nonempty()),
+  CHALLENGE_SECRET: z.string().min(32),
+  RECEIPT_SECRETS: receiptSecrets,
+  CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
+  AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
+  MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
+  HOLD_SECONDS: z.coerce.number().positive().default(280),
+  FFMPEG_PATH: z.string().optional(),
+  PATH: z.string().default(''),
+  DECODERS: z.coerce.number().int().min(1).default(2),
+  DECODER_WAITING: z.coerce.number().int().min(0).default(32),
+  LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+})
+
+export type ApiConfig = Readonly<z.infer<typeof configSchema>>
+
+/** Reads the environment once. Throws with every wrong variable named. The API holds no private key. */
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
+  const parsed = configSchema.safeParse(environment)
+  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  return Object.freeze(parsed.data)
+}

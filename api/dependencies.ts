@@ -1,0 +1,102 @@
+import { createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
+import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { publishedCatalog } from '#shared/catalog/catalog.ts'
+import { createLogger } from '#shared/runtime/logger.ts'
+import type { AppDependencies } from './app.ts'
+import type { ApiConfig } from './config.ts'
+import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
+import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
+import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
+import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
+
+const CHAIN_ID = 8453
+/** The net under NOTIFY: how late a caller is at most when a notification was lost. */
+const OUTCOME_POLL_MS = 1000
+const INSPECTIONS_REMEMBERED = 10_000
+/** An hour of audio decodes in about 3 s of one core; a machine that is this slow is not fit to inspect. */
+const DECODE_TIME_LIMIT_MS = 60_000
+
+/** Composes the API process. `close` ends every connection and child that was opened here. */
+export async function createDependencies(config: ApiConfig): Promise<AppDependencies & { close(): Promise<void> }> {
+  const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
+  const pool = createPool({
+    connectionString: config.DATABASE_URL,
+    maximumConnections: config.DATABASE_CONNECTIONS,
+    applicationName: 'farebox api',
+    onError: (error) => logger.warn('an idle database connection was lost', { error }),
+  })
+  const store = createAdmissionStore(pool)
+  const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
+  const listener = listenForOutcomes({
+    connectionString: config.DATABASE_URL,
+    onOutcome: (jobId) => outcomes.wake(jobId),
+    onError: (error) => logger.warn('the outcome listener lost its connection', { error }),
+  })
+  const queue = createJobQueue(config.QUEUE_URL ?? config.DATABASE_URL, (error) =>
+    logger.warn('the queue reports an error', { error }),
+  )
+  const decoding = new AbortController()
+  return {
+    catalog: publishedCatalog,
+    terms: {
+      network: `eip155:${CHAIN_ID}`,
+      chainId: CHAIN_ID,
+      asset: USDC_ADDRESS,
+      spender: UPTO_PROXY_ADDRESS,
+      permit2: PERMIT2_ADDRESS,
+      payTo: config.PAY_TO,
+      facilitators: config.FACILITATOR_ADDRESSES,
+      maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
+      minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
+      challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+    },
+    challengeSecret: config.CHALLENGE_SECRET,
+    receiptSecrets: config.RECEIPT_SECRETS,
+    publicBaseUrl: config.PUBLIC_BASE_URL,
+    mp3Inspector: await createInspector(config, decoding.signal, (reason) =>
+      logger.error('audio inspection is unavailable', { reason }),
+    ),
+    store,
+    queue,
+    uploads: createDiskObjectStore(config.OBJECT_STORE_DIRECTORY),
+    verifier: createAuthorizationVerifier(createChainClient(config.RPC_URL), CHAIN_ID),
+    outcomes,
+    logger,
+    now: () => new Date(),
+    isDependencyFailure: isConnectionFailure,
+    holdMs: config.HOLD_SECONDS * 1000,
+    close: async () => {
+      decoding.abort()
+      outcomes.close()
+      await Promise.allSettled([listener.close(), queue.close()])
+      await pool.end()
+    },
+  }
+}
+
+async function createInspector(config: ApiConfig, signal: AbortSignal, onUnavailable: (reason: string) => void) {
+  const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
+  const [model] = publishedCatalog.transcriptionModels
+  if (!model) throw new Error('the catalog has no transcription model')
+  return createMp3Inspector({
+    decode:
+      ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIME_LIMIT_MS }),
+    cache: createInspectionCache({
+      maximumEntries: INSPECTIONS_REMEMBERED,
+      timeToLiveMs: config.CHALLENGE_LIFETIME_SECONDS * 1000,
+    }),
+    limits: { maximumBytes: model.maximumAudioBytes, maximumDurationMs: model.maximumAudioDurationMs },
+    concurrency: config.DECODERS,
+    maximumWaiting: config.DECODER_WAITING,
+    signal,
+    onUnavailable,
+  })
+}

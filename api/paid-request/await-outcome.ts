@@ -1,0 +1,89 @@
+import type { JobOutcome } from '#shared/jobs/job.ts'
+import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import { isUnfinished } from '#shared/jobs/transitions.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+
+/** Holds callers until their job is finished. One for the whole process, whatever the number of held connections. */
+export interface OutcomeAwaiter {
+  /** The finished outcome, or how the job stands when `signal` aborts. Throws only when the ledger cannot be read at first. */
+  wait(jobId: string, signal: AbortSignal): Promise<JobOutcome>
+  /** A hint that the row is worth reading; safe to call for any id. */
+  wake(jobId: string): void
+  close(): void
+}
+
+type Waiter = (outcome: JobOutcome) => void
+
+/**
+ * NOTIFY wakes, a poll over all waiting ids is the net, and only the row decides. Each round is one statement, so
+ * thousands of held connections cost one connection of the pool.
+ */
+export function createOutcomeAwaiter(
+  { store, logger }: { store: Pick<AdmissionStore, 'readOutcomes'>; logger: Logger },
+  pollMs: number,
+): OutcomeAwaiter {
+  const waiters = new Map<string, Set<Waiter>>()
+  const woken = new Set<string>()
+  let reading = false
+
+  async function readWoken(): Promise<void> {
+    if (reading) return
+    reading = true
+    try {
+      while (woken.size > 0) {
+        const jobIds = [...woken]
+        woken.clear()
+        for (const [jobId, outcome] of await store.readOutcomes(jobIds)) deliver(jobId, outcome)
+      }
+    } catch (error) {
+      logger.warn('outcomes could not be read; the next poll will', { error })
+    } finally {
+      reading = false
+    }
+  }
+
+  function deliver(jobId: string, outcome: JobOutcome): void {
+    if (isUnfinished(outcome.state)) return
+    for (const waiter of waiters.get(jobId) ?? []) waiter(outcome)
+    waiters.delete(jobId)
+  }
+
+  function wake(jobId: string): void {
+    if (!waiters.has(jobId)) return
+    woken.add(jobId)
+    void readWoken()
+  }
+
+  const poll = setInterval(() => {
+    for (const jobId of waiters.keys()) woken.add(jobId)
+    void readWoken()
+  }, pollMs)
+
+  async function wait(jobId: string, signal: AbortSignal): Promise<JobOutcome> {
+    const finished = Promise.withResolvers<JobOutcome>()
+    const stopWaiting = Promise.withResolvers<'aborted'>()
+    const onAbort = () => stopWaiting.resolve('aborted')
+    signal.addEventListener('abort', onAbort)
+    const others = waiters.get(jobId) ?? new Set()
+    waiters.set(jobId, others.add(finished.resolve))
+    try {
+      // Registered before this first read, so a job that finishes in between is not missed.
+      const present = await readOne(jobId)
+      if (!isUnfinished(present.state)) return present
+      const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])
+      return first === 'aborted' ? await readOne(jobId) : first
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      others.delete(finished.resolve)
+      if (others.size === 0 && waiters.get(jobId) === others) waiters.delete(jobId)
+    }
+  }
+
+  async function readOne(jobId: string): Promise<JobOutcome> {
+    const outcome = (await store.readOutcomes([jobId])).get(jobId)
+    if (!outcome) throw new Error(`job ${jobId} is not in the ledger`)
+    return outcome
+  }
+
+  return { wait, wake, close: () => clearInterval(poll) }
+}

@@ -1,0 +1,97 @@
+import type { FastifyRequest } from 'fastify'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { JobQueue } from '#shared/jobs/job-queue.ts'
+import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { acceptJob } from './accept-job.ts'
+import type { Mp3Inspector } from './audio/inspect-mp3.ts'
+import type { OutcomeAwaiter } from './await-outcome.ts'
+import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
+import { findOwnJob } from './find-own-job.ts'
+import { type Challenge, renderChallenge } from './payment-challenge.ts'
+import { readAuthorization } from './read-authorization.ts'
+import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
+import { type PaidAnswer, respond } from './respond.ts'
+import { verifyAuthorization } from './verify-authorization.ts'
+
+export interface PaidRequestDependencies {
+  readonly catalog: Catalog
+  readonly terms: PaymentTerms
+  readonly challengeSecret: string
+  readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly publicBaseUrl: string
+  readonly mp3Inspector: Mp3Inspector
+  readonly store: AdmissionStore
+  readonly queue: JobQueue
+  readonly uploads: ObjectStore
+  readonly verifier: AuthorizationVerifier
+  readonly outcomes: OutcomeAwaiter
+  readonly logger: Logger
+  readonly now: () => Date
+}
+
+/**
+ * THE FLOW of a paid request, top to bottom. The order of the checks is the contract's (decisions page): everything that
+ * can be refused is refused before money, and money before work.
+ *
+ * `held` aborts when the caller has been held long enough or is gone; the job goes on either way.
+ */
+export async function handlePaidRequest(
+  dependencies: PaidRequestDependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  held: AbortSignal,
+): Promise<PaidAnswer> {
+  const idempotencyKey = readIdempotencyKey(request.headers)
+  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
+  const challenge = await bindChallenge(dependencies, operation, idempotencyKey, effectiveRequest)
+
+  const paymentHeader = readPaymentHeader(request.headers)
+  if (paymentHeader === null) return renderChallenge(dependencies, challenge, request.id)
+  try {
+    const jobId = await payForJob(dependencies, challenge, effectiveRequest, paymentHeader)
+    return respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+  } catch (error) {
+    // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
+    if (error instanceof AppError && error.entry.kind === 'payment')
+      return renderChallenge(dependencies, challenge, request.id, error)
+    throw error
+  }
+}
+
+/** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409). */
+async function bindChallenge(
+  { catalog, terms, store }: PaidRequestDependencies,
+  operation: AnyOperation,
+  idempotencyKey: string,
+  { effective, requestDigest }: EffectiveRequest,
+): Promise<Challenge> {
+  const binding = await store.bindKey({
+    idempotencyKey,
+    requestDigest,
+    quote: operation.quote(effective, catalog),
+    lifetimeSeconds: terms.challengeLifetimeSeconds,
+  })
+  if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+  return { operation, idempotencyKey, requestDigest, quote: binding.quote, expiresAt: binding.expiresAt }
+}
+
+/** The id of the job that the presented payment stands for: an earlier one of the same payer, or a new one. */
+async function payForJob(
+  dependencies: PaidRequestDependencies,
+  challenge: Challenge,
+  effectiveRequest: EffectiveRequest,
+  paymentHeader: string,
+): Promise<string> {
+  const payment = await readAuthorization(dependencies, paymentHeader, challenge)
+  const ownJobId = await findOwnJob(dependencies.store, challenge.idempotencyKey, payment.authorization)
+  if (ownJobId !== null) return ownJobId
+  await verifyAuthorization(dependencies, payment, challenge)
+  return acceptJob(dependencies, challenge, effectiveRequest, payment.authorization)
+}

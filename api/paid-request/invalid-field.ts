@@ -1,0 +1,74 @@
+import type { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
+
+/** Turns the first fault that validation found into a 400 that names the field, what is wrong with it, and the limit. */
+export function invalidField(error: z.ZodError, body: unknown): AppError {
+  const [issue] = error.issues
+  if (!issue) throw new Error('a validation error has at least one issue')
+  if (issue.code === 'unrecognized_keys') return unknownField(issue.keys[0] ?? '')
+  const param = paramOf(issue.path)
+  const given = valueAt(body, issue.path)
+  if (given === undefined) return missingField(param)
+  return new AppError('invalid_field', { param, message: `${param} ${faultOf(issue)}; got ${shown(given)}.` })
+}
+
+export function unknownField(name: string): AppError {
+  return new AppError('unknown_field', { param: name, message: `${shownText(name)} is not a field of this endpoint.` })
+}
+
+export function missingField(name: string): AppError {
+  return new AppError('missing_field', { param: name, message: `${name} is required.` })
+}
+
+function faultOf(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      return `must be ${article(issue.expected === 'int' ? 'integer' : issue.expected)}`
+    case 'too_big':
+      return issue.origin === 'string'
+        ? `must have at most ${issue.maximum} characters`
+        : `must be at most ${issue.maximum}`
+    case 'too_small':
+      return issue.origin === 'string'
+        ? `must have at least ${issue.minimum} characters`
+        : `must be at least ${issue.minimum}`
+    case 'invalid_value':
+      return issue.values.length === 1
+        ? `must be ${JSON.stringify(issue.values[0])}`
+        : `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(', ')}`
+    default:
+      return issue.message
+  }
+}
+
+function article(noun: string): string {
+  return /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`
+}
+
+function paramOf(path: readonly PropertyKey[]): string {
+  return path
+    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index > 0 ? '.' : ''}${String(part)}`))
+    .join('')
+}
+
+function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
+  let value = body
+  for (const part of path) {
+    if (typeof value !== 'object' || value === null) return undefined
+    value = (value as Record<PropertyKey, unknown>)[part]
+  }
+  return value
+}
+
+/** Long enough to recognise one's own mistake, short enough not to echo an upload. */
+const LONGEST_ECHO = 40
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return shownText(value)
+  if (typeof value === 'number' || typeof value === 'boolean' || value === null) return String(value)
+  return Array.isArray(value) ? 'an array' : 'an object'
+}
+
+function shownText(text: string): string {
+  return JSON.stringify(text.length > LONGEST_ECHO ? `${text.slice(0, LONGEST_ECHO)}…` : text)
+}

@@ -1,0 +1,57 @@
+import { encodePaymentResponseHeader } from '@x402/core/http'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { JobOutcome } from '#shared/jobs/job.ts'
+import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
+
+/** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
+export interface PaidAnswer {
+  readonly status: number
+  readonly headers: Record<string, string>
+  readonly body: unknown
+}
+
+/** How long a caller waits before asking after work that outlasted the held connection. */
+const RETRY_AFTER_SECONDS = 5
+
+/** The released result, or the failure that says whether money moved. Throws the latter. */
+export function respond(outcome: JobOutcome, receiptSecrets: readonly ReceiptSecret[]): PaidAnswer {
+  switch (outcome.state) {
+    case 'completed':
+      return released(outcome, receiptSecrets)
+    case 'failed':
+    case 'settlement_failed':
+      throw new AppError(outcome.failureCode)
+    case 'review':
+      throw new AppError('settlement_under_review')
+    case 'accepted':
+    case 'generating':
+      throw new AppError('request_in_progress', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+    case 'generated':
+    case 'settling':
+      throw new AppError('settlement_pending', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+  }
+}
+
+function released(
+  outcome: Extract<JobOutcome, { state: 'completed' }>,
+  receiptSecrets: readonly ReceiptSecret[],
+): PaidAnswer {
+  // A replay derives the token from the secret that the receipt was issued under, also after a rotation.
+  const secret = receiptSecrets.find(({ id }) => id === outcome.receiptSecretId)
+  if (!secret) throw new Error(`the receipt secret ${outcome.receiptSecretId} is no longer configured`)
+  return {
+    status: 200,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'cache-control': 'no-store',
+      'payment-response': encodePaymentResponseHeader({
+        ...outcome.paymentResponse,
+        network: outcome.paymentResponse.network as `${string}:${string}`,
+      }),
+      'x-receipt-id': outcome.receiptId,
+      'x-receipt-token': receiptToken(outcome.receiptId, secret),
+      'x-catalog-version': outcome.catalogVersion,
+    },
+    body: outcome.resultBody,
+  }
+}

@@ -1,0 +1,111 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { AppError } from '#shared/errors/app-error.ts'
+import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
+import type { EndpointFamily } from '#shared/operations/operation.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+
+/** `error.type` in each family's own names (openai and Anthropic API references, Errors). */
+const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
+  openai: {
+    invalid_request: 'invalid_request_error',
+    authentication: 'authentication_error',
+    not_found: 'not_found_error',
+    rate_limit: 'rate_limit_error',
+    payment: 'payment_required_error',
+    unavailable: 'server_error',
+  },
+  anthropic: {
+    invalid_request: 'invalid_request_error',
+    authentication: 'authentication_error',
+    not_found: 'not_found_error',
+    rate_limit: 'rate_limit_error',
+    payment: 'billing_error',
+    unavailable: 'overloaded_error',
+  },
+}
+
+/** Fastify's own refusals, which happen before any of our code sees the request. */
+const fastifyCodes: Record<string, ErrorCode> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_content_type',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_json',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+}
+
+/** How long a caller is asked to wait before repeating, unless the place of failure knows better. */
+const DEFAULT_RETRY_AFTER_SECONDS = 2
+
+/** The one error body (compatibility page) for everything that is thrown, and for unknown routes and methods. */
+export function addErrorHandling(
+  app: FastifyInstance,
+  isDependencyFailure: (error: unknown) => boolean,
+  logger: Logger,
+): void {
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = toAppError(thrown, isDependencyFailure)
+    if (error.entry.status >= 500)
+      logger.error('request failed', { requestId: request.id, code: error.code, error: error.cause ?? error })
+    return sendError(reply, request, error)
+  })
+  const methodsOf = rememberMethods(app)
+  app.setNotFoundHandler((request, reply) => {
+    const allowed = methodsOf(request.url.split('?', 1)[0] ?? '/')
+    if (allowed.length === 0)
+      return sendError(reply, request, new AppError('not_found', { message: 'There is no such route.' }))
+    reply.header('allow', allowed.join(', '))
+    const message = `${request.method} is not allowed here; use ${allowed.join(' or ')}.`
+    return sendError(reply, request, new AppError('method_not_allowed', { message }))
+  })
+}
+
+/** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
+export function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
+  const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
+  return reply
+    .status(error.entry.status)
+    .headers(retryHeaders(error))
+    .send(errorBody(error, family, request.id))
+}
+
+export function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
+  return {
+    type: 'error',
+    error: {
+      type: familyTypes[family][error.entry.kind],
+      message: error.message,
+      param: error.param ?? null,
+      code: error.code,
+      payment: error.entry.payment,
+      retry: error.entry.retry,
+    },
+    request_id: requestId,
+  }
+}
+
+/** The openai and Anthropic SDKs obey `x-should-retry` and `retry-after`. */
+export function retryHeaders(error: AppError): Record<string, string> {
+  const seconds = error.retryAfterSeconds ?? (error.entry.status === 503 ? DEFAULT_RETRY_AFTER_SECONDS : undefined)
+  return {
+    'cache-control': 'no-store',
+    ...(error.entry.retry === 'never' ? { 'x-should-retry': 'false' } : {}),
+    ...(seconds === undefined || error.entry.retry === 'never'
+      ? {}
+      : { 'retry-after': seconds.toString(), 'retry-after-ms': (seconds * 1000).toString() }),
+  }
+}
+
+function toAppError(thrown: unknown, isDependencyFailure: (error: unknown) => boolean): AppError {
+  if (thrown instanceof AppError) return thrown
+  if (isDependencyFailure(thrown)) return new AppError('database_unavailable', { cause: thrown })
+  const code = thrown instanceof Error && 'code' in thrown ? fastifyCodes[String(thrown.code)] : undefined
+  return new AppError(code ?? 'internal_error', { cause: thrown })
+}
+
+/** Collects every route's methods as it is registered; answers which ones a path knows. Call before adding routes. */
+function rememberMethods(app: FastifyInstance): (path: string) => readonly string[] {
+  const routes: { pattern: RegExp; methods: readonly string[] }[] = []
+  app.addHook('onRoute', ({ url, method }) => {
+    routes.push({ pattern: new RegExp(`^${url.replaceAll(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
+  })
+  return (path) => [...new Set(routes.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods))]
+}

@@ -1,0 +1,42 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
+import { readIdempotencyKey, refuseDuplicateHeaders } from '../paid-request/read-headers.ts'
+
+/** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
+const INTERIM_ANSWER_MS = 30_000
+
+/** One route for each paid operation, all alike. */
+export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holdMs: number): void {
+  for (const operation of operations) {
+    app.post(operation.path, {
+      // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
+      onRequest: async (request) => {
+        refuseDuplicateHeaders(request.raw)
+        readIdempotencyKey(request.headers)
+      },
+      handler: (request, reply) => answer(dependencies, operation, request, reply, holdMs),
+    })
+  }
+}
+
+async function answer(
+  dependencies: PaidRequestDependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  holdMs: number,
+): Promise<FastifyReply> {
+  const gone = new AbortController()
+  const onClose = () => gone.abort()
+  reply.raw.on('close', onClose)
+  const interim = setInterval(() => reply.raw.writeProcessing(), INTERIM_ANSWER_MS)
+  try {
+    const held = AbortSignal.any([gone.signal, AbortSignal.timeout(holdMs)])
+    const { status, headers, body } = await handlePaidRequest(dependencies, operation, request, held)
+    return await reply.status(status).headers(headers).send(body)
+  } finally {
+    clearInterval(interim)
+    reply.raw.off('close', onClose)
+  }
+}

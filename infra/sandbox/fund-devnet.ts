@@ -1,0 +1,88 @@
+import { type Address, createPublicClient, encodeFunctionData, type Hex, http, parseAbi, parseEther, toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { base } from 'viem/chains'
+import { DEVNET_ADDRESSES } from './devnet.ts'
+import { callRpc } from './json-rpc.ts'
+
+/** 1,000 USDC, in atomic units of six decimals. */
+export const PAYER_FUNDS_ATOMIC = 1_000_000_000n
+
+const SETTLEMENT_FUNDS_WEI = parseEther('100')
+
+/** Below this a settlement key of a long-lived sandbox is filled up again. */
+const LOWEST_SETTLEMENT_FUNDS_WEI = parseEther('10')
+
+const USDC_ABI = parseAbi([
+  'function MINTER() view returns (address)',
+  'function mintedTo(address account) view returns (uint256)',
+  'function mint(address to, uint256 value) returns (bool)',
+])
+
+/** A key pair of the sandbox's own chain. */
+export interface SandboxAccount {
+  address: Address
+  privateKey: Hex
+}
+
+/** The parties of a payment. Plain strings throughout, so that they can be kept as JSON. */
+export interface SandboxAccounts {
+  /** Buys: holds USDC, but no native gas and no allowance for Permit2. */
+  payer: SandboxAccount
+  /** Sends the settlements: holds native gas, but no USDC. */
+  settlement: SandboxAccount
+  /** Is paid (`payTo`): holds nothing. */
+  recipient: SandboxAccount
+}
+
+/** Generates fresh random keys; the caller keeps them as long as it keeps the chain. */
+export function createSandboxAccounts(): SandboxAccounts {
+  return { payer: createAccount(), settlement: createAccount(), recipient: createAccount() }
+}
+
+function createAccount(): SandboxAccount {
+  const privateKey = generatePrivateKey()
+  return { address: privateKeyToAccount(privateKey).address, privateKey }
+}
+
+/**
+ * Gives the payer 1,000 USDC and the settlement key 100 ETH.
+ *
+ * Idempotent on a kept chain: a payer that was ever funded gets nothing more, even when it has spent everything, and a
+ * settlement key is filled up only below 10 ETH.
+ */
+export async function fundSandboxAccounts(
+  rpcUrl: string,
+  accounts: { payer: { address: Address }; settlement: { address: Address } },
+): Promise<void> {
+  const { payer, settlement } = accounts
+  const client = createPublicClient({ chain: base, transport: http(rpcUrl) })
+  const [minted, settlementFundsWei] = await Promise.all([
+    client.readContract({
+      address: DEVNET_ADDRESSES.usdc,
+      abi: USDC_ABI,
+      functionName: 'mintedTo',
+      args: [payer.address],
+    }),
+    client.getBalance({ address: settlement.address }),
+  ])
+  if (settlementFundsWei < LOWEST_SETTLEMENT_FUNDS_WEI) {
+    await callRpc(rpcUrl, 'anvil_setBalance', [settlement.address, toHex(SETTLEMENT_FUNDS_WEI)])
+  }
+  if (minted === 0n) await mintUsdc(rpcUrl, payer.address, PAYER_FUNDS_ATOMIC)
+}
+
+/**
+ * Gives an account USDC, in atomic units, and waits until the transaction is mined.
+ *
+ * Only a development node can do so: it impersonates the minter, whose key nobody holds.
+ */
+export async function mintUsdc(rpcUrl: string, to: Address, amountAtomic: bigint): Promise<void> {
+  const client = createPublicClient({ chain: base, transport: http(rpcUrl), pollingInterval: 20 })
+  const minter = await client.readContract({ address: DEVNET_ADDRESSES.usdc, abi: USDC_ABI, functionName: 'MINTER' })
+  await callRpc(rpcUrl, 'anvil_setBalance', [minter, toHex(parseEther('1'))])
+  await callRpc(rpcUrl, 'anvil_impersonateAccount', [minter])
+  const data = encodeFunctionData({ abi: USDC_ABI, functionName: 'mint', args: [to, amountAtomic] })
+  const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: minter, to: DEVNET_ADDRESSES.usdc, data }])
+  const receipt = await client.waitForTransactionReceipt({ hash })
+  if (receipt.status !== 'success') throw new Error(`Minting USDC for ${to} was reverted`)
+}

@@ -1,0 +1,100 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { z } from 'zod'
+import { type Sandbox, startSandbox } from './sandbox.ts'
+import { lockDirectory, unlockDirectory } from './state-directory.ts'
+import { listenForStopSignals, type StopReason, untilStop } from './supervise.ts'
+import { highlight, printField, printProblem, printStep, printTitle } from './terminal.ts'
+
+const HELP = `Usage: npm start [-- --fresh]
+
+Runs the whole of farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC, a
+simulated speech vendor, the API and a worker. State is kept in .farebox/ between starts.
+
+  --fresh   forget all earlier payments, results and keys first
+  --help    show this text
+
+Environment:
+  SANDBOX_FILE        where to write sandbox.json (default .farebox/sandbox.json)
+  UPSTREAM_DELAY_MS   latency of the simulated vendor in milliseconds (default 0)
+  BLOCK_TIME_SECONDS  mine a block at this interval (default: each transaction at once)`
+
+const environmentSchema = z.object({
+  SANDBOX_FILE: z.string().min(1).optional(),
+  UPSTREAM_DELAY_MS: z.coerce.number().int().min(0).default(0),
+  BLOCK_TIME_SECONDS: z.coerce.number().positive().optional(),
+})
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } })
+  if (values.help) {
+    console.log(HELP)
+    return 0
+  }
+  const environment = environmentSchema.parse(process.env)
+  const signals = listenForStopSignals()
+  const place = await chooseDirectory(environment.SANDBOX_FILE)
+  const startedAt = performance.now()
+  try {
+    printTitle('farebox sandbox')
+    const sandbox = await startSandbox({
+      ...place,
+      fresh: values.fresh ?? false,
+      upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
+      ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
+      onStep: printStep,
+    })
+    printReady(sandbox, place, performance.now() - startedAt)
+    const reason = await untilStop(sandbox, signals)
+    printStop(reason, place.directory)
+    await sandbox.stop()
+    return reason.reason === 'crash' ? 1 : 0
+  } catch (error) {
+    printProblem(`The sandbox did not start: ${error instanceof Error ? error.message : String(error)}`)
+    return 1
+  } finally {
+    await place.release()
+  }
+}
+
+interface Place {
+  directory: string
+  sandboxFile: string
+  release(): Promise<void>
+}
+
+/** `.farebox/`, or a temporary directory when another sandbox runs there: two beside each other do not share state. */
+async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> {
+  const directory = resolve('.farebox')
+  if (await lockDirectory(directory))
+    return {
+      directory,
+      sandboxFile: resolve(sandboxFile ?? join(directory, 'sandbox.json')),
+      release: () => unlockDirectory(directory),
+    }
+  const temporary = await mkdtemp(join(tmpdir(), 'farebox-sandbox-'))
+  console.log(`Another sandbox runs in ${directory}; this one keeps its state in ${temporary} until it stops.`)
+  return {
+    directory: temporary,
+    sandboxFile: resolve(sandboxFile ?? join(temporary, 'sandbox.json')),
+    release: () => rm(temporary, { recursive: true, force: true }),
+  }
+}
+
+function printReady({ info }: Sandbox, place: Place, milliseconds: number): void {
+  printTitle(`Ready in ${(milliseconds / 1000).toFixed(1)} s at ${highlight(info.baseUrl)}`)
+  printField('for programs', place.sandboxFile)
+  printField('logs', join(place.directory, 'logs'))
+  printField('payer', `${info.payer.address} (1,000 USDC at first, no gas)`)
+  printField('stop', 'Ctrl-C')
+}
+
+function printStop(stop: StopReason, directory: string): void {
+  if (stop.reason === 'crash')
+    printProblem(`\n${stop.part} ended (${stop.how}); stopping everything. See ${join(directory, 'logs')}.`)
+  else console.log(`\nStopping (${stop.reason === 'signal' ? stop.signal : stop.reason}).`)
+}
+
+process.exitCode = await main()

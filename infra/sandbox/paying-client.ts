@@ -1,0 +1,34 @@
+import { UptoEvmScheme } from '@x402/evm/upto/client'
+import { wrapFetchWithPayment, x402Client, x402HTTPClient } from '@x402/fetch'
+import { privateKeyToAccount } from 'viem/accounts'
+
+/** What a buyer has: a key, a place to read the chain, and the official x402 client. Nothing of farebox is in it. */
+export interface PayingClient {
+  readonly address: `0x${string}`
+  /** A `fetch` that answers a 402 by signing its challenge and sending the request again. */
+  readonly fetch: typeof globalThis.fetch
+  /** Signs the challenge of a 402; gives the headers to repeat the request with. */
+  sign(challenge: Response): Promise<Record<string, string>>
+}
+
+/** The official client with its default limit of 1 USDC a payment. */
+export function createPayingClient(options: {
+  privateKey: `0x${string}`
+  rpcUrl: string
+  network: string
+}): PayingClient {
+  const account = privateKeyToAccount(options.privateKey)
+  const client = new x402Client().register(
+    options.network as `${string}:${string}`,
+    new UptoEvmScheme(account, { rpcUrl: options.rpcUrl }),
+  )
+  const http = new x402HTTPClient(client)
+  return {
+    address: account.address,
+    fetch: wrapFetchWithPayment(fetch, client),
+    sign: async (challenge) => {
+      const required = http.getPaymentRequiredResponse((name) => challenge.headers.get(name))
+      return http.encodePaymentSignatureHeader(await http.createPaymentPayload(required))
+    },
+  }
+}

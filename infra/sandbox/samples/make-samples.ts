@@ -1,0 +1,60 @@
+import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { id3Tag } from './id3-tag.ts'
+import { type Line, type Sample, samples, scriptOf } from './scripts.ts'
+
+/**
+ * Makes the spoken samples beside this file: `node infra/sandbox/samples/make-samples.ts`. Needs espeak-ng and lame on
+ * the path; the files are kept in the repository, so nobody else does.
+ */
+
+/** espeak-ng speaks 16-bit mono at this rate. */
+const sampleRate = 22_050
+const wavHeaderBytes = 44
+
+for (const sample of samples) {
+  const mp3 = encode(Buffer.concat(sample.lines.flatMap((line) => [sound(line, sample), silence(0.35)])))
+  const tag = id3Tag({
+    title: sample.title,
+    artist: 'farebox samples, spoken by espeak-ng',
+    language: sample.language,
+    lyrics: scriptOf(sample),
+  })
+  writeFileSync(join(import.meta.dirname, sample.file), Buffer.concat([tag, mp3]))
+}
+
+function sound(line: Line, { wordsPerMinute }: Sample): Buffer {
+  if ('bell' in line) return bell()
+  const wav = run('espeak-ng', ['-v', line.voice, '-s', String(wordsPerMinute), '--stdout', line.text])
+  return wav.subarray(wavHeaderBytes)
+}
+
+function silence(seconds: number): Buffer {
+  return Buffer.alloc(2 * Math.round(seconds * sampleRate))
+}
+
+/** Two partials that die away, like the bell of a tram. */
+function bell(): Buffer {
+  const pcm = silence(0.9)
+  for (let index = 0; index < pcm.length / 2; index += 1) {
+    const seconds = index / sampleRate
+    const partials = Math.sin(2 * Math.PI * 1318.5 * seconds) + 0.5 * Math.sin(2 * Math.PI * 2637 * seconds)
+    pcm.writeInt16LE(Math.round(9000 * Math.exp(-5 * seconds) * partials), 2 * index)
+  }
+  return pcm
+}
+
+/** `-t` leaves out the encoder's silent information frame: every frame of a sample is audio. */
+function encode(pcm: Buffer): Buffer {
+  return run('lame', ['--quiet', '-r', '-s', '22.05', '-m', 'm', '-b', '32', '--cbr', '-t', '-', '-'], pcm)
+}
+
+function run(command: string, parameters: readonly string[], input?: Buffer): Buffer {
+  const { status, stdout, stderr, error } = spawnSync(command, parameters, {
+    maxBuffer: 64 * 1024 * 1024,
+    ...(input === undefined ? {} : { input }),
+  })
+  if (error !== undefined || status !== 0) throw new Error(`${command} failed: ${error?.message ?? stderr.toString()}`)
+  return stdout
+}

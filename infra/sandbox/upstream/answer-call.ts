@@ -1,0 +1,120 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { setTimeout as wait } from 'node:timers/promises'
+import type { CallLog, UpstreamCall } from './call-log.ts'
+import type { FaultRule } from './faults.ts'
+import { cut, padded, sendPieces } from './send-answer.ts'
+import type { VendorAnswer, VendorRequest, VendorRoute } from './vendor-route.ts'
+
+const jsonHeaders = { 'content-type': 'application/json' }
+
+export interface CallDependencies {
+  readonly log: CallLog
+  readonly delayMs: number
+}
+
+/** Answers one call to a vendor route, or breaks it as `rule` says, and writes the call's fate to the log. */
+export async function answerCall(
+  { log, delayMs }: CallDependencies,
+  {
+    route,
+    rule,
+    request,
+    response,
+  }: {
+    route: VendorRoute
+    rule: FaultRule | undefined
+    request: IncomingMessage
+    response: ServerResponse
+  },
+): Promise<void> {
+  const call = log.arrived(route.method, route.path)
+  // After an answer this changes nothing: a call ends once.
+  response.once('close', () => log.aborted(call))
+  if (rule?.fault === 'resetBeforeRead') {
+    request.socket.resetAndDestroy()
+    return
+  }
+  const read = await readRequest(request)
+  await describe(call, route, read)
+  const answer: VendorAnswer =
+    rule?.fault === 'status'
+      ? { status: rule.status, accepted: rule.status >= 500, body: rule.body }
+      : await route.answer(read)
+  if (answer.accepted) log.started(call)
+  await wait(delayMs + (rule?.delayMs ?? 0))
+  if (!response.destroyed) await send({ log, call, route, rule, response, answer })
+}
+
+interface Sending {
+  readonly log: CallLog
+  readonly call: UpstreamCall
+  readonly route: VendorRoute
+  readonly rule: FaultRule | undefined
+  readonly response: ServerResponse
+  readonly answer: VendorAnswer
+}
+
+async function send({ log, call, route, rule, response, answer }: Sending): Promise<void> {
+  const body = Buffer.from(typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body ?? {}))
+  const onLast = () => log.answered(call, answer.status)
+  const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
+    sendPieces(response, answer.status, { ...jsonHeaders, ...headers }, [bytes], { onLast })
+  switch (rule?.fault) {
+    case 'hang':
+      return
+    case 'resetAfterRead':
+      response.socket?.resetAndDestroy()
+      return
+    case 'resetMidBody':
+      call.status = answer.status
+      response.writeHead(answer.status, { ...jsonHeaders, 'content-length': String(body.length) })
+      response.write(body.subarray(0, body.length / 2), () => response.socket?.resetAndDestroy())
+      return
+    case 'truncatedJson':
+      return whole(body.subarray(0, body.length / 2))
+    case 'emptyText':
+      return whole(Buffer.from(JSON.stringify(route.emptied(answer).body)))
+    case 'hugeBody':
+      return sendPieces(response, answer.status, jsonHeaders, padded(rule.bytes), { onLast })
+    case 'slowBody':
+      return sendPieces(response, answer.status, jsonHeaders, cut(body, rule.pieces), {
+        everyMs: rule.everyMs,
+        onLast,
+      })
+    case 'status':
+      return whole(body, rule.headers)
+    case 'resetBeforeRead':
+    case 'none':
+    case undefined:
+      return whole(body)
+  }
+}
+
+async function readRequest(request: IncomingMessage): Promise<VendorRequest> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  const body = Buffer.concat(chunks)
+  const headers = new Headers()
+  for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value))
+  return { headers, body, form: await readForm(headers, body) }
+}
+
+/** Node's own multipart reader; a body it cannot read is no form, and the route says so in its vendor's words. */
+async function readForm(headers: Headers, body: Buffer<ArrayBuffer>): Promise<FormData | undefined> {
+  const contentType = headers.get('content-type')
+  if (!contentType?.startsWith('multipart/form-data')) return undefined
+  try {
+    return await new Response(body, { headers: { 'content-type': contentType } }).formData()
+  } catch {
+    return undefined
+  }
+}
+
+async function describe(call: UpstreamCall, route: VendorRoute, read: VendorRequest): Promise<void> {
+  const { audio, fields } = await route.describe(read)
+  call.fields = fields
+  if (audio === undefined) return
+  call.audioSha256 = createHash('sha256').update(audio).digest('hex')
+  call.audioBytes = audio.byteLength
+}

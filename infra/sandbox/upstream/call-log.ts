@@ -1,0 +1,89 @@
+import { appendFileSync } from 'node:fs'
+
+/**
+ * One call to a vendor route. `started` marks the moment from which a real vendor would bill: the request was read,
+ * accepted and worked on. Times are ISO 8601.
+ */
+export interface UpstreamCall {
+  readonly call: number
+  readonly method: string
+  readonly route: string
+  readonly arrivedAt: string
+  state: 'arrived' | 'started' | 'answered' | 'aborted'
+  /** Whether the work was begun, whatever came after. */
+  started: boolean
+  /** Lower-case hex SHA-256 of the uploaded audio; null for a call without a readable upload. */
+  audioSha256: string | null
+  audioBytes: number | null
+  /** The request's other fields as they came. Never the key. */
+  fields: Readonly<Record<string, string>>
+  status: number | null
+  endedAt: string | null
+}
+
+export interface CallLog {
+  readonly calls: readonly UpstreamCall[]
+  arrived(method: string, route: string): UpstreamCall
+  started(call: UpstreamCall): void
+  answered(call: UpstreamCall, status: number): void
+  aborted(call: UpstreamCall): void
+  /** Aborts every call that is still open, as the server does when it stops. */
+  abortOpen(): void
+  /** Forgets the calls in memory; the file only ever grows. */
+  clear(): void
+}
+
+/**
+ * Records calls in memory and, with `path`, as JSON lines: one line on arrival and one for every later change of state.
+ * Lines are written synchronously, before the caller can see the effect, so the file is complete even after a kill.
+ */
+export function createCallLog({ path, now }: { path?: string; now: () => Date }): CallLog {
+  const calls: UpstreamCall[] = []
+  const open = new Set<UpstreamCall>()
+  let lastCall = 0
+  const write = (call: UpstreamCall) => {
+    if (path !== undefined) appendFileSync(path, `${JSON.stringify({ time: now().toISOString(), ...call })}\n`)
+  }
+  const end = (call: UpstreamCall, state: 'answered' | 'aborted', status: number | null) => {
+    if (call.endedAt !== null) return
+    Object.assign(call, { state, status, endedAt: now().toISOString() })
+    open.delete(call)
+    write(call)
+  }
+  return {
+    calls,
+    arrived(method, route) {
+      lastCall += 1
+      const call: UpstreamCall = {
+        call: lastCall,
+        method,
+        route,
+        arrivedAt: now().toISOString(),
+        state: 'arrived',
+        started: false,
+        audioSha256: null,
+        audioBytes: null,
+        fields: {},
+        status: null,
+        endedAt: null,
+      }
+      calls.push(call)
+      open.add(call)
+      write(call)
+      return call
+    },
+    started(call) {
+      if (call.endedAt === null) call.state = 'started'
+      call.started = true
+      write(call)
+    },
+    answered: (call, status) => end(call, 'answered', status),
+    aborted: (call) => end(call, 'aborted', call.status),
+    abortOpen: () => {
+      for (const call of open) end(call, 'aborted', call.status)
+    },
+    clear: () => {
+      calls.length = 0
+    },
+  }
+}

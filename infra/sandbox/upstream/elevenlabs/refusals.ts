@@ -1,0 +1,16 @@
+import { randomUUID } from 'node:crypto'
+import type { VendorAnswer } from '../vendor-route.ts'
+
+/**
+ * A refusal in the vendor's error shape; `status` is the older name of `code` and still sent.
+ * Source: elevenlabs.io/docs/eleven-api/resources/errors
+ */
+export function refusal(status: number, type: string, code: string, message: string): VendorAnswer {
+  const requestId = randomUUID().replaceAll('-', '')
+  return { status, accepted: false, body: { detail: { type, code, message, status: code, request_id: requestId } } }
+}
+
+/** A 422 as the vendor's framework sends it for a form field; `input` quotes the value, as there. */
+export function invalidField(field: string, type: string, message: string, input: string | null): VendorAnswer {
+  return { status: 422, accepted: false, body: { detail: [{ type, loc: ['body', field], msg: message, input }] } }
+}

@@ -1,0 +1,138 @@
+import { createHash } from 'node:crypto'
+import { type Heard, type HeardItem, hear } from '../hearing/hear.ts'
+import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { invalidField, refusal } from './refusals.ts'
+
+const models: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
+
+/**
+ * `POST /v1/speech-to-text` as ElevenLabs documents it, for one uploaded file and one channel: names, defaults (events
+ * tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
+ *
+ * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
+ */
+export function createSpeechToTextRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return {
+    method: 'POST',
+    path: '/v1/speech-to-text',
+    async describe({ form }) {
+      const audio = await uploadedAudio(form)
+      const fields = Object.fromEntries([...(form ?? [])].flatMap(([name, value]) => textField(name, value)))
+      return { fields, ...(audio === undefined ? {} : { audio }) }
+    },
+    async answer(request) {
+      return refuseKey(request, apiKey) ?? (await transcribe(request))
+    },
+    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: '', words: [] } }),
+  }
+}
+
+function textField(name: string, value: File | string): [string, string][] {
+  return typeof value === 'string' ? [[name, value]] : []
+}
+
+async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
+  const file = form?.get('file')
+  return file instanceof Blob ? new Uint8Array(await file.arrayBuffer()) : undefined
+}
+
+function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+  const given = headers.get('xi-api-key')
+  if (given === null || given === '') {
+    return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')
+  }
+  if (apiKey === undefined || given === apiKey) return undefined
+  return refusal(401, 'authentication_error', 'invalid_api_key', 'Invalid API key')
+}
+
+async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
+  if (form === undefined) return refusal(400, 'validation_error', 'invalid_request', 'The body is no multipart form.')
+  const options = readOptions(form)
+  if ('status' in options) return options
+  const audio = await uploadedAudio(form)
+  if (audio === undefined) return invalidField('file', 'missing', 'Field required', null)
+  const heard = hear(audio, options)
+  if (heard === undefined) {
+    return refusal(400, 'validation_error', 'invalid_content', 'The upload could not be read as audio.')
+  }
+  const transcriptionId = createHash('sha256').update(audio).digest('base64url').slice(0, 20)
+  return { status: 200, accepted: true, body: { ...transcriptBody(heard, options), transcription_id: transcriptionId } }
+}
+
+interface Options {
+  readonly language: string | undefined
+  readonly diarize: boolean
+  readonly granularity: string
+  readonly tagAudioEvents: boolean
+  readonly maximumSpeakers?: number
+}
+
+function readOptions(form: FormData): Options | VendorAnswer {
+  const field = (name: string) => {
+    const value = form.get(name)
+    return typeof value === 'string' ? value : undefined
+  }
+  const model = field('model_id')
+  if (model === undefined) return invalidField('model_id', 'missing', 'Field required', null)
+  if (!models.has(model)) {
+    return refusal(400, 'validation_error', 'invalid_parameters', `'${model}' is not a transcription model.`)
+  }
+  const granularity = field('timestamps_granularity') ?? 'word'
+  if (!['none', 'word', 'character'].includes(granularity)) {
+    return invalidField(
+      'timestamps_granularity',
+      'literal_error',
+      "Input should be 'none', 'word' or 'character'",
+      granularity,
+    )
+  }
+  for (const name of ['diarize', 'tag_audio_events']) {
+    const value = field(name) ?? 'true'
+    if (!['true', 'false'].includes(value))
+      return invalidField(name, 'bool_parsing', 'Input should be a boolean', value)
+  }
+  const speakers = field('num_speakers')
+  if (speakers !== undefined && !(/^\d{1,2}$/.test(speakers) && Number(speakers) >= 1 && Number(speakers) <= 32)) {
+    return invalidField('num_speakers', 'int_range', 'Input should be between 1 and 32', speakers)
+  }
+  const language = field('language_code')
+  if (language !== undefined && !/^[A-Za-z]{2,3}(-[A-Za-z]{2,4})?$/.test(language)) {
+    return refusal(400, 'validation_error', 'unsupported_language', `'${language}' is not a supported language.`)
+  }
+  return {
+    language,
+    granularity,
+    diarize: field('diarize') === 'true',
+    tagAudioEvents: field('tag_audio_events') !== 'false',
+    ...(speakers === undefined ? {} : { maximumSpeakers: Number(speakers) }),
+  }
+}
+
+function transcriptBody({ language, items }: Heard, options: Options) {
+  return {
+    language_code: options.language ?? language,
+    language_probability: options.language === undefined ? 0.987_654_32 : 1,
+    text: items.map(({ text }) => text).join(''),
+    words: items.map((item) => wordBody(item, options)),
+  }
+}
+
+function wordBody(item: HeardItem, { diarize, granularity }: Options) {
+  const timed = granularity !== 'none'
+  return {
+    text: item.text,
+    start: timed ? item.startSeconds : null,
+    end: timed ? item.endSeconds : null,
+    type: item.type,
+    speaker_id: diarize ? `speaker_${item.speaker}` : null,
+    logprob: item.type === 'word' ? -0.012_5 : 0,
+    characters: granularity === 'character' ? charactersOf(item) : null,
+  }
+}
+
+function charactersOf({ text, startSeconds, endSeconds }: HeardItem) {
+  const characters = Array.from(text)
+  const at = (index: number) =>
+    Math.round((startSeconds + ((endSeconds - startSeconds) * index) / characters.length) * 1000) / 1000
+  return characters.map((character, index) => ({ text: character, start: at(index), end: at(index + 1) }))
+}

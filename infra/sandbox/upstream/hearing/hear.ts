@@ -1,0 +1,97 @@
+import { readLyrics } from './lyrics-tag.ts'
+import { mpegDurationSeconds } from './mpeg-duration.ts'
+
+/** One heard item, before any vendor's spelling. `speaker` counts from 0 in the order of speaking. */
+export interface HeardItem {
+  readonly text: string
+  readonly type: 'word' | 'spacing' | 'audio_event'
+  readonly speaker: number
+  readonly startSeconds: number
+  readonly endSeconds: number
+}
+
+export interface Heard {
+  /** ISO 639-2 code of the lyrics tag; `eng` for audio without one. */
+  readonly language: string
+  readonly durationSeconds: number
+  readonly items: readonly HeardItem[]
+}
+
+export interface HearingOptions {
+  readonly tagAudioEvents: boolean
+  /** Upper bound of distinct speakers. */
+  readonly maximumSpeakers?: number
+}
+
+type Spoken = Pick<HeardItem, 'text' | 'type' | 'speaker'>
+
+/**
+ * "Hears" an MP3: the script in its lyrics tag, spread over its real duration. Audio without a script is heard as one
+ * sentence saying that this is a simulation. Returns undefined for bytes without MPEG frames.
+ *
+ * A script is lines; `Ann: …` names the speaker and the name is not spoken. Without any name, two speakers take turns by
+ * line. `(coins jingling)` is an audio event, dropped unless asked for.
+ */
+export function hear(file: Uint8Array, options: HearingOptions): Heard | undefined {
+  const durationSeconds = mpegDurationSeconds(file)
+  if (durationSeconds === undefined) return undefined
+  const lyrics = readLyrics(file)
+  const script = lyrics?.text ?? `This is a simulated transcription of ${durationSeconds.toFixed(1)} seconds of audio.`
+  const spoken = speak(script, options)
+  return { language: lyrics?.language ?? 'eng', durationSeconds, items: spread(spoken, durationSeconds) }
+}
+
+function speak(script: string, options: HearingOptions): Spoken[] {
+  const lines = script.split(/\r\n|[\r\n]/).filter((line) => line.trim() !== '')
+  const named = lines.map((line) => /^\s*(?<name>\p{L}[\p{L}\p{N} .'-]{0,30}):\s+(?<words>.*)$/u.exec(line)?.groups)
+  const names = [...new Set(named.flatMap((groups) => groups?.['name'] ?? []))]
+  let current = 0
+  let turns = 0
+  const spoken = lines.flatMap((line, index): Spoken[] => {
+    const name = named[index]?.['name']
+    if (name !== undefined) current = names.indexOf(name)
+    else if (names.length === 0 && !isOnlyEvents(line)) current = turns++ % 2
+    const speaker = Math.min(current, (options.maximumSpeakers ?? 32) - 1)
+    const items = tokens(named[index]?.['words'] ?? line, options.tagAudioEvents)
+    return [...items.map((item) => ({ ...item, speaker })), { text: ' ', type: 'spacing', speaker }]
+  })
+  return withoutNeedlessSpacing(spoken)
+}
+
+function isOnlyEvents(line: string): boolean {
+  return line.replaceAll(/\([^()]*\)/g, '').trim() === ''
+}
+
+function tokens(line: string, tagAudioEvents: boolean): Omit<Spoken, 'speaker'>[] {
+  const found = line.match(/\([^()]*\)|\s+|[^\s(]+|\(/gu) ?? []
+  return found.flatMap((text): Omit<Spoken, 'speaker'>[] => {
+    if (/^\s/u.test(text)) return [{ text: ' ', type: 'spacing' }]
+    if (!/^\(.+\)$/u.test(text)) return [{ text, type: 'word' }]
+    return tagAudioEvents ? [{ text, type: 'audio_event' }] : []
+  })
+}
+
+/** Dropped events leave double spacing behind, and nothing follows the last line's end. */
+function withoutNeedlessSpacing(spoken: readonly Spoken[]): Spoken[] {
+  const kept = spoken.filter(({ type }, index) => {
+    const previous = spoken[index - 1]
+    return type !== 'spacing' || (previous !== undefined && previous.type !== 'spacing')
+  })
+  return kept.at(-1)?.type === 'spacing' ? kept.slice(0, -1) : kept
+}
+
+/** Longer words take longer; the items cover the whole duration without gap or overlap. */
+function spread(spoken: readonly Spoken[], durationSeconds: number): HeardItem[] {
+  const weights = spoken.map(({ text, type }) => (type === 'spacing' ? 1 : type === 'word' ? text.length + 2 : 12))
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  let passed = 0
+  return spoken.map((item, index) => {
+    const startSeconds = toMilliseconds((passed / total) * durationSeconds)
+    passed += weights[index] ?? 0
+    return { ...item, startSeconds, endSeconds: toMilliseconds((passed / total) * durationSeconds) }
+  })
+}
+
+function toMilliseconds(seconds: number): number {
+  return Math.floor(seconds * 1000) / 1000
+}

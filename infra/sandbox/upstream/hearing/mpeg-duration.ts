@@ -1,0 +1,56 @@
+/** kbit/s by the bitrate index of a Layer III header: MPEG 1, then MPEG 2 and 2.5 (ISO/IEC 11172-3 and 13818-3). */
+const bitratesOfMpeg1 = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]
+const bitratesOfMpeg2 = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]
+const sampleRatesOfMpeg1 = [44_100, 48_000, 32_000]
+
+/**
+ * Seconds of audio in an MP3, by counting Layer III frames; undefined when there is none. A rough walk that skips what it
+ * does not know: it only spreads simulated words, and nothing is priced by it.
+ */
+export function mpegDurationSeconds(file: Uint8Array): number | undefined {
+  let offset = afterId3Tag(file)
+  let durationSeconds = 0
+  let frames = 0
+  while (offset + 4 <= file.length) {
+    const frame = readFrame(file, offset)
+    if (frame === undefined) {
+      offset += 1
+      continue
+    }
+    // An encoder's information frame comes first and is silent.
+    if (frames > 0 || !isInformationFrame(file, offset, frame.bytes)) durationSeconds += frame.seconds
+    frames += 1
+    offset += frame.bytes
+  }
+  return frames > 0 && durationSeconds > 0 ? durationSeconds : undefined
+}
+
+function readFrame(file: Uint8Array, offset: number): { bytes: number; seconds: number } | undefined {
+  const [first = 0, second = 0, third = 0] = file.subarray(offset, offset + 3)
+  if (first !== 0xff || (second & 0xe0) !== 0xe0) return undefined
+  const version = (second >> 3) & 3
+  const layer = (second >> 1) & 3
+  if (version === 1 || layer !== 1) return undefined
+  const isMpeg1 = version === 3
+  const kilobitsPerSecond = (isMpeg1 ? bitratesOfMpeg1 : bitratesOfMpeg2)[third >> 4]
+  const baseRate = sampleRatesOfMpeg1[(third >> 2) & 3]
+  if (!kilobitsPerSecond || baseRate === undefined) return undefined
+  const sampleRate = isMpeg1 ? baseRate : version === 2 ? baseRate / 2 : baseRate / 4
+  const samples = isMpeg1 ? 1152 : 576
+  const padding = (third >> 1) & 1
+  return {
+    bytes: Math.floor((samples * kilobitsPerSecond * 125) / sampleRate) + padding,
+    seconds: samples / sampleRate,
+  }
+}
+
+function isInformationFrame(file: Uint8Array, offset: number, bytes: number): boolean {
+  const head = Buffer.from(file.subarray(offset, offset + Math.min(bytes, 48))).toString('latin1')
+  return head.includes('Xing') || head.includes('Info') || head.includes('VBRI')
+}
+
+function afterId3Tag(file: Uint8Array): number {
+  if (file.length < 10 || Buffer.from(file.subarray(0, 3)).toString('latin1') !== 'ID3') return 0
+  const [a = 0, b = 0, c = 0, d = 0] = file.subarray(6, 10)
+  return 10 + ((a << 21) | (b << 14) | (c << 7) | d)
+}

@@ -1,0 +1,48 @@
+import type { ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as wait } from 'node:timers/promises'
+
+/**
+ * Sends `pieces` as one body, waiting `everyMs` between them. `onLast` runs directly before the last piece, so that whoever
+ * has received the whole answer finds it in the call log. Rejects when the client goes away first.
+ */
+export async function sendPieces(
+  response: ServerResponse,
+  status: number,
+  headers: Readonly<Record<string, string>>,
+  pieces: Iterable<Buffer>,
+  { everyMs = 0, onLast }: { everyMs?: number; onLast: () => void },
+): Promise<void> {
+  response.writeHead(status, headers)
+  await pipeline(Readable.from(paced(pieces, everyMs, onLast)), response)
+}
+
+async function* paced(pieces: Iterable<Buffer>, everyMs: number, onLast: () => void): AsyncGenerator<Buffer> {
+  let waiting: Buffer | undefined
+  for (const piece of pieces) {
+    if (waiting !== undefined) {
+      yield waiting
+      if (everyMs > 0) await wait(everyMs)
+    }
+    waiting = piece
+  }
+  onLast()
+  if (waiting !== undefined) yield waiting
+}
+
+/** Cuts a body into at most `count` pieces. */
+export function* cut(body: Buffer, count: number): Generator<Buffer> {
+  const length = Math.max(1, Math.ceil(body.length / count))
+  for (let offset = 0; offset < body.length; offset += length) yield body.subarray(offset, offset + length)
+}
+
+/** A JSON object padded with one long string to `bytes` bytes, made piece by piece. */
+export function* padded(bytes: number): Generator<Buffer> {
+  const head = Buffer.from('{"text":"')
+  const tail = Buffer.from('"}')
+  const piece = Buffer.alloc(65_536, 'x')
+  yield head
+  for (let left = bytes - head.length - tail.length; left > 0; left -= piece.length) yield piece.subarray(0, left)
+  yield tail
+}

@@ -1,0 +1,77 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { answerCall } from './answer-call.ts'
+import { createCallLog, type UpstreamCall } from './call-log.ts'
+import { answerControl } from './control-routes.ts'
+import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
+import { createFaultQueue, type FaultRule, type FaultRuleInput } from './faults.ts'
+import type { VendorRoute } from './vendor-route.ts'
+
+export interface UpstreamOptions {
+  /** 0, the default, takes any free port. */
+  readonly port?: number
+  readonly host?: string
+  /** The only key accepted; absent: every key is. */
+  readonly apiKey?: string
+  /** Waiting time of every answer; default 0. */
+  readonly delayMs?: number
+  /** File that receives the call log as JSON lines. */
+  readonly callLogPath?: string
+}
+
+export interface Upstream {
+  readonly url: string
+  readonly port: number
+  /** Every call since the start or the last `clearCalls`, in the order of arrival. */
+  readonly calls: readonly UpstreamCall[]
+  setFaults(rules: readonly FaultRuleInput[]): void
+  clearCalls(): void
+  /** Ends open calls as aborted and releases the port. */
+  stop(): Promise<void>
+}
+
+/** Starts the simulated upstream vendors on one HTTP server. Rejects when the port is taken. */
+export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
+  const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
+  const routes: readonly VendorRoute[] = [createSpeechToTextRoute({ apiKey })]
+  const faults = createFaultQueue()
+  const log = createCallLog({
+    now: () => new Date(),
+    ...(callLogPath === undefined ? {} : { path: callLogPath }),
+  })
+
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const path = new URL(request.url ?? '/', 'http://upstream').pathname
+    if (path.startsWith('/_simulator/')) return answerControl({ faults, log }, path, request, response)
+    const route = routes.find((candidate) => candidate.path === path && candidate.method === request.method)
+    if (route !== undefined) {
+      const rule: FaultRule | undefined = faults.take(path)
+      return answerCall({ log, delayMs }, { route, rule, request, response })
+    }
+    response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
+  }
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      // A client that goes away ends its own call, never the simulator; anything else is a defect of the simulator.
+      if (!response.destroyed) console.error(error)
+      response.destroy()
+    })
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject).listen(port, host, resolve)
+  })
+  const address = server.address() as AddressInfo
+  return {
+    url: `http://${host}:${address.port}`,
+    port: address.port,
+    calls: log.calls,
+    setFaults: (rules) => faults.replace(rules),
+    clearCalls: () => log.clear(),
+    stop: () =>
+      new Promise((resolve) => {
+        log.abortOpen()
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}

@@ -1,0 +1,47 @@
+import type { PublicClient } from 'viem'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { Verification } from '#shared/payment/facilitator.ts'
+import { PERMIT2_ADDRESS, permit2Abi, usdcAbi } from './contracts.ts'
+
+/** Reads why the chain refuses a settlement, so that the payer can be told what to change. Three RPC calls. */
+export async function diagnoseRefusal(
+  client: PublicClient,
+  authorization: Authorization,
+  amount: AtomicAmount,
+): Promise<Verification> {
+  const { asset, payer, nonce } = authorization
+  try {
+    const [usedNonces, balance, allowance] = await Promise.all([
+      client.readContract({
+        address: PERMIT2_ADDRESS,
+        abi: permit2Abi,
+        functionName: 'nonceBitmap',
+        args: [payer, nonce >> 8n],
+      }),
+      client.readContract({ address: asset, abi: usdcAbi, functionName: 'balanceOf', args: [payer] }),
+      client.readContract({ address: asset, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] }),
+    ])
+    if ((usedNonces >> (nonce & 255n)) & 1n) return { outcome: 'refused', code: 'payment_nonce_used' }
+    if (balance < amount) {
+      const [held, needed] = [dollarsFromAtomic(atomicAmount(balance)), dollarsFromAtomic(amount)]
+      return {
+        outcome: 'refused',
+        code: 'insufficient_funds',
+        detail: `The payer holds ${held} USDC; ${needed} USDC is needed.`,
+      }
+    }
+    if (allowance < amount && !authorization.gasSponsoring)
+      return { outcome: 'refused', code: 'permit2_allowance_required' }
+    if (allowance < amount)
+      return {
+        outcome: 'refused',
+        code: 'payment_rejected',
+        detail: 'The chain refuses the gas-sponsoring permit of this payment.',
+      }
+    return { outcome: 'refused', code: 'payment_rejected' }
+  } catch (cause) {
+    return { outcome: 'unreachable', cause }
+  }
+}

@@ -1,0 +1,52 @@
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { Written } from '#shared/jobs/job-store.ts'
+import type { Sql } from '../pool.ts'
+import { type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
+
+/**
+ * Takes the lease of an unfinished job that nobody holds and raises its fence, by PostgreSQL's clock. `null` when the job
+ * is finished, held by another worker, or not due yet.
+ */
+export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promise<ClaimedJob | null> {
+  const { rows } = await sql.query<ClaimedJobRow>(
+    `UPDATE jobs SET fence = fence + 1, lease_expires_at = now() + make_interval(secs => $2 / 1000.0)
+     FROM authorizations
+     WHERE jobs.id = $1 AND authorizations.id = jobs.authorization_id
+       AND state IN ('accepted', 'generating', 'generated', 'settling')
+       AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
+     RETURNING jobs.*, authorizations.signed`,
+    [jobId, leaseMs],
+  )
+  return rows[0] ? claimedJobFromRow(rows[0]) : null
+}
+
+/** Reads a job again under the same fence, after a transition. */
+export async function rereadJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
+  const { rows } = await sql.query<ClaimedJobRow>(
+    `SELECT jobs.*, authorizations.signed
+     FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+     WHERE jobs.id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
+    [job.id, job.fence.toString()],
+  )
+  return rows[0] ? claimedJobFromRow(rows[0]) : null
+}
+
+/** Extends a lease that is still this worker's own. */
+export async function renewLease(sql: Sql, job: ClaimedJob, leaseMs: number): Promise<Written> {
+  const { rowCount } = await sql.query(
+    `UPDATE jobs SET lease_expires_at = now() + make_interval(secs => $3 / 1000.0)
+     WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
+    [job.id, job.fence.toString(), leaseMs],
+  )
+  return rowCount === 1 ? 'written' : 'stale'
+}
+
+/** Ends this worker's lease and lets the job run again after `delayMs`. */
+export async function releaseJob(sql: Sql, job: ClaimedJob, delayMs: number): Promise<Written> {
+  const { rowCount } = await sql.query(
+    `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL, run_after = now() + make_interval(secs => $3 / 1000.0)
+     WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
+    [job.id, job.fence.toString(), delayMs],
+  )
+  return rowCount === 1 ? 'written' : 'stale'
+}

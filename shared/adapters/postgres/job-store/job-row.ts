@@ -1,0 +1,56 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+
+/** The columns that a claim returns; numeric and bigint arrive as strings. */
+export interface ClaimedJobRow {
+  id: string
+  operation: string
+  public_model: string
+  request_digest: string
+  effective_request: JsonValue
+  quoted_maximum: string
+  catalog_version: string
+  terms: JsonValue
+  authorization_id: string
+  signed: unknown
+  staged_upload_id: string | null
+  accepted_at: Date
+  state: ClaimedJob['state']
+  fence: string
+  usage: Record<string, number> | null
+  charge_amount: string | null
+  result_body: string | null
+  result_digest: string | null
+}
+
+export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
+  return {
+    id: row.id,
+    operation: row.operation,
+    publicModel: row.public_model,
+    requestDigest: row.request_digest,
+    effectiveRequest: row.effective_request,
+    quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
+    catalogVersion: row.catalog_version,
+    terms: row.terms,
+    authorizationId: row.authorization_id,
+    authorization: storedAuthorizationSchema.parse(row.signed),
+    stagedUploadId: row.staged_upload_id,
+    acceptedAt: row.accepted_at,
+    state: row.state,
+    fence: BigInt(row.fence),
+    sealed: sealedFromRow(row),
+  }
+}
+
+function sealedFromRow({ usage, charge_amount, result_body, result_digest }: ClaimedJobRow): SealedResult | null {
+  if (usage === null || charge_amount === null || result_body === null || result_digest === null) return null
+  return {
+    usage,
+    chargeAmount: atomicAmount(BigInt(charge_amount)),
+    resultBody: result_body,
+    resultDigest: result_digest,
+  }
+}

@@ -1,0 +1,37 @@
+import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { Sql } from '../pool.ts'
+
+/** The way into a staged upload, or `null` once it is erased or past its hour. */
+export async function openStagedUpload(sql: Sql, stagedUploadId: string): Promise<StagedUpload | null> {
+  const { rows } = await sql.query<StagedUpload>(
+    `SELECT id, object_key AS "objectKey", data_key AS "dataKey" FROM staged_uploads
+     WHERE id = $1 AND data_key IS NOT NULL AND expires_at > now()`,
+    [stagedUploadId],
+  )
+  return rows[0] ?? null
+}
+
+/** Makes an upload unreadable for good. Its object is deleted later, by a sweeper that can retry. */
+export async function eraseUploadKey(sql: Sql, stagedUploadId: string | null): Promise<void> {
+  await sql.query(
+    'UPDATE staged_uploads SET data_key = NULL, erased_at = now() WHERE id = $1 AND data_key IS NOT NULL',
+    [stagedUploadId],
+  )
+}
+
+/** Erases the keys of expired uploads and names the objects, of these and of earlier erased ones, that are still there. */
+export async function eraseExpiredUploads(sql: Sql, limit: number): Promise<readonly string[]> {
+  await sql.query(
+    'UPDATE staged_uploads SET data_key = NULL, erased_at = now() WHERE data_key IS NOT NULL AND expires_at <= now()',
+  )
+  const { rows } = await sql.query<{ object_key: string }>(
+    `SELECT object_key FROM staged_uploads WHERE data_key IS NULL AND object_deleted_at IS NULL
+     ORDER BY expires_at LIMIT $1`,
+    [limit],
+  )
+  return rows.map(({ object_key }) => object_key)
+}
+
+export async function markUploadsDeleted(sql: Sql, objectKeys: readonly string[]): Promise<void> {
+  await sql.query('UPDATE staged_uploads SET object_deleted_at = now() WHERE object_key = ANY($1)', [objectKeys])
+}

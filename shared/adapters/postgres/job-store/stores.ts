@@ -1,0 +1,50 @@
+import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { Pool } from '../pool.ts'
+import { acceptJob } from './accept-job.ts'
+import { bindKey } from './bind-key.ts'
+import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
+import { completeJob } from './complete-job.ts'
+import { failJob } from './fail-job.ts'
+import { failSettlement, markForReview } from './fail-settlement.ts'
+import { findPriorWork } from './find-prior-work.ts'
+import { findReceipt } from './find-receipt.ts'
+import { readOutcomes } from './read-outcomes.ts'
+import { readSettlement, recordSettlement } from './record-settlement.ts'
+import { sealResult } from './seal-result.ts'
+import { eraseExpiredUploads, markUploadsDeleted, openStagedUpload } from './staged-uploads.ts'
+import { startAttempt } from './start-attempt.ts'
+import { markEnqueued, takeDueJobs } from './take-due-jobs.ts'
+
+/** The API's side of the ledger over one pool. */
+export function createAdmissionStore(pool: Pool): AdmissionStore {
+  return {
+    bindKey: (request) => bindKey(pool, request),
+    findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
+    acceptJob: (job) => acceptJob(pool, job),
+    markEnqueued: (jobId) => markEnqueued(pool, jobId),
+    readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
+    findReceipt: (receiptId) => findReceipt(pool, receiptId),
+  }
+}
+
+/** The workers' side of the ledger over one pool. */
+export function createExecutionStore(pool: Pool): ExecutionStore {
+  return {
+    claimJob: (jobId, leaseMs) => claimJob(pool, jobId, leaseMs),
+    rereadJob: (job) => rereadJob(pool, job),
+    renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
+    releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
+    openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
+    startAttempt: (job, deployment) => startAttempt(pool, job, deployment),
+    sealResult: (job, attemptId, sealed) => sealResult(pool, job, attemptId, sealed),
+    failJob: (job, failure) => failJob(pool, job, failure),
+    recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
+    readSettlement: (job) => readSettlement(pool, job),
+    completeJob: (job, completion) => completeJob(pool, job, completion),
+    failSettlement: (job, failure) => failSettlement(pool, job, failure),
+    markForReview: (job, reason) => markForReview(pool, job, reason),
+    takeDueJobs: (states, limit) => takeDueJobs(pool, states, limit),
+    eraseExpiredUploads: (limit) => eraseExpiredUploads(pool, limit),
+    markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
+  }
+}

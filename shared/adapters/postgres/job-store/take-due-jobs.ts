@@ -1,0 +1,29 @@
+import type { JobState } from '#shared/jobs/job.ts'
+import type { Sql } from '../pool.ts'
+
+/** A job that was enqueued this long ago and still is not held was lost by the queue, or waits in a long one: harmless. */
+const ENQUEUED_LONG_AGO_SECONDS = 30
+
+/**
+ * Ids of unfinished jobs in `states` that are due, held by nobody and not enqueued lately; marks them enqueued. A job whose
+ * lease ran out is due at once: whoever held it is gone.
+ */
+export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly string[]> {
+  const { rows } = await sql.query<{ id: string }>(
+    `UPDATE jobs SET enqueued_at = now() WHERE id IN (
+       SELECT id FROM jobs
+       WHERE state = ANY($1) AND run_after <= now()
+         AND (lease_expires_at IS NULL OR lease_expires_at <= now())
+         AND (enqueued_at IS NULL OR enqueued_at < lease_expires_at
+              OR enqueued_at <= now() - make_interval(secs => $3))
+       ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
+     RETURNING id`,
+    [states, limit, ENQUEUED_LONG_AGO_SECONDS],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Remembers that the queue was given the job, so that the sweeper need not. */
+export async function markEnqueued(sql: Sql, jobId: string): Promise<void> {
+  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1', [jobId])
+}

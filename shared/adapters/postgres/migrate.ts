@@ -1,0 +1,56 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { Pool, Sql } from './pool.ts'
+import { inTransaction } from './transaction.ts'
+
+const MIGRATIONS = new URL('./migrations/', import.meta.url)
+
+/** Any constant: it only keeps two migrating processes apart. */
+const ADVISORY_LOCK = 8453_2026
+
+interface Migration {
+  readonly name: string
+  readonly sql: string
+  readonly digest: string
+}
+
+/**
+ * Brings the schema up to date in one transaction and returns the names of the migrations it ran. Safe to run at the
+ * same time from several processes. Throws when an applied file was changed afterwards: write a new one instead.
+ */
+export async function migrate(pool: Pool): Promise<readonly string[]> {
+  const migrations = await readMigrations()
+  return await inTransaction(pool, async (sql) => {
+    await sql.query('SELECT pg_advisory_xact_lock($1)', [ADVISORY_LOCK])
+    await sql.query(
+      `CREATE TABLE IF NOT EXISTS schema_migrations (
+         name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
+    )
+    const pending = await withoutApplied(sql, migrations)
+    for (const { name, sql: statements, digest } of pending) {
+      await sql.query(statements)
+      await sql.query('INSERT INTO schema_migrations (name, digest) VALUES ($1, $2)', [name, digest])
+    }
+    return pending.map(({ name }) => name)
+  })
+}
+
+async function readMigrations(): Promise<readonly Migration[]> {
+  const names = (await readdir(MIGRATIONS)).filter((name) => name.endsWith('.sql')).sort()
+  return await Promise.all(
+    names.map(async (name) => {
+      const sql = await readFile(new URL(name, MIGRATIONS), 'utf8')
+      return { name, sql, digest: sha256Hex(sql) }
+    }),
+  )
+}
+
+async function withoutApplied(sql: Sql, migrations: readonly Migration[]): Promise<readonly Migration[]> {
+  const { rows } = await sql.query<{ name: string; digest: string }>('SELECT name, digest FROM schema_migrations')
+  const applied = new Map(rows.map(({ name, digest }) => [name, digest]))
+  return migrations.filter(({ name, digest }) => {
+    const known = applied.get(name)
+    if (known !== undefined && known !== digest) throw new Error(`migration ${name} was changed after it was applied`)
+    return known === undefined
+  })
+}

@@ -1,0 +1,125 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { Receipt } from '#shared/payment/receipt.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
+import type { ClaimedJob, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
+
+export interface KeyBindingRequest {
+  readonly idempotencyKey: string
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly lifetimeSeconds: number
+}
+
+/** `quote` is the one the key was first challenged with, kept until its challenge expires. */
+export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
+
+/** What a key and an authorization already stand for, read in one snapshot. */
+export interface PriorWork {
+  /** The job that the key is bound to for good. */
+  readonly holder: { readonly jobId: string; readonly payer: string; readonly state: JobState } | null
+  /** The job that the authorization's nonce is claimed for. */
+  readonly claimedFor: string | null
+}
+
+export interface NewJob {
+  readonly idempotencyKey: string
+  readonly operation: string
+  readonly publicModel: string
+  readonly requestDigest: string
+  readonly effectiveRequest: JsonValue
+  readonly quote: Quote<JsonValue>
+  readonly authorization: Authorization
+  readonly stagedUpload: StagedUpload
+}
+
+export type Acceptance =
+  | { outcome: 'accepted'; jobId: string }
+  /** The stored result of a job whose settlement failed is paid for by this authorization; the upload is not needed. */
+  | { outcome: 'settles_again'; jobId: string }
+  /** Another request with the same key, payer and digest came first. */
+  | { outcome: 'exists'; jobId: string }
+  | { outcome: 'other_request' }
+  | { outcome: 'authorization_already_used' }
+  | { outcome: 'permit_already_used' }
+
+/** What the API may do to the ledger. */
+export interface AdmissionStore {
+  bindKey(request: KeyBindingRequest): Promise<KeyBinding>
+  findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
+  /** Authorization and job in one transaction; the row is the outbox. */
+  acceptJob(job: NewJob): Promise<Acceptance>
+  markEnqueued(jobId: string): Promise<void>
+  readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>
+  findReceipt(receiptId: string): Promise<Receipt | null>
+}
+
+/** `stale` means that another worker holds the job now: stop at once, write nothing. */
+export type Written = 'written' | 'stale'
+
+export interface StoredSettlement {
+  readonly settlementId: string
+  /** Newest first; any of them may be the one on chain. */
+  readonly transactions: readonly SignedTransaction[]
+}
+
+export interface Failure {
+  readonly code: ErrorCode
+  /** For operators, without prompt, audio, transcript or key. */
+  readonly reason: string
+}
+
+/** What a worker may do to a job it holds. Every write is fenced. */
+export interface ExecutionStore {
+  claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
+  /** The job as it stands now, under the same claim; `null` once the claim is lost or the job finished. */
+  rereadJob(job: ClaimedJob): Promise<ClaimedJob | null>
+  renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
+  /** Gives the job back, to be run again no earlier than `delayMs` from now. */
+  releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>
+  openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
+  /** accepted → generating, with the attempt's row. */
+  startAttempt(job: ClaimedJob, deployment: string): Promise<{ written: Written; attemptId: string }>
+  /** generating → generated: result, usage and charge; the upload's data key is erased with them. */
+  sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult): Promise<Written>
+  /** accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
+  failJob(
+    job: ClaimedJob,
+    failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },
+  ): Promise<Written>
+  /** generated → settling: takes the next account nonce and stores the signed transaction before anyone sends it. */
+  recordSettlement(
+    job: ClaimedJob,
+    settlement: {
+      chargeAmount: AtomicAmount
+      minimumAccountNonce: bigint
+      sign(accountNonce: bigint): Promise<SignedTransaction>
+    },
+  ): Promise<Written>
+  readSettlement(job: ClaimedJob): Promise<StoredSettlement>
+  /** settling → completed: settlement, receipt and payment response in one transaction; wakes the waiting API. */
+  completeJob(
+    job: ClaimedJob,
+    completion: {
+      settlementId: string
+      transactionHash: string
+      blockNumber: bigint
+      receipt: Receipt
+      receiptSecretId: string
+      paymentResponse: PaymentResponse
+    },
+  ): Promise<Written>
+  /** generated or settling → settlement_failed: the result is withheld. */
+  failSettlement(job: ClaimedJob, failure: Failure): Promise<Written>
+  /** settling → review. */
+  markForReview(job: ClaimedJob, reason: string): Promise<Written>
+  /** Ids of jobs in these states that nobody works on and nobody enqueued lately; marks them enqueued. */
+  takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly string[]>
+  /** Object keys of uploads that may be deleted; their data keys are erased by this call. */
+  eraseExpiredUploads(limit: number): Promise<readonly string[]>
+  markUploadsDeleted(objectKeys: readonly string[]): Promise<void>
+}

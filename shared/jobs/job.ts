@@ -1,0 +1,71 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+
+export const jobStates = [
+  'accepted',
+  'generating',
+  'generated',
+  'settling',
+  'completed',
+  'failed',
+  'settlement_failed',
+  'review',
+] as const
+
+export type JobState = (typeof jobStates)[number]
+
+/** A paid request and everything that was fixed when it was accepted. */
+export interface Job {
+  readonly id: string
+  readonly operation: string
+  readonly publicModel: string
+  readonly requestDigest: string
+  readonly effectiveRequest: JsonValue
+  readonly quotedMaximum: AtomicAmount
+  readonly catalogVersion: string
+  readonly terms: JsonValue
+  readonly authorizationId: string
+  readonly authorization: Authorization
+  readonly stagedUploadId: string | null
+  readonly acceptedAt: Date
+}
+
+/** A job under a worker's lease. Every write names the fence; a stale one changes nothing and is told so. */
+export interface ClaimedJob extends Job {
+  readonly state: 'accepted' | 'generating' | 'generated' | 'settling'
+  readonly fence: bigint
+  readonly sealed: SealedResult | null
+}
+
+/** What a provider's success was turned into: the exact response text and the charge computed from usage. */
+export interface SealedResult {
+  readonly usage: Record<string, number>
+  readonly chargeAmount: AtomicAmount
+  readonly resultBody: string
+  readonly resultDigest: string
+}
+
+/** The `PAYMENT-RESPONSE` of a settled job. `amount` is atomic USDC. */
+export interface PaymentResponse {
+  readonly success: true
+  readonly transaction: string
+  readonly network: string
+  readonly payer: string
+  readonly amount: string
+}
+
+/** How a job stands for the caller who waits on it. */
+export type JobOutcome =
+  | { state: 'accepted' | 'generating' | 'generated' | 'settling' }
+  | {
+      state: 'completed'
+      resultBody: string
+      catalogVersion: string
+      receiptId: string
+      receiptSecretId: string
+      paymentResponse: PaymentResponse
+    }
+  | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
+  | { state: 'review' }

@@ -1,0 +1,87 @@
+import { z } from 'zod'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { GasSponsoringPermit, SignedPayment } from './x402-wire.ts'
+
+type Hex = `0x${string}`
+
+/** The payer's signed, single-use, time-bound permission. Amounts and nonces are bigint, times Unix seconds. */
+export interface Authorization {
+  readonly network: string
+  readonly asset: Hex
+  readonly payer: Hex
+  readonly payTo: Hex
+  readonly facilitator: Hex
+  readonly spender: Hex
+  readonly authorizedMaximum: AtomicAmount
+  readonly nonce: bigint
+  readonly deadline: bigint
+  readonly validAfter: bigint
+  readonly signature: Hex
+  readonly gasSponsoring: GasSponsoringPermit | null
+}
+
+/** What the payer signed, in the project's words. Nothing is verified by this. */
+export function authorizationOf({ accepted, payload, gasSponsoring }: SignedPayment): Authorization {
+  const { permit2Authorization: signed } = payload
+  return {
+    network: accepted.network,
+    asset: signed.permitted.token,
+    payer: signed.from,
+    payTo: signed.witness.to,
+    facilitator: signed.witness.facilitator,
+    spender: signed.spender,
+    authorizedMaximum: atomicAmount(signed.permitted.amount),
+    nonce: signed.nonce,
+    deadline: signed.deadline,
+    validAfter: signed.witness.validAfter,
+    signature: payload.signature,
+    gasSponsoring,
+  }
+}
+
+const hex = z.custom<Hex>((value) => typeof value === 'string' && /^0x[0-9a-f]*$/.test(value))
+const integer = z.string().transform((digits) => BigInt(digits))
+
+/** The stored JSON form: every bigint a decimal string. */
+export const storedAuthorizationSchema = z.strictObject({
+  network: z.string(),
+  asset: hex,
+  payer: hex,
+  payTo: hex,
+  facilitator: hex,
+  spender: hex,
+  authorizedMaximum: integer.transform(atomicAmount),
+  nonce: integer,
+  deadline: integer,
+  validAfter: integer,
+  signature: hex,
+  gasSponsoring: z
+    .strictObject({
+      from: hex,
+      asset: hex,
+      spender: hex,
+      amount: integer,
+      nonce: integer,
+      deadline: integer,
+      signature: hex,
+      version: z.string(),
+    })
+    .nullable(),
+})
+
+/** JSON for storage, read back with `storedAuthorizationSchema`. */
+export function storedAuthorization({ gasSponsoring, ...signed }: Authorization): string {
+  const permit = gasSponsoring && {
+    from: gasSponsoring.from,
+    asset: gasSponsoring.asset,
+    spender: gasSponsoring.spender,
+    amount: gasSponsoring.amount,
+    nonce: gasSponsoring.nonce,
+    deadline: gasSponsoring.deadline,
+    signature: gasSponsoring.signature,
+    version: gasSponsoring.version,
+  }
+  return JSON.stringify({ ...signed, gasSponsoring: permit }, (_, value: unknown) =>
+    typeof value === 'bigint' ? value.toString() : value,
+  )
+}

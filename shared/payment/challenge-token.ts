@@ -1,0 +1,71 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { z } from 'zod'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { type AtomicAmount, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
+
+/**
+ * The token in `accepts[0].extra.challenge` that a client echoes. It binds idempotency key, effective request and
+ * maximum, so that a payment signed for one request can never pay for another.
+ */
+export interface ChallengeClaims {
+  readonly idempotencyKey: string
+  readonly requestDigest: string
+  readonly quotedMaximum: AtomicAmount
+  readonly expiresAt: Date
+}
+
+/** The key travels as a digest only: keys are capabilities and challenges are shown around. */
+const claimsSchema = z.strictObject({
+  k: z.string(),
+  d: z.string(),
+  m: z.string(),
+  e: z.int(),
+})
+
+export type OpenedChallenge =
+  | { outcome: 'genuine'; quotedMaximum: AtomicAmount; matchesRequest: boolean; expiresAt: Date }
+  | { outcome: 'forged' }
+
+/** Seals claims with HMAC-SHA-256 under `secret`. */
+export function sealChallengeToken(claims: ChallengeClaims, secret: string): string {
+  const body = Buffer.from(
+    JSON.stringify({
+      k: sha256Hex(claims.idempotencyKey),
+      d: claims.requestDigest,
+      m: claims.quotedMaximum.toString(),
+      e: Math.floor(claims.expiresAt.getTime() / 1000),
+    }),
+  ).toString('base64url')
+  return `${body}.${mac(body, secret)}`
+}
+
+/** Opens a token and says whether it was issued for this key and request. Expiry is the caller's decision. */
+export function openChallengeToken(
+  token: unknown,
+  request: { idempotencyKey: string; requestDigest: string },
+  secret: string,
+): OpenedChallenge {
+  const claims = readClaims(token, secret)
+  const quotedMaximum = claims && parseAtomicAmount(claims.m)
+  if (!claims || quotedMaximum === null) return { outcome: 'forged' }
+  return {
+    outcome: 'genuine',
+    quotedMaximum,
+    matchesRequest: claims.k === sha256Hex(request.idempotencyKey) && claims.d === request.requestDigest,
+    expiresAt: new Date(claims.e * 1000),
+  }
+}
+
+function readClaims(token: unknown, secret: string) {
+  if (typeof token !== 'string') return null
+  const [body, tag, ...rest] = token.split('.')
+  if (!body || !tag || rest.length > 0) return null
+  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(body, secret))]
+  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
+  // Only our own JSON has a valid tag, so parsing cannot fail on a stranger's input.
+  return claimsSchema.parse(JSON.parse(Buffer.from(body, 'base64url').toString('utf8')))
+}
+
+function mac(body: string, secret: string): string {
+  return createHmac('sha256', secret).update('farebox challenge\0').update(body).digest('base64url')
+}

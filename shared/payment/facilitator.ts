@@ -1,0 +1,69 @@
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from './authorization.ts'
+
+/** Why the chain, or the signature itself, refuses an authorization. Each is an error code of the table. */
+export type RefusalCode =
+  | 'payment_signature_invalid'
+  | 'payment_nonce_used'
+  | 'payment_expired'
+  | 'payment_not_yet_valid'
+  | 'insufficient_funds'
+  | 'permit2_allowance_required'
+  | 'payment_rejected'
+
+/** `unreachable` is the network's failure, never the payment's: it must not be answered with a fresh challenge. */
+export type Verification =
+  | { outcome: 'valid' }
+  | { outcome: 'refused'; code: RefusalCode; detail?: string }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/** Checks authorizations. Holds no private key, so the API may have one. */
+export interface AuthorizationVerifier {
+  /** Whether the named payer really signed this. Local arithmetic, no network. */
+  isSignedByPayer(authorization: Authorization): Promise<boolean>
+  /** Whether the authorization could be settled now for `amount` (atomic USDC). Two RPC calls. */
+  verify(authorization: Authorization, amount: AtomicAmount): Promise<Verification>
+}
+
+/** A settlement transaction, signed and not yet sent. */
+export interface SignedTransaction {
+  readonly hash: `0x${string}`
+  readonly raw: `0x${string}`
+}
+
+/** What must be fixed before signing; read from the chain outside of any database transaction. */
+export interface SettlementTerms {
+  readonly maxFeePerGas: bigint
+  readonly maxPriorityFeePerGas: bigint
+  readonly gasLimit: bigint
+}
+
+export type PreparedSettlement =
+  | { outcome: 'ready'; terms: SettlementTerms; minimumAccountNonce: bigint }
+  | { outcome: 'refused'; code: RefusalCode; detail?: string }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/** Proof of payment: a successful receipt that holds exactly the USDC transfer of the charge. */
+export type Confirmation =
+  | { outcome: 'confirmed'; blockNumber: bigint; blockTimestamp: Date }
+  | { outcome: 'reverted'; blockNumber: bigint }
+  /** The transaction succeeded without the expected transfer. A person must look. */
+  | { outcome: 'unproven'; blockNumber: bigint }
+  | { outcome: 'pending' }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/** Collects charges on chain. Only workers have one, since it holds the settlement keys. */
+export interface Settler {
+  /** Simulates the charge and reads fees. No state changes anywhere. */
+  prepare(authorization: Authorization, chargeAmount: AtomicAmount): Promise<PreparedSettlement>
+  /** Signs with the facilitator's own key; pure computation, so it may run inside a database transaction. */
+  sign(
+    authorization: Authorization,
+    chargeAmount: AtomicAmount,
+    terms: SettlementTerms,
+    accountNonce: bigint,
+  ): Promise<SignedTransaction>
+  /** Hands the raw transaction to the network. Resending one that is known already is a success. */
+  broadcast(transaction: SignedTransaction): Promise<{ outcome: 'sent' } | { outcome: 'unreachable'; cause: unknown }>
+  confirm(hash: `0x${string}`, authorization: Authorization, chargeAmount: AtomicAmount): Promise<Confirmation>
+}

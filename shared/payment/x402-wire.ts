@@ -1,0 +1,126 @@
+import { z } from 'zod'
+
+/**
+ * The x402 v2 wire forms of scheme `upto` as this service accepts them, stricter than the protocol packages, which cast.
+ * Amounts, nonces and times are decimal strings; addresses and signatures are hexadecimal and read in lower case.
+ */
+
+const MAXIMUM_UINT256 = 2n ** 256n - 1n
+
+const uint256 = z
+  .string()
+  .regex(/^(0|[1-9][0-9]{0,77})$/, { error: 'must be a decimal integer' })
+  .transform((digits) => BigInt(digits))
+  .refine((value) => value <= MAXIMUM_UINT256, { error: 'must fit 256 bits' })
+
+const address = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })
+  .transform((text) => text.toLowerCase() as `0x${string}`)
+
+/** Room for a smart wallet's wrapped signature; verification decides which kinds are supported. */
+const signature = z
+  .string()
+  .regex(/^0x([0-9a-fA-F]{2}){1,4096}$/, { error: 'must be 0x and whole hexadecimal bytes' })
+  .transform((text) => text.toLowerCase() as `0x${string}`)
+
+/** The chosen `accepts` entry. Only its shape is checked here; whether it equals the challenge is verification's matter. */
+const acceptedSchema = z.looseObject({
+  scheme: z.string(),
+  network: z.string(),
+  amount: z.string(),
+  asset: z.string(),
+  payTo: z.string(),
+  maxTimeoutSeconds: z.number(),
+  extra: z.record(z.string(), z.unknown()).optional(),
+})
+
+const envelopeSchema = z.looseObject({
+  x402Version: z.literal(2),
+  accepted: acceptedSchema,
+  payload: z.record(z.string(), z.unknown()),
+  extensions: z.record(z.string(), z.unknown()).optional(),
+})
+
+const permit2PayloadSchema = z.strictObject({
+  signature,
+  permit2Authorization: z.strictObject({
+    from: address,
+    permitted: z.strictObject({ token: address, amount: uint256 }),
+    spender: address,
+    nonce: uint256,
+    deadline: uint256,
+    witness: z.strictObject({ to: address, facilitator: address, validAfter: uint256 }),
+  }),
+})
+
+const gasSponsoringSchema = z.looseObject({
+  info: z.looseObject({
+    from: address,
+    asset: address,
+    spender: address,
+    amount: uint256,
+    nonce: uint256,
+    deadline: uint256,
+    signature,
+    version: z.string(),
+  }),
+})
+
+export type AcceptedTerms = z.output<typeof acceptedSchema>
+export type Permit2Payload = z.output<typeof permit2PayloadSchema>
+export type GasSponsoringPermit = z.output<typeof gasSponsoringSchema>['info']
+
+/** A decoded `PAYMENT-SIGNATURE`. `gasSponsoring` is the payer's EIP-2612 permit, when the client attached one. */
+export interface SignedPayment {
+  readonly accepted: AcceptedTerms
+  readonly payload: Permit2Payload
+  readonly gasSponsoring: GasSponsoringPermit | null
+}
+
+export type DecodedPayment =
+  | { outcome: 'decoded'; payment: SignedPayment }
+  | { outcome: 'other_scheme'; scheme: string }
+  | { outcome: 'malformed'; reason: string }
+
+/** Decodes a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws; `reason` is fit for the caller. */
+export function decodePaymentSignature(header: string): DecodedPayment {
+  const json = parseBase64Json(header)
+  if (json === undefined) return { outcome: 'malformed', reason: 'it is not base64-encoded JSON' }
+  const envelope = envelopeSchema.safeParse(json)
+  if (!envelope.success) return malformed(envelope.error)
+  const { accepted, payload, extensions } = envelope.data
+  if (accepted.scheme !== 'upto') return { outcome: 'other_scheme', scheme: accepted.scheme }
+  const permit2Payload = permit2PayloadSchema.safeParse(payload)
+  if (!permit2Payload.success) return malformed(permit2Payload.error, 'payload')
+  const permit = readGasSponsoring(extensions)
+  if (permit && !permit.success) return malformed(permit.error, 'extensions.eip2612GasSponsoring')
+  return {
+    outcome: 'decoded',
+    payment: { accepted, payload: permit2Payload.data, gasSponsoring: permit ? permit.data.info : null },
+  }
+}
+
+/** Clients echo the server's declaration even when they sign no permit; only an `info` with a signature is a permit. */
+function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
+  const declared = extensions?.['eip2612GasSponsoring']
+  const echoedOnly = z.looseObject({
+    info: z.looseObject({ signature: z.unknown().refine((value) => value !== undefined) }),
+  })
+  return echoedOnly.safeParse(declared).success ? gasSponsoringSchema.safeParse(declared) : null
+}
+
+function parseBase64Json(header: string): unknown {
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(header)) return undefined
+  try {
+    return JSON.parse(Buffer.from(header, 'base64').toString('utf8'))
+  } catch {
+    return undefined
+  }
+}
+
+function malformed(error: z.ZodError, prefix?: string): DecodedPayment {
+  const [issue] = error.issues
+  const path = [prefix, ...(issue?.path ?? [])].filter((part) => part !== undefined).join('.')
+  return { outcome: 'malformed', reason: `${path || 'the payload'}: ${issue?.message ?? 'invalid'}` }
+}

@@ -1,0 +1,66 @@
+import { pino } from 'pino'
+
+/**
+ * What may stand in a log line. Anything else a caller passes does not compile, so that prompts, audio, signatures, keys,
+ * tokens and capability URLs cannot reach the log by accident.
+ */
+export interface LogFields {
+  requestId?: string
+  jobId?: string
+  operation?: string
+  method?: string
+  /** The route's pattern, never the URL. */
+  route?: string
+  status?: number
+  code?: string
+  state?: string
+  durationMs?: number
+  deployment?: string
+  reason?: string
+  count?: number
+  error?: unknown
+}
+
+export interface Logger {
+  info(message: string, fields?: LogFields): void
+  warn(message: string, fields?: LogFields): void
+  error(message: string, fields?: LogFields): void
+}
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
+
+/** One JSON object per line on standard output. */
+export function createLogger(options: { process: string; level: LogLevel }): Logger {
+  const log = pino({
+    level: options.level,
+    base: { process: options.process, pid: process.pid },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    serializers: { error: describeError },
+  })
+  return {
+    info: (message, fields = {}) => log.info(fields, message),
+    warn: (message, fields = {}) => log.warn(fields, message),
+    error: (message, fields = {}) => log.error(fields, message),
+  }
+}
+
+/** Type, code, stack and causes; never the properties that libraries hang on their errors (statements, bodies, URLs). */
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return { type: typeof error }
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
+  return {
+    type: error.name,
+    code,
+    message: firstLine(error.message),
+    frames: error.stack
+      ?.split('\n')
+      .filter((line) => line.startsWith('    at '))
+      .slice(0, 8),
+    cause: error.cause === undefined ? undefined : describeError(error.cause),
+  }
+}
+
+/** viem puts URLs and request bodies on the lines after the first. */
+function firstLine(message: string): string {
+  return message.split('\n', 1)[0]?.slice(0, 200) ?? ''
+}

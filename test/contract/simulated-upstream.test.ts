@@ -1,0 +1,276 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { id3Tag } from '../../infra/sandbox/samples/id3-tag.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+
+const sample = (name: string) => readFileSync(new URL(`../../infra/sandbox/samples/${name}`, import.meta.url))
+
+/** One second of silence-sized MPEG-2 Layer III frames: 22.05 kHz, 32 kbit/s, 576 samples in 104 bytes. */
+const untagged = Buffer.concat(
+  Array.from({ length: 38 }, () => Buffer.concat([Buffer.from([0xff, 0xf3, 0x40, 0xc0]), Buffer.alloc(100)])),
+)
+const withScript = (lyrics: string) =>
+  Buffer.concat([id3Tag({ title: 'Prüfung', artist: 'test', language: 'deu', lyrics }), untagged])
+
+const folder = mkdtempSync(join(tmpdir(), 'farebox-upstream-'))
+const callLogPath = join(folder, 'calls.jsonl')
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey: 'sandbox-key', callLogPath })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(async () => {
+  await upstream.stop()
+  rmSync(folder, { recursive: true })
+})
+
+interface Word {
+  text: string
+  type: string
+  start: number | null
+  end: number | null
+  speaker_id: string | null
+  characters: { text: string }[] | null
+}
+
+interface Answer {
+  status: number
+  body: { text: string; language_code: string; language_probability: number; words: Word[]; detail: unknown }
+}
+
+async function post(fields: Record<string, string>, audio?: Buffer<ArrayBuffer>, key = 'sandbox-key'): Promise<Answer> {
+  const form = new FormData()
+  for (const [name, value] of Object.entries(fields)) form.set(name, value)
+  if (audio !== undefined) form.set('file', new Blob([audio]), 'audio.mp3')
+  const response = await fetch(`${upstream.url}/v1/speech-to-text`, {
+    method: 'POST',
+    headers: key === '' ? {} : { 'xi-api-key': key },
+    body: form,
+  })
+  return { status: response.status, body: (await response.json()) as Answer['body'] }
+}
+
+const hear = async (script: string, fields: Record<string, string> = {}) =>
+  (await post({ model_id: 'scribe_v2', ...fields }, withScript(script))).body
+
+const put = (rules: unknown) =>
+  fetch(`${upstream.url}/_simulator/faults`, { method: 'PUT', body: JSON.stringify(rules) })
+
+describe('hearing', () => {
+  test('the script of the lyrics tag is heard, in its language, over the duration of the frames', async () => {
+    const body = await hear('Grüße, Fahrgast!')
+    expect(body).toMatchObject({ text: 'Grüße, Fahrgast!', language_code: 'deu' })
+    expect(body.words.map(({ type }) => type)).toEqual(['word', 'spacing', 'word'])
+    expect(body.words.at(0)?.start).toBe(0)
+    expect(body.words.at(-1)?.end).toBeCloseTo((38 * 576) / 22_050, 2)
+  })
+
+  test('a given language is taken over with certainty', async () => {
+    expect(await hear('eins', { language_code: 'de' })).toMatchObject({ language_code: 'de', language_probability: 1 })
+  })
+
+  test('audio without a script is heard as an honest sentence', async () => {
+    const { body } = await post({ model_id: 'scribe_v2' }, untagged)
+    expect(body.text).toBe('This is a simulated transcription of 1.0 seconds of audio.')
+  })
+
+  test('audio events are tagged by default, as at the vendor', async () => {
+    const script = 'Willkommen (warmer Applaus) an Bord'
+    expect((await hear(script)).words.find(({ type }) => type === 'audio_event')?.text).toBe('(warmer Applaus)')
+    expect((await hear(script, { tag_audio_events: 'false' })).text).toBe('Willkommen an Bord')
+  })
+
+  test.each([
+    ['named lines keep their speaker', 'Ann: eins\nBen: zwei\nAnn: drei', {}, ['speaker_0', 'speaker_1', 'speaker_0']],
+    ['unnamed lines alternate', 'eins\nzwei\n(Glocke)\ndrei', {}, ['speaker_0', 'speaker_1', 'speaker_0']],
+    [
+      'speakers stay within num_speakers',
+      'Ann: eins\nBen: zwei\nCid: drei',
+      { num_speakers: '2' },
+      ['speaker_0', 'speaker_1', 'speaker_1'],
+    ],
+  ])('diarized, %s', async (_name, script, fields, speakers) => {
+    const { words, text } = await hear(script, { diarize: 'true', tag_audio_events: 'false', ...fields })
+    expect(words.filter(({ type }) => type === 'word').map(({ speaker_id }) => speaker_id)).toEqual(speakers)
+    expect(text).toBe('eins zwei drei')
+  })
+
+  test('granularity none has no times, character has characters', async () => {
+    const none = await hear('eins', { timestamps_granularity: 'none' })
+    const character = await hear('eins', { timestamps_granularity: 'character' })
+    expect(none.words[0]).toMatchObject({ start: null, end: null, characters: null })
+    expect(character.words[0]?.characters?.map(({ text }) => text)).toEqual(['e', 'i', 'n', 's'])
+  })
+})
+
+describe('refusals', () => {
+  test.each([
+    ['no key', {}, '', 401, { detail: { code: 'needs_authorization' } }],
+    ['a wrong key', {}, 'wrong', 401, { detail: { code: 'invalid_api_key', status: 'invalid_api_key' } }],
+    ['an unknown model', { model_id: 'scribe_v9' }, undefined, 400, { detail: { code: 'invalid_parameters' } }],
+    [
+      'a bad granularity',
+      { timestamps_granularity: 'segment' },
+      undefined,
+      422,
+      { detail: [{ loc: ['body', 'timestamps_granularity'] }] },
+    ],
+    ['a bad boolean', { diarize: 'maybe' }, undefined, 422, { detail: [{ loc: ['body', 'diarize'] }] }],
+    ['too many speakers', { num_speakers: '33' }, undefined, 422, { detail: [{ loc: ['body', 'num_speakers'] }] }],
+    [
+      'an unknown language',
+      { language_code: 'klingon!' },
+      undefined,
+      400,
+      { detail: { code: 'unsupported_language' } },
+    ],
+  ])('%s', async (_name, fields, key, status, body) => {
+    const answer = await post({ model_id: 'scribe_v2', ...fields }, withScript('eins'), key)
+    expect(answer).toMatchObject({ status, body })
+    expect(upstream.calls[0]).toMatchObject({ started: false, status, state: 'answered' })
+  })
+
+  test('a missing model, file or form', async () => {
+    expect(await post({}, untagged)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'model_id'] }] } })
+    expect(await post({ model_id: 'scribe_v2' })).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc: ['body', 'file'] }] },
+    })
+    const response = await fetch(`${upstream.url}/v1/speech-to-text`, {
+      method: 'POST',
+      headers: { 'xi-api-key': 'sandbox-key', 'content-type': 'multipart/form-data; boundary=x' },
+      body: 'broken',
+    })
+    expect(response.status).toBe(400)
+  })
+
+  test('an unknown route is 404 and no call', async () => {
+    expect((await fetch(`${upstream.url}/v1/user`)).status).toBe(404)
+    expect(upstream.calls).toHaveLength(0)
+  })
+})
+
+describe('control routes', () => {
+  test('rules are consumed in order, per route, and the last may stay', async () => {
+    await put([
+      { fault: 'status', status: 418, route: '/v1/elsewhere' },
+      { fault: 'status', status: 429, times: 2 },
+      { fault: 'none' },
+      { fault: 'status', status: 500, times: 'always' },
+    ])
+    const statuses: number[] = []
+    for (let call = 0; call < 5; call += 1) statuses.push((await post({ model_id: 'scribe_v2' }, untagged)).status)
+    expect(statuses).toEqual([429, 429, 200, 500, 500])
+    const left = (await (await fetch(`${upstream.url}/_simulator/faults`)).json()) as { rules: unknown[] }
+    expect(left.rules).toHaveLength(2)
+    await fetch(`${upstream.url}/_simulator/faults`, { method: 'DELETE' })
+    expect((await post({ model_id: 'scribe_v2' }, untagged)).status).toBe(200)
+  })
+
+  test.each([[[{ fault: 'explode' }]], [[{ fault: 'hang', typo: 1 }]], [{}], ['text']])(
+    '%o is no rule list',
+    async (rules) => {
+      expect((await put(rules)).status).toBe(400)
+    },
+  )
+
+  test('calls can be read and forgotten; the file keeps them and never the key', async () => {
+    await post({ model_id: 'scribe_v2', diarize: 'true' }, untagged)
+    const { calls } = (await (await fetch(`${upstream.url}/_simulator/calls`)).json()) as { calls: unknown[] }
+    expect(calls).toMatchObject([
+      {
+        route: '/v1/speech-to-text',
+        state: 'answered',
+        started: true,
+        status: 200,
+        audioBytes: untagged.length,
+        audioSha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+        fields: { model_id: 'scribe_v2', diarize: 'true' },
+      },
+    ])
+    await fetch(`${upstream.url}/_simulator/calls`, { method: 'DELETE' })
+    expect(upstream.calls).toHaveLength(0)
+    const file = readFileSync(callLogPath, 'utf8')
+    expect(
+      file
+        .trimEnd()
+        .split('\n')
+        .slice(-3)
+        .map((line) => (JSON.parse(line) as { state: string }).state),
+    ).toEqual(['arrived', 'started', 'answered'])
+    expect(file).not.toContain('sandbox-key')
+  })
+
+  test.each(['resetBeforeRead', 'resetAfterRead', 'resetMidBody'] as const)(
+    '%s is logged as aborted',
+    async (fault) => {
+      await put([{ fault }])
+      await expect(post({ model_id: 'scribe_v2' }, untagged)).rejects.toThrow(TypeError)
+      await expect
+        .poll(() => upstream.calls[0])
+        .toMatchObject({ state: 'aborted', started: fault !== 'resetBeforeRead' })
+    },
+  )
+})
+
+test('concurrent calls are each logged once', async () => {
+  await Promise.all(Array.from({ length: 20 }, () => post({ model_id: 'scribe_v2' }, untagged)))
+  expect(new Set(upstream.calls.map(({ call }) => call)).size).toBe(20)
+  expect(upstream.calls.every(({ state }) => state === 'answered')).toBe(true)
+})
+
+test('the samples are small, tagged and as long as they sound', async () => {
+  const durations: Record<string, number> = {}
+  for (const name of ['last-tram.mp3', 'two-at-the-stop.mp3', 'biglietteria-cortese.mp3']) {
+    expect(sample(name).length).toBeLessThan(150_000)
+    const { body } = await post({ model_id: 'scribe_v2' }, Buffer.from(sample(name)))
+    expect(body.text.length).toBeGreaterThan(100)
+    durations[name] = Math.round((body.words.at(-1)?.end ?? 0) * 10) / 10
+  }
+  expect(durations).toEqual({ 'last-tram.mp3': 25.1, 'two-at-the-stop.mp3': 22.3, 'biglietteria-cortese.mp3': 22.2 })
+})
+
+test('the process tells its port, delays its answers, and ends cleanly on SIGTERM with a call open', async () => {
+  const log = join(folder, 'process.jsonl')
+  const main = new URL('../../infra/sandbox/upstream/main.ts', import.meta.url).pathname
+  const child = spawn(process.execPath, [main], {
+    env: { UPSTREAM_PORT: '0', UPSTREAM_DELAY_MS: '150', UPSTREAM_API_KEY: 'k', UPSTREAM_CALL_LOG: log },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  try {
+    const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
+    const { listening } = JSON.parse(line) as { listening: number }
+    const url = `http://127.0.0.1:${listening}`
+    const call = () => {
+      const form = new FormData()
+      form.set('model_id', 'scribe_v2')
+      form.set('file', new Blob([untagged]), 'audio.mp3')
+      return fetch(`${url}/v1/speech-to-text`, { method: 'POST', headers: { 'xi-api-key': 'k' }, body: form })
+    }
+    const before = performance.now()
+    expect((await call()).status).toBe(200)
+    expect(performance.now() - before).toBeGreaterThanOrEqual(145)
+    await fetch(`${url}/_simulator/faults`, { method: 'PUT', body: '[{"fault":"hang"}]' })
+    const open = Promise.allSettled([call()])
+    await expect.poll(() => readFileSync(log, 'utf8').trimEnd().split('\n').length).toBe(5)
+    child.kill('SIGTERM')
+    expect(await once(child, 'exit')).toEqual([0, null])
+    expect(await open).toMatchObject([{ status: 'rejected' }])
+    const states = readFileSync(log, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((entry) => (JSON.parse(entry) as { state: string }).state)
+    expect(states).toEqual(['arrived', 'started', 'answered', 'arrived', 'started', 'aborted'])
+  } finally {
+    child.kill('SIGKILL')
+  }
+})

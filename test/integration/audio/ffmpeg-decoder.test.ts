@@ -1,0 +1,168 @@
+import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+
+import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
+import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
+import type { FfmpegOptions } from '../../../api/paid-request/audio/run-ffmpeg.ts'
+import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
+import { generateFrames, generateMp3 } from '../../support/mp3-generator.ts'
+import { havePrograms } from '../../support/optional-program.ts'
+import { isProcessAlive } from '../../support/run-program.ts'
+
+const clip = generateFrames(100)
+const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
+
+function planOf(audio: Uint8Array) {
+  const walk = walkFrames(audio)
+  if (walk.outcome !== 'mp3') throw new Error(walk.found)
+  return planDecode(audio, walk)
+}
+
+/** Decodes with the options, and holds that whatever happened no child is left. */
+async function decodeAndCheck(options: FfmpegOptions, audio: Uint8Array, signal?: AbortSignal) {
+  const processIds: number[] = []
+  const decode = createFfmpegDecoder({ ...options, onSpawn: (processId) => processIds.push(processId) })
+  try {
+    return await decode(audio, planOf(audio), signal === undefined ? {} : { signal })
+  } finally {
+    expect(processIds.filter(isProcessAlive)).toEqual([])
+  }
+}
+
+let folder = ''
+
+/** A shell script in place of ffmpeg, in a folder with spaces in its name. */
+async function stub(name: string, script: string): Promise<string> {
+  const path = join(folder, 'with two spaces', name)
+  await writeFile(path, `#!/bin/sh\n${script}\n`)
+  await chmod(path, 0o755)
+  return path
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'farebox-ffmpeg-'))
+  await mkdir(join(folder, 'with two spaces'))
+})
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true })
+})
+
+describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
+  test('is killed at the time limit, which is not held against the upload', async () => {
+    const ffmpegPath = await stub('hangs', 'exec sleep 60')
+    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 200 }, clip)
+    expect(decoded).toMatchObject({ outcome: 'unavailable' })
+  })
+
+  test('is killed at its processor time; where silence decodes, the upload is undecodable', async () => {
+    const ffmpegPath = await stub('spins', 'while :; do :; done')
+    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 10_000, processorTimeLimitSeconds: 1 }, clip)
+    expect(decoded).toMatchObject({ outcome: 'undecodable' })
+  })
+
+  test('that crashes on this upload and not on silence makes the upload undecodable', async () => {
+    const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -SEGV $$; head -c 6912 /dev/zero'
+    const ffmpegPath = await stub('crashes sometimes', script)
+    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'undecodable' })
+  })
+
+  test('that crashes on silence too is unavailable', async () => {
+    const ffmpegPath = await stub('crashes always', 'kill -SEGV $$')
+    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'unavailable' })
+  })
+
+  test('that closes its input at once does no harm, however much is still to be written', async () => {
+    const ffmpegPath = await stub('reads nothing', 'exec true')
+    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, hour)
+    expect(decoded).toMatchObject({ outcome: 'disagrees', decodedSamples: 0 })
+  })
+
+  test('that never stops writing is stopped at the upper bound', async () => {
+    const ffmpegPath = await stub('babbles', 'exec cat /dev/zero')
+    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({
+      outcome: 'disagrees',
+      stopped: true,
+    })
+  })
+
+  test('that writes endless errors fills no memory', async () => {
+    const ffmpegPath = await stub('complains', 'exec cat /dev/zero >&2')
+    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 300 }, clip)
+    expect(decoded).toMatchObject({ outcome: 'unavailable' })
+  })
+
+  test('sees none of our environment', async () => {
+    process.env['FAREBOX_CANARY'] = 'canary'
+    const ffmpegPath = await stub('tells', 'env | grep -q canary && kill -SEGV $$; head -c 233856 /dev/zero')
+    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'agrees' })
+  })
+
+  test.each(['/nonexistent/ffmpeg', '/etc/passwd'])('cannot start: %s', async (ffmpegPath) => {
+    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'unavailable' })
+  })
+})
+
+describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
+  const installed = async () => (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
+
+  test('decodes an hour to the sample', async () => {
+    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), timeLimitMs: 30_000 }, hour)
+    expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
+  })
+
+  test.each([0, 1, 30, 100, 300])('is gone when its caller gives up after %i ms', async (delayMs) => {
+    const reason = new Error('the caller gave up')
+    const controller = new AbortController()
+    const ffmpegPath = await installed()
+    setTimeout(() => controller.abort(reason), delayMs)
+    const decoding = decodeAndCheck({ ffmpegPath, timeLimitMs: 30_000 }, hour, controller.signal)
+    await expect(decoding).rejects.toBe(reason)
+  })
+
+  test('starts nothing for a caller that gave up before', async () => {
+    const processIds: number[] = []
+    const decode = createFfmpegDecoder({
+      ffmpegPath: await installed(),
+      timeLimitMs: 1000,
+      onSpawn: (processId) => processIds.push(processId),
+    })
+    const signal = AbortSignal.abort(new Error('before'))
+    await expect(decode(clip, planOf(clip), { signal })).rejects.toThrow('before')
+    expect(processIds).toEqual([])
+  })
+
+  test('without the memory even to start is unavailable', async () => {
+    const options = { ffmpegPath: await installed(), timeLimitMs: 5000, memoryLimitBytes: 20_000_000 }
+    expect(await decodeAndCheck(options, clip)).toMatchObject({ outcome: 'unavailable' })
+  })
+})
+
+describe('finding ffmpeg', () => {
+  const packagedPath = () => '/bin/ls'
+
+  test('the configured one, else the first on the path, else the packaged one', async () => {
+    const other = await stub('ffmpeg', 'exit 0')
+    const onPath = join(folder, 'with two spaces')
+    expect(await findFfmpeg({ configuredPath: '/bin/sh', searchPath: onPath, packagedPath })).toBe('/bin/sh')
+    expect(await findFfmpeg({ searchPath: `/nonexistent::${onPath}`, packagedPath })).toBe(other)
+    expect(await findFfmpeg({ configuredPath: '', searchPath: '/nonexistent', packagedPath })).toBe('/bin/ls')
+    expect(await findFfmpeg({ searchPath: '', packagedPath: () => undefined })).toBeUndefined()
+  })
+
+  test('a configured one that is not there is not made up for', async () => {
+    expect(
+      await findFfmpeg({ configuredPath: '/nonexistent', searchPath: process.env['PATH'], packagedPath }),
+    ).toBeUndefined()
+    expect(await findFfmpeg({ configuredPath: '/tmp', packagedPath })).toBeUndefined()
+  })
+
+  test('a folder named ffmpeg on the path is passed over', async () => {
+    await mkdir(join(folder, 'ffmpeg'))
+    await symlink('/bin/sh', join(folder, 'link'))
+    expect(await findFfmpeg({ searchPath: folder, packagedPath })).toBe('/bin/ls')
+  })
+})

@@ -1,0 +1,182 @@
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+
+import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
+import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
+import {
+  durationMsOfFrames,
+  generateFrames,
+  generateInfoFrame,
+  generateMp3,
+  joinBytes,
+  sampleRates,
+} from '../../support/mp3-generator.ts'
+import { havePrograms } from '../../support/optional-program.ts'
+import { runProgram } from '../../support/run-program.ts'
+import { generateApe, generateId3v2 } from '../../support/tag-generator.ts'
+
+const maximumBytes = 26_214_400
+
+async function startInspector(concurrency = 2, maximumWaiting = 100) {
+  const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
+  const spawned: number[] = []
+  const decode = createFfmpegDecoder({
+    ffmpegPath,
+    timeLimitMs: 30_000,
+    onSpawn: (processId) => spawned.push(processId),
+  })
+  const cache = createInspectionCache<InspectionOutcome>({ maximumEntries: 100, timeToLiveMs: 60_000 })
+  const limits = { maximumBytes, maximumDurationMs: 3_600_000 }
+  const { inspect } = createMp3Inspector({ decode, cache, limits, concurrency, maximumWaiting })
+  return {
+    spawned,
+    inspect: async (audio: Uint8Array) =>
+      await inspect(audio, createHash('sha256').update(audio).digest('hex'), 'file'),
+  }
+}
+
+/** The code and message of the refusal, or the duration. */
+async function answerTo(audio: Uint8Array): Promise<string> {
+  const { inspect } = await startInspector()
+  return await inspect(audio).then(
+    ({ durationMs }) => `${durationMs} ms`,
+    (error: Error & { code?: string }) => `${error.code}: ${error.message}`,
+  )
+}
+
+describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole uploads', () => {
+  let folder = ''
+  const path = (name: string) => join(folder, name)
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-inspect-'))
+    await runProgram('sox', ['-R', '-n', '-r', '44100', '-c', '2', path('noise.wav'), 'synth', '3', 'pinknoise'])
+    await runProgram('lame', ['--quiet', '-b', '128', path('noise.wav'), path('noise.mp3')])
+  })
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  test('silence at every rate, down to a single frame', async () => {
+    for (const sampleRate of sampleRates) {
+      const expected = `${durationMsOfFrames(1, sampleRate)} ms`
+      expect(await answerTo(generateFrames(1, { sampleRate }))).toBe(expected)
+    }
+    expect(await answerTo(generateFrames(40, { crc: true }))).toBe(`${durationMsOfFrames(40)} ms`)
+    expect(await answerTo(generateFrames(40, { freeFormatBytes: 600 }))).toBe(`${durationMsOfFrames(40)} ms`)
+  })
+
+  test('exactly 26,214,400 bytes are inspected, one more is refused', async () => {
+    const frames = generateMp3({ durationMs: 600_000, bitrate: 320 })
+    const tag = generateId3v2(new Uint8Array(maximumBytes - frames.length - 10))
+    const largest = joinBytes(tag, frames)
+    expect(largest.length).toBe(maximumBytes)
+    expect(await answerTo(largest)).toBe('600033 ms')
+    expect(await answerTo(joinBytes(largest, new Uint8Array(1)))).toMatch(/^audio_too_large: .*26,214,401 bytes/)
+  })
+
+  test('an hour and a frame is refused without a decode', async () => {
+    const { inspect, spawned } = await startInspector()
+    const audio = generateMp3({ durationMs: 3_600_001, sampleRate: 48_000, bitrate: 32 })
+    await expect(inspect(audio)).rejects.toMatchObject({
+      code: 'audio_too_long',
+      message: 'The audio lasts 3,600,024 ms; the limit is 3,600,000 ms.',
+    })
+    expect(spawned).toEqual([])
+  })
+
+  test.each(['wav', 'flac', 'ogg', 'm4a', 'aac', 'mp2', 'webm', 'aiff', 'opus', 'ac3'])(
+    '%s named .mp3',
+    async (format) => {
+      const muxer = { aac: 'adts', m4a: 'ipod', opus: 'opus' }[format] ?? format
+      const output = path(`${format}.mp3`)
+      await runProgram('ffmpeg', ['-v', 'error', '-i', path('noise.wav'), '-f', muxer, '-y', output])
+      expect(await answerTo(await readFile(output))).toMatch(
+        /^unsupported_audio: The upload is not a decodable MP3: found /,
+      )
+    },
+  )
+
+  test('MP3 in a WAVE container', async () => {
+    await runProgram('ffmpeg', [
+      '-v',
+      'error',
+      '-i',
+      path('noise.mp3'),
+      '-c',
+      'copy',
+      '-f',
+      'wav',
+      '-y',
+      path('riff.mp3'),
+    ])
+    expect(await answerTo(await readFile(path('riff.mp3')))).toContain('a RIFF/WAVE container')
+  })
+
+  test('a lying Xing frame changes nothing', async () => {
+    const audio = joinBytes(generateInfoFrame('Xing', 10), generateFrames(2000))
+    expect(await answerTo(audio)).toBe(`${durationMsOfFrames(2000)} ms`)
+  })
+
+  test('audio hidden in a tag that decoders play is refused', async () => {
+    const hidden = generateApe(2, { value: generateMp3({ durationMs: 60_000 }) })
+    for (const audio of [
+      joinBytes(generateFrames(50), hidden),
+      joinBytes(generateFrames(50), hidden, generateFrames(50)),
+    ]) {
+      expect(await answerTo(audio)).toMatch(/^unsupported_audio: .* but it decodes to more than /)
+    }
+  })
+
+  test('cover art of 1 MB between joined files is accepted', async () => {
+    const noise = await readFile(path('noise.mp3'))
+    let state = 1
+    const art = Uint8Array.from(
+      { length: 1_000_000 },
+      () => (state = Math.imul(state, 1_664_525) + 1_013_904_223) >>> 24,
+    )
+    const one = await answerTo(noise)
+    const two = await answerTo(joinBytes(noise, generateId3v2(art), noise))
+    expect(Number.parseInt(two, 10)).toBeCloseTo(2 * Number.parseInt(one, 10), -1)
+  })
+
+  test('garbage and cuts within the bounds are accepted by ffmpeg too', async () => {
+    const noise = await readFile(path('noise.mp3'))
+    let state = 7
+    const garbage = Uint8Array.from(
+      { length: 65_536 },
+      () => (state = Math.imul(state, 1_664_525) + 1_013_904_223) >>> 24,
+    )
+    const part = garbage.subarray(0, 20_000)
+    for (const audio of [
+      joinBytes(garbage, noise),
+      joinBytes(noise, garbage),
+      joinBytes(part, noise, part, noise, part),
+      noise.subarray(777, noise.length - 99),
+      joinBytes(noise.subarray(0, 20_100), noise.subarray(20_700)),
+    ]) {
+      expect(await answerTo(audio)).toMatch(/^\d+ ms$/)
+    }
+    expect(await answerTo(joinBytes(garbage, noise, garbage.subarray(0, 1)))).toContain('more than 65,536 bytes')
+  })
+
+  test('twenty identical uploads at once start one decoder; different ones no more than the bound', async () => {
+    const { inspect, spawned } = await startInspector(2, 3)
+    const same = generateMp3({ durationMs: 2000, seed: 'same' })
+    await Promise.all(Array.from({ length: 20 }, () => inspect(same)))
+    await inspect(same)
+    expect(spawned).toHaveLength(1)
+    const others = Array.from({ length: 8 }, (_, index) => generateMp3({ durationMs: 2000, seed: `${index}` }))
+    const results = await Promise.allSettled(others.map((audio) => inspect(audio)))
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5)
+    const refused = results.find((result) => result.status === 'rejected')
+    expect(refused?.reason).toMatchObject({ code: 'capacity_exceeded' })
+    expect(spawned).toHaveLength(6)
+  })
+})

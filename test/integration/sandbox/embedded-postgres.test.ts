@@ -1,0 +1,100 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client, type QueryResult } from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+
+let directory: string
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'farebox-postgres-'))
+})
+afterAll(() => rm(directory, { recursive: true, force: true }))
+
+async function query(connectionString: string, sql: string): Promise<QueryResult['rows']> {
+  const client = new Client({ connectionString })
+  await client.connect()
+  try {
+    return (await client.query(sql)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+describe('the embedded PostgreSQL', () => {
+  it('keeps its data across a stop and across a SIGKILL of the postmaster', async () => {
+    const dataDirectory = join(directory, 'kept')
+    const first = await startPostgres({ dataDirectory })
+    await query(first.connectionString, 'CREATE TABLE kept (answer int)')
+    await first.stop()
+    expect(await first.exited).toEqual({ code: 0, signal: null })
+
+    const second = await startPostgres({ dataDirectory })
+    await query(second.connectionString, 'INSERT INTO kept VALUES (42)')
+    process.kill(second.pid, 'SIGKILL')
+    expect(await second.exited).toEqual({ code: null, signal: 'SIGKILL' })
+
+    const third = await startPostgres({ dataDirectory })
+    expect(await query(third.connectionString, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
+    await third.stop()
+  })
+
+  it('starts although the crashed server’s pid now belongs to another program', async () => {
+    const dataDirectory = join(directory, 'reused')
+    const first = await startPostgres({ dataDirectory })
+    const lockFile = join(dataDirectory, 'postmaster.pid')
+    const lock = await readFile(lockFile, 'utf8')
+    await first.stop()
+    await writeFile(lockFile, lock.replace(/^\d+/, String(process.pid)))
+    const second = await startPostgres({ dataDirectory })
+    await second.stop()
+  })
+
+  it('is durable, on loopback only, with a password and without a Unix socket', async () => {
+    const { connectionString, stop } = await startPostgres({ dataDirectory: join(directory, 'settings') })
+    const names = ['fsync', 'synchronous_commit', 'full_page_writes', 'listen_addresses', 'unix_socket_directories']
+    const settings = await query(
+      connectionString,
+      `SELECT ${names.map((name) => `current_setting('${name}') ${name}`).join(', ')}`,
+    )
+    expect(settings).toEqual([
+      {
+        fsync: 'on',
+        synchronous_commit: 'on',
+        full_page_writes: 'on',
+        listen_addresses: '127.0.0.1',
+        unix_socket_directories: '',
+      },
+    ])
+    const wrong = connectionString.replace(/:[0-9a-f]+@/, ':wrong@')
+    await expect(query(wrong, 'SELECT 1')).rejects.toThrow('password authentication failed')
+    await stop()
+  })
+
+  it('runs twice side by side, but not twice on one directory', async () => {
+    const left = startPostgres({ dataDirectory: join(directory, 'left') })
+    const right = startPostgres({ dataDirectory: join(directory, 'right') })
+    const servers = await Promise.all([left, right])
+    expect(new Set(servers.map(({ port }) => port)).size).toBe(2)
+    await expect(startPostgres({ dataDirectory: join(directory, 'left') })).rejects.toThrow('is in use by process')
+    await Promise.all(servers.map(({ stop }) => stop()))
+  })
+
+  it('never deletes a directory that holds something else', async () => {
+    const dataDirectory = join(directory, 'foreign')
+    await mkdir(dataDirectory)
+    await writeFile(join(dataDirectory, 'thesis.txt'), 'years of work')
+    await expect(startPostgres({ dataDirectory })).rejects.toThrow('not a cluster of this sandbox')
+    expect(await readFile(join(dataDirectory, 'thesis.txt'), 'utf8')).toBe('years of work')
+  })
+
+  it('creates the cluster anew after a first start that was interrupted', async () => {
+    const dataDirectory = join(directory, 'interrupted')
+    await mkdir(`${dataDirectory}.initializing`)
+    await writeFile(join(`${dataDirectory}.initializing`, 'PG_VERSION'), '18')
+    const postgres = await startPostgres({ dataDirectory })
+    expect(await query(postgres.connectionString, 'SELECT current_database() AS name')).toEqual([{ name: 'farebox' }])
+    await postgres.stop()
+  })
+})

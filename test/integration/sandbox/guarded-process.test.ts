@@ -1,0 +1,110 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Client } from 'pg'
+import { describe, expect, it } from 'vitest'
+import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+import { type ProcessExit, spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { readCommandLine } from '../../../infra/sandbox/previous-process.ts'
+import { startTestDevnet } from '../../support/devnet.ts'
+
+interface Report {
+  pids: number[]
+  connectionString: string
+  rpcUrl: string
+}
+
+/** Starts the fixture supervisor and waits for its report. */
+async function startSupervisor(...args: string[]): Promise<{ supervisor: ChildProcess; report: Report }> {
+  const fixture = new URL('supervisor.fixture.ts', import.meta.url).pathname
+  const supervisor = spawn(process.execPath, [fixture, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const report = await new Promise<Report>((resolve, reject) => {
+    createInterface({ input: supervisor.stdout }).once('line', (line) => resolve(JSON.parse(line) as Report))
+    supervisor.once('exit', () => reject(new Error('The supervisor ended early')))
+  })
+  return { supervisor, report }
+}
+
+async function survivorsOf(pids: number[]): Promise<number[]> {
+  const lines = await Promise.all(pids.map(readCommandLine))
+  return pids.filter((_pid, index) => lines[index] !== undefined)
+}
+
+function run(command: string, ...args: string[]): Promise<ProcessExit> {
+  return spawnGuarded({ command, args }).exited
+}
+
+describe('a guarded process', () => {
+  it('has its own pid, and its lines reach the log', async () => {
+    const lines: string[] = []
+    const args = ['-c', 'echo $$; echo problem >&2']
+    const child = spawnGuarded({ command: 'sh', args, log: (line) => lines.push(line) })
+    expect(await child.exited).toEqual({ code: 0, signal: null })
+    expect(lines.sort()).toEqual([String(child.pid), 'problem'])
+  })
+
+  it('reports how it ended: exit code, signal, missing command', async () => {
+    expect(await run('sh', '-c', 'exit 3')).toEqual({ code: 3, signal: null })
+    expect(await run('sh', '-c', 'kill -SEGV $$')).toEqual({ code: null, signal: 'SIGSEGV' })
+    expect(await run('/nowhere/at/all')).toEqual({ code: 127, signal: null })
+  })
+
+  it('stops with the signal asked for, and with SIGKILL when it does not obey in time', async () => {
+    const obedient = spawnGuarded({ command: 'sleep', args: ['600'] })
+    await obedient.stop({ signal: 'SIGINT' })
+    await obedient.stop()
+    expect(await obedient.exited).toEqual({ code: null, signal: 'SIGINT' })
+    const stubborn = spawnGuarded({
+      command: 'sh',
+      args: ['-c', 'trap "" TERM; echo ready; while :; do sleep 0.05; done'],
+    })
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    await stubborn.stop({ graceMs: 200 })
+    expect(await stubborn.exited).toEqual({ code: null, signal: 'SIGKILL' })
+  })
+
+  it('takes along what it left running', async () => {
+    const grandchild = Promise.withResolvers<number>()
+    const args = ['-c', 'sleep 600 & echo $!']
+    const child = spawnGuarded({ command: 'sh', args, log: (line) => grandchild.resolve(Number(line)) })
+    expect(await child.exited).toEqual({ code: 0, signal: null })
+    const pid = await grandchild.promise
+    await expect.poll(() => survivorsOf([pid])).toEqual([])
+  })
+
+  it('dies within about a second of a SIGKILL of its supervisor, with its children, obedient or not', async () => {
+    const { supervisor, report } = await startSupervisor('programs')
+    expect(await survivorsOf(report.pids)).toEqual(report.pids)
+    const killedAt = performance.now()
+    supervisor.kill('SIGKILL')
+    await expect.poll(() => survivorsOf(report.pids), { timeout: 3_000, interval: 20 }).toEqual([])
+    expect(performance.now() - killedAt).toBeLessThan(2_000)
+  })
+})
+
+describe('a sandbox whose supervisor is killed', () => {
+  it('leaves no PostgreSQL and no anvil, and loses neither committed rows nor blocks', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'farebox-orphan-'))
+    const { supervisor, report } = await startSupervisor('stack', directory)
+    const client = new Client({ connectionString: report.connectionString })
+    client.on('error', () => undefined)
+    await client.connect()
+    await client.query('CREATE TABLE kept AS SELECT 42 AS answer')
+    await callRpc(report.rpcUrl, 'evm_mine', [])
+    supervisor.kill('SIGKILL')
+    await expect.poll(() => survivorsOf(report.pids), { timeout: 3_000, interval: 20 }).toEqual([])
+
+    const postgres = await startPostgres({ dataDirectory: join(directory, 'postgres') })
+    const again = new Client({ connectionString: postgres.connectionString })
+    await again.connect()
+    expect((await again.query('SELECT answer FROM kept')).rows).toEqual([{ answer: 42 }])
+    await again.end()
+    const devnet = await startTestDevnet({ stateFile: join(directory, 'chain.json') })
+    expect(devnet.resumed).toBe(true)
+    await Promise.all([postgres.stop(), devnet.stop()])
+    await rm(directory, { recursive: true, force: true })
+  })
+})

@@ -1,0 +1,29 @@
+/**
+ * A supervisor that a test kills: starts what its argument names, prints the pids as JSON, then waits.
+ */
+import { startDevnet } from '../../../infra/sandbox/devnet.ts'
+import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+import { spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+
+const [kind = '', directory = ''] = process.argv.slice(2)
+const log = () => undefined
+
+if (kind === 'programs') {
+  const sleeper = spawnGuarded({ command: 'sleep', args: ['600'] })
+  const loop = 'trap "" TERM; sleep 600 & echo $!; while :; do sleep 0.05; done'
+  const grandchild = Promise.withResolvers<number>()
+  const stubborn = spawnGuarded({
+    command: 'sh',
+    args: ['-c', loop],
+    log: (line) => grandchild.resolve(Number(line)),
+  })
+  console.log(JSON.stringify({ pids: [sleeper.pid, stubborn.pid, await grandchild.promise] }))
+}
+if (kind === 'stack') {
+  const postgres = await startPostgres({ dataDirectory: `${directory}/postgres`, log })
+  const cache = new URL('../../../node_modules/.cache/farebox-sandbox', import.meta.url).pathname
+  const devnet = await startDevnet({ directory: cache, stateFile: `${directory}/chain.json`, log })
+  const { connectionString } = postgres
+  console.log(JSON.stringify({ pids: [postgres.pid, devnet.pid], connectionString, rpcUrl: devnet.rpcUrl }))
+}
+setInterval(() => undefined, 1_000)

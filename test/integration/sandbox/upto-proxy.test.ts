@@ -1,0 +1,225 @@
+import { x402UptoPermit2ProxyABI } from '@x402/evm'
+import { type Abi, createWalletClient, http, maxUint256, parseAbi } from 'viem'
+import { privateKeyToAccount } from 'viem/accounts'
+import { base } from 'viem/chains'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { compileContracts } from '../../../infra/sandbox/contracts/compile.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
+import { createSandboxAccounts, fundSandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import {
+  authorizationOf,
+  createOfficialFacilitator,
+  permitInfoOf,
+  requirementsFor,
+  settle,
+  settleWithPermit,
+  signPayment,
+} from './upto-payment.ts'
+
+const MAXIMUM_ATOMIC = 900_000n
+const CHARGE_ATOMIC = 123_456n
+
+let devnet: TestDevnet
+let snapshot: `0x${string}`
+
+beforeAll(async () => {
+  devnet = await startTestDevnet()
+})
+afterAll(() => devnet.stop())
+beforeEach(async () => {
+  snapshot = await devnet.snapshot()
+})
+afterEach(() => devnet.revert(snapshot))
+
+/** What a regular payer does once: approve Permit2 for everything. The payer needs gas for that. */
+async function approvePermit2(): Promise<void> {
+  const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
+  await callRpc(devnet.rpcUrl, 'anvil_setBalance', [account.address, '0xde0b6b3a7640000'])
+  const wallet = createWalletClient({ account, chain: base, transport: http(devnet.rpcUrl) })
+  const abi = parseAbi(['function approve(address spender, uint256 value) returns (bool)'])
+  const args = [DEVNET_ADDRESSES.permit2, maxUint256] as const
+  const hash = await wallet.writeContract({ address: DEVNET_ADDRESSES.usdc, abi, functionName: 'approve', args })
+  await devnet.client.waitForTransactionReceipt({ hash })
+}
+
+describe('the proxy stand-in', () => {
+  it('has exactly the interface that @x402/evm publishes', async () => {
+    const { uptoProxy } = await compileContracts(`${import.meta.dirname}/../../../node_modules/.cache/farebox-sandbox`)
+    expect(describeAbi(uptoProxy.abi)).toEqual(describeAbi(x402UptoPermit2ProxyABI))
+  })
+
+  it('moves exactly the charge of a payer without gas and allowance, by the permit of the official client', async () => {
+    const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
+    const receipt = await settleWithPermit(devnet, payment, CHARGE_ATOMIC)
+    const { payer, recipient } = devnet.accounts
+    expect(receipt.status).toBe('success')
+    expect(await devnet.usdcBalance(payer.address)).toBe(1_000_000_000n - CHARGE_ATOMIC)
+    expect(await devnet.usdcBalance(recipient.address)).toBe(CHARGE_ATOMIC)
+    expect(await devnet.transfersTo(recipient.address)).toEqual([
+      {
+        from: payer.address,
+        to: recipient.address,
+        valueAtomic: CHARGE_ATOMIC,
+        transactionHash: receipt.transactionHash,
+      },
+    ])
+    const nonce = BigInt(authorizationOf(payment).permit2Authorization.nonce)
+    expect(await devnet.isPermit2NonceUsed(payer.address, nonce)).toBe(true)
+    expect(await devnet.permit2Allowance(payer.address)).toBe(MAXIMUM_ATOMIC - CHARGE_ATOMIC)
+  })
+
+  it('settles although the permit was submitted before, since the allowance is there', async () => {
+    const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
+    const before = await devnet.snapshot()
+    await settleWithPermit(devnet, payment, CHARGE_ATOMIC)
+    await devnet.revert(before)
+    await submitPermit(payment)
+    expect((await settleWithPermit(devnet, payment, CHARGE_ATOMIC)).status).toBe('success')
+    expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(CHARGE_ATOMIC)
+  })
+
+  it('refuses a permit for another amount than the maximum', async () => {
+    const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
+    const permit = permitInfoOf(payment)
+    if (permit === undefined) throw new Error('no permit')
+    permit.amount = (MAXIMUM_ATOMIC + 1n).toString()
+    await expect(settleWithPermit(devnet, payment, CHARGE_ATOMIC)).rejects.toThrow('Permit2612AmountMismatch')
+  })
+})
+
+describe('the proxy stand-in for a payer with a standing approval', () => {
+  beforeEach(approvePermit2)
+
+  it('moves the charge, and the official client adds no permit', async () => {
+    const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
+    expect(permitInfoOf(payment)).toBeUndefined()
+    const receipt = await settle(devnet, authorizationOf(payment), CHARGE_ATOMIC)
+    expect(receipt.status).toBe('success')
+    expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(CHARGE_ATOMIC)
+  })
+
+  it('settles only for the signed facilitator', async () => {
+    const stranger = createSandboxAccounts()
+    await fundSandboxAccounts(devnet.rpcUrl, stranger)
+    const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
+    const attempt = settle(devnet, authorization, CHARGE_ATOMIC, stranger.settlement)
+    await expect(attempt).rejects.toThrow('UnauthorizedFacilitator')
+  })
+
+  it('settles no more than the signed maximum, and the maximum itself', async () => {
+    const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
+    await expect(settle(devnet, authorization, MAXIMUM_ATOMIC + 1n)).rejects.toThrow('AmountExceedsPermitted')
+    expect((await settle(devnet, authorization, MAXIMUM_ATOMIC)).status).toBe('success')
+  })
+
+  it('settles one authorization once', async () => {
+    const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
+    await settle(devnet, authorization, CHARGE_ATOMIC)
+    // Permit2's InvalidNonce(), which the proxy's interface does not name.
+    await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0x756688fe')
+    expect(await devnet.transfersTo(devnet.accounts.recipient.address)).toHaveLength(1)
+  })
+
+  it('does not settle after the deadline', async () => {
+    const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
+    await callRpc(devnet.rpcUrl, 'evm_increaseTime', [301])
+    await callRpc(devnet.rpcUrl, 'evm_mine', [])
+    // Permit2's SignatureExpired(uint256).
+    await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0xcd21db4f')
+  })
+
+  it('does not settle before validAfter, nor to another recipient than the signed one', async () => {
+    const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
+    const { witness } = authorization.permit2Authorization
+    witness.validAfter = '99999999999'
+    await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('PaymentTooEarly')
+    witness.validAfter = '0'
+    witness.to = createSandboxAccounts().recipient.address
+    // Permit2's InvalidSigner().
+    await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0x815e1d64')
+  })
+})
+
+describe("the SDK's facilitator", () => {
+  it('finds the payment of the official client valid, before and after an approval', async () => {
+    const facilitator = createOfficialFacilitator(devnet)
+    const requirements = requirementsFor(devnet, MAXIMUM_ATOMIC)
+    const verify = async () => facilitator.verify(await signPayment(devnet, MAXIMUM_ATOMIC), requirements)
+    expect(await verify()).toMatchObject({ isValid: true, payer: devnet.accounts.payer.address })
+    await approvePermit2()
+    expect(await verify()).toMatchObject({ isValid: true })
+  })
+
+  it('finds tampered payments invalid', async () => {
+    const facilitator = createOfficialFacilitator(devnet)
+    const requirements = requirementsFor(devnet, MAXIMUM_ATOMIC)
+    const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
+    const tamper = (change: (authorization: ReturnType<typeof authorizationOf>) => void) => {
+      const copy = structuredClone(payment)
+      change(authorizationOf(copy))
+      return facilitator.verify(copy, requirements)
+    }
+    const nonce = await tamper((copy) => {
+      copy.permit2Authorization.nonce = '1'
+    })
+    expect(nonce).toMatchObject({ isValid: false, invalidReason: 'invalid_permit2_signature' })
+    const recipient = await tamper((copy) => {
+      copy.permit2Authorization.witness.to = devnet.accounts.payer.address
+    })
+    expect(recipient).toMatchObject({ isValid: false, invalidReason: 'invalid_permit2_recipient_mismatch' })
+    const amount = await tamper((copy) => {
+      copy.permit2Authorization.permitted.amount = '1'
+    })
+    expect(amount.isValid).toBe(false)
+  })
+
+  it('names the missing balance and the missing allowance, which takes Multicall3', async () => {
+    const facilitator = createOfficialFacilitator(devnet)
+    const tooMuch = await signPayment(devnet, 1_000_000n)
+    const { extensions: _permit, ...withoutPermit } = tooMuch
+    expect(
+      await facilitator.verify(withoutPermit as typeof tooMuch, requirementsFor(devnet, 1_000_000n)),
+    ).toMatchObject({
+      isValid: false,
+      invalidReason: 'permit2_allowance_required',
+    })
+    const poor = createSandboxAccounts().payer
+    const poorDevnet = { ...devnet, accounts: { ...devnet.accounts, payer: poor } }
+    const payment = await signPayment(poorDevnet, MAXIMUM_ATOMIC)
+    expect(await facilitator.verify(payment, requirementsFor(devnet, MAXIMUM_ATOMIC))).toMatchObject({
+      isValid: false,
+      invalidReason: 'permit2_insufficient_balance',
+    })
+  })
+})
+
+async function submitPermit(payment: Awaited<ReturnType<typeof signPayment>>): Promise<void> {
+  const permit = permitInfoOf(payment)
+  if (permit === undefined) throw new Error('no permit')
+  const account = privateKeyToAccount(devnet.accounts.settlement.privateKey)
+  const wallet = createWalletClient({ account, chain: base, transport: http(devnet.rpcUrl) })
+  const abi = parseAbi(['function permit(address, address, uint256, uint256, bytes)'])
+  const { payer } = devnet.accounts
+  const hash = await wallet.writeContract({
+    address: DEVNET_ADDRESSES.usdc,
+    abi,
+    functionName: 'permit',
+    args: [payer.address, DEVNET_ADDRESSES.permit2, BigInt(permit.amount), BigInt(permit.deadline), permit.signature],
+  })
+  await devnet.client.waitForTransactionReceipt({ hash })
+}
+
+/** One line per function, event and error, whatever the order of their properties. */
+function describeAbi(abi: Abi): string[] {
+  return abi.map((item) => JSON.stringify(sortKeys(item))).toSorted()
+}
+
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys)
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).filter(([key]) => key !== 'internalType')
+  const sorted = entries.toSorted(([left], [right]) => left.localeCompare(right))
+  return Object.fromEntries(sorted.map(([key, inner]) => [key, sortKeys(inner)]))
+}

@@ -1,0 +1,198 @@
+import { describe, expect, test, vi } from 'vitest'
+
+import type { DecodeAudio, Decoded } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
+import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
+import type { AppError } from '../../../shared/errors/app-error.ts'
+import { generatedDurationMs, generateMp3 } from '../../support/mp3-generator.ts'
+
+const clip = { durationMs: 500 }
+const agrees: Decoded = { outcome: 'agrees', decodedSamples: 1 }
+const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+
+function inspectorWith(
+  decode: DecodeAudio | undefined,
+  options: { concurrency?: number; maximumWaiting?: number } = {},
+) {
+  const reasons: string[] = []
+  const clock = { ms: 1 }
+  const cache = createInspectionCache<InspectionOutcome>({
+    maximumEntries: 100,
+    timeToLiveMs: 1000,
+    now: () => clock.ms,
+  })
+  const inspector = createMp3Inspector({
+    decode,
+    cache,
+    limits,
+    concurrency: options.concurrency ?? 2,
+    maximumWaiting: options.maximumWaiting ?? 3,
+    onUnavailable: (reason) => reasons.push(reason),
+  })
+  return { ...inspector, reasons, clock }
+}
+
+async function errorOf(inspection: Promise<unknown>): Promise<AppError> {
+  return await inspection.then(
+    () => Promise.reject(new Error('was accepted')),
+    (error: unknown) => error as AppError,
+  )
+}
+
+describe('what the inspector answers', () => {
+  test('the duration of the walk, when the decoder agrees', async () => {
+    const { inspect } = inspectorWith(async () => agrees)
+    const inspection = await inspect(generateMp3(clip), 'a')
+    expect(inspection).toEqual({
+      durationMs: generatedDurationMs(clip),
+      parts: [{ sampleRate: 44_100, samples: 20 * 1152 }],
+    })
+  })
+
+  test('too many bytes, with the figures and the field, before anything is looked at', async () => {
+    const { inspect } = inspectorWith(async () => agrees)
+    const error = await errorOf(inspect(new Uint8Array(26_214_401), 'a', 'audio_base64'))
+    expect(error).toMatchObject({ code: 'audio_too_large', param: 'audio_base64' })
+    expect(error.message).toBe('The audio has 26,214,401 bytes; the limit is 26,214,400.')
+  })
+
+  test('too long, with the figures, without a decode', async () => {
+    const decode = vi.fn<DecodeAudio>(async () => agrees)
+    const { inspect } = inspectorWith(decode)
+    const long = { durationMs: 3_600_001, sampleRate: 44_100, bitrate: 32 }
+    const error = await errorOf(inspect(generateMp3(long), 'a', 'file'))
+    expect(error).toMatchObject({ code: 'audio_too_long', param: 'file' })
+    expect(error.message).toBe('The audio lasts 3,600,014 ms; the limit is 3,600,000 ms.')
+    expect(decode).not.toHaveBeenCalled()
+  })
+
+  test('exactly an hour is not too long', async () => {
+    const { inspect } = inspectorWith(async () => agrees)
+    const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
+    expect((await inspect(hour, 'a')).durationMs).toBe(3_600_000)
+  })
+
+  test('what was found instead of an MP3', async () => {
+    const { inspect } = inspectorWith(async () => agrees)
+    const error = await errorOf(inspect(new TextEncoder().encode('fLaC and so on'), 'a', 'file'))
+    expect(error).toMatchObject({ code: 'unsupported_audio', param: 'file' })
+    expect(error.message).toBe('The upload is not a decodable MP3: found a FLAC stream.')
+  })
+
+  test('what it decodes to, when that is not what its frames amount to', async () => {
+    const { inspect } = inspectorWith(async () => ({ outcome: 'disagrees', decodedSamples: 441_000, stopped: true }))
+    const error = await errorOf(inspect(generateMp3(clip), 'a'))
+    expect(error.code).toBe('unsupported_audio')
+    expect(error.message).toContain('amount to 523 ms, but it decodes to more than 10,000 ms.')
+  })
+
+  test('a decoder that fails on the upload is the upload’s fault; one that does not run is not', async () => {
+    const fails = inspectorWith(async () => ({ outcome: 'undecodable', reason: 'secret path' }))
+    expect(await errorOf(fails.inspect(generateMp3(clip), 'a'))).toMatchObject({ code: 'unsupported_audio' })
+    for (const { inspect, reasons } of [
+      inspectorWith(async () => ({ outcome: 'unavailable', reason: 'no such file' })),
+      inspectorWith(undefined),
+    ]) {
+      const error = await errorOf(inspect(generateMp3(clip), 'a'))
+      expect(error.code).toBe('audio_inspection_unavailable')
+      expect(error.message).not.toContain('file')
+      expect(reasons).toHaveLength(1)
+    }
+  })
+})
+
+describe('how many decode at a time', () => {
+  function heldDecoder() {
+    const releases: (() => void)[] = []
+    let most = 0
+    let active = 0
+    const decode = vi.fn<DecodeAudio>(async () => {
+      most = Math.max(most, ++active)
+      await new Promise<void>((release) => releases.push(release))
+      active--
+      return agrees
+    })
+    const releaseAll = async () => {
+      while (active > 0 || releases.length > 0) {
+        releases.shift()?.()
+        await new Promise((resume) => setImmediate(resume))
+      }
+    }
+    return { decode, releaseAll, most: () => most }
+  }
+
+  test('no more than the bound run, no more than the bound wait, the rest are told when to retry', async () => {
+    const { decode, releaseAll, most } = heldDecoder()
+    const { inspect } = inspectorWith(decode, { concurrency: 2, maximumWaiting: 3 })
+    const all = Array.from({ length: 20 }, (_, index) =>
+      inspect(generateMp3({ ...clip, seed: `${index}` }), `${index}`),
+    )
+    const settled = Promise.allSettled(all)
+    await new Promise((resume) => setImmediate(resume))
+    await releaseAll()
+    const results = await settled
+    const refused = results.filter((result) => result.status === 'rejected').map((result) => result.reason as AppError)
+    expect(refused).toHaveLength(15)
+    for (const error of refused) {
+      expect(error.code).toBe('capacity_exceeded')
+      expect(error.retryAfterSeconds).toBeGreaterThanOrEqual(1)
+    }
+    expect(most()).toBe(2)
+    expect(decode).toHaveBeenCalledTimes(5)
+  })
+
+  test('what the walk refuses is refused however many wait', async () => {
+    const { decode, releaseAll } = heldDecoder()
+    const { inspect } = inspectorWith(decode, { concurrency: 1, maximumWaiting: 0 })
+    const first = inspect(generateMp3(clip), 'a')
+    expect(await errorOf(inspect(new Uint8Array(10), 'b'))).toMatchObject({ code: 'unsupported_audio' })
+    await releaseAll()
+    await first
+  })
+
+  test('twenty identical uploads at once decode once, and each refused one names its own field', async () => {
+    const { decode, releaseAll } = heldDecoder()
+    const { inspect } = inspectorWith(decode, { concurrency: 1, maximumWaiting: 0 })
+    const all = Promise.all(Array.from({ length: 20 }, () => inspect(generateMp3(clip), 'same')))
+    await new Promise((resume) => setImmediate(resume))
+    await releaseAll()
+    expect(new Set((await all).map(({ durationMs }) => durationMs))).toEqual(new Set([523]))
+    expect(decode).toHaveBeenCalledTimes(1)
+    const fields = ['file', 'audio_base64', 'file']
+    const errors = await Promise.all(fields.map((field) => errorOf(inspect(new Uint8Array(9), 'bad', field))))
+    expect(errors.map((error) => error.param)).toEqual(fields)
+  })
+})
+
+describe('what is remembered', () => {
+  test('acceptances and refusals for the life of a challenge, and no longer', async () => {
+    const decode = vi.fn<DecodeAudio>(async (_audio, plan) =>
+      plan.sampleRate === 44_100 ? agrees : { outcome: 'undecodable', reason: '' },
+    )
+    const { inspect, clock } = inspectorWith(decode)
+    const bad = generateMp3({ ...clip, sampleRate: 48_000 })
+    for (let repeat = 0; repeat < 3; repeat++) {
+      await inspect(generateMp3(clip), 'good')
+      await errorOf(inspect(bad, 'bad'))
+    }
+    expect(decode).toHaveBeenCalledTimes(2)
+    clock.ms += 1001
+    await inspect(generateMp3(clip), 'good')
+    expect(decode).toHaveBeenCalledTimes(3)
+  })
+
+  test('never that inspection was unavailable', async () => {
+    const decode = vi.fn<DecodeAudio>(async () => agrees)
+    decode.mockResolvedValueOnce({ outcome: 'unavailable', reason: 'busy' })
+    const { inspect } = inspectorWith(decode)
+    await errorOf(inspect(generateMp3(clip), 'a'))
+    expect((await inspect(generateMp3(clip), 'a')).durationMs).toBe(523)
+  })
+
+  test('no more than the bound', async () => {
+    const compute = vi.fn<() => Promise<object>>(async () => ({}))
+    const cache = createInspectionCache<object>({ maximumEntries: 2, timeToLiveMs: 1000 })
+    for (const key of ['a', 'b', 'c', 'a']) await cache.get(key, compute)
+    expect(compute).toHaveBeenCalledTimes(4)
+  })
+})

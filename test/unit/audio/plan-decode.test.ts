@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest'
+
+import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
+import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
+import { generateFrames, generateInfoFrame, joinBytes } from '../../support/mp3-generator.ts'
+import { generateId3v1, generateId3v2 } from '../../support/tag-generator.ts'
+
+function planOf(audio: Uint8Array) {
+  const walk = walkFrames(audio)
+  if (walk.outcome !== 'mp3') throw new Error(walk.found)
+  return planDecode(audio, walk)
+}
+
+describe('what a decoder is expected to find', () => {
+  test('every counted frame and the primer, to within one frame', () => {
+    expect(planOf(generateFrames(50, { sampleRate: 22_050 }))).toMatchObject({
+      offset: 0,
+      sampleRate: 22_050,
+      primerSamples: 576,
+      expectedSamples: 51 * 576,
+      minimumSamples: 50 * 576,
+      maximumSamples: 52 * 576,
+    })
+  })
+
+  test('leading tags and the Info frame are not fed', () => {
+    const info = generateInfoFrame('Info', 1)
+    const tag = generateId3v2(new Uint8Array(5000))
+    expect(planOf(joinBytes(tag, info, generateFrames(9))).offset).toBe(tag.length + info.length)
+  })
+
+  test('the primer is one silent whole frame of the file’s own format, and the upload stays as it was', () => {
+    for (const options of [{ crc: true }, { freeFormatBytes: 500 }, { sampleRate: 8_000, mode: 'mono' as const }]) {
+      const audio = Buffer.from(generateFrames(5, options))
+      const before = Buffer.from(audio)
+      const { primer } = planOf(audio)
+      expect(audio.equals(before)).toBe(true)
+      expect(walkFrames(primer)).toMatchObject({ outcome: 'mp3', frameCount: 1, unrecognisedBytes: 0 })
+      expect(primer.subarray(4).every((byte) => byte === 0)).toBe(true)
+    }
+  })
+
+  test('more may be one frame for each discontinuity, less may be four', () => {
+    const frames = generateFrames(20)
+    const plan = planOf(joinBytes(frames, generateFrames(20, { mode: 'mono' }), frames))
+    expect(plan.maximumSamples - plan.expectedSamples).toBe(3 * 1152)
+    expect(plan.expectedSamples - plan.minimumSamples).toBe(9 * 1152)
+  })
+
+  test('false syncs are allowed for in proportion to the bytes that are not frames', () => {
+    const frames = generateFrames(20)
+    const plan = planOf(joinBytes(frames, generateId3v2(new Uint8Array(20_480 - 10)), frames))
+    expect(plan.maximumSamples - plan.expectedSamples).toBeCloseTo(2 * 1152 + 10 * 0.035 * 44_100, -1)
+    const tagged = planOf(joinBytes(frames, generateId3v1()))
+    expect(tagged.maximumSamples - tagged.expectedSamples).toBeCloseTo(1152 + 0.035 * 44_100, -1)
+  })
+
+  test('joined files of several rates are compared at the rate of the longest', () => {
+    const audio = joinBytes(generateFrames(100, { sampleRate: 8_000 }), generateFrames(50, { sampleRate: 48_000 }))
+    // 7.2 s and 1.2 s, and 72 ms of primer.
+    expect(planOf(audio)).toMatchObject({ sampleRate: 8_000, expectedSamples: 67_776 })
+  })
+})

@@ -1,0 +1,101 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+
+import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
+import { generateFrames, joinBytes } from '../../support/mp3-generator.ts'
+import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/tag-generator.ts'
+
+const pieces = fc.oneof(
+  fc.uint8Array({ maxLength: 300 }),
+  fc.integer({ min: 1, max: 5 }).map((count) => generateFrames(count)),
+  fc.constantFrom(8_000, 22_050, 48_000).map((sampleRate) => generateFrames(3, { sampleRate })),
+  fc.integer({ min: 50, max: 400 }).map((freeFormatBytes) => generateFrames(3, { freeFormatBytes })),
+  fc.constantFrom(
+    generateId3v1(),
+    generateId3v2(new Uint8Array(50)),
+    generateApe(1),
+    generateApe(2),
+    generateLyrics3(2),
+  ),
+  fc.constantFrom('ID3', 'TAG', 'APETAGEX', 'LYRICSBEGIN', 'LYRICS200', '3DI', 'RIFF', 'Xing').map(ascii),
+)
+
+describe('hostile bytes', () => {
+  test('no byte string makes it throw, and what it accepts adds up', () => {
+    fc.assert(
+      fc.property(fc.array(pieces, { maxLength: 12 }), (parts) => {
+        const bytes = joinBytes(...parts)
+        const walk = walkFrames(bytes)
+        if (walk.outcome === 'unsupported') return walk.found.length > 0
+        const samples = walk.parts.reduce((sum, part) => sum + part.samples, 0)
+        const perFrame = samples / walk.frameCount
+        return walk.durationMs > 0 && perFrame >= 576 && perFrame <= 1152 && walk.decodable.otherBytes >= 0
+      }),
+      { numRuns: 3000 },
+    )
+  })
+
+  test('a changed, dropped or added byte changes the count by no more than the frames it touches', () => {
+    const whole = generateFrames(200)
+    const place = fc.integer({ min: 2000, max: whole.length - 2000 })
+    fc.assert(
+      fc.property(place, fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 255 }), (at, skipped, value) => {
+        const bytes = joinBytes(whole.subarray(0, at), Uint8Array.of(value), whole.subarray(at + skipped))
+        const walk = walkFrames(bytes)
+        return walk.outcome === 'mp3' && walk.frameCount >= 197 && walk.frameCount <= 201
+      }),
+      { numRuns: 1000 },
+    )
+  })
+
+  test('any cut leaves the whole frames before it', () => {
+    const whole = generateFrames(40)
+    fc.assert(
+      fc.property(fc.integer({ min: 836, max: whole.length }), (length) => {
+        const walk = walkFrames(whole.subarray(0, length))
+        return walk.outcome === 'mp3' && Math.abs(walk.frameCount - length / 417.96) < 1.1
+      }),
+    )
+  })
+})
+
+const megabytes8 = 8 * 1024 * 1024
+
+function repeated(piece: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(megabytes8)
+  for (let offset = 0; offset + piece.length <= bytes.length; offset += piece.length) bytes.set(piece, offset)
+  return bytes
+}
+
+/** Items of an APE tag that lead from place to place and never to a footer. */
+const endlessApeItem = joinBytes(Uint8Array.of(0, 0, 0, 0), new Uint8Array(4), ascii(`${'k'.repeat(200)}\0`))
+const smallFrames = (count: number) => generateFrames(count, { sampleRate: 24_000, bitrate: 8 })
+
+const hostile: Record<string, Uint8Array> = {
+  'all sync bytes': repeated(Uint8Array.of(0xff)),
+  'headers of free format': repeated(Uint8Array.of(0xff, 0xfb, 0x00, 0x00)),
+  'headers of free format behind frames': joinBytes(generateFrames(3), repeated(Uint8Array.of(0xff, 0xfb, 0x00, 0x00))),
+  'free format that ends after two frames': repeated(
+    joinBytes(generateFrames(2, { freeFormatBytes: 200 }), new Uint8Array(3)),
+  ),
+  'a byte of garbage after every three frames': repeated(joinBytes(smallFrames(3), Uint8Array.of(1))),
+  'tags between small frames': repeated(joinBytes(smallFrames(3), generateId3v2(new Uint8Array()))),
+  'endless APE items': repeated(joinBytes(smallFrames(3), endlessApeItem, endlessApeItem)),
+  'ID3v1 tags only': repeated(generateId3v1()),
+  'Lyrics3 marks': repeated(joinBytes(smallFrames(3), ascii('LYRICSBEGINLYR00000LYR00000'))),
+  'Lyrics3 ends': repeated(ascii('LYRICSBEGINLYRICSEND')),
+  'rates that change with every frame': repeated(
+    joinBytes(smallFrames(1), generateFrames(1, { sampleRate: 22_050, bitrate: 8 })),
+  ),
+  'the smallest frames': repeated(smallFrames(1)),
+}
+
+describe('time is linear', () => {
+  // Quadratic work on 8 MiB would take minutes; 1 s leaves room for a busy machine.
+  test.each(Object.keys(hostile))('8 MiB of %s', (name) => {
+    const bytes = hostile[name] ?? new Uint8Array()
+    const started = performance.now()
+    walkFrames(bytes)
+    expect(performance.now() - started).toBeLessThan(1000)
+  })
+})

@@ -1,0 +1,32 @@
+import { stopOnSignal } from '#shared/runtime/shutdown.ts'
+import { readConfig } from './config.ts'
+import { createDependencies } from './dependencies.ts'
+import { runJob } from './run-job.ts'
+import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { reapUploads } from './sweepers/reap-uploads.ts'
+import { startSweepers } from './sweepers/start-sweepers.ts'
+
+/** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
+const DRAIN_DEADLINE_MS = 30_000
+const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
+
+const config = readConfig()
+const dependencies = createDependencies(config)
+const { logger } = dependencies
+const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
+const sweepers = startSweepers(
+  [
+    enqueueAccepted(dependencies),
+    resumeStalled(dependencies),
+    reconcileSettlements(dependencies),
+    reapUploads(dependencies),
+  ],
+  config.SWEEP_SECONDS * 1000,
+  logger,
+)
+stopOnSignal(async () => {
+  await sweepers.stop()
+  await consumer.close(DRAIN_DEADLINE_MS)
+  await dependencies.close()
+}, SHUTDOWN_DEADLINE_MS)
+logger.info('taking jobs')

@@ -1,0 +1,77 @@
+import type { HttpOutcome } from '../http.ts'
+import type { ProviderFailure } from '../provider.ts'
+import { errorWire } from './wire.ts'
+
+/** Refusals of the request itself, before any work. */
+const inputRefusals: ReadonlySet<number> = new Set([400, 413, 415, 422])
+
+/** Refusals that lie with the account, the address or the moment; another deployment may accept the same input. */
+const deploymentRefusals: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
+
+/** Account trouble that the vendor also reports with status 400 (help.elevenlabs.io, "API - Error Code 400 or 401"). */
+const accountCodes: ReadonlySet<string> = new Set(['invalid_api_key', 'quota_exceeded'])
+
+/**
+ * Turns every exchange that is not a 200 into a failure.
+ *
+ * The vendor documents its 4xx as problems with the request and gives no promise for 5xx
+ * (elevenlabs.io/docs/eleven-api/resources/errors), so a 5xx, a redirect, 408, 409, 425 and a 2xx other than 200 are
+ * ambiguous. The service has no idempotency key: an ambiguous call cannot be repeated safely.
+ */
+export function failureOf(exchange: HttpOutcome): ProviderFailure {
+  if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
+  if (exchange.outcome === 'unknown') {
+    const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
+    return unknownOutcome(`${status}${exchange.reason}`)
+  }
+  const { status, headers } = exchange
+  const { code, requestId } = errorTokens(exchange.bytes)
+  const reason = code === undefined ? `HTTP ${status}` : `HTTP ${status} ${code}`
+  const known = {
+    ...(requestId === undefined ? {} : { vendorRequestId: requestId }),
+    ...retryAfter(headers.get('retry-after')),
+  }
+  if (deploymentRefusals.has(status)) return { ...unavailable(reason), ...known }
+  if (inputRefusals.has(status)) {
+    if (code !== undefined && accountCodes.has(code)) return { ...unavailable(reason), ...known }
+    return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason, ...known }
+  }
+  return { ...unknownOutcome(reason), ...known }
+}
+
+/** The vendor may have worked; nothing usable came of it. */
+export function unknownOutcome(reason: string): ProviderFailure {
+  return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
+}
+
+function unavailable(reason: string): ProviderFailure {
+  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
+}
+
+function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
+  let body: unknown
+  try {
+    body = JSON.parse(new TextDecoder().decode(bytes))
+  } catch {
+    // A proxy in between answers with HTML or nothing; the status carries the meaning.
+    return {}
+  }
+  const parsed = errorWire.safeParse(body)
+  if (!parsed.success) return {}
+  const { detail } = parsed.data
+  if (Array.isArray(detail)) {
+    const first = detail[0]
+    const field = first?.loc?.at(-1)
+    if (first?.type === undefined) return {}
+    return { code: typeof field === 'string' && /^[a-z_]{1,40}$/.test(field) ? `${first.type} ${field}` : first.type }
+  }
+  const code = detail.code ?? detail.status ?? detail.type
+  return {
+    ...(code === undefined ? {} : { code }),
+    ...(detail.request_id === undefined ? {} : { requestId: detail.request_id }),
+  }
+}
+
+function retryAfter(header: string | null): { retryAfterSeconds?: number } {
+  return header !== null && /^\d{1,5}$/.test(header) ? { retryAfterSeconds: Number(header) } : {}
+}

@@ -1,0 +1,146 @@
+import type { SendHttp } from '../http.ts'
+import type {
+  ProviderFailure,
+  TranscribedCharacter,
+  TranscribedWord,
+  Transcript,
+  TranscriptionInput,
+  TranscriptionOutcome,
+  TranscriptionProvider,
+} from '../provider.ts'
+import { failureOf, unknownOutcome } from './errors.ts'
+import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
+
+/**
+ * Fast speech has about 25 characters a second and an item of `characters` takes about 60 bytes, so 32 MiB holds more
+ * than five hours of the most detailed answer.
+ */
+const maximumResponseBytes = 32 * 1024 * 1024
+
+export interface ElevenLabsTranscriptionDependencies {
+  /** Origin, with a path if the API is mounted below one: `https://api.elevenlabs.io`. */
+  readonly baseUrl: string
+  readonly apiKey: string
+  /** The vendor's model name: `scribe_v2`. */
+  readonly upstreamModel: string
+  readonly http: SendHttp
+}
+
+/**
+ * Speech to text by ElevenLabs: one `POST {baseUrl}/v1/speech-to-text` per call.
+ *
+ * Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed.
+ * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
+ */
+export function createElevenLabsTranscription(
+  dependencies: ElevenLabsTranscriptionDependencies,
+): TranscriptionProvider {
+  const { apiKey, upstreamModel, http } = dependencies
+  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/speech-to-text`
+  if (!URL.canParse(url)) throw new Error('The ElevenLabs base URL is not a URL')
+  // Checked here because `fetch` quotes an invalid header value in its message.
+  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new Error('The ElevenLabs key must be visible ASCII characters')
+
+  return {
+    async transcribe(input, { signal, timeoutMs }) {
+      const exchange = await http(
+        { method: 'POST', url, headers: { 'xi-api-key': apiKey }, body: requestForm(input, upstreamModel) },
+        { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) },
+      )
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      return readTranscript(exchange.bytes, input)
+    },
+  }
+}
+
+/**
+ * Every option with an upstream default is sent: `tag_audio_events` defaults to true and `timestamps_granularity` to
+ * `word` there, both unlike ours.
+ */
+function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
+  const form = new FormData()
+  form.set('model_id', upstreamModel)
+  form.set('timestamps_granularity', input.timestamps === 'none' && wantsWords(input) ? 'word' : input.timestamps)
+  form.set('diarize', String(input.diarize))
+  form.set('tag_audio_events', String(input.tagAudioEvents))
+  if (input.numSpeakers !== undefined) form.set('num_speakers', String(input.numSpeakers))
+  if (input.language !== undefined) form.set('language_code', input.language)
+  form.set('file', new Blob([input.audio], { type: 'audio/mpeg' }), 'audio.mp3')
+  return form
+}
+
+function wantsWords(input: TranscriptionInput): boolean {
+  return input.needsWords || input.diarize || input.timestamps !== 'none'
+}
+
+function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
+  let body: unknown
+  try {
+    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    // The parser's message quotes the body, which is the transcript.
+    return unknownOutcome('HTTP 200 with a body that is not JSON')
+  }
+  const answer = transcriptWire.safeParse(body)
+  if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped transcript')
+  const { text, language_code: language, language_probability: probability } = answer.data
+  if (text === undefined || text === null || text.trim() === '') return emptyOutput
+  const words = wantsWords(input) ? readWords(answer.data.words, input) : undefined
+  if (words === 'ill_shaped') return unknownOutcome('HTTP 200 without usable words')
+  const transcript: Transcript = {
+    text,
+    ...(language === undefined || language === null || language === '' ? {} : { language }),
+    ...(probability === undefined || probability === null
+      ? {}
+      : { languageProbabilityMillionths: Math.round(Math.min(1, Math.max(0, probability)) * 1_000_000) }),
+    ...(words === undefined ? {} : { words }),
+  }
+  const vendorRequestId = answer.data.transcription_id
+  if (vendorRequestId === undefined || vendorRequestId === null) return { outcome: 'transcribed', transcript }
+  return { outcome: 'transcribed', transcript, vendorRequestId }
+}
+
+const emptyOutput: ProviderFailure = {
+  outcome: 'failed',
+  certainty: 'definite',
+  code: 'provider_empty_output',
+  reason: 'HTTP 200 with a blank transcript',
+}
+
+/** Details that were paid for must be there: at least one time, and characters if asked for. */
+function readWords(words: unknown, input: TranscriptionInput): TranscribedWord[] | 'ill_shaped' {
+  const parsed = wordsWire.safeParse(words)
+  if (!parsed.success || !parsed.data.some((word) => typeof (word.start ?? word.end) === 'number')) return 'ill_shaped'
+  const wantsCharacters = input.timestamps === 'character'
+  if (wantsCharacters && !parsed.data.some((word) => (word.characters ?? []).length > 0)) return 'ill_shaped'
+  return withTimes(parsed.data, 0).map(({ item, ...times }) => ({
+    text: item.text,
+    type: item.type,
+    ...times,
+    ...(input.diarize && typeof item.speaker_id === 'string' ? { speaker: item.speaker_id } : {}),
+    ...(wantsCharacters ? { characters: readCharacters(item, times.startSeconds) } : {}),
+  }))
+}
+
+function readCharacters(word: WordWire, earliestSeconds: number): TranscribedCharacter[] {
+  return withTimes(word.characters ?? [], earliestSeconds).map(({ item, ...times }) => ({ text: item.text, ...times }))
+}
+
+interface Timed {
+  readonly start?: number | null | undefined
+  readonly end?: number | null | undefined
+}
+
+/**
+ * The vendor may leave single times null. A missing start becomes the end before it and a missing end the start after
+ * it, which are the tightest bounds that the answer itself gives.
+ */
+function withTimes<Item extends Timed>(items: readonly Item[], earliestSeconds: number) {
+  let previousEndSeconds = earliestSeconds
+  return items.map((item, index) => {
+    const startSeconds = item.start ?? previousEndSeconds
+    const endSeconds = Math.max(startSeconds, item.end ?? items[index + 1]?.start ?? startSeconds)
+    previousEndSeconds = endSeconds
+    return { item, startSeconds, endSeconds }
+  })
+}

@@ -1,0 +1,154 @@
+/** What a vendor adapter sends. A `FormData` body gets its multipart content type and length from `fetch`. */
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST'
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: FormData | string
+}
+
+export interface HttpLimits {
+  /** For the whole exchange, headers and body together. */
+  readonly timeoutMs: number
+  /** Counted after decompression, so a compressed bomb ends here too. */
+  readonly maximumResponseBytes: number
+  readonly signal?: AbortSignal
+}
+
+/**
+ * - `response`: the vendor answered. The body is complete for a 2xx; for any other status it is what arrived (at most
+ *   64 KiB), because there the status alone decides.
+ * - `not_sent`: not one byte of the request can have reached the vendor.
+ * - `unknown`: the vendor may have received the request. `status` is set when its headers arrived.
+ *
+ * `reason` is built from error codes only; messages of `fetch` can quote header values, and so the key.
+ */
+export type HttpOutcome =
+  | {
+      readonly outcome: 'response'
+      readonly status: number
+      readonly headers: Headers
+      readonly bytes: Uint8Array
+    }
+  | { readonly outcome: 'not_sent'; readonly reason: string }
+  | { readonly outcome: 'unknown'; readonly reason: string; readonly status?: number }
+
+export type SendHttp = (request: HttpRequest, limits: HttpLimits) => Promise<HttpOutcome>
+
+const errorBodyBytes = 65_536
+
+/**
+ * Makes the one HTTP sender of all adapters. It sends once, follows no redirect (the key must not travel to another
+ * host; a 3xx comes back as a `response`) and never throws for a network failure.
+ */
+export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendHttp {
+  return async (request, limits) => {
+    if (limits.signal?.aborted === true) return { outcome: 'not_sent', reason: 'aborted before sending' }
+    if (limits.timeoutMs <= 0) return { outcome: 'not_sent', reason: 'no time left' }
+    const deadline = new AbortController()
+    const timer = setTimeout(() => deadline.abort(), limits.timeoutMs)
+    const signal = limits.signal === undefined ? deadline.signal : AbortSignal.any([limits.signal, deadline.signal])
+    const because = (error: unknown): string => {
+      if (deadline.signal.aborted) return `no complete answer within ${limits.timeoutMs} ms`
+      return limits.signal?.aborted === true ? 'aborted by the caller' : errorCode(error)
+    }
+    try {
+      const response = await fetch(request.url, {
+        method: request.method,
+        headers: request.headers,
+        ...(request.body === undefined ? {} : { body: request.body }),
+        redirect: 'manual',
+        signal,
+      })
+      return await readResponse(response, limits.maximumResponseBytes, because)
+    } catch (error) {
+      // The abort wins over the error's own code: which of the two came first cannot be told any more.
+      if (!signal.aborted && happenedBeforeSending(error)) return { outcome: 'not_sent', reason: because(error) }
+      return { outcome: 'unknown', reason: because(error) }
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
+
+async function readResponse(
+  response: Response,
+  maximumResponseBytes: number,
+  because: (error: unknown) => string,
+): Promise<HttpOutcome> {
+  const { status, headers } = response
+  const succeeded = status >= 200 && status < 300
+  const maximumBytes = succeeded ? maximumResponseBytes : Math.min(errorBodyBytes, maximumResponseBytes)
+  const body = await readCapped(response, maximumBytes)
+  if (!succeeded || body.end === 'complete') return { outcome: 'response', status, headers, bytes: body.bytes }
+  const reason = body.end === 'over_limit' ? `answer longer than ${maximumBytes} bytes` : because(body.error)
+  return { outcome: 'unknown', status, reason }
+}
+
+type CappedBody =
+  | { readonly end: 'complete'; readonly bytes: Uint8Array }
+  | { readonly end: 'over_limit'; readonly bytes: Uint8Array }
+  | { readonly end: 'broken'; readonly bytes: Uint8Array; readonly error: unknown }
+
+/** Reads up to `maximumBytes`. Leaving the loop early cancels the stream, which closes the connection. */
+async function readCapped(response: Response, maximumBytes: number): Promise<CappedBody> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  try {
+    for await (const chunk of response.body ?? []) {
+      length += chunk.byteLength
+      if (length > maximumBytes) return { bytes: Buffer.concat(chunks), end: 'over_limit' }
+      chunks.push(chunk)
+    }
+    return { bytes: Buffer.concat(chunks), end: 'complete' }
+  } catch (error) {
+    return { bytes: Buffer.concat(chunks), end: 'broken', error }
+  }
+}
+
+/**
+ * Certificate refusals, raised by Node in the TLS handshake and therefore before the request. Other TLS errors (an alert,
+ * a protocol error) can come after it and are not listed. Source: nodejs.org/api/tls.html, "X509 certificate error codes".
+ */
+const certificateErrorCodes: ReadonlySet<string> = new Set([
+  'CERT_HAS_EXPIRED',
+  'CERT_NOT_YET_VALID',
+  'CERT_REVOKED',
+  'CERT_UNTRUSTED',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+  'HOSTNAME_MISMATCH',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+])
+
+/**
+ * True only when the failing step comes before the first byte of the request. The system call decides, because codes
+ * such as ETIMEDOUT or EHOSTUNREACH also end established connections. Anything unrecognised counts as sent.
+ */
+function happenedBeforeSending(error: unknown): boolean {
+  const failure = rootFailure(error)
+  // Node tries every address of a host and collects the refusals.
+  if (failure instanceof AggregateError) return failure.errors.length > 0 && failure.errors.every(happenedBeforeSending)
+  const { code, syscall } = fieldsOf(failure)
+  if (syscall === 'connect' || syscall === 'getaddrinfo') return true
+  return code === 'UND_ERR_CONNECT_TIMEOUT' || (code !== undefined && certificateErrorCodes.has(code))
+}
+
+/** `fetch` wraps the system's error as the cause of a bare TypeError. */
+function rootFailure(error: unknown): unknown {
+  return error instanceof TypeError && error.cause !== undefined ? error.cause : error
+}
+
+function errorCode(error: unknown): string {
+  const { code } = fieldsOf(rootFailure(error))
+  return code !== undefined && /^[A-Z0-9_]{1,64}$/.test(code) ? code : 'connection failed'
+}
+
+function fieldsOf(failure: unknown): { code?: string; syscall?: string } {
+  if (typeof failure !== 'object' || failure === null) return {}
+  const code = 'code' in failure && typeof failure.code === 'string' ? failure.code : undefined
+  const syscall = 'syscall' in failure && typeof failure.syscall === 'string' ? failure.syscall : undefined
+  return { ...(code === undefined ? {} : { code }), ...(syscall === undefined ? {} : { syscall }) }
+}

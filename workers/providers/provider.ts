@@ -1,0 +1,93 @@
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
+
+/** The failures of the error table that a provider call can end in. */
+export type ProviderFailureCode = Extract<
+  ErrorCode,
+  'provider_unavailable' | 'provider_rejected' | 'provider_outcome_unknown' | 'provider_empty_output'
+>
+
+/**
+ * A provider call without a usable result; the payer is never charged for it.
+ *
+ * `certainty` is `definite` when nothing remains open at the vendor, so a staged upload can be deleted at once:
+ * - `provider_unavailable`: the vendor certainly did no billable work. The only failure after which the job may be
+ *   sent again (here or to the next deployment) without risking a second upstream bill.
+ * - `provider_rejected`: no billable work either, but the input itself was refused; the same input fails again.
+ * - `provider_empty_output`: the vendor worked and returned nothing. The vendor may bill it, so never call again.
+ *
+ * `ambiguous` is always `provider_outcome_unknown`: the vendor may have worked, or may still be working.
+ */
+export interface ProviderFailure {
+  readonly outcome: 'failed'
+  readonly certainty: 'definite' | 'ambiguous'
+  readonly code: ProviderFailureCode
+  /** For logs only. Built from statuses and codes, so it never holds input, output or key. */
+  readonly reason: string
+  /** The vendor's own wish, when it sent one. */
+  readonly retryAfterSeconds?: number
+  /** The vendor's name for this call, to ask the vendor about it later. */
+  readonly vendorRequestId?: string
+}
+
+export interface TranscriptionInput {
+  /** The complete MP3 file. */
+  readonly audio: Uint8Array
+  /** ISO 639-1 or 639-3 code; absent: the vendor detects the language. */
+  readonly language?: string
+  readonly diarize: boolean
+  /** 1 to 32; a hint that is passed on even without `diarize`. */
+  readonly numSpeakers?: number
+  readonly timestamps: 'none' | 'word' | 'character'
+  readonly tagAudioEvents: boolean
+  /** Whether the result must list words although neither `timestamps` nor `diarize` asks for them. */
+  readonly needsWords: boolean
+}
+
+/** One character of a word. Times are seconds from the start of the audio. */
+export interface TranscribedCharacter {
+  readonly text: string
+  readonly startSeconds: number
+  readonly endSeconds: number
+}
+
+/** One item of the transcript in spoken order. Neighbouring items may overlap by some milliseconds. */
+export interface TranscribedWord {
+  readonly text: string
+  readonly type: 'word' | 'spacing' | 'audio_event'
+  readonly startSeconds: number
+  readonly endSeconds: number
+  /** `speaker_0`, `speaker_1`, …; present only with `diarize`, and only where the vendor knows it. */
+  readonly speaker?: string
+  /** Present only with `timestamps: 'character'`. */
+  readonly characters?: readonly TranscribedCharacter[]
+}
+
+export interface Transcript {
+  /** Never blank. */
+  readonly text: string
+  /** Detected or given language, in the vendor's spelling (`en` or `eng`). */
+  readonly language?: string
+  /** Integer, 0 to 1,000,000. */
+  readonly languageProbabilityMillionths?: number
+  /** Present, and not empty, exactly when the input asks for words. */
+  readonly words?: readonly TranscribedWord[]
+}
+
+export type TranscriptionOutcome =
+  | { readonly outcome: 'transcribed'; readonly transcript: Transcript; readonly vendorRequestId?: string }
+  | ProviderFailure
+
+export interface CallOptions {
+  /** Aborting leaves the outcome ambiguous unless nothing was sent yet. */
+  readonly signal?: AbortSignal
+  /** For the whole call: connecting, sending, waiting and reading the answer. */
+  readonly timeoutMs: number
+}
+
+/**
+ * Port for speech to text. Sends the audio at most once per call: no retry inside, because the caller's attempt row
+ * stands for exactly one upstream call. Expected outcomes are returned, never thrown.
+ */
+export interface TranscriptionProvider {
+  transcribe(input: TranscriptionInput, options: CallOptions): Promise<TranscriptionOutcome>
+}

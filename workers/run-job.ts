@@ -1,0 +1,65 @@
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { collectCharge, recordCharge, type SettlementDependencies } from './settlement/settle-charge.ts'
+import type { StepOutcome } from './step-outcome.ts'
+import { callProvider, failLostAttempt, type GenerationDependencies } from './steps/call-provider.ts'
+
+export interface RunJobDependencies extends GenerationDependencies, SettlementDependencies {
+  readonly store: ExecutionStore
+  readonly logger: Logger
+  readonly leaseMs: number
+}
+
+/**
+ * THE STATE LOOP: takes the job's lease and moves it until it is finished or cannot go on. Safe to call for any id at any
+ * time, also twice at once: whoever cannot take the lease does nothing. Throws only when the ledger cannot be reached.
+ */
+export async function runJob(dependencies: RunJobDependencies, jobId: string): Promise<void> {
+  const { store, logger, leaseMs } = dependencies
+  let job = await store.claimJob(jobId, leaseMs)
+  while (job) {
+    const claimed = job
+    const outcome = await withRenewedLease(dependencies, claimed, (signal) => takeStep(dependencies, claimed, signal))
+    if (outcome.next === 'later') {
+      logger.warn('job put off', { jobId, state: claimed.state, reason: outcome.reason })
+      await store.releaseJob(claimed, outcome.delayMs)
+    }
+    job = outcome.next === 'moved' ? await store.rereadJob(claimed) : null
+  }
+}
+
+/** The one place that decides what a state needs next. */
+async function takeStep(dependencies: RunJobDependencies, job: ClaimedJob, signal: AbortSignal): Promise<StepOutcome> {
+  switch (job.state) {
+    case 'accepted':
+      return callProvider(dependencies, job, signal)
+    case 'generating':
+      return failLostAttempt(dependencies, job)
+    case 'generated':
+      return recordCharge(dependencies, job)
+    case 'settling':
+      return collectCharge(dependencies, job)
+  }
+}
+
+/** Keeps the lease while a step runs; `signal` aborts when it is lost, and nothing the step does afterwards counts. */
+async function withRenewedLease(
+  { store, logger, leaseMs }: RunJobDependencies,
+  job: ClaimedJob,
+  step: (signal: AbortSignal) => Promise<StepOutcome>,
+): Promise<StepOutcome> {
+  const lost = new AbortController()
+  const renewal = setInterval(() => {
+    store
+      .renewLease(job, leaseMs)
+      .then((written) => written === 'stale' && lost.abort())
+      // The next renewal may get through before the lease runs out; if none does, the fence decides.
+      .catch((error: unknown) => logger.warn('lease not renewed', { jobId: job.id, error }))
+  }, leaseMs / 3)
+  try {
+    return await step(lost.signal)
+  } finally {
+    clearInterval(renewal)
+  }
+}

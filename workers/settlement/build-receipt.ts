@@ -1,0 +1,44 @@
+import { randomUUID } from 'node:crypto'
+import { z } from 'zod'
+import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
+
+const VERSION_DIGITS = 16
+
+/** Everything a payer needs to recompute the charge and to find it on chain. */
+export function buildReceipt(
+  job: ClaimedJob,
+  sealed: SealedResult,
+  settled: { hash: string; blockNumber: bigint; settledAt: Date; issuedAt: Date },
+): Receipt {
+  const { authorization } = job
+  return receiptSchema.parse({
+    id: randomUUID(),
+    object: 'receipt',
+    operation: job.operation,
+    model: job.publicModel,
+    usage: sealed.usage,
+    unit_prices: z.record(z.string(), z.string()).parse(job.terms),
+    catalog_version: job.catalogVersion,
+    // Names the prices alone: two catalogs that differ elsewhere charge alike under one price version.
+    price_version: `price-${sha256Hex(canonicalJson(job.terms)).slice(0, VERSION_DIGITS)}`,
+    quoted_maximum_atomic: job.quotedMaximum.toString(),
+    authorized_maximum_atomic: authorization.authorizedMaximum.toString(),
+    charge_atomic: sealed.chargeAmount.toString(),
+    charge_usdc: dollarsFromAtomic(sealed.chargeAmount),
+    currency: 'USDC',
+    payer: authorization.payer,
+    pay_to: authorization.payTo,
+    network: authorization.network,
+    asset: authorization.asset,
+    transaction: settled.hash,
+    block_number: settled.blockNumber.toString(),
+    request_digest: job.requestDigest,
+    result_digest: sealed.resultDigest,
+    accepted_at: job.acceptedAt.toISOString(),
+    settled_at: settled.settledAt.toISOString(),
+    issued_at: settled.issuedAt.toISOString(),
+  } satisfies Receipt)
+}

@@ -1,0 +1,39 @@
+import type { Logger } from '#shared/runtime/logger.ts'
+
+/** One sweep; returns how much there was to do. Safe to run in every worker at once. */
+export interface Sweep {
+  readonly name: string
+  run(): Promise<number>
+}
+
+/** Runs each sweep every `intervalMs`, never two of the same at once. A failed sweep is logged and tried again. */
+export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logger: Logger): { stop(): Promise<void> } {
+  const running = new Set<Promise<void>>()
+  const timers = sweeps.map((sweep) => {
+    let busy = false
+    return setInterval(() => {
+      if (busy) return
+      busy = true
+      const round = runOnce(sweep, logger).finally(() => {
+        busy = false
+        running.delete(round)
+      })
+      running.add(round)
+    }, intervalMs)
+  })
+  return {
+    stop: async () => {
+      for (const timer of timers) clearInterval(timer)
+      await Promise.all(running)
+    },
+  }
+}
+
+async function runOnce(sweep: Sweep, logger: Logger): Promise<void> {
+  try {
+    const count = await sweep.run()
+    if (count > 0) logger.info(sweep.name, { count })
+  } catch (error) {
+    logger.warn(`${sweep.name} failed`, { error })
+  }
+}
