@@ -27,23 +27,15 @@ const exitCodesOfNoBinary: readonly (number | null)[] = [126, 127]
 const silentFrameHeader = [0xff, 0xfb, 0x10, 0xc0] as const
 const silentFrameBytes = 104
 
-/** Two silent frames behind a silent primer: what any working ffmpeg decodes. */
+/** A silent frame behind a silent primer: what any working ffmpeg decodes. */
 function silence(): { audio: Uint8Array; plan: DecodePlan } {
-  const frame = new Uint8Array(silentFrameBytes)
-  frame.set(silentFrameHeader)
-  const audio = new Uint8Array(2 * silentFrameBytes)
-  audio.set(frame)
-  audio.set(frame, silentFrameBytes)
-  const sampleRate = 44_100
-  const plan = {
-    primer: frame,
-    offset: 0,
-    sampleRate,
-    primerSamples: 1152,
-    expectedSamples: 3456,
-    toleranceSamples: 1152,
-  }
-  return { audio, plan }
+  const audio = new Uint8Array(silentFrameBytes)
+  audio.set(silentFrameHeader)
+  const primer = new Uint8Array(2 * silentFrameBytes)
+  primer.set(audio)
+  primer.set(audio, silentFrameBytes)
+  const bounds = { primerSamples: 2304, expectedSamples: 3456, minimumSamples: 3456, maximumSamples: 3456 }
+  return { audio, plan: { primer, offset: 0, sampleRate: 44_100, ...bounds } }
 }
 
 function describe(ending: FfmpegEnding): string {

@@ -3,7 +3,7 @@ import type { AudioPart, Mp3Walk } from './walk-frames.ts'
 
 /** What the decoder is to be fed and what it should make of it. */
 export interface DecodePlan {
-  /** One silent frame that goes in front of the upload's own. */
+  /** Two silent frames that go in front of the upload's own. */
   readonly primer: Uint8Array
   /** First byte of the upload that is fed. */
   readonly offset: number
@@ -27,6 +27,8 @@ const falseFrameSeconds = 0.035
 // Measured over every pair of the nine rates, with and without tags between: 4.0 for ffmpeg 4.1 and 5.1.
 const framesLostPerDiscontinuity = 4
 
+const primerFrames = 2
+
 function secondsOf(parts: readonly AudioPart[]): number {
   return parts.reduce((seconds, part) => seconds + part.samples / part.sampleRate, 0)
 }
@@ -36,18 +38,20 @@ function samplesPerFrameAt(sampleRate: number): number {
 }
 
 /**
- * A silent frame with the header of the one at `offset`. ffmpeg looks for a Xing frame in the first frame it meets and
- * wants two frames before it believes in a stream: behind a primer no header of the upload's steers it, and an
- * upload of a single frame decodes.
+ * Two silent frames with the header of the one at `offset`. ffmpeg looks for a Xing frame in the first frame it meets and
+ * wants two frames before it believes in a stream: behind a primer no header of the upload's steers it, an upload of a
+ * single frame decodes, and free format, which it cannot decode, fails as bytes that are no frames.
  */
 function primerFor(audio: Uint8Array, offset: number): Uint8Array {
   // A copy: `slice` of a Buffer would be a view into the upload.
   const header = Uint8Array.from(audio.subarray(offset, offset + 4))
   // Protection bit set: no CRC.
   header[1] = byteAt(header, 1) | 1
+  // Any bitrate in place of free format's zero.
   if (frameLengthAt(header, 0, 4) === freeFormat) header[2] = byteAt(header, 2) | 0x90
-  const primer = new Uint8Array(frameLengthAt(header, 0, 4))
-  primer.set(header)
+  const length = frameLengthAt(header, 0, 4)
+  const primer = new Uint8Array(primerFrames * length)
+  for (let frame = 0; frame < primerFrames; frame++) primer.set(header, frame * length)
   return primer
 }
 
@@ -66,7 +70,7 @@ export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
   const longest = counted.reduce((a, b) => (b.samples / b.sampleRate > a.samples / a.sampleRate ? b : a))
   const primer = primerFor(audio, offset)
   const primerRate = (walk.parts[0] ?? longest).sampleRate
-  const primerSeconds = samplesPerFrameAt(primerRate) / primerRate
+  const primerSeconds = (primerFrames * samplesPerFrameAt(primerRate)) / primerRate
   const frameSeconds = Math.max(...walk.parts.map(({ sampleRate }) => samplesPerFrameAt(sampleRate) / sampleRate))
   const falseFrames = Math.ceil(otherBytes / bytesPerFalseFrame)
   const expectedSeconds = secondsOf(parts) + primerSeconds

@@ -97,7 +97,7 @@ describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
 
   test('sees none of our environment', async () => {
     process.env['FAREBOX_CANARY'] = 'canary'
-    const ffmpegPath = await stub('tells', 'env | grep -q canary && kill -SEGV $$; head -c 233856 /dev/zero')
+    const ffmpegPath = await stub('tells', 'env | grep -q canary && kill -SEGV $$; head -c 235008 /dev/zero')
     expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'agrees' })
   })
 

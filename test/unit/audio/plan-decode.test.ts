@@ -16,10 +16,10 @@ describe('what a decoder is expected to find', () => {
     expect(planOf(generateFrames(50, { sampleRate: 22_050 }))).toMatchObject({
       offset: 0,
       sampleRate: 22_050,
-      primerSamples: 576,
-      expectedSamples: 51 * 576,
-      minimumSamples: 50 * 576,
-      maximumSamples: 52 * 576,
+      primerSamples: 2 * 576,
+      expectedSamples: 52 * 576,
+      minimumSamples: 51 * 576,
+      maximumSamples: 53 * 576,
     })
   })
 
@@ -29,14 +29,14 @@ describe('what a decoder is expected to find', () => {
     expect(planOf(joinBytes(tag, info, generateFrames(9))).offset).toBe(tag.length + info.length)
   })
 
-  test('the primer is one silent whole frame of the file’s own format, and the upload stays as it was', () => {
+  test('the primer is two silent whole frames of the file’s own format, and the upload stays as it was', () => {
     for (const options of [{ crc: true }, { freeFormatBytes: 500 }, { sampleRate: 8_000, mode: 'mono' as const }]) {
       const audio = Buffer.from(generateFrames(5, options))
       const before = Buffer.from(audio)
       const { primer } = planOf(audio)
       expect(audio.equals(before)).toBe(true)
-      expect(walkFrames(primer)).toMatchObject({ outcome: 'mp3', frameCount: 1, unrecognisedBytes: 0 })
-      expect(primer.subarray(4).every((byte) => byte === 0)).toBe(true)
+      expect(walkFrames(primer)).toMatchObject({ outcome: 'mp3', frameCount: 2, unrecognisedBytes: 0 })
+      expect(primer.subarray(4, primer.length / 2).every((byte) => byte === 0)).toBe(true)
     }
   })
 
@@ -57,7 +57,7 @@ describe('what a decoder is expected to find', () => {
 
   test('joined files of several rates are compared at the rate of the longest', () => {
     const audio = joinBytes(generateFrames(100, { sampleRate: 8_000 }), generateFrames(50, { sampleRate: 48_000 }))
-    // 7.2 s and 1.2 s, and 72 ms of primer.
-    expect(planOf(audio)).toMatchObject({ sampleRate: 8_000, expectedSamples: 67_776 })
+    // 7.2 s and 1.2 s, and 144 ms of primer.
+    expect(planOf(audio)).toMatchObject({ sampleRate: 8_000, expectedSamples: 68_352 })
   })
 })

@@ -10,8 +10,11 @@ import { inTransaction } from '../transaction.ts'
 interface KeyRow {
   request_digest: string
   job_id: string | null
-  payer: string | null
-  state: JobState | null
+}
+
+interface HolderRow {
+  payer: string
+  state: JobState
 }
 
 /**
@@ -23,21 +26,28 @@ export async function acceptJob(pool: Pool, job: NewJob): Promise<Acceptance> {
     const key = await lockKey(sql, job.idempotencyKey)
     if (!key || key.request_digest !== job.requestDigest) return { outcome: 'other_request' }
     if (key.job_id === null) return await insertJob(sql, job)
-    if (key.payer !== job.authorization.payer) return { outcome: 'other_request' }
-    if (key.state && statesBefore('accepted').includes(key.state)) return await runAgain(sql, key.job_id, job)
-    if (key.state === 'settlement_failed') return await settleAgain(sql, key.job_id, job)
+    const holder = await readHolder(sql, key.job_id)
+    if (holder.payer !== job.authorization.payer) return { outcome: 'other_request' }
+    if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job)
+    if (holder.state === 'settlement_failed') return await settleAgain(sql, key.job_id, job)
     return { outcome: 'exists', jobId: key.job_id }
   })
 }
 
 async function lockKey(sql: Sql, idempotencyKey: string): Promise<KeyRow | undefined> {
   const { rows } = await sql.query<KeyRow>(
-    `SELECT bound.request_digest, bound.job_id, jobs.payer, jobs.state
-     FROM idempotency_keys AS bound LEFT JOIN jobs ON jobs.id = bound.job_id
-     WHERE bound.idempotency_key = $1 FOR UPDATE OF bound`,
+    'SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE',
     [idempotencyKey],
   )
   return rows[0]
+}
+
+/** A statement of its own, after the lock: joined to the locking one it would still see the time before the wait. */
+async function readHolder(sql: Sql, jobId: string): Promise<HolderRow> {
+  const { rows } = await sql.query<HolderRow>('SELECT payer, state FROM jobs WHERE id = $1', [jobId])
+  const [row] = rows
+  if (!row) throw new Error(`the key is bound to job ${jobId}, which does not exist`)
+  return row
 }
 
 async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {

@@ -1,0 +1,86 @@
+/**
+ * Prints how fast audio inspection is: the walk alone, a whole inspection against bare ffmpeg over the same file, and a
+ * cached inspection. The file is half an hour at the highest constant bitrate that 25 MiB allow (112 kbit/s), of noise
+ * when lame and sox are installed, else of silence.
+ *
+ *     node test/bench/audio-inspection.ts
+ */
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { createFfmpegDecoder } from '../../api/paid-request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../../api/paid-request/audio/find-ffmpeg.ts'
+import { createMp3Inspector, type InspectionOutcome } from '../../api/paid-request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../../api/paid-request/audio/inspection-cache.ts'
+import { walkFrames } from '../../api/paid-request/audio/walk-frames.ts'
+import { generateMp3 } from '../support/mp3-generator.ts'
+import { havePrograms } from '../support/optional-program.ts'
+import { runProgram } from '../support/run-program.ts'
+
+const halfAnHourSeconds = 1800
+const rounds = 5
+
+async function makeFile(folder: string): Promise<Uint8Array> {
+  if (!havePrograms('lame', 'sox')) return generateMp3({ durationMs: halfAnHourSeconds * 1000, bitrate: 112 })
+  const wave = join(folder, 'noise.wav')
+  const synth = ['synth', String(halfAnHourSeconds), 'pinknoise']
+  await runProgram('sox', ['-R', '-n', '-r', '44100', '-c', '2', wave, ...synth])
+  await runProgram('lame', ['--quiet', '-f', '-b', '112', wave, join(folder, 'noise.mp3')])
+  return await readFile(join(folder, 'noise.mp3'))
+}
+
+/** Median milliseconds of a few runs, after one that does not count. */
+async function measure(run: () => unknown): Promise<number> {
+  await run()
+  const times: number[] = []
+  for (let round = 0; round < rounds; round++) {
+    const started = performance.now()
+    await run()
+    times.push(performance.now() - started)
+  }
+  return times.sort((a, b) => a - b)[Math.floor(rounds / 2)] ?? Number.NaN
+}
+
+function print(what: string, value: number, unit: string): void {
+  console.log(`${what.padEnd(44)}${value.toFixed(2).padStart(10)} ${unit}`)
+}
+
+const ffmpegPath = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
+if (ffmpegPath === undefined) throw new Error('No ffmpeg found: apt-get install ffmpeg')
+const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
+try {
+  const audio = await makeFile(folder)
+  const path = join(folder, 'bench.mp3')
+  await writeFile(path, audio)
+  const decode = createFfmpegDecoder({ ffmpegPath, timeLimitMs: 60_000 })
+  const newInspector = () =>
+    createMp3Inspector({
+      decode,
+      cache: createInspectionCache<InspectionOutcome>({ maximumEntries: 10, timeToLiveMs: 600_000 }),
+      limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
+      concurrency: 1,
+      maximumWaiting: 1,
+    })
+  const sha256Hex = createHash('sha256').update(audio).digest('hex')
+  const { inspect } = newInspector()
+
+  const megabytes = audio.length / 1_000_000
+  print('file', megabytes, 'MB')
+  const walkMs = await measure(() => walkFrames(audio))
+  print('frame walk', walkMs, 'ms')
+  print('frame walk', (megabytes / walkMs) * 1000, 'MB/s')
+  const smallest = generateMp3({ durationMs: 26_214_400, sampleRate: 24_000, bitrate: 8 })
+  print('frame walk of 26 MB of the smallest frames', await measure(() => walkFrames(smallest)), 'ms')
+  const bareMs = await measure(() => runProgram(ffmpegPath, ['-v', 'error', '-i', path, '-f', 'null', '-']))
+  print('bare ffmpeg -f null', bareMs, 'ms')
+  const inspectionMs = await measure(() => newInspector().inspect(audio, sha256Hex))
+  print('whole inspection', inspectionMs, 'ms')
+  print('whole inspection ÷ bare ffmpeg', inspectionMs / bareMs, '')
+  print('cached inspection', await measure(() => inspect(audio, sha256Hex)), 'ms')
+  const clip = generateMp3({ durationMs: 10_000 })
+  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(clip, 'clip')), 'ms')
+} finally {
+  await rm(folder, { recursive: true, force: true })
+}
