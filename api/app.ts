@@ -21,6 +21,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */
   readonly isDependencyFailure: (error: unknown) => boolean
   readonly holdMs: number
+  /** Aborts when held callers must be let go because the process stops. */
+  readonly stopping: AbortSignal
 }
 
 /** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
@@ -43,6 +45,6 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   addHealthRoutes(app)
   addReceiptRoutes(app, dependencies)
-  addPaidRoutes(app, dependencies, dependencies.holdMs)
+  addPaidRoutes(app, dependencies, dependencies)
   return app
 }

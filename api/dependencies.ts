@@ -25,7 +25,10 @@ const INSPECTIONS_REMEMBERED = 10_000
 const DECODE_TIME_LIMIT_MS = 60_000
 
 /** Composes the API process. `close` ends every connection and child that was opened here. */
-export async function createDependencies(config: ApiConfig): Promise<AppDependencies & { close(): Promise<void> }> {
+export async function createDependencies(
+  config: ApiConfig,
+  stopping: AbortSignal,
+): Promise<AppDependencies & { close(): Promise<void> }> {
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
@@ -43,7 +46,6 @@ export async function createDependencies(config: ApiConfig): Promise<AppDependen
   const queue = createJobQueue(config.QUEUE_URL ?? config.DATABASE_URL, (error) =>
     logger.warn('the queue reports an error', { error }),
   )
-  const decoding = new AbortController()
   return {
     catalog: publishedCatalog,
     terms: {
@@ -61,7 +63,7 @@ export async function createDependencies(config: ApiConfig): Promise<AppDependen
     challengeSecret: config.CHALLENGE_SECRET,
     receiptSecrets: config.RECEIPT_SECRETS,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    mp3Inspector: await createInspector(config, decoding.signal, (reason) =>
+    mp3Inspector: await createInspector(config, stopping, (reason) =>
       logger.error('audio inspection is unavailable', { reason }),
     ),
     store,
@@ -73,8 +75,8 @@ export async function createDependencies(config: ApiConfig): Promise<AppDependen
     now: () => new Date(),
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
+    stopping,
     close: async () => {
-      decoding.abort()
       outcomes.close()
       await Promise.allSettled([listener.close(), queue.close()])
       await pool.end()

@@ -3,14 +3,19 @@ import { buildApp } from './app.ts'
 import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
 
-/** Held callers get their answer or a retryable 503 within this time after a signal. */
+/** Held callers may still get their result within this time after a signal; then they get a 503 that lets them attach. */
+const GRACE_MS = 3000
 const SHUTDOWN_DEADLINE_MS = 10_000
 
 const config = readConfig()
-const dependencies = await createDependencies(config)
+const stopping = new AbortController()
+const dependencies = await createDependencies(config, stopping.signal)
 const app = await buildApp(dependencies)
 stopOnSignal(async () => {
+  const grace = setTimeout(() => stopping.abort(), GRACE_MS)
   await app.close()
+  clearTimeout(grace)
+  stopping.abort()
   await dependencies.close()
 }, SHUTDOWN_DEADLINE_MS)
 const address = await app.listen({ host: config.HOST, port: config.PORT })

@@ -5,12 +5,6 @@ const privateKey = z
   .regex(/^0x[0-9a-fA-F]{64}$/)
   .transform((text) => text as `0x${string}`)
 
-/** `newest:secret,older:secret`, the same list as the API's: receipts are issued under the first one's name. */
-const newestReceiptSecretId = z
-  .string()
-  .regex(/^[a-z0-9]+:.{32,}$/)
-  .transform((list) => list.slice(0, list.indexOf(':')))
-
 const configSchema = z.object({
   DATABASE_URL: z.url(),
   QUEUE_URL: z.url().optional(),
@@ -21,7 +15,8 @@ const configSchema = z.object({
     .string()
     .transform((list) => list.split(','))
     .pipe(z.array(privateKey).nonempty()),
-  RECEIPT_SECRETS: newestReceiptSecretId,
+  /** The name of the newest of the API's receipt secrets; the secret itself stays there. */
+  RECEIPT_SECRET_ID: z.string().regex(/^[a-z0-9]+$/),
   ELEVENLABS_BASE_URL: z.url().default('https://api.elevenlabs.io'),
   ELEVENLABS_API_KEY: z.string().min(1),
   ELEVENLABS_TRANSCRIPTION_MODEL: z.string().default('scribe_v2'),

@@ -43,7 +43,7 @@ export function createDependencies(config: WorkerConfig): WorkerDependencies {
     uploads: createDiskObjectStore(config.OBJECT_STORE_DIRECTORY),
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
     settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS),
-    receiptSecretId: config.RECEIPT_SECRETS,
+    receiptSecretId: config.RECEIPT_SECRET_ID,
     deployments: [
       {
         name: 'elevenlabs',

@@ -6,8 +6,14 @@ import { readIdempotencyKey, refuseDuplicateHeaders } from '../paid-request/read
 /** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
 const INTERIM_ANSWER_MS = 30_000
 
+/** How long callers are held: for `holdMs`, and no longer than the process lives. */
+interface Holding {
+  readonly holdMs: number
+  readonly stopping: AbortSignal
+}
+
 /** One route for each paid operation, all alike. */
-export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holdMs: number): void {
+export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holding: Holding): void {
   for (const operation of operations) {
     app.post(operation.path, {
       // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
@@ -15,7 +21,7 @@ export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDep
         refuseDuplicateHeaders(request.raw)
         readIdempotencyKey(request.headers)
       },
-      handler: (request, reply) => answer(dependencies, operation, request, reply, holdMs),
+      handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
     })
   }
 }
@@ -25,14 +31,14 @@ async function answer(
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  holdMs: number,
+  { holdMs, stopping }: Holding,
 ): Promise<FastifyReply> {
   const gone = new AbortController()
   const onClose = () => gone.abort()
   reply.raw.on('close', onClose)
   const interim = setInterval(() => reply.raw.writeProcessing(), INTERIM_ANSWER_MS)
   try {
-    const held = AbortSignal.any([gone.signal, AbortSignal.timeout(holdMs)])
+    const held = AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)])
     const { status, headers, body } = await handlePaidRequest(dependencies, operation, request, held)
     return await reply.status(status).headers(headers).send(body)
   } finally {

@@ -10,6 +10,9 @@ import { replaceFile } from './replace-file.ts'
 import { startService } from './service-processes.ts'
 import { discardState, keepSecrets, type SandboxSecrets } from './state-directory.ts'
 
+/** The sandbox never rotates its one receipt secret. */
+const RECEIPT_SECRET_ID = 'k1'
+
 /** What `sandbox.json` holds. Outside programs read it: fields are added, never renamed. */
 export interface SandboxInfo {
   baseUrl: string
@@ -110,7 +113,6 @@ async function startParts(
     DATABASE_URL: database.connectionString,
     OBJECT_STORE_DIRECTORY: join(directory, 'uploads'),
     RPC_URL: chain.rpcUrl,
-    RECEIPT_SECRETS: secrets.receiptSecrets,
   }
   const logsDirectory = join(directory, 'logs')
   const start = {
@@ -127,6 +129,7 @@ async function startParts(
           PAY_TO: secrets.accounts.recipient.address,
           FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
           CHALLENGE_SECRET: secrets.challengeSecret,
+          RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
           ...options.apiEnvironment,
         },
       }),
@@ -138,6 +141,7 @@ async function startParts(
         isReady: (line) => line.includes('taking jobs'),
         environment: {
           ...shared,
+          RECEIPT_SECRET_ID,
           SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
           ELEVENLABS_BASE_URL: upstream.url,
           ELEVENLABS_API_KEY: secrets.upstreamApiKey,

@@ -14,7 +14,7 @@ const keyPair = z.object({
 const secretsSchema = z.object({
   accounts: z.object({ payer: keyPair, settlement: keyPair, recipient: keyPair }),
   challengeSecret: z.string(),
-  receiptSecrets: z.string(),
+  receiptSecret: z.string(),
   upstreamApiKey: z.string(),
 })
 
@@ -28,7 +28,7 @@ export async function keepSecrets(directory: string): Promise<SandboxSecrets> {
   const secrets = {
     accounts: createSandboxAccounts(),
     challengeSecret: randomBytes(32).toString('hex'),
-    receiptSecrets: `k1:${randomBytes(32).toString('hex')}`,
+    receiptSecret: randomBytes(32).toString('hex'),
     upstreamApiKey: randomBytes(16).toString('hex'),
   }
   await replaceFile(path, JSON.stringify(secrets, null, 2))

@@ -7,10 +7,3 @@ export type AnyOperation = Operation<unknown, JsonValue, JsonValue, JsonValue, u
 
 /** Every paid operation; the API serves exactly these. */
 export const operations: readonly AnyOperation[] = [transcriptions]
-
-/** Throws when a stored job names an operation that this build does not have. */
-export function operationById(id: string): AnyOperation {
-  const operation = operations.find((candidate) => candidate.id === id)
-  if (!operation) throw new Error(`unknown operation ${id}`)
-  return operation
-}

@@ -31,8 +31,6 @@ export interface Mp3Options extends FrameOptions {
 }
 
 const modeBits: Record<StereoMode, number> = { stereo: 0x00, joint: 0x40, forced: 0x60, dual: 0x80, mono: 0xc0 }
-const seedBytes = 32
-
 interface Layout {
   readonly header: readonly [number, number, number, number]
   readonly sampleRate: number
@@ -70,6 +68,11 @@ function layoutOf(options: FrameOptions): Layout {
   }
 }
 
+/** 32 bytes of seven bits each, so that no sync is among them. */
+function digestOf(seed: string): Uint8Array {
+  return Uint8Array.from(createHash('sha256').update(seed).digest(), (byte) => byte & 0x7f)
+}
+
 /**
  * `count` whole frames of silence (all side information zero), padded the way constant-bitrate encoders pad. CRC bytes
  * are zero and so wrong, which decoders ignore. `seed` goes into the ancillary bytes of the first frames.
@@ -78,7 +81,7 @@ export function generateFrames(count: number, options: FrameOptions = {}, seed?:
   const layout = layoutOf(options)
   const total = Math.floor(count * (layout.baseBytes + layout.remainder) + 1e-6)
   const bytes = new Uint8Array(total)
-  const digest = seed === undefined ? undefined : createHash('sha256').update(seed).digest()
+  const digest = seed === undefined ? new Uint8Array() : digestOf(seed)
   let sown = 0
   let offset = 0
   for (let index = 0; index < count; index++) {
@@ -88,13 +91,10 @@ export function generateFrames(count: number, options: FrameOptions = {}, seed?:
     bytes[offset + 1] = layout.header[1]
     bytes[offset + 2] = layout.header[2] | (padding << 1)
     bytes[offset + 3] = layout.header[3]
-    for (
-      let place = offset + layout.sideInformationEnd;
-      digest !== undefined && sown < seedBytes && place < end;
-      place++
-    ) {
-      bytes[place] = (digest[sown++] ?? 0) & 0x7f
-    }
+    const room = Math.max(0, end - offset - layout.sideInformationEnd)
+    const sowing = digest.subarray(sown, sown + room)
+    bytes.set(sowing, offset + layout.sideInformationEnd)
+    sown += sowing.length
     offset = end
   }
   return bytes

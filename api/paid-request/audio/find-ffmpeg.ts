@@ -22,7 +22,7 @@ async function isExecutableFile(path: string): Promise<boolean> {
 }
 
 /** Path inside the optional package; undefined when it is not installed or has no binary for this platform. */
-export function packagedFfmpegPath(): string | undefined {
+function packagedFfmpegPath(): string | undefined {
   try {
     const installer = createRequire(import.meta.url)('@ffmpeg-installer/ffmpeg') as { path?: unknown }
     return typeof installer.path === 'string' ? installer.path : undefined

@@ -91,7 +91,7 @@ export function rateIndexAt(bytes: Uint8Array, offset: number): number {
 }
 
 /** True for the single-channel mode. */
-export function isMonoAt(bytes: Uint8Array, offset: number): boolean {
+function isMonoAt(bytes: Uint8Array, offset: number): boolean {
   return byteAt(bytes, offset + 3) >> 6 === 3
 }
 

@@ -27,6 +27,11 @@ const falseFrameSeconds = 0.035
 // Measured over every pair of the nine rates, with and without tags between: 4.0 for ffmpeg 4.1 and 5.1.
 const framesLostPerDiscontinuity = 4
 
+// What discontinuities may add in all. They mostly cancel out in an honest file, and must not let a forger who makes one
+// after every frame hide as much audio as is counted.
+const mostBreakSeconds = 1
+const mostBreakShare = 0.02
+
 const primerFrames = 2
 
 function secondsOf(parts: readonly AudioPart[]): number {
@@ -58,8 +63,8 @@ function primerFor(audio: Uint8Array, offset: number): Uint8Array {
 /**
  * Works out what an independent decoder must find in an upload for the walk to be believed.
  *
- * More than expected may be one frame, another for each discontinuity (ffmpeg takes the first frame of a new rate for one
- * of the old), and false syncs in proportion to the bytes that are not frames. Less may be up to four frames for each
+ * More than expected may be one frame, another for each discontinuity up to a bound (ffmpeg takes the first frame of a new
+ * rate for one of the old), and false syncs in proportion to the bytes that are not frames. Less may be four frames for each
  * discontinuity: that is what ffmpeg drops behind a tag between joined files before it trusts the stream again. The
  * encoder's delay needs no allowance, since ffmpeg is told not to trim it. Pure.
  */
@@ -75,7 +80,11 @@ export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
   const falseFrames = Math.ceil(otherBytes / bytesPerFalseFrame)
   const expectedSeconds = secondsOf(parts) + primerSeconds
   const falseSeconds = falseFrameSeconds * falseFrames
-  const moreSeconds = frameSeconds * (1 + walk.discontinuities) + falseSeconds
+  const breakSeconds = Math.min(
+    frameSeconds * walk.discontinuities,
+    mostBreakSeconds + mostBreakShare * expectedSeconds,
+  )
+  const moreSeconds = frameSeconds + breakSeconds + falseSeconds
   const lessSeconds = frameSeconds * (1 + framesLostPerDiscontinuity * walk.discontinuities) + falseSeconds
   return {
     primer,

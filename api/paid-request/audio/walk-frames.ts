@@ -53,12 +53,16 @@ export interface UnsupportedWalk {
 export type FrameWalk = Mp3Walk | UnsupportedWalk
 
 /** What may stand before, between and behind the frames in total without the upload being refused. */
-export const maximumUnrecognisedBytes = 65_536
+const maximumUnrecognisedBytes = 65_536
 
 // The least common multiple of the nine rates: a sample of any of them is a whole number of ticks, and so is a millisecond.
 // The 1.1 million smallest frames that 25 MiB hold make 1.2e12 ticks, far inside the safe integers.
 const ticksPerSecond = 14_112_000
 const ticksPerMillisecond = ticksPerSecond / 1000
+
+// An hour of joined one-second clips has 3,600. Each costs the decoder a third of a millisecond and loosens the comparison
+// with it, so a file made of nothing else would buy 20 s of processor time and hide audio.
+const maximumDiscontinuities = 4_000
 
 // A player that knows no Xing frame plays it as silence, so a file made of them could be heard for longer than it is
 // counted. Sixteen joined clips of any length go uncounted, and from there one frame in 32.
@@ -196,7 +200,8 @@ function stepOver(walk: Walk): string | undefined {
     if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end, walk.freeFormat))
   }
   if (hadFrames && walk.position < end) walk.discontinuities++
-  return undefined
+  if (walk.discontinuities <= maximumDiscontinuities) return undefined
+  return `more than ${maximumDiscontinuities.toLocaleString('en-US')} breaks in the stream of frames`
 }
 
 function partsOf(walk: Walk, samples: Float64Array): AudioPart[] {
@@ -209,7 +214,7 @@ function partsOf(walk: Walk, samples: Float64Array): AudioPart[] {
 }
 
 /** Milliseconds that the parts last together: summed exactly, then rounded up. */
-export function durationMsOf(parts: readonly AudioPart[]): number {
+function durationMsOf(parts: readonly AudioPart[]): number {
   let ticks = 0
   for (const { sampleRate, samples } of parts) ticks += samples * (ticksPerSecond / sampleRate)
   return Math.ceil(ticks / ticksPerMillisecond)

@@ -33,6 +33,9 @@ async function decodeAndCheck(options: FfmpegOptions, audio: Uint8Array, signal?
   }
 }
 
+const packagedPath = () => '/bin/ls'
+const installed = async () => (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
+
 let folder = ''
 
 /** A shell script in place of ffmpeg, in a folder with spaces in its name. */
@@ -107,8 +110,6 @@ describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
 })
 
 describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
-  const installed = async () => (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
-
   test('decodes an hour to the sample', async () => {
     const decoded = await decodeAndCheck({ ffmpegPath: await installed(), timeLimitMs: 30_000 }, hour)
     expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
@@ -142,8 +143,6 @@ describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
 })
 
 describe('finding ffmpeg', () => {
-  const packagedPath = () => '/bin/ls'
-
   test('the configured one, else the first on the path, else the packaged one', async () => {
     const other = await stub('ffmpeg', 'exit 0')
     const onPath = join(folder, 'with two spaces')

@@ -101,26 +101,27 @@ describe('what the inspector answers', () => {
   })
 })
 
-describe('how many decode at a time', () => {
-  function heldDecoder() {
-    const releases: (() => void)[] = []
-    let most = 0
-    let active = 0
-    const decode = vi.fn<DecodeAudio>(async () => {
-      most = Math.max(most, ++active)
-      await new Promise<void>((release) => releases.push(release))
-      active--
-      return agrees
-    })
-    const releaseAll = async () => {
-      while (active > 0 || releases.length > 0) {
-        releases.shift()?.()
-        await new Promise((resume) => setImmediate(resume))
-      }
+/** A decoder whose decodes end only when released. */
+function heldDecoder() {
+  const releases: (() => void)[] = []
+  const counts = { active: 0, most: 0 }
+  const decode = vi.fn<DecodeAudio>(async () => {
+    counts.active++
+    counts.most = Math.max(counts.most, counts.active)
+    await new Promise<void>((release) => releases.push(release))
+    counts.active--
+    return agrees
+  })
+  const releaseAll = async () => {
+    while (counts.active > 0 || releases.length > 0) {
+      releases.shift()?.()
+      await new Promise((resume) => setImmediate(resume))
     }
-    return { decode, releaseAll, most: () => most }
   }
+  return { decode, releaseAll, most: () => counts.most }
+}
 
+describe('how many decode at a time', () => {
   test('no more than the bound run, no more than the bound wait, the rest are told when to retry', async () => {
     const { decode, releaseAll, most } = heldDecoder()
     const { inspect } = inspectorWith(decode, { concurrency: 2, maximumWaiting: 3 })

@@ -71,6 +71,13 @@ describe('what is not MP3 is refused by name', () => {
   })
 })
 
+test('a stream that breaks after every frame is refused', () => {
+  const piece = joinBytes(generateFrames(1, { sampleRate: 24_000 }), generateFrames(1))
+  const bytes = joinBytes(...Array.from({ length: 2_002 }, () => piece))
+  const found = 'more than 4,000 breaks in the stream of frames'
+  expect(walkFrames(bytes)).toEqual({ outcome: 'unsupported', found })
+})
+
 describe('unrecognised bytes', () => {
   const tooMany = { outcome: 'unsupported', found: 'more than 65,536 bytes that are not MP3 frames' }
 

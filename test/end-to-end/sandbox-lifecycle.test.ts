@@ -1,0 +1,147 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { createPayingClient } from '../../infra/sandbox/paying-client.ts'
+import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
+
+const START = fileURLToPath(new URL('../../infra/sandbox/main.ts', import.meta.url))
+const SAMPLE = fileURLToPath(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+
+let directory: string
+const started: Started[] = []
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
+})
+afterEach(async () => {
+  for (const { supervisor } of started.splice(0)) supervisor.kill('SIGTERM')
+  await rm(directory, { recursive: true, force: true })
+})
+
+interface Started {
+  supervisor: ChildProcess
+  exitCode: Promise<number | null>
+  output: () => string
+  info: SandboxInfo
+  sandboxFile: string
+}
+
+/** `npm start` as a user runs it, in a folder of its own. */
+async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
+  const sandboxFile = join(directory, `${name}.json`)
+  const supervisor = spawn(process.execPath, [START, ...args], {
+    cwd: directory,
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], SANDBOX_FILE: sandboxFile },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let output = ''
+  for (const stream of [supervisor.stdout, supervisor.stderr]) stream.on('data', (chunk) => (output += String(chunk)))
+  const exitCode = new Promise<number | null>((resolve) => supervisor.on('exit', resolve))
+  await vi.waitUntil(() => output.includes('Ready in') || supervisor.exitCode !== null, { timeout: 30_000 })
+  if (supervisor.exitCode !== null) throw new Error(output)
+  const info = JSON.parse(await readFile(sandboxFile, 'utf8')) as SandboxInfo
+  const sandbox = { supervisor, exitCode, output: () => output, info, sandboxFile }
+  started.push(sandbox)
+  return sandbox
+}
+
+async function expectNothingLeft({ info, sandboxFile }: Started, options = { fileGone: true }) {
+  await vi.waitUntil(() => Object.values(info.pids).every((pid) => !isRunning(pid)), { timeout: 10_000 })
+  for (const url of [info.baseUrl, info.rpcUrl, info.upstreamUrl, info.databaseUrl])
+    await vi.waitUntil(() => refusesConnections(new URL(url)), { timeout: 10_000 })
+  if (options.fileGone) await expect(readFile(sandboxFile)).rejects.toThrow('ENOENT')
+}
+
+test('SIGTERM and Ctrl-C stop everything with exit code 0', async () => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const sandbox = await start()
+    sandbox.supervisor.kill(signal)
+    expect(await sandbox.exitCode).toBe(0)
+    await expectNothingLeft(sandbox)
+  }
+})
+
+test('a part that is killed takes everything else down with it, and the exit code says so', async () => {
+  for (const part of ['worker', 'api', 'chain'] as const) {
+    const sandbox = await start()
+    process.kill(sandbox.info.pids[part], 'SIGKILL')
+    expect(await sandbox.exitCode).toBe(1)
+    expect(sandbox.output()).toContain(`${part} ended (SIGKILL)`)
+    await expectNothingLeft(sandbox)
+  }
+})
+
+test('a killed supervisor leaves no process and no port behind', async () => {
+  const sandbox = await start()
+  sandbox.supervisor.kill('SIGKILL')
+  await expectNothingLeft(sandbox, { fileGone: false })
+})
+
+test('a second sandbox beside the first works and ends without touching it', async () => {
+  const first = await start('first')
+  const second = await start('second')
+  expect(second.output()).toContain('Another sandbox runs in')
+  expect(second.info.baseUrl).not.toBe(first.info.baseUrl)
+  second.supervisor.kill('SIGTERM')
+  expect(await second.exitCode).toBe(0)
+  await expectNothingLeft(second)
+  expect((await fetch(`${first.info.baseUrl}/healthz`)).status).toBe(200)
+})
+
+test('a paid result and its receipt survive a restart, and --fresh forgets them', async () => {
+  const idempotencyKey = randomUUID()
+  const audio = (await readFile(SAMPLE)).toString('base64')
+  const call = ({ info }: Started, headers: Record<string, string> = {}) =>
+    fetch(`${info.baseUrl}/v1/audio/transcriptions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body: JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: audio }),
+    })
+  const stop = async ({ supervisor, exitCode }: Started) => {
+    supervisor.kill('SIGTERM')
+    await exitCode
+  }
+
+  const before = await start()
+  const client = createPayingClient({ ...before.info, privateKey: before.info.payer.privateKey })
+  const headers = await client.sign(await call(before))
+  const paid = await call(before, headers)
+  expect(paid.status).toBe(200)
+  await stop(before)
+
+  const after = await start()
+  expect(after.info.payer).toEqual(before.info.payer)
+  const replay = await call(after, headers)
+  expect(replay.status).toBe(200)
+  expect(replay.headers.get('x-receipt-token')).toBe(paid.headers.get('x-receipt-token'))
+  expect(await replay.text()).toBe(await paid.text())
+  await stop(after)
+
+  const fresh = await start('sandbox', '--fresh')
+  expect(fresh.info.payer).not.toEqual(before.info.payer)
+  expect((await call(fresh, headers)).status).toBe(402)
+})
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function refusesConnections({ hostname, port }: URL): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: hostname, port: Number(port) })
+    socket.on('connect', () => {
+      socket.destroy()
+      resolve(false)
+    })
+    socket.on('error', () => resolve(true))
+  })
+}

@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type JobState, jobStates } from '#shared/jobs/job.ts'
+import { isUnfinished, mayMove } from '#shared/jobs/transitions.ts'
+import {
+  acceptTestJob,
+  claimTestJob,
+  createTestLedger,
+  type FencedWrite,
+  fencedWrites,
+  jobInState,
+  newTestJob,
+  storedState,
+  type TestLedger,
+} from '../../support/test-ledger.ts'
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger()
+})
+afterAll(() => ledger.close())
+
+const writes = Object.keys(fencedWrites) as FencedWrite[]
+
+/** A worker moves unfinished jobs only; finished ones are reopened by their payer. */
+function workerMayMove(from: JobState, write: FencedWrite): boolean {
+  return isUnfinished(from) && mayMove(from, fencedWrites[write].to)
+}
+
+describe.each(jobStates)('a job that is %s', (from) => {
+  it.each(writes)('moves by %s exactly when the table says so, and only under its own fence', async (write) => {
+    const job = await jobInState(ledger, from)
+    const before = await ledger.fingerprint()
+    expect(await fencedWrites[write].run(ledger, { ...job, fence: job.fence - 1n })).toBe('stale')
+    expect(await fencedWrites[write].run(ledger, { ...job, fence: job.fence + 1n })).toBe('stale')
+    expect(await ledger.fingerprint()).toBe(before)
+
+    const allowed = workerMayMove(from, write)
+    expect(await fencedWrites[write].run(ledger, job)).toBe(allowed ? 'written' : 'stale')
+    if (allowed) expect(await storedState(ledger, job.id)).toMatchObject({ state: fencedWrites[write].to })
+    else expect(await ledger.fingerprint()).toBe(before)
+  })
+})
+
+describe('a claim', () => {
+  it('is given to exactly one of twenty simultaneous claimers', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const claims = await Promise.all(Array.from({ length: 20 }, () => ledger.execution.claimJob(jobId, 60_000)))
+    expect(claims.filter((claim) => claim !== null)).toHaveLength(1)
+    expect(await storedState(ledger, jobId)).toEqual({ state: 'accepted', fence: '1' })
+  })
+
+  it.each(jobStates)('of a job that is %s is given only while there is work left', async (state) => {
+    const { id } = await jobInState(ledger, state)
+    await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [id])
+    const claim = await ledger.execution.claimJob(id, 60_000)
+    expect(claim?.state ?? null).toBe(isUnfinished(state) ? state : null)
+  })
+
+  it('is refused until the lease has run out, and then raises the fence', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const first = await claimTestJob(ledger, jobId)
+    expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+    await expireLease(jobId)
+    const second = await claimTestJob(ledger, jobId)
+    expect(second.fence).toBe(first.fence + 1n)
+  })
+
+  it('by the clock of PostgreSQL alone ends a short lease', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await claimTestJob(ledger, jobId, 50)
+    await expect.poll(() => ledger.execution.claimJob(jobId, 60_000), { interval: 20 }).not.toBeNull()
+  })
+
+  it('is refused before the time that the job was put off to', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const job = await claimTestJob(ledger, jobId)
+    expect(await ledger.execution.releaseJob(job, 60_000)).toBe('written')
+    expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
+    await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE id = $1", [jobId])
+    expect(await ledger.execution.claimJob(jobId, 60_000)).not.toBeNull()
+  })
+})
+
+describe('a worker whose lease was taken over', () => {
+  const unfinished = jobStates.filter(isUnfinished)
+
+  it.each(unfinished)('can write nothing more to a job that is %s', async (state) => {
+    const late = await jobInState(ledger, state)
+    await expireLease(late.id)
+    const present = await claimTestJob(ledger, late.id)
+    const before = await ledger.fingerprint()
+    for (const write of writes) expect([write, await fencedWrites[write].run(ledger, late)]).toEqual([write, 'stale'])
+    expect(await ledger.execution.renewLease(late, 60_000)).toBe('stale')
+    expect(await ledger.execution.releaseJob(late, 0)).toBe('stale')
+    expect(await ledger.execution.rereadJob(late)).toBeNull()
+    expect(await ledger.fingerprint()).toBe(before)
+    expect(await ledger.execution.renewLease(present, 60_000)).toBe('written')
+  })
+
+  it('signs no settlement', async () => {
+    const late = await jobInState(ledger, 'generated')
+    await expireLease(late.id)
+    await claimTestJob(ledger, late.id)
+    let signatures = 0
+    const written = await ledger.execution.recordSettlement(late, {
+      chargeAmount: newTestJob().quote.quotedMaximum,
+      minimumAccountNonce: 0n,
+      sign: () => {
+        signatures += 1
+        return Promise.reject(new Error('signed under a stale fence'))
+      },
+    })
+    expect([written, signatures]).toEqual(['stale', 0])
+  })
+})
+
+describe('the rows that move together with the job', () => {
+  it.each([
+    ['failed_definite', 'failed_definite', null],
+    ['failed_ambiguous', 'failed_ambiguous', 'kept'],
+  ] as const)('end an open attempt as %s, and erase the upload only when that is definite', async (attempt, state, key) => {
+    const job = await jobInState(ledger, 'generating')
+    await ledger.execution.failJob(job, { code: 'provider_outcome_unknown', reason: 'test', attempt })
+    expect(await ledger.sql('SELECT state, reason FROM upstream_attempts WHERE job_id = $1', [job.id])).toEqual([
+      { state, reason: 'test' },
+    ])
+    const [upload] = await ledger.sql<{ data_key: Buffer | null }>(
+      'SELECT data_key FROM staged_uploads WHERE job_id = $1',
+      [job.id],
+    )
+    expect(upload?.data_key === null ? null : 'kept').toBe(key)
+  })
+
+  it('are the attempt, the erased upload and the fixed charge when a result is sealed', async () => {
+    const job = await jobInState(ledger, 'generated')
+    expect(
+      await ledger.sql(
+        `SELECT upstream_attempts.state, data_key, charge_amount
+         FROM jobs JOIN upstream_attempts ON upstream_attempts.job_id = jobs.id
+           JOIN staged_uploads ON staged_uploads.id = staged_upload_id WHERE jobs.id = $1`,
+        [job.id],
+      ),
+    ).toEqual([{ state: 'succeeded', data_key: null, charge_amount: '5034' }])
+  })
+
+  it('are settlement and receipt when a job completes, and the outcome shows the result only from then on', async () => {
+    const job = await jobInState(ledger, 'settling')
+    expect((await ledger.admission.readOutcomes([job.id])).get(job.id)).toEqual({ state: 'settling' })
+    expect(await fencedWrites.completeJob.run(ledger, job)).toBe('written')
+    const outcome = (await ledger.admission.readOutcomes([job.id])).get(job.id)
+    expect(outcome).toMatchObject({ state: 'completed', resultBody: job.sealed?.resultBody, receiptSecretId: 'first' })
+    expect(await ledger.sql('SELECT state, block_number FROM settlements WHERE job_id = $1', [job.id])).toEqual([
+      { state: 'confirmed', block_number: '7' },
+    ])
+  })
+
+  it.each(['failed', 'settlement_failed', 'review'] as const)('never show the result of a job that is %s', async (state) => {
+    const job = await jobInState(ledger, state)
+    expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
+  })
+})
+
+async function expireLease(jobId: string): Promise<void> {
+  await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+}
