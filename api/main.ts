@@ -1,3 +1,4 @@
+import { AppError } from '#shared/errors/app-error.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import { buildApp } from './app.ts'
 import { readConfig } from './config.ts'
@@ -12,10 +13,14 @@ const stopping = new AbortController()
 const dependencies = await createDependencies(config, stopping.signal)
 const app = await buildApp(dependencies)
 stopOnSignal(async () => {
-  const grace = setTimeout(() => stopping.abort(), GRACE_MS)
+  const letGo = () =>
+    stopping.abort(
+      new AppError('capacity_exceeded', { message: 'The service restarts. Nothing was charged; retry shortly.' }),
+    )
+  const grace = setTimeout(letGo, GRACE_MS)
   await app.close()
   clearTimeout(grace)
-  stopping.abort()
+  letGo()
   await dependencies.close()
 }, SHUTDOWN_DEADLINE_MS)
 const address = await app.listen({ host: config.HOST, port: config.PORT })

@@ -59,7 +59,7 @@ export function addErrorHandling(
 }
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
-export function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
+function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   return reply
     .status(error.entry.status)
@@ -67,7 +67,7 @@ export function sendError(reply: FastifyReply, request: FastifyRequest, error: A
     .send(errorBody(error, family, request.id))
 }
 
-export function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
+function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
   return {
     type: 'error',
     error: {
@@ -83,7 +83,7 @@ export function errorBody(error: AppError, family: EndpointFamily, requestId: st
 }
 
 /** The openai and Anthropic SDKs obey `x-should-retry` and `retry-after`. */
-export function retryHeaders(error: AppError): Record<string, string> {
+function retryHeaders(error: AppError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.entry.status === 503 ? DEFAULT_RETRY_AFTER_SECONDS : undefined)
   return {
     'cache-control': 'no-store',

@@ -160,7 +160,10 @@ export const errorCodes = {
     payment: 'unknown',
   },
   provider_unavailable: { ...uncharged, message: 'The model provider is unavailable. Nothing was charged.' },
-  provider_rejected: { ...uncharged, message: 'The model provider refused the input. Nothing was charged.' },
+  provider_rejected: {
+    ...invalidRequest,
+    message: 'The model provider refuses this input, and would refuse it again. Nothing was charged.',
+  },
   provider_outcome_unknown: {
     ...uncharged,
     message: 'The model provider did not finish this request. Nothing was charged.',

@@ -177,7 +177,9 @@ export async function signNoise(accountNonce: bigint): Promise<{ hash: Hex; raw:
 
 /** Everything that `completeJob` needs for a job, whether or not it may complete. */
 export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise<Completion> {
-  const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE job_id = $1', [job.id])
+  const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE authorization_id = $1', [
+    job.authorizationId,
+  ])
   const transactionHash = `0x${randomBytes(32).toString('hex')}`
   const settledAt = new Date()
   return {

@@ -27,10 +27,12 @@ const falseFrameSeconds = 0.035
 // Measured over every pair of the nine rates, with and without tags between: 4.0 for ffmpeg 4.1 and 5.1.
 const framesLostPerDiscontinuity = 4
 
-// What discontinuities may add in all. They mostly cancel out in an honest file, and must not let a forger who makes one
-// after every frame hide as much audio as is counted.
-const mostBreakSeconds = 1
-const mostBreakShare = 0.02
+// What discontinuities may add or take in all: this and a share of the whole. What they add mostly cancels out in an honest
+// file, and must not let a forger who makes one after every frame hide as much audio as is counted. What they take is a
+// tenth of joined one-second clips, and must not let a file pass of which next to nothing decodes.
+const breakAllowanceSeconds = 1
+const mostAddedShare = 0.02
+const mostLostShare = 0.25
 
 const primerFrames = 2
 
@@ -65,7 +67,7 @@ function primerFor(audio: Uint8Array, offset: number): Uint8Array {
  *
  * More than expected may be one frame, another for each discontinuity up to a bound (ffmpeg takes the first frame of a new
  * rate for one of the old), and false syncs in proportion to the bytes that are not frames. Less may be four frames for each
- * discontinuity: that is what ffmpeg drops behind a tag between joined files before it trusts the stream again. The
+ * discontinuity, again up to a bound: that is what ffmpeg drops behind a tag between joined files before it trusts the stream again. The
  * encoder's delay needs no allowance, since ffmpeg is told not to trim it. Pure.
  */
 export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
@@ -80,12 +82,14 @@ export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
   const falseFrames = Math.ceil(otherBytes / bytesPerFalseFrame)
   const expectedSeconds = secondsOf(parts) + primerSeconds
   const falseSeconds = falseFrameSeconds * falseFrames
-  const breakSeconds = Math.min(
-    frameSeconds * walk.discontinuities,
-    mostBreakSeconds + mostBreakShare * expectedSeconds,
+  const breakSeconds = frameSeconds * walk.discontinuities
+  const addedSeconds = Math.min(breakSeconds, breakAllowanceSeconds + mostAddedShare * expectedSeconds)
+  const lostSeconds = Math.min(
+    framesLostPerDiscontinuity * breakSeconds,
+    breakAllowanceSeconds + mostLostShare * expectedSeconds,
   )
-  const moreSeconds = frameSeconds + breakSeconds + falseSeconds
-  const lessSeconds = frameSeconds * (1 + framesLostPerDiscontinuity * walk.discontinuities) + falseSeconds
+  const moreSeconds = frameSeconds + addedSeconds + falseSeconds
+  const lessSeconds = frameSeconds + lostSeconds + falseSeconds
   return {
     primer,
     offset,

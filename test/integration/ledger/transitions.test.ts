@@ -4,6 +4,7 @@ import { isUnfinished, mayMove } from '#shared/jobs/transitions.ts'
 import {
   acceptTestJob,
   claimTestJob,
+  completionOf,
   createTestLedger,
   type FencedWrite,
   fencedWrites,
@@ -118,18 +119,21 @@ describe('the rows that move together with the job', () => {
   it.each([
     ['failed_definite', 'failed_definite', null],
     ['failed_ambiguous', 'failed_ambiguous', 'kept'],
-  ] as const)('end an open attempt as %s, and erase the upload only when that is definite', async (attempt, state, key) => {
-    const job = await jobInState(ledger, 'generating')
-    await ledger.execution.failJob(job, { code: 'provider_outcome_unknown', reason: 'test', attempt })
-    expect(await ledger.sql('SELECT state, reason FROM upstream_attempts WHERE job_id = $1', [job.id])).toEqual([
-      { state, reason: 'test' },
-    ])
-    const [upload] = await ledger.sql<{ data_key: Buffer | null }>(
-      'SELECT data_key FROM staged_uploads WHERE job_id = $1',
-      [job.id],
-    )
-    expect(upload?.data_key === null ? null : 'kept').toBe(key)
-  })
+  ] as const)(
+    'end an open attempt as %s, and erase the upload only when that is definite',
+    async (attempt, state, key) => {
+      const job = await jobInState(ledger, 'generating')
+      await ledger.execution.failJob(job, { code: 'provider_outcome_unknown', reason: 'test', attempt })
+      expect(await ledger.sql('SELECT state, reason FROM upstream_attempts WHERE job_id = $1', [job.id])).toEqual([
+        { state, reason: 'test' },
+      ])
+      const [upload] = await ledger.sql<{ data_key: Buffer | null }>(
+        'SELECT data_key FROM staged_uploads WHERE job_id = $1',
+        [job.id],
+      )
+      expect(upload?.data_key === null ? null : 'kept').toBe(key)
+    },
+  )
 
   it('are the attempt, the erased upload and the fixed charge when a result is sealed', async () => {
     const job = await jobInState(ledger, 'generated')
@@ -154,10 +158,22 @@ describe('the rows that move together with the job', () => {
     ])
   })
 
-  it.each(['failed', 'settlement_failed', 'review'] as const)('never show the result of a job that is %s', async (state) => {
-    const job = await jobInState(ledger, state)
-    expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
+  it('stay as they are when a job is to complete on a settlement that is not its own open one', async () => {
+    const [job, other] = [await jobInState(ledger, 'settling'), await jobInState(ledger, 'settling')]
+    const before = await ledger.fingerprint()
+    const { settlementId } = await completionOf(ledger, other)
+    const completion = { ...(await completionOf(ledger, job)), settlementId }
+    await expect(ledger.execution.completeJob(job, completion)).rejects.toThrow('no open settlement')
+    expect(await ledger.fingerprint()).toBe(before)
   })
+
+  it.each(['failed', 'settlement_failed', 'review'] as const)(
+    'never show the result of a job that is %s',
+    async (state) => {
+      const job = await jobInState(ledger, state)
+      expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
+    },
+  )
 })
 
 async function expireLease(jobId: string): Promise<void> {

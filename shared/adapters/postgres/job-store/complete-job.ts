@@ -16,11 +16,13 @@ export async function completeJob(pool: Pool, job: ClaimedJob, completion: Compl
       ', receipt_id = $5, payment_response = $6, finished_at = now(), lease_expires_at = NULL',
       [receipt.id, JSON.stringify(paymentResponse)],
     )
-    await sql.query(
+    const confirmed = await sql.query(
       `UPDATE settlements SET state = 'confirmed', transaction_hash = $2, block_number = $3, finished_at = now()
-       WHERE id = $1 AND state = 'signed'`,
-      [completion.settlementId, completion.transactionHash, completion.blockNumber.toString()],
+       WHERE id = $1 AND authorization_id = $4 AND state = 'signed'`,
+      [completion.settlementId, completion.transactionHash, completion.blockNumber.toString(), job.authorizationId],
     )
+    // Nothing is released on the strength of another payment than the job's present one.
+    if (confirmed.rowCount !== 1) throw new Error(`job ${job.id} has no open settlement ${completion.settlementId}`)
     await sql.query('INSERT INTO receipts (id, job_id, token_secret_id, body) VALUES ($1, $2, $3, $4)', [
       receipt.id,
       job.id,

@@ -1,6 +1,6 @@
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import type { Written } from '#shared/jobs/job-store.ts'
-import { statesBefore } from '#shared/jobs/transitions.ts'
+import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 
@@ -8,8 +8,9 @@ import { inTransaction } from '../transaction.ts'
 class StaleFence extends Error {}
 
 /**
- * The guard that every transition shares: the job moves to `to` only from a state that may precede it and only under the
- * fence of this claim. `assignments` continue the SET list with parameters from $5 on.
+ * The guard that every transition shares: the job moves to `to` only from an unfinished state that may precede it (a
+ * finished job is reopened by its payer alone) and only under the fence of this claim. `assignments` continue the SET
+ * list with parameters from $5 on.
  */
 export async function moveJob(
   sql: Sql,
@@ -20,7 +21,7 @@ export async function moveJob(
 ): Promise<void> {
   const { rowCount } = await sql.query(
     `UPDATE jobs SET state = $3 ${assignments} WHERE id = $1 AND fence = $2 AND state = ANY($4)`,
-    [job.id, job.fence.toString(), to, statesBefore(to), ...values],
+    [job.id, job.fence.toString(), to, statesBefore(to).filter(isUnfinished), ...values],
   )
   if (rowCount !== 1) throw new StaleFence(`job ${job.id} is no longer this worker's to move to ${to}`)
 }

@@ -1,0 +1,290 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Acceptance, NewJob } from '#shared/jobs/job-store.ts'
+import { newStagedUpload } from '#shared/media/staged-upload.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import {
+  acceptTestJob,
+  bindTestKey,
+  claimTestJob,
+  createTestLedger,
+  fencedWrites,
+  jobInState,
+  newTestJob,
+  randomAddress,
+  type TestLedger,
+  testAuthorization,
+  testPermit,
+} from '../../support/test-ledger.ts'
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger()
+})
+afterAll(() => ledger.close())
+
+const TWENTY = Array.from({ length: 20 }, (_, index) => index)
+
+/** The same request sent again: each sending stages an upload of its own. */
+function again(job: NewJob, changes: Partial<NewJob> = {}): NewJob {
+  return { ...job, stagedUpload: newStagedUpload(), ...changes }
+}
+
+function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { outcome } of acceptances) counts[outcome] = (counts[outcome] ?? 0) + 1
+  return counts
+}
+
+async function countRows(table: string, column: string, value: string): Promise<number> {
+  const [row] = await ledger.sql<{ count: number }>(`SELECT count(*)::int FROM ${table} WHERE ${column} = $1`, [value])
+  return row?.count ?? -1
+}
+
+describe('simultaneous acceptance', () => {
+  it('of twenty identical requests accepts one and attaches nineteen to it', async () => {
+    const job = newTestJob()
+    await bindTestKey(ledger, job)
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(again(job))))
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+    expect(new Set(acceptances.map((one) => 'jobId' in one && one.jobId)).size).toBe(1)
+    const { payer } = job.authorization
+    expect(await countRows('jobs', 'payer', payer)).toBe(1)
+    expect(await countRows('authorizations', 'payer', payer)).toBe(1)
+  })
+
+  it('of twenty different authorizations under one key makes one job and claims one nonce', async () => {
+    const job = newTestJob()
+    const { payer } = job.authorization
+    await bindTestKey(ledger, job)
+    const acceptances = await Promise.all(
+      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization({ payer }) }))),
+    )
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+    expect(await countRows('jobs', 'payer', payer)).toBe(1)
+    expect(await countRows('authorizations', 'payer', payer)).toBe(1)
+  })
+
+  it('of one authorization under twenty keys pays for one request only', async () => {
+    const authorization = testAuthorization()
+    const jobs = TWENTY.map(() => newTestJob({ authorization }))
+    for (const job of jobs) await bindTestKey(ledger, job)
+    const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, authorization_already_used: 19 })
+    expect(await countRows('jobs', 'payer', authorization.payer)).toBe(1)
+    expect(await countRows('staged_uploads', 'object_key', jobs[0]?.stagedUpload.objectKey ?? '')).toBeLessThan(2)
+  })
+
+  it('of one permit nonce under twenty keys and payment nonces accepts one', async () => {
+    const payer = randomAddress()
+    const jobs = TWENTY.map(() =>
+      newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }) }),
+    )
+    for (const job of jobs) await bindTestKey(ledger, job)
+    const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, permit_already_used: 19 })
+  })
+
+  it('of twenty different payers under one key serves one of them', async () => {
+    const job = newTestJob()
+    await bindTestKey(ledger, job)
+    const acceptances = await Promise.all(
+      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization() }))),
+    )
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
+  })
+
+  it('reopens a failed job for one of twenty fresh authorizations', async () => {
+    const job = newTestJob()
+    await jobInState(ledger, 'failed', job)
+    const { payer } = job.authorization
+    const acceptances = await Promise.all(
+      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization({ payer }) }))),
+    )
+    expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
+    expect(await countRows('authorizations', 'payer', payer)).toBe(2)
+  })
+})
+
+describe('a permit nonce', () => {
+  it.each(['failed', 'settlement_failed'] as const)('is free again when its job is %s', async (state) => {
+    const payer = randomAddress()
+    const withPermit = () =>
+      newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 3n) }) })
+    const first = await jobInState(ledger, 'generated', withPermit())
+    const second = withPermit()
+    await bindTestKey(ledger, second)
+    expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
+
+    if (state === 'failed') await ledger.sql("UPDATE jobs SET state = 'generating' WHERE id = $1", [first.id])
+    const write = state === 'failed' ? fencedWrites.failJob : fencedWrites.failSettlement
+    expect(await write.run(ledger, first)).toBe('written')
+    expect(await ledger.admission.acceptJob(again(second))).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('is held by its own payer alone', async () => {
+    for (const payer of [randomAddress(), randomAddress()])
+      await acceptTestJob(
+        ledger,
+        newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }) }),
+      )
+  })
+
+  it('that is refused leaves no trace of the refused request', async () => {
+    const payer = randomAddress()
+    const gasSponsoring = testPermit(payer, 0n)
+    await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) }))
+    const second = newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) })
+    await bindTestKey(ledger, second)
+    const before = await ledger.fingerprint()
+    expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+})
+
+describe('a key that has a job', () => {
+  it('is refused to another payer', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    const before = await ledger.fingerprint()
+    expect(await ledger.admission.acceptJob(again(job, { authorization: testAuthorization() }))).toEqual({
+      outcome: 'other_request',
+    })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('is refused to another request', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    expect(await ledger.admission.acceptJob(again(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
+      outcome: 'other_request',
+    })
+  })
+
+  it('is refused when no challenge ever bound it', async () => {
+    expect(await ledger.admission.acceptJob(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
+      outcome: 'other_request',
+    })
+  })
+})
+
+describe('a job that failed uncharged', () => {
+  it('is not repeated by the authorization that paid for the failed attempt', async () => {
+    const job = newTestJob()
+    const { id } = await jobInState(ledger, 'failed', job)
+    const before = await ledger.fingerprint()
+    expect(await ledger.admission.acceptJob(again(job))).toEqual({ outcome: 'exists', jobId: id })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('runs again, under a new upload and at the new quote, for a fresh authorization', async () => {
+    const job = newTestJob()
+    const failed = await jobInState(ledger, 'failed', job)
+    const fresh = again(job, {
+      authorization: testAuthorization({ payer: job.authorization.payer, authorizedMaximum: atomicAmount(6000n) }),
+      quote: { ...job.quote, quotedMaximum: atomicAmount(6000n), catalogVersion: 'catalog-later' },
+    })
+    expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'accepted', jobId: failed.id })
+    const claimed = await claimTestJob(ledger, failed.id)
+    expect(claimed).toMatchObject({
+      state: 'accepted',
+      quotedMaximum: 6000n,
+      catalogVersion: 'catalog-later',
+      stagedUploadId: fresh.stagedUpload.id,
+      authorization: { nonce: fresh.authorization.nonce },
+      sealed: null,
+    })
+    expect(claimed.fence).toBeGreaterThan(failed.fence)
+    expect(await ledger.execution.startAttempt(claimed, 'elevenlabs')).toMatchObject({ written: 'written' })
+    expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
+  })
+
+  it('is not repeated by an authorization that pays for another job', async () => {
+    const job = newTestJob()
+    await jobInState(ledger, 'failed', job)
+    const elsewhere = testAuthorization({ payer: job.authorization.payer })
+    await acceptTestJob(ledger, newTestJob({ authorization: elsewhere }))
+    expect(await ledger.admission.acceptJob(again(job, { authorization: elsewhere }))).toEqual({
+      outcome: 'authorization_already_used',
+    })
+  })
+})
+
+describe('a job whose settlement failed', () => {
+  it('is settled by a fresh authorization with the result it has and without another attempt', async () => {
+    const job = newTestJob()
+    const failed = await jobInState(ledger, 'settlement_failed', job)
+    const fresh = again(job, { authorization: testAuthorization({ payer: job.authorization.payer }) })
+    expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
+    expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
+
+    const claimed = await claimTestJob(ledger, failed.id)
+    expect(claimed).toMatchObject({ state: 'generated', sealed: failed.sealed })
+    expect(claimed.authorization.nonce).toBe(fresh.authorization.nonce)
+    expect(await fencedWrites.recordSettlement.run(ledger, claimed)).toBe('written')
+    const settling = await ledger.execution.rereadJob(claimed)
+    expect(settling && (await fencedWrites.completeJob.run(ledger, settling))).toBe('written')
+    expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(1)
+    expect(await ledger.sql('SELECT state FROM settlements WHERE job_id = $1 ORDER BY state', [failed.id])).toEqual([
+      { state: 'confirmed' },
+      { state: 'reverted' },
+    ])
+  })
+
+  it('is not settled again by the authorization that failed', async () => {
+    const job = newTestJob()
+    const { id } = await jobInState(ledger, 'settlement_failed', job)
+    const before = await ledger.fingerprint()
+    expect(await ledger.admission.acceptJob(again(job))).toEqual({ outcome: 'exists', jobId: id })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('is never charged more than the fresh authorization allows', async () => {
+    const job = newTestJob()
+    const { id } = await jobInState(ledger, 'settlement_failed', job)
+    const { payer } = job.authorization
+    const cheaper = testAuthorization({ payer, authorizedMaximum: atomicAmount(5000n) })
+    await ledger.admission.acceptJob(again(job, { authorization: cheaper }))
+    expect((await claimTestJob(ledger, id)).sealed?.chargeAmount).toBe(5000n)
+  })
+})
+
+describe.each(['completed', 'review', 'settling', 'generating'] as const)('a job that is %s', (state) => {
+  it('is attached to, and changed by no authorization of its payer, fresh or not', async () => {
+    const job = newTestJob()
+    const { id } = await jobInState(ledger, state, job)
+    const before = await ledger.fingerprint()
+    const fresh = testAuthorization({ payer: job.authorization.payer })
+    for (const authorization of [job.authorization, fresh])
+      expect(await ledger.admission.acceptJob(again(job, { authorization }))).toEqual({ outcome: 'exists', jobId: id })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+})
+
+describe('prior work', () => {
+  it('tells in one snapshot whom a key belongs to and what an authorization pays for', async () => {
+    const job = newTestJob()
+    const jobId = await acceptTestJob(ledger, job)
+    const { payer } = job.authorization
+    const held = { jobId, payer, state: 'accepted' }
+    const find = ledger.admission.findPriorWork
+    expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claimedFor: jobId })
+    expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claimedFor: null })
+    expect(await find('free-key', job.authorization)).toEqual({ holder: null, claimedFor: jobId })
+    expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claimedFor: null })
+    const elsewhere = { ...job.authorization, network: 'eip155:1' }
+    expect(await find('free-key', elsewhere)).toEqual({ holder: null, claimedFor: null })
+  })
+
+  it('reads back exactly what was signed, also a deadline beyond the calendar', async () => {
+    const payer = randomAddress()
+    const authorization = testAuthorization({
+      payer,
+      deadline: 2n ** 256n - 1n,
+      nonce: 2n ** 256n - 1n,
+      gasSponsoring: testPermit(payer, 2n ** 256n - 1n),
+    })
+    const jobId = await acceptTestJob(ledger, newTestJob({ authorization }))
+    expect((await claimTestJob(ledger, jobId)).authorization).toEqual(authorization)
+  })
+})

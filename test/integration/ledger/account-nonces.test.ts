@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import {
+  createTestLedger,
+  jobInState,
+  newTestJob,
+  randomAddress,
+  signNoise,
+  type TestLedger,
+  testAuthorization,
+} from '../../support/test-ledger.ts'
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger()
+})
+afterAll(() => ledger.close())
+
+async function generatedJobs(count: number, facilitator: `0x${string}`): Promise<ClaimedJob[]> {
+  return await Promise.all(
+    Array.from({ length: count }, () =>
+      jobInState(ledger, 'generated', newTestJob({ authorization: testAuthorization({ facilitator }) })),
+    ),
+  )
+}
+
+function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signNoise) {
+  return ledger.execution.recordSettlement(job, { chargeAmount: atomicAmount(5034n), minimumAccountNonce, sign })
+}
+
+async function storedNonces(facilitator: string): Promise<number[]> {
+  const rows = await ledger.sql<{ nonce: number }>(
+    'SELECT account_nonce::int AS nonce FROM settlements WHERE facilitator = $1 ORDER BY account_nonce',
+    [facilitator],
+  )
+  return rows.map(({ nonce }) => nonce)
+}
+
+it('fifty simultaneous settlements of one key take fifty consecutive account nonces', async () => {
+  const facilitator = randomAddress()
+  const jobs = await generatedJobs(50, facilitator)
+  const written = await Promise.all(jobs.map((job) => record(job, 7n)))
+  expect(new Set(written)).toEqual(new Set(['written']))
+  expect(await storedNonces(facilitator)).toEqual(Array.from({ length: 50 }, (_, index) => 7 + index))
+})
+
+it('a settlement that rolls back or has lost its fence leaves no gap behind', async () => {
+  const facilitator = randomAddress()
+  const jobs = await generatedJobs(50, facilitator)
+  const results = await Promise.allSettled(
+    jobs.map((job, index) => {
+      if (index % 5 === 0) return record(job, 0n, () => Promise.reject(new Error('the key cannot sign')))
+      if (index % 5 === 1) return record({ ...job, fence: job.fence - 1n }, 0n)
+      return record(job, 0n)
+    }),
+  )
+  expect(results.filter(({ status }) => status === 'rejected')).toHaveLength(10)
+  expect(await storedNonces(facilitator)).toEqual(Array.from({ length: 30 }, (_, index) => index))
+  // The ones that rolled back can settle afterwards.
+  const [first] = jobs
+  expect(first && (await record(first, 0n))).toBe('written')
+  expect((await storedNonces(facilitator)).at(-1)).toBe(30)
+})
+
+it('each key counts for itself', async () => {
+  const [one, other] = [randomAddress(), randomAddress()]
+  for (const facilitator of [one, other]) for (const job of await generatedJobs(2, facilitator)) await record(job, 0n)
+  expect([await storedNonces(one), await storedNonces(other)]).toEqual([
+    [0, 1],
+    [0, 1],
+  ])
+})
+
+it('a key that the chain has seen further on goes on from there, and never back', async () => {
+  const facilitator = randomAddress()
+  const minimums = [3n, 0n, 10n, 4n]
+  const jobs = await generatedJobs(minimums.length, facilitator)
+  for (const [index, minimum] of minimums.entries()) {
+    const job = jobs[index]
+    if (job) await record(job, minimum)
+  }
+  expect(await storedNonces(facilitator)).toEqual([3, 4, 10, 11])
+})
+
+it('what is stored is what was signed for the nonce that was taken', async () => {
+  const job = await jobInState(ledger, 'generated')
+  const signed: { accountNonce: bigint; hash: string; raw: string }[] = []
+  await record(job, 5n, async (accountNonce) => {
+    const transaction = await signNoise(accountNonce)
+    signed.push({ accountNonce, ...transaction })
+    return transaction
+  })
+  const settlement = await ledger.execution.readSettlement(job)
+  expect(signed).toHaveLength(1)
+  expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw }])
+})

@@ -1,0 +1,205 @@
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { JobState } from '#shared/jobs/job.ts'
+import {
+  createTestLedger,
+  jobInState,
+  newTestJob,
+  type TestLedger,
+  testAuthorization,
+} from '../../support/test-ledger.ts'
+
+/** The last defence: what the schema refuses even to a program that is wrong. Every statement here is plain SQL. */
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger(4)
+})
+afterAll(() => ledger.close())
+
+const COLUMNS_OF_SETTLEMENT = 'id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state'
+
+/** Runs statements in one transaction with all deferred checks, and names the violated constraint. */
+async function violation(...statements: readonly (readonly [string, readonly unknown[]])[]): Promise<string> {
+  const client = await ledger.pool.connect()
+  try {
+    await client.query('BEGIN')
+    for (const [statement, parameters] of statements) await client.query(statement, [...parameters])
+    await client.query('SET CONSTRAINTS ALL IMMEDIATE')
+    return 'none'
+  } catch (error) {
+    const { constraint, message } = error as pg.DatabaseError
+    return constraint ?? message
+  } finally {
+    await client.query('ROLLBACK')
+    client.release()
+  }
+}
+
+const updates: readonly (readonly [string, JobState, string, string])[] = [
+  ['a job in no known state', 'accepted', "state = 'paused'", 'jobs_state_check'],
+  ['a completed job without a receipt', 'settling', "state = 'completed'", 'completed_has_receipt'],
+  ['a completed job that loses its payment', 'completed', 'payment_response = NULL', 'completed_has_receipt'],
+  ['a completed job that loses its result', 'completed', 'result_body = NULL', 'charge_has_result'],
+  ['a generated job without a result', 'generating', "state = 'generated'", 'charge_has_result'],
+  ['a generated job without a charge', 'generated', 'charge_amount = NULL', 'charge_has_result'],
+  ['a generated job without usage', 'generated', 'usage = NULL', 'charge_has_result'],
+  ['a charge above the quote', 'generated', 'charge_amount = quoted_maximum + 1', 'charge_within_quote'],
+  ['a quote that falls below the charge', 'generated', 'quoted_maximum = charge_amount - 1', 'charge_within_quote'],
+  ['a charge below zero', 'generated', 'charge_amount = -1', 'jobs_charge_amount_check'],
+  ['a quote below zero', 'accepted', 'quoted_maximum = -1', 'jobs_quoted_maximum_check'],
+  ['a failed job without a code', 'generating', "state = 'failed'", 'failure_has_code'],
+  ['a failure code on a job that goes on', 'generating', "failure_code = 'internal_error'", 'failure_has_code'],
+  ['a receipt that does not exist', 'completed', 'receipt_id = gen_random_uuid()', 'jobs_receipt'],
+  ['an authorization that does not exist', 'accepted', 'authorization_id = gen_random_uuid()', 'jobs_authorization'],
+  ['a request digest that is none', 'accepted', "request_digest = 'short'", 'jobs_request_digest_check'],
+]
+
+describe('the schema refuses', () => {
+  it.each(updates)('%s', async (_, state, change, constraint) => {
+    const { id } = await jobInState(ledger, state)
+    expect(await violation([`UPDATE jobs SET ${change} WHERE id = $1`, [id]])).toBe(constraint)
+  })
+
+  it.each(['open', 'succeeded', 'failed_ambiguous'])(
+    'a second call for an authorization whose first one is %s',
+    async (state) => {
+      const job = await jobInState(ledger, 'generating')
+      const finished = state === 'open' ? 'NULL' : 'now()'
+      expect(
+        await violation(
+          [`UPDATE upstream_attempts SET state = $2, finished_at = ${finished} WHERE job_id = $1`, [job.id, state]],
+          [
+            `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
+             VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+            [job.id, job.authorizationId],
+          ],
+        ),
+      ).toBe('one_call_per_authorization')
+    },
+  )
+
+  it('nothing of a second call after a definite failure, which cost nothing upstream', async () => {
+    const job = await jobInState(ledger, 'generating')
+    expect(
+      await violation(
+        ["UPDATE upstream_attempts SET state = 'failed_definite', finished_at = now() WHERE job_id = $1", [job.id]],
+        [
+          `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
+           VALUES (gen_random_uuid(), $1, $2, 'elevenlabs', 'open')`,
+          [job.id, job.authorizationId],
+        ],
+      ),
+    ).toBe('none')
+  })
+
+  it('an attempt that is finished and open at once', async () => {
+    const { id } = await jobInState(ledger, 'generating')
+    expect(await violation(['UPDATE upstream_attempts SET finished_at = now() WHERE job_id = $1', [id]])).toBe(
+      'finished_unless_open',
+    )
+  })
+
+  it('a payment nonce for two jobs', async () => {
+    const [first, second] = [await jobInState(ledger, 'accepted'), await jobInState(ledger, 'accepted')]
+    const { network, payer, nonce } = first.authorization
+    expect(
+      await violation([
+        `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
+         VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+        [randomUUID(), second.id, network, payer, nonce.toString()],
+      ]),
+    ).toBe('one_claim_per_nonce')
+  })
+
+  it('two jobs behind one key', async () => {
+    const [first, second] = [await jobInState(ledger, 'accepted'), await jobInState(ledger, 'accepted')]
+    expect(
+      await violation([
+        'UPDATE jobs SET idempotency_key = (SELECT idempotency_key FROM jobs WHERE id = $1) WHERE id = $2',
+        [first.id, second.id],
+      ]),
+    ).toBe('jobs_idempotency_key_key')
+  })
+
+  it.each(['signed', 'confirmed', 'unproven'])('a second charge of a job whose first one is %s', async (state) => {
+    const job = newTestJob()
+    const settling = await jobInState(ledger, 'settling', job)
+    const fresh = testAuthorization({ payer: job.authorization.payer })
+    const authorizationId = randomUUID()
+    expect(
+      await violation(
+        [
+          `UPDATE settlements SET state = $2, transaction_hash = 'h', block_number = 1, finished_at = now()
+           WHERE job_id = $1`,
+          [settling.id, state],
+        ],
+        [
+          `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
+           VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
+          [authorizationId, settling.id, fresh.network, fresh.payer, fresh.nonce.toString()],
+        ],
+        [
+          `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
+           VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
+          [settling.id, authorizationId, fresh.network, fresh.facilitator],
+        ],
+      ),
+    ).toBe('one_charge_per_job')
+  })
+
+  it('a second settlement of one authorization, even after a revert', async () => {
+    const job = await jobInState(ledger, 'settlement_failed')
+    expect(
+      await violation([
+        `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
+         VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
+        [job.id, job.authorizationId, job.authorization.network, job.authorization.facilitator],
+      ]),
+    ).toBe('settlements_authorization_id_key')
+  })
+
+  it('one account nonce for two settlements', async () => {
+    const [first, second] = [await jobInState(ledger, 'settling'), await jobInState(ledger, 'settling')]
+    expect(
+      await violation([
+        `UPDATE settlements SET account_nonce = (SELECT account_nonce FROM settlements WHERE job_id = $1)
+         WHERE job_id = $2`,
+        [first.id, second.id],
+      ]),
+    ).toBe('one_transaction_per_account_nonce')
+  })
+
+  it('a confirmed settlement without transaction or block', async () => {
+    const { id } = await jobInState(ledger, 'settling')
+    expect(
+      await violation(["UPDATE settlements SET state = 'confirmed', finished_at = now() WHERE job_id = $1", [id]]),
+    ).toBe('confirmed_is_on_chain')
+  })
+
+  it('an erased upload that still has its key', async () => {
+    const { id } = await jobInState(ledger, 'accepted')
+    expect(await violation(['UPDATE staged_uploads SET erased_at = now() WHERE job_id = $1', [id]])).toBe(
+      'erased_has_no_key',
+    )
+  })
+
+  it.each([
+    ['to change', "UPDATE receipts SET body = '{}' WHERE job_id = $1"],
+    ['to delete', 'DELETE FROM receipts WHERE job_id = $1'],
+  ])('%s a receipt', async (_, statement) => {
+    const { id } = await jobInState(ledger, 'completed')
+    expect(await violation([statement, [id]])).toBe('receipts are immutable')
+  })
+
+  it('a second receipt of one job', async () => {
+    const { id } = await jobInState(ledger, 'completed')
+    expect(
+      await violation([
+        `INSERT INTO receipts (id, job_id, token_secret_id, body) VALUES (gen_random_uuid(), $1, 'first', '{}')`,
+        [id],
+      ]),
+    ).toBe('receipts_job_id_key')
+  })
+})

@@ -1,0 +1,208 @@
+import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { jobStates } from '#shared/jobs/job.ts'
+import { isUnfinished } from '#shared/jobs/transitions.ts'
+import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
+import { reapUploads } from '../../../workers/sweepers/reap-uploads.ts'
+import {
+  acceptTestJob,
+  claimTestJob,
+  createTestLedger,
+  fencedWrites,
+  jobInState,
+  newTestJob,
+  type TestLedger,
+} from '../../support/test-ledger.ts'
+
+let ledger: TestLedger
+let directory: string
+beforeAll(async () => {
+  ledger = await createTestLedger()
+  directory = await mkdtemp(join(tmpdir(), 'farebox-uploads-'))
+})
+afterEach(async () => {
+  // What one test left due must not be swept in the next one.
+  await ledger.sql("UPDATE jobs SET run_after = 'infinity'")
+})
+afterAll(async () => {
+  await ledger.close()
+  await rm(directory, { recursive: true, force: true })
+})
+
+const take = (limit = 200) => ledger.execution.takeDueJobs(jobStates.filter(isUnfinished), limit)
+
+describe('taking due jobs', () => {
+  it('gives no job to two of four simultaneous sweepers, and every job to one', async () => {
+    const jobIds: string[] = []
+    for (let index = 0; index < 60; index += 1) jobIds.push(await acceptTestJob(ledger))
+    const taken: string[] = []
+    while (true) {
+      const rounds = await Promise.all([take(10), take(10), take(10), take(10)])
+      if (rounds.every((round) => round.length === 0)) break
+      taken.push(...rounds.flat())
+    }
+    expect([...taken].sort()).toEqual([...jobIds].sort())
+  })
+
+  it('does not wait for a row that another transaction holds, and leaves it out', async () => {
+    const [held, free] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
+    const client = await ledger.pool.connect()
+    await client.query('BEGIN')
+    await client.query('SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE', [held])
+    expect(await take()).toEqual([free])
+    await client.query('ROLLBACK')
+    client.release()
+    expect(await take()).toEqual([held])
+  })
+
+  it('leaves out a job that was enqueued lately, and takes it when the queue seems to have lost it', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await ledger.admission.markEnqueued(jobId)
+    expect(await take()).toEqual([])
+    await ledger.sql("UPDATE jobs SET enqueued_at = now() - interval '31 seconds' WHERE id = $1", [jobId])
+    expect(await take()).toEqual([jobId])
+    expect(await take()).toEqual([])
+  })
+
+  it('leaves out a job that a worker holds, and takes it as soon as its lease has run out', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await ledger.admission.markEnqueued(jobId)
+    await claimTestJob(ledger, jobId)
+    expect(await take()).toEqual([])
+    await ledger.sql(
+      `UPDATE jobs SET lease_expires_at = now() - interval '1 second', enqueued_at = now() - interval '2 seconds'
+       WHERE id = $1`,
+      [jobId],
+    )
+    expect(await take()).toEqual([jobId])
+    expect(await take()).toEqual([])
+  })
+
+  it('leaves out a job that was put off until its time has come', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
+    expect(await take()).toEqual([])
+    await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
+    expect(await take()).toEqual([jobId])
+  })
+
+  it.each(jobStates)('looks at a job that is %s only when asked for that state', async (state) => {
+    const job = await jobInState(ledger, state)
+    await ledger.sql('UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL WHERE id = $1', [job.id])
+    expect(
+      await ledger.execution.takeDueJobs(
+        jobStates.filter((other) => other !== state),
+        10,
+      ),
+    ).toEqual([])
+    expect(await take()).toEqual(isUnfinished(state) ? [job.id] : [])
+  })
+})
+
+describe('a staged upload', () => {
+  it('opens with the key that it was accepted with', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    const opened = await ledger.execution.openStagedUpload(job.stagedUpload.id)
+    expect(opened).toMatchObject({ id: job.stagedUpload.id, objectKey: job.stagedUpload.objectKey })
+    expect(Buffer.from(job.stagedUpload.dataKey).equals(opened?.dataKey ?? Buffer.alloc(0))).toBe(true)
+  })
+
+  it('is unreadable once its hour is over, before any sweeper came by', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    await expire(job.stagedUpload.id)
+    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
+  })
+
+  it('is kept for one hour and no longer', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    expect(
+      await ledger.sql(
+        `SELECT expires_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour' AS within_the_hour
+         FROM staged_uploads WHERE id = $1`,
+        [job.stagedUpload.id],
+      ),
+    ).toEqual([{ within_the_hour: true }])
+  })
+
+  it.each(['generated', 'failed'] as const)('is unreadable, and its key gone, when the job is %s', async (state) => {
+    const job = newTestJob()
+    await jobInState(ledger, state, job)
+    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
+    expect(await ledger.sql('SELECT data_key FROM staged_uploads WHERE id = $1', [job.stagedUpload.id])).toEqual([
+      { data_key: null },
+    ])
+  })
+
+  it('stays readable after an ambiguous failure until its own expiry', async () => {
+    const job = newTestJob()
+    const generating = await jobInState(ledger, 'generating', job)
+    const failure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' } as const
+    await ledger.execution.failJob(generating, failure)
+    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).not.toBeNull()
+    await expire(job.stagedUpload.id)
+    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
+  })
+})
+
+describe('the reaper', () => {
+  it('erases what expired, deletes its objects and strays, and touches nothing that can still be read', async () => {
+    const uploads = createDiskObjectStore(directory)
+    const [expired, erased, live] = [newTestJob(), newTestJob(), newTestJob()]
+    for (const job of [expired, erased, live]) await uploads.put(job.stagedUpload.objectKey, sealed(job.stagedUpload))
+    await acceptTestJob(ledger, expired)
+    await expire(expired.stagedUpload.id)
+    await fencedWrites.failJob.run(ledger, await jobInState(ledger, 'generating', erased))
+    await acceptTestJob(ledger, live)
+    const [stray, freshStray] = [newStagedUpload(), newStagedUpload()]
+    await uploads.put(stray.objectKey, sealed(stray))
+    await uploads.put(freshStray.objectKey, sealed(freshStray))
+    const longAgo = new Date(Date.now() - 3_700_000)
+    await utimes(join(directory, stray.objectKey), longAgo, longAgo)
+
+    const reap = reapUploads({ store: ledger.execution, uploads })
+    await reap.run()
+    expect((await readdir(join(directory, 'staged'))).sort()).toEqual([live.stagedUpload.id, freshStray.id].sort())
+    expect(await ledger.sql('SELECT data_key FROM staged_uploads WHERE id = $1', [expired.stagedUpload.id])).toEqual([
+      { data_key: null },
+    ])
+    expect(await ledger.execution.openStagedUpload(live.stagedUpload.id)).not.toBeNull()
+    expect(await reap.run()).toBe(0)
+  })
+
+  it('comes back for an object that could not be deleted', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    await expire(job.stagedUpload.id)
+    const deleted: string[] = []
+    let broken = true
+    const reap = reapUploads({
+      store: ledger.execution,
+      uploads: {
+        delete: async (key) => {
+          if (broken) throw new Error('the store is down')
+          deleted.push(key)
+        },
+        deleteOlderThan: () => Promise.resolve(0),
+      },
+    })
+    await expect(reap.run()).rejects.toThrow('the store is down')
+    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
+    broken = false
+    await reap.run()
+    expect(deleted).toContain(job.stagedUpload.objectKey)
+  })
+})
+
+function sealed(upload: ReturnType<typeof newStagedUpload>): Uint8Array {
+  return encryptUpload(upload, Buffer.from('audio'))
+}
+
+async function expire(stagedUploadId: string): Promise<void> {
+  await ledger.sql("UPDATE staged_uploads SET expires_at = now() - interval '1 second' WHERE id = $1", [stagedUploadId])
+}

@@ -1,0 +1,89 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/**
+ * How the way to a node can fail. `reset` closes without an answer before the node sees the call; `lost_answer` lets the
+ * node act first; `hang` never answers; the rest answer what a broken gateway or node would.
+ */
+export type RpcFault =
+  | { readonly kind: 'reset' | 'hang' | 'lost_answer' | 'invalid_json' | 'html' | 'empty' }
+  | { readonly kind: 'status'; readonly status: number }
+  | { readonly kind: 'error'; readonly code: number; readonly message: string }
+
+export interface RpcProxy {
+  readonly url: string
+  /** Methods of the calls that came, in order, faulty ones too. */
+  readonly calls: readonly string[]
+  /** From now on calls of these methods (all, when none is named) meet the fault; `null` lets everything pass. */
+  setFault(fault: RpcFault | null, ...methods: readonly string[]): void
+  stop(): Promise<void>
+}
+
+/** A JSON-RPC proxy in front of `targetUrl` whose faults are chosen by method. */
+export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
+  const calls: string[] = []
+  let fault: RpcFault | null = null
+  let faultyMethods: ReadonlySet<string> = new Set()
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const body = await readBody(request)
+    const { id, method } = JSON.parse(body) as { id: number; method: string }
+    calls.push(method)
+    const met = fault && (faultyMethods.size === 0 || faultyMethods.has(method)) ? fault : null
+    if (met && met.kind !== 'lost_answer') return answerFaulty(met, id, request, response)
+    const upstream = await fetch(targetUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+    const text = await upstream.text()
+    if (met) request.socket.destroy()
+    else response.writeHead(upstream.status, { 'content-type': 'application/json' }).end(text)
+  }
+  const server = createServer((request, response) => {
+    answer(request, response).catch(() => request.socket.destroy())
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    calls,
+    setFault: (next, ...methods) => {
+      fault = next
+      faultyMethods = new Set(methods)
+    },
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, response: ServerResponse): void {
+  const json = { 'content-type': 'application/json' }
+  switch (fault.kind) {
+    case 'hang':
+      return
+    case 'reset':
+    case 'lost_answer':
+      request.socket.destroy()
+      return
+    case 'invalid_json':
+      response.writeHead(200, json).end('{"jsonrpc":"2.0","id":1,"resu')
+      return
+    case 'html':
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<html>execution reverted</html>')
+      return
+    case 'empty':
+      response.writeHead(200, json).end()
+      return
+    case 'status':
+      response.writeHead(fault.status, json).end('{"error":"upstream"}')
+      return
+    case 'error': {
+      const { code, message } = fault
+      response.writeHead(200, json).end(JSON.stringify({ jsonrpc: '2.0', id, error: { code, message } }))
+    }
+  }
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString('utf8')
+}
