@@ -1,0 +1,91 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+
+const LOCKFILE = fileURLToPath(new URL('../../package-lock.json', import.meta.url))
+
+interface LockedPackage {
+  version?: string
+  dev?: boolean
+  optional?: boolean
+  os?: string[]
+  cpu?: string[]
+  optionalDependencies?: Record<string, string>
+}
+
+interface Lockfile {
+  packages: Record<string, LockedPackage>
+}
+
+/**
+ * Adds the platform packages that npm left out of package-lock.json because the registry it ran against does not have
+ * them. `npm ci` refuses a lockfile that misses an optional dependency, even one for another platform. Run it after every
+ * `npm install` against a partial mirror; against the full registry it finds nothing to do.
+ */
+const lockfile = JSON.parse(await readFile(LOCKFILE, 'utf8')) as Lockfile
+const added: string[] = []
+for (const [path, { optionalDependencies = {}, dev }] of Object.entries(lockfile.packages)) {
+  for (const [name, range] of Object.entries(optionalDependencies)) {
+    if (isLocked(path, name)) continue
+    lockfile.packages[`node_modules/${name}`] = {
+      version: lowestVersion(range),
+      ...platformOf(name),
+      ...(dev ? { dev } : {}),
+      optional: true,
+    }
+    added.push(`${name}@${range}`)
+  }
+}
+lockfile.packages = Object.fromEntries(
+  Object.entries(lockfile.packages).sort(([left], [right]) => (left < right ? -1 : 1)),
+)
+await writeFile(LOCKFILE, `${JSON.stringify(lockfile, null, 2)}\n`)
+console.log(added.length === 0 ? 'The lockfile is complete.' : `Added ${added.length}: ${added.join(', ')}.`)
+
+/** Beside the package or in any folder above it, as Node resolves. */
+function isLocked(path: string, name: string): boolean {
+  for (let folder = path; ; folder = folder.slice(0, Math.max(folder.lastIndexOf('/node_modules/'), 0))) {
+    if (lockfile.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`]) return true
+    if (folder === '' || !folder.includes('node_modules')) return false
+    if (!folder.includes('/node_modules/')) folder = ''
+  }
+}
+
+function lowestVersion(range: string): string {
+  const version = /\d+\.\d+\.\d+[-.\w]*/.exec(range)?.[0]
+  if (!version) throw new Error(`no version in the range ${range}`)
+  return version
+}
+
+/** Platform packages carry their platform in their name. */
+function platformOf(name: string): { os?: string[]; cpu?: string[] } {
+  const os = [
+    'android',
+    'darwin',
+    'freebsd',
+    'linux',
+    'netbsd',
+    'openbsd',
+    'sunos',
+    'aix',
+    'win32',
+    'windows',
+    'openharmony',
+  ].find((candidate) => name.includes(candidate))
+  const cpus: Record<string, string> = {
+    amd64: 'x64',
+    x64: 'x64',
+    arm64: 'arm64',
+    ia32: 'ia32',
+    riscv64: 'riscv64',
+    ppc64: 'ppc64',
+    s390x: 's390x',
+    loong64: 'loong64',
+    mips64el: 'mips64el',
+    arm: 'arm',
+  }
+  const cpu = Object.keys(cpus).find((candidate) => name.includes(`-${candidate}`))
+  return {
+    ...(os === undefined ? {} : { os: [os === 'windows' ? 'win32' : os] }),
+    ...(cpu === undefined ? {} : { cpu: [cpus[cpu] ?? cpu] }),
+  }
+}

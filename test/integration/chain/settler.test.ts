@@ -1,0 +1,271 @@
+import { encodeFunctionData, erc20Abi, keccak256, parseTransaction } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+
+let devnet: TestDevnet
+let proxy: RpcProxy
+let settler: Settler
+let payer: ChainPayer
+beforeAll(async () => {
+  devnet = await startTestDevnet()
+  proxy = await startRpcProxy(devnet.rpcUrl)
+  settler = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey])
+  payer = await createChainPayer(devnet, 100_000_000n)
+  await payer.approve()
+})
+afterEach(() => proxy.setFault(null))
+afterAll(async () => {
+  await proxy.stop()
+  await devnet.stop()
+})
+
+const CHARGE = atomicAmount(5000n)
+const MAXIMUM = 9000n
+
+const signed = (gasSponsored = false) => payer.sign({ gasSponsored, authorizedMaximum: MAXIMUM })
+
+async function transactionFor(authorization: Authorization, charge: AtomicAmount = CHARGE): Promise<SignedTransaction> {
+  const prepared = await settler.prepare(authorization, charge)
+  if (prepared.outcome !== 'ready') throw new Error(`not ready: ${prepared.outcome}`)
+  return await settler.sign(authorization, charge, prepared.terms, prepared.minimumAccountNonce)
+}
+
+async function received(): Promise<bigint> {
+  return await devnet.usdcBalance(devnet.accounts.recipient.address)
+}
+
+describe('a settlement', () => {
+  it('moves exactly the charge, below the signed maximum, and is proven by its receipt', async () => {
+    const before = await received()
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
+    expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    const confirmation = await settler.confirm(transaction.hash, authorization, CHARGE)
+    const block = await devnet.client.getBlock()
+    expect(confirmation).toEqual({
+      outcome: 'confirmed',
+      blockNumber: block.number,
+      blockTimestamp: new Date(Number(block.timestamp) * 1000),
+    })
+    expect((await received()) - before).toBe(CHARGE)
+  })
+
+  it('of a payer without gas and allowance carries his permit', async () => {
+    const poor = await createChainPayer(devnet, 9000n)
+    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+    expect(await devnet.usdcBalance(poor.address)).toBe(4000n)
+  })
+
+  it('can be collected from a payer whose balance lies between charge and maximum', async () => {
+    const poor = await createChainPayer(devnet, 5000n)
+    const transaction = await transactionFor(await poor.sign({ authorizedMaximum: MAXIMUM }))
+    expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    expect(await devnet.usdcBalance(poor.address)).toBe(0n)
+  })
+
+  it('is signed for the account nonce, chain, fees and gas that were fixed, and for nothing else', async () => {
+    const authorization = await signed()
+    const terms = { maxFeePerGas: 77n, maxPriorityFeePerGas: 7n, gasLimit: 123_456n }
+    const { raw, hash } = await settler.sign(authorization, CHARGE, terms, 41n)
+    expect(parseTransaction(raw)).toMatchObject({ nonce: 41, chainId: 8453, maxFeePerGas: 77n, gas: 123_456n })
+    expect(hash).toBe(keccak256(raw))
+    expect(await settler.sign(authorization, CHARGE, terms, 41n)).toEqual({ raw, hash })
+  })
+
+  it('starts from the account nonce that the chain has seen', async () => {
+    const authorization = await signed()
+    const { settlement } = devnet.accounts
+    const count = await devnet.client.getTransactionCount({ address: settlement.address })
+    const prepared = await settler.prepare(authorization, CHARGE)
+    expect(prepared).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
+  })
+
+  it('for a facilitator whose key is elsewhere throws and says which', async () => {
+    const facilitator = privateKeyToAccount(generatePrivateKey()).address
+    const authorization = await payer.sign({ facilitator })
+    const terms = { maxFeePerGas: 1n, maxPriorityFeePerGas: 1n, gasLimit: 1n }
+    await expect(settler.sign(authorization, CHARGE, terms, 0n)).rejects.toThrow(facilitator.toLowerCase())
+  })
+})
+
+describe('preparing', () => {
+  it('moves no money and takes no account nonce', async () => {
+    const [before, { settlement }] = [await received(), devnet.accounts]
+    const count = await devnet.client.getTransactionCount({ address: settlement.address })
+    await settler.prepare(await signed(), CHARGE)
+    expect(await received()).toBe(before)
+    expect(await devnet.client.getTransactionCount({ address: settlement.address })).toBe(count)
+  })
+
+  it('is refused when the charge is above the signed maximum', async () => {
+    expect(await settler.prepare(await signed(), atomicAmount(MAXIMUM + 1n))).toMatchObject({ outcome: 'refused' })
+  })
+
+  it('is refused when the payer has moved his funds', async () => {
+    const poor = await createChainPayer(devnet, 9000n)
+    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+    await poor.spend(8000n)
+    expect(await settler.prepare(authorization, CHARGE)).toMatchObject({
+      outcome: 'refused',
+      code: 'insufficient_funds',
+    })
+  })
+
+  it('is refused when the nonce was burnt', async () => {
+    const authorization = await signed()
+    await payer.invalidateNonce(authorization.nonce)
+    expect(await settler.prepare(authorization, CHARGE)).toEqual({ outcome: 'refused', code: 'payment_nonce_used' })
+  })
+
+  it.each(['eth_call', 'eth_getTransactionCount', 'eth_getBlockByNumber'])(
+    'is unreachable, never refused, when %s fails',
+    async (method) => {
+      const authorization = await signed()
+      for (const fault of [{ kind: 'reset' }, { kind: 'error', code: -32603, message: 'internal error' }] as const) {
+        proxy.setFault(fault, method)
+        expect(await settler.prepare(authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+      }
+    },
+  )
+})
+
+describe('broadcasting', () => {
+  it('the same transaction again, mined already, is a success and moves nothing more', async () => {
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    const before = await received()
+    for (let time = 0; time < 3; time += 1) expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    expect(await received()).toBe(before)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+  })
+
+  it('the same transaction again, not mined yet, is a success', async () => {
+    await callRpc(devnet.rpcUrl, 'evm_setAutomine', [false])
+    try {
+      const authorization = await signed()
+      const transaction = await transactionFor(authorization)
+      expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+      expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
+      await callRpc(devnet.rpcUrl, 'anvil_mine', [])
+      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+    } finally {
+      await callRpc(devnet.rpcUrl, 'evm_setAutomine', [true])
+    }
+  })
+
+  it('whose answer is lost on the way back is unreachable, and confirming finds the transfer', async () => {
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    const before = await received()
+    proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction')
+    expect(await settler.broadcast(transaction)).toMatchObject({ outcome: 'unreachable' })
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+    expect((await received()) - before).toBe(CHARGE)
+  })
+
+  const faults: readonly RpcFault[] = [
+    { kind: 'reset' },
+    { kind: 'status', status: 502 },
+    { kind: 'error', code: -32603, message: 'internal error' },
+    { kind: 'invalid_json' },
+  ]
+  it.each(faults)('that fails ($kind) is unreachable and can be repeated', async (fault) => {
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    proxy.setFault(fault, 'eth_sendRawTransaction')
+    expect(await settler.broadcast(transaction)).toMatchObject({ outcome: 'unreachable' })
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
+    proxy.setFault(null)
+    expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+  })
+})
+
+describe('confirming', () => {
+  it('tells a reverted transaction from a missing one', async () => {
+    const poor = await createChainPayer(devnet, 9000n)
+    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+    const transaction = await transactionFor(authorization)
+    await poor.spend(9000n)
+    await settler.broadcast(transaction)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'reverted' })
+  })
+
+  it('takes no other transfer for proof: amount, payer, recipient and token must all be the charge’s', async () => {
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    const other = '0x1111111111111111111111111111111111111111'
+    const claims: readonly (readonly [Authorization, bigint])[] = [
+      [authorization, CHARGE + 1n],
+      [authorization, CHARGE - 1n],
+      [authorization, MAXIMUM],
+      [{ ...authorization, payer: other }, CHARGE],
+      [{ ...authorization, payTo: other }, CHARGE],
+      [{ ...authorization, asset: other }, CHARGE],
+    ]
+    for (const [claimed, amount] of claims)
+      expect(await settler.confirm(transaction.hash, claimed, atomicAmount(amount))).toMatchObject({
+        outcome: 'unproven',
+      })
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+  })
+
+  it('takes a successful transaction without any transfer for no proof', async () => {
+    const authorization = await signed()
+    const sender = privateKeyToAccount(devnet.accounts.settlement.privateKey)
+    const raw = await sender.signTransaction({
+      type: 'eip1559',
+      chainId: 8453,
+      nonce: await devnet.client.getTransactionCount({ address: sender.address }),
+      gas: 100_000n,
+      maxFeePerGas: 10n ** 10n,
+      maxPriorityFeePerGas: 1n,
+      to: USDC_ADDRESS,
+      data: encodeFunctionData({ abi: erc20Abi, functionName: 'approve', args: [sender.address, 1n] }),
+    })
+    await settler.broadcast({ raw, hash: keccak256(raw) })
+    expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'unproven' })
+  })
+
+  it.each(['eth_getTransactionReceipt', 'eth_getBlockByNumber'])(
+    'is unreachable, never pending or reverted, when %s fails',
+    async (method) => {
+      const authorization = await signed()
+      const transaction = await transactionFor(authorization)
+      await settler.broadcast(transaction)
+      for (const fault of [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const) {
+        proxy.setFault(fault, method)
+        expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+      }
+    },
+  )
+})
+
+it('a node that hangs at any step is unreachable', async () => {
+  const authorization = await signed()
+  const transaction = await transactionFor(authorization)
+  proxy.setFault({ kind: 'hang' })
+  const outcomes = await Promise.all([
+    settler.prepare(authorization, CHARGE),
+    settler.broadcast(transaction),
+    settler.confirm(transaction.hash, authorization, CHARGE),
+  ])
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['unreachable', 'unreachable', 'unreachable'])
+})

@@ -1,0 +1,125 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+afterAll(() => worker.stop())
+
+/** One run watches the chain for 20 seconds, so all these tests go on at once, each behind a proxy of its own. */
+describe.concurrent('while the payment network is gone a job is put off, and it is paid exactly once afterwards', () => {
+  async function withProxy(work: (proxy: RpcProxy) => Promise<void>): Promise<void> {
+    const proxy = await startRpcProxy(worker.devnet.rpcUrl)
+    try {
+      await work(proxy)
+    } finally {
+      await proxy.stop()
+    }
+  }
+
+  async function transfersFrom(payer: { address: string }): Promise<number> {
+    const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+    return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
+  }
+
+  it('before the call: accepted, no call made', async ({ expect }) => {
+    await withProxy(async (proxy) => {
+      const { jobId, payer } = await worker.accept()
+      const chain = worker.through(proxy)
+      proxy.setFault({ kind: 'reset' })
+      await worker.run(jobId, chain)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true, leased: false })
+      proxy.setFault(null)
+      await worker.runNow(jobId, chain)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+      expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+
+  it('at the preparation: generated, nothing signed', async ({ expect }) => {
+    await withProxy(async (proxy) => {
+      const { jobId, payer } = await worker.accept()
+      const { settler } = worker.through(proxy)
+      proxy.setFault({ kind: 'error', code: -32603, message: 'internal error' })
+      await worker.run(jobId, { settler })
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'generated',
+        settlements: [],
+        put_off: true,
+        leased: false,
+      })
+      proxy.setFault(null)
+      await worker.runNow(jobId, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+      expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+
+  const outages: readonly (readonly [string, RpcFault, readonly string[], number])[] = [
+    ['at the broadcast, which never arrives', { kind: 'reset' }, ['eth_sendRawTransaction'], 0],
+    ['at the confirmation', { kind: 'status', status: 500 }, ['eth_getTransactionReceipt'], 1],
+    ['at broadcast and confirmation', { kind: 'reset' }, ['eth_sendRawTransaction', 'eth_getTransactionReceipt'], 0],
+    [
+      'at the answer of the broadcast and at the confirmation',
+      { kind: 'lost_answer' },
+      ['eth_sendRawTransaction', 'eth_getTransactionReceipt'],
+      1,
+    ],
+  ]
+  it.for(outages)('%s: settling, the outcome open', async ([, fault, methods, moved], { expect }) => {
+    await withProxy(async (proxy) => {
+      const { jobId, payer } = await worker.accept()
+      const { settler } = worker.through(proxy)
+      proxy.setFault(fault, ...methods)
+      await worker.run(jobId, { settler })
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'settling',
+        settlements: ['signed'],
+        receipt_id: null,
+        put_off: true,
+        leased: false,
+      })
+      expect(await transfersFrom(payer)).toBe(moved)
+      proxy.setFault(null)
+      await worker.runNow(jobId, { settler })
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'completed',
+        attempts: ['succeeded'],
+        settlements: ['confirmed'],
+      })
+      expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+
+  it('for a moment only: the same run goes on and completes', async ({ expect }) => {
+    await withProxy(async (proxy) => {
+      const { jobId, payer } = await worker.accept()
+      const { settler } = worker.through(proxy)
+      proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction', 'eth_getTransactionReceipt')
+      const running = worker.run(jobId, { settler })
+      await expect
+        .poll(() => proxy.calls.filter((method) => method === 'eth_getTransactionReceipt').length)
+        .toBeGreaterThan(2)
+      proxy.setFault(null)
+      await running
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+      expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+})
+
+it('a worker that dies after signing leaves a transaction that the next one sends, once', async () => {
+  const { jobId, payer } = await worker.accept()
+  const { settler } = worker.dependencies
+  const dies = () => Promise.reject(new Error('killed'))
+  await expect(worker.run(jobId, { settler: { ...settler, broadcast: dies } })).rejects.toThrow('killed')
+  const before = await worker.view(jobId)
+  expect(before).toMatchObject({ state: 'settling', settlements: ['signed'], leased: true })
+  await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+  const sign = () => Promise.reject(new Error('signed a second time'))
+  await worker.run(jobId, { settler: { ...settler, sign } })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+  expect(await worker.devnet.usdcBalance(payer.address)).toBe(1_000_000n - 5034n)
+})

@@ -1,0 +1,366 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { newStagedUpload } from '#shared/media/staged-upload.ts'
+import { receiptSchema } from '#shared/payment/receipt.ts'
+import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+beforeEach(() => {
+  worker.upstream.setFaults([])
+  worker.upstream.clearCalls()
+  worker.proxy.setFault(null)
+})
+afterAll(() => worker.stop())
+
+const UNTOUCHED = 1_000_000n
+const UNCHARGED = { charge_amount: null, result_body: null, receipt_id: null, settlements: [] }
+
+async function transfersFrom(payer: { address: string }): Promise<bigint[]> {
+  const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+  return transfers.filter(({ from }) => from.toLowerCase() === payer.address).map(({ valueAtomic }) => valueAtomic)
+}
+
+describe('an accepted job', () => {
+  it('ends completed with one call, one transfer of the charge, a receipt and an erased upload', async () => {
+    const { jobId, payer, request } = await worker.accept()
+    await worker.run(jobId)
+    const view = await worker.view(jobId)
+    expect(view).toMatchObject({
+      state: 'completed',
+      charge_amount: '5034',
+      has_key: false,
+      leased: false,
+      attempts: ['succeeded'],
+      settlements: ['confirmed'],
+    })
+    expect(JSON.parse(view.result_body ?? '')).toMatchObject({ text: expect.stringContaining('simulated') })
+    expect(worker.upstream.calls).toHaveLength(1)
+    expect(await transfersFrom(payer)).toEqual([5034n])
+
+    const receipt = await worker.ledger.admission.findReceipt(view.receipt_id ?? '')
+    expect(receiptSchema.parse(receipt)).toMatchObject({
+      charge_atomic: '5034',
+      payer: payer.address,
+      request_digest: request.requestDigest,
+      result_digest: sha256Hex(view.result_body ?? ''),
+    })
+    const proof = await worker.devnet.client.getTransactionReceipt({ hash: receipt?.transaction as `0x${string}` })
+    expect([proof.status, proof.blockNumber.toString()]).toEqual(['success', receipt?.block_number])
+  })
+
+  it('that is delivered ten times at once is worked on once', async () => {
+    const { jobId, payer } = await worker.accept()
+    await Promise.all(Array.from({ length: 10 }, () => worker.run(jobId)))
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+    expect(worker.upstream.calls).toHaveLength(1)
+    expect(await transfersFrom(payer)).toEqual([5034n])
+  })
+
+  it('wakes whoever waits for it, after it is readable', async () => {
+    const { jobId } = await worker.accept()
+    const client = await worker.ledger.pool.connect()
+    const woken: string[] = []
+    client.on('notification', ({ payload }) => woken.push(payload ?? ''))
+    await client.query('LISTEN farebox_outcomes')
+    await worker.run(jobId)
+    await expect.poll(() => woken).toContain(jobId)
+    client.release(true)
+  })
+
+  it('of an unknown id is nothing to do', async () => {
+    await worker.run('00000000-0000-4000-8000-000000000000')
+    expect(worker.upstream.calls).toEqual([])
+  })
+})
+
+type ProviderFailureRow = readonly [string, FaultRuleInput, string, 'failed_definite' | 'failed_ambiguous']
+
+const status = (code: number): FaultRuleInput => ({ fault: 'status', status: code })
+const providerFailures: readonly ProviderFailureRow[] = [
+  ['is over its limit', status(429), 'provider_unavailable', 'failed_definite'],
+  ['refuses the key', status(401), 'provider_unavailable', 'failed_definite'],
+  ['refuses the input', status(422), 'provider_rejected', 'failed_definite'],
+  ['calls the input bad', status(400), 'provider_rejected', 'failed_definite'],
+  ['breaks', status(500), 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['is unavailable', status(503), 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['hangs', { fault: 'hang' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['resets after reading', { fault: 'resetAfterRead' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['resets before reading', { fault: 'resetBeforeRead' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['resets in its answer', { fault: 'resetMidBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['answers half a JSON text', { fault: 'truncatedJson' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['answers without an end', { fault: 'hugeBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['hears nothing', { fault: 'emptyText' }, 'provider_empty_output', 'failed_definite'],
+]
+
+describe('a job fails uncharged when the provider', () => {
+  it.each(providerFailures)('%s', async (_, fault, code, attempt) => {
+    const { jobId, payer } = await worker.accept()
+    worker.upstream.setFaults([fault])
+    await worker.run(jobId, { providerTimeoutMs: 400 })
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: code,
+      attempts: [attempt],
+      // What the provider may hold still, we may hold still; what it certainly does not need any more goes at once.
+      has_key: attempt === 'failed_ambiguous',
+      leased: false,
+    })
+    await worker.run(jobId)
+    expect(worker.upstream.calls).toHaveLength(1)
+    expect(await devnetBalance(payer)).toBe(UNTOUCHED)
+  })
+
+  it('cannot be connected to, which is definite', async () => {
+    const { jobId, payer } = await worker.accept()
+    const [deployment] = worker.dependencies.deployments
+    if (!deployment) throw new Error('no deployment')
+    const provider = {
+      transcribe: () =>
+        Promise.resolve({
+          outcome: 'failed',
+          certainty: 'definite',
+          code: 'provider_unavailable',
+          reason: 'not sent: ECONNREFUSED',
+        } as const),
+    }
+    await worker.run(jobId, { deployments: [{ ...deployment, provider }] })
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      attempts: ['failed_definite'],
+      has_key: false,
+    })
+    expect(await devnetBalance(payer)).toBe(UNTOUCHED)
+  })
+
+  it('is not there for the model', async () => {
+    const { jobId } = await worker.accept()
+    await worker.run(jobId, { deployments: [] })
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'provider_unavailable',
+      attempts: [],
+    })
+  })
+})
+
+describe('nothing is sent upstream', () => {
+  it('for a job that was found generating: it fails uncharged, since its call may have been billed', async () => {
+    const { jobId, payer } = await worker.accept()
+    const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
+    if (!dead) throw new Error('not claimed')
+    await worker.ledger.execution.startAttempt(dead, 'elevenlabs')
+    await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'provider_outcome_unknown',
+      attempts: ['failed_ambiguous'],
+      has_key: true,
+    })
+    expect(worker.upstream.calls).toEqual([])
+    expect(await devnetBalance(payer)).toBe(UNTOUCHED)
+  })
+
+  it('once the payer has moved his funds after acceptance', async () => {
+    const { jobId, payer } = await worker.accept()
+    await payer.spend(999_999n)
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'insufficient_funds',
+      attempts: [],
+      has_key: false,
+    })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it('once the payer has burnt the nonce after acceptance', async () => {
+    const { jobId, payer, request } = await worker.accept()
+    await payer.invalidateNonce(request.authorization.nonce)
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'payment_nonce_used',
+      attempts: [],
+    })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it('when the signature would expire before its settlement', async () => {
+    const deadline = BigInt(Math.floor(Date.now() / 1000) + 30)
+    const { jobId } = await worker.accept({ signed: { deadline } })
+    await worker.run(jobId, { providerTimeoutMs: 20_000, settlementMarginMs: 11_000 })
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'authorization_too_short',
+      attempts: [],
+    })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it.each(['expired', 'missing'] as const)('when the staged upload is %s', async (how) => {
+    const { jobId, request } = await worker.accept()
+    const { id, objectKey } = request.stagedUpload
+    if (how === 'missing') await worker.uploads.delete(objectKey)
+    else
+      await worker.ledger.sql("UPDATE staged_uploads SET expires_at = now() - interval '1 second' WHERE id = $1", [id])
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'upload_expired',
+      attempts: [],
+    })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it('when the staged upload was swapped or damaged', async () => {
+    const { jobId, request } = await worker.accept()
+    const other = await worker.accept()
+    const bytes = await worker.uploads.get(other.request.stagedUpload.objectKey)
+    await worker.uploads.put(request.stagedUpload.objectKey, bytes ?? new Uint8Array())
+    await worker.run(jobId).catch(() => undefined)
+    expect(worker.upstream.calls).toEqual([])
+    expect(await worker.view(jobId)).toMatchObject({ ...UNCHARGED, attempts: [] })
+  })
+})
+
+describe('a result whose payment cannot be collected is withheld and nothing moves', () => {
+  it('when the payer moves his funds between call and settlement', async () => {
+    const { jobId, payer } = await worker.accept()
+    worker.upstream.setFaults([{ fault: 'none', delayMs: 400 }])
+    const running = worker.run(jobId)
+    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    await payer.spend(999_000n)
+    await running
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'settlement_failed',
+      failure_code: 'settlement_failed',
+      receipt_id: null,
+      settlements: [],
+      leased: false,
+    })
+    expect((await worker.ledger.admission.readOutcomes([jobId])).get(jobId)).toEqual({
+      state: 'settlement_failed',
+      failureCode: 'settlement_failed',
+    })
+    expect(await devnetBalance(payer)).toBe(1000n)
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('when the signed settlement reverts on chain', async () => {
+    const { jobId, payer } = await worker.accept()
+    const { settler } = worker.dependencies
+    // Between signing and sending.
+    const broadcast: typeof settler.broadcast = async (transaction) => {
+      await payer.spend(1_000_000n)
+      return await settler.broadcast(transaction)
+    }
+    await worker.run(jobId, { settler: { ...settler, broadcast } })
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'settlement_failed',
+      receipt_id: null,
+      settlements: ['reverted'],
+    })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('until a fresh authorization pays for it, without a second call', async () => {
+    const { jobId, payer, request } = await worker.accept()
+    const { settler } = worker.dependencies
+    await worker.run(jobId, {
+      settler: { ...settler, prepare: async () => ({ outcome: 'refused', code: 'insufficient_funds' }) },
+    })
+    const withheld = await worker.view(jobId)
+    expect(withheld).toMatchObject({ state: 'settlement_failed' })
+    const fresh = { ...request, authorization: await payer.sign(), stagedUpload: newStagedUpload() }
+    expect(await worker.ledger.admission.acceptJob(fresh)).toMatchObject({ outcome: 'settles_again' })
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'completed',
+      result_body: withheld.result_body,
+      attempts: ['succeeded'],
+      settlements: ['confirmed'],
+    })
+    expect(worker.upstream.calls).toHaveLength(1)
+    expect(await transfersFrom(payer)).toEqual([5034n])
+  })
+
+  it('and a person must look when the chain shows success without the transfer', async () => {
+    const { jobId } = await worker.accept()
+    const { settler } = worker.dependencies
+    await worker.run(jobId, {
+      settler: { ...settler, confirm: async () => ({ outcome: 'unproven', blockNumber: 1n }) },
+    })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'review', receipt_id: null, settlements: ['unproven'] })
+  })
+})
+
+describe('a worker that loses its lease during the call', () => {
+  async function takeOver(jobId: string): Promise<void> {
+    const taken = await worker.ledger.sql(
+      "UPDATE jobs SET fence = fence + 1, lease_expires_at = now() + interval '1 minute' WHERE id = $1 RETURNING id",
+      [jobId],
+    )
+    expect(taken).toHaveLength(1)
+  }
+
+  it('writes nothing when the answer comes', async () => {
+    const { jobId, payer } = await worker.accept()
+    worker.upstream.setFaults([{ fault: 'none', delayMs: 300 }])
+    const running = worker.run(jobId)
+    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    await takeOver(jobId)
+    const before = await worker.ledger.fingerprint()
+    await running
+    expect(await worker.ledger.fingerprint()).toBe(before)
+    expect(await worker.view(jobId)).toMatchObject({ ...UNCHARGED, state: 'generating', attempts: ['open'] })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('gives the call up when a renewal tells it, and writes nothing', async () => {
+    const { jobId } = await worker.accept()
+    worker.upstream.setFaults([{ fault: 'hang' }])
+    const running = worker.run(jobId, { leaseMs: 600, providerTimeoutMs: 60_000 })
+    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    await takeOver(jobId)
+    const before = await worker.ledger.fingerprint()
+    await running
+    expect(await worker.ledger.fingerprint()).toBe(before)
+  })
+
+  it('keeps its lease through a call that is longer than the lease', async () => {
+    const { jobId } = await worker.accept()
+    worker.upstream.setFaults([{ fault: 'none', delayMs: 900 }])
+    const running = worker.run(jobId, { leaseMs: 300 })
+    await new Promise((resolve) => setTimeout(resolve, 600))
+    expect(await worker.ledger.execution.claimJob(jobId, 1000)).toBeNull()
+    await running
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+  })
+})
+
+it('no audio, transcript, key or signature reaches the log', async () => {
+  const { jobId, request } = await worker.accept()
+  worker.upstream.setFaults([status(400)])
+  await worker.run(jobId)
+  const log = worker.logged.join('\n')
+  expect(log).toContain('provider call failed')
+  for (const secret of ['simulated', 'test-key', request.authorization.signature, request.idempotencyKey])
+    expect(log).not.toContain(secret)
+})
+
+async function devnetBalance(payer: { address: `0x${string}` }): Promise<bigint> {
+  return await worker.devnet.usdcBalance(payer.address)
+}

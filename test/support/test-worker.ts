@@ -1,0 +1,168 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { JobState } from '#shared/jobs/job.ts'
+import type { NewJob } from '#shared/jobs/job-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { encryptUpload } from '#shared/media/staged-upload.ts'
+import type { LogFields } from '#shared/runtime/logger.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
+import { createHttp } from '../../workers/providers/http.ts'
+import { type RunJobDependencies, runJob } from '../../workers/run-job.ts'
+import { type AuthorizationChanges, type ChainPayer, createChainPayer } from './chain-payer.ts'
+import { startTestDevnet, type TestDevnet } from './devnet.ts'
+import { generatedDurationMs, generateMp3 } from './mp3-generator.ts'
+import { type RpcProxy, startRpcProxy } from './rpc-proxy.ts'
+import { createTestLedger, EFFECTIVE, newTestJob, type TestLedger } from './test-ledger.ts'
+
+const AUDIO = { durationMs: 1500, seed: 'worker' } as const
+
+/** How a job looks from outside, in the words of the ledger's columns. */
+export interface JobView {
+  readonly state: JobState
+  readonly failure_code: string | null
+  readonly failure_reason: string | null
+  readonly charge_amount: string | null
+  readonly result_body: string | null
+  readonly receipt_id: string | null
+  readonly leased: boolean
+  readonly put_off: boolean
+  readonly has_key: boolean
+  readonly attempts: readonly string[]
+  readonly settlements: readonly string[]
+}
+
+/** A worker in this process over a real ledger, chain and upstream; the chain is reached through a fault proxy. */
+export interface TestWorker {
+  readonly ledger: TestLedger
+  readonly devnet: TestDevnet
+  readonly proxy: RpcProxy
+  readonly upstream: Upstream
+  readonly uploads: ObjectStore
+  /** What was logged, as JSON. */
+  readonly logged: readonly string[]
+  readonly dependencies: RunJobDependencies
+  /** A funded payer and his accepted job, ready to run. */
+  accept(options?: AcceptOptions): Promise<AcceptedJob>
+  run(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  /** Lets a job that was put off run at once. */
+  runNow(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  view(jobId: string): Promise<JobView>
+  /** Dependencies whose chain is reached through another proxy. */
+  through(proxy: RpcProxy): Pick<RunJobDependencies, 'verifier' | 'settler'>
+  stop(): Promise<void>
+}
+
+export interface AcceptOptions {
+  readonly payer?: ChainPayer
+  readonly signed?: AuthorizationChanges
+  readonly effective?: Partial<typeof EFFECTIVE>
+}
+
+export interface AcceptedJob {
+  readonly jobId: string
+  readonly payer: ChainPayer
+  readonly request: NewJob
+}
+
+export async function startTestWorker(): Promise<TestWorker> {
+  const [ledger, devnet, upstream, directory] = await Promise.all([
+    createTestLedger(),
+    startTestDevnet(),
+    startUpstream(),
+    mkdtemp(join(tmpdir(), 'farebox-worker-')),
+  ])
+  const proxy = await startRpcProxy(devnet.rpcUrl)
+  const uploads = createDiskObjectStore(directory)
+  const logged: string[] = []
+  const log = (message: string, fields: LogFields = {}) => {
+    logged.push(JSON.stringify({ message, ...fields, error: undefined }))
+  }
+  const through = ({ url }: RpcProxy) => ({
+    verifier: createAuthorizationVerifier(createChainClient(url), 8453),
+    settler: createSettler(createChainClient(url), 8453, [devnet.accounts.settlement.privateKey]),
+  })
+  const dependencies: RunJobDependencies = {
+    ...through(proxy),
+    store: ledger.execution,
+    uploads,
+    receiptSecretId: 'first',
+    deployments: [
+      {
+        name: 'elevenlabs',
+        publicModel: 'speechvendor/scribe-v2',
+        provider: createElevenLabsTranscription({
+          baseUrl: upstream.url,
+          apiKey: 'test-key',
+          upstreamModel: 'scribe_v2',
+          http: createHttp({ fetch }),
+        }),
+      },
+    ],
+    providerTimeoutMs: 2000,
+    settlementMarginMs: 1000,
+    leaseMs: 15_000,
+    now: () => new Date(),
+    logger: { info: log, warn: log, error: log },
+  }
+  const run = (jobId: string, changes: Partial<RunJobDependencies> = {}) =>
+    runJob({ ...dependencies, ...changes }, jobId)
+  return {
+    ledger,
+    devnet,
+    proxy,
+    upstream,
+    uploads,
+    logged,
+    dependencies,
+    through,
+    accept: async ({ payer: given, signed, effective } = {}) => {
+      const payer = given ?? (await createChainPayer(devnet))
+      const audio = generateMp3(AUDIO)
+      const request = newTestJob({
+        authorization: await payer.sign(signed),
+        effectiveRequest: {
+          ...EFFECTIVE,
+          audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
+          ...effective,
+        },
+      })
+      await uploads.put(request.stagedUpload.objectKey, encryptUpload(request.stagedUpload, audio))
+      await ledger.admission.bindKey({ ...request, lifetimeSeconds: 600 })
+      const acceptance = await ledger.admission.acceptJob(request)
+      if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
+      return { jobId: acceptance.jobId, payer, request }
+    },
+    run,
+    runNow: async (jobId, changes) => {
+      await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
+      await run(jobId, changes)
+    },
+    view: (jobId) => readView(ledger, jobId),
+    stop: async () => {
+      await proxy.stop()
+      await Promise.all([upstream.stop(), devnet.stop(), ledger.close()])
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+async function readView(ledger: TestLedger, jobId: string): Promise<JobView> {
+  const [view] = await ledger.sql<JobView>(
+    `SELECT jobs.state, failure_code, failure_reason, charge_amount, result_body, receipt_id,
+       lease_expires_at > now() IS TRUE AS leased, run_after > now() AS put_off,
+       (SELECT data_key IS NOT NULL FROM staged_uploads WHERE id = staged_upload_id) AS has_key,
+       ARRAY(SELECT state FROM upstream_attempts WHERE job_id = jobs.id ORDER BY started_at) AS attempts,
+       ARRAY(SELECT state FROM settlements WHERE job_id = jobs.id ORDER BY signed_at) AS settlements
+     FROM jobs WHERE id = $1`,
+    [jobId],
+  )
+  if (!view) throw new Error(`no job ${jobId}`)
+  return view
+}
