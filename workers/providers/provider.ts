@@ -1,4 +1,5 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { TextOutput, TextRequest } from '#shared/operations/text-request.ts'
 
 /** The failures of the error table that a provider call can end in. */
 export type ProviderFailureCode = Extract<
@@ -82,6 +83,60 @@ export interface CallOptions {
   readonly signal?: AbortSignal
   /** For the whole call: connecting, sending, waiting and reading the answer. */
   readonly timeoutMs: number
+}
+
+/** Port for text. Image parts arrive inline: the worker has fetched remote ones. At most one upstream call, never thrown. */
+export interface TextProvider {
+  generateText(request: TextRequest, options: CallOptions): Promise<TextOutcome>
+}
+
+/**
+ * `provider_empty_output` when there is neither visible text, nor a tool call, nor a refusal. Usage must be present and
+ * complete; an answer without it is `provider_outcome_unknown`.
+ */
+export type TextOutcome =
+  | { readonly outcome: 'generated'; readonly output: TextOutput; readonly vendorRequestId?: string }
+  | ProviderFailure
+
+export interface ImageInput {
+  readonly prompt: string
+  /** The only size served: 1024 × 1024 (`1K`, `1:1`). */
+  readonly size: '1024x1024'
+}
+
+export type ImageOutcome =
+  | {
+      readonly outcome: 'generated'
+      readonly image: { readonly bytes: Uint8Array; readonly contentType: 'image/png' | 'image/jpeg' | 'image/webp' }
+      readonly revisedPrompt?: string
+      readonly vendorRequestId?: string
+    }
+  | ProviderFailure
+
+/** Port for images. The content type is decided by the bytes, not by what the vendor says. */
+export interface ImageProvider {
+  generateImage(input: ImageInput, options: CallOptions): Promise<ImageOutcome>
+}
+
+export interface SpeechInput {
+  readonly text: string
+  /** The vendor's own voice id; the deployment maps the public alias to it. */
+  readonly voice: string
+  /** 0.7 to 1.2 in steps of 0.001. */
+  readonly speed: number
+}
+
+export type SpeechOutcome =
+  | {
+      readonly outcome: 'synthesized' /** A complete MP3. */
+      readonly audio: Uint8Array
+      readonly vendorRequestId?: string
+    }
+  | ProviderFailure
+
+/** Port for text to speech. */
+export interface SpeechProvider {
+  synthesize(input: SpeechInput, options: CallOptions): Promise<SpeechOutcome>
 }
 
 /**

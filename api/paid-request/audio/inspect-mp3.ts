@@ -1,11 +1,9 @@
 import pLimit from 'p-limit'
-
+import { type AudioPart, type Mp3Walk, walkFrames } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
-import { type AudioPart, type Mp3Walk, walkFrames } from './walk-frames.ts'
 
 /** What is known of an accepted upload. */
 export interface Mp3Inspection {

@@ -1,5 +1,5 @@
-import { byteAt, frameLengthAt, freeFormat } from './mpeg-header.ts'
-import type { AudioPart, Mp3Walk } from './walk-frames.ts'
+import { byteAt, frameLengthAt, freeFormat } from '#shared/audio/mpeg-header.ts'
+import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 
 /** What the decoder is to be fed and what it should make of it. */
 export interface DecodePlan {

@@ -4,11 +4,10 @@ import { join } from 'node:path'
 
 import pLimit from 'p-limit'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-
+import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
-import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
 import { bitratesOfMpeg1, bitratesOfMpeg2, joinBytes, sampleRates } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
 import { runProgram } from '../../support/run-program.ts'

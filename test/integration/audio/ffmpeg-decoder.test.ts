@@ -3,12 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-
+import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
 import type { FfmpegOptions } from '../../../api/paid-request/audio/run-ffmpeg.ts'
-import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
 import { generateFrames, generateMp3 } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
 import { isProcessAlive } from '../../support/run-program.ts'

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
-
+import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
-import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
 import { generateFrames, generateInfoFrame, joinBytes } from '../../support/mp3-generator.ts'
 import { generateId3v1, generateId3v2 } from '../../support/tag-generator.ts'
 

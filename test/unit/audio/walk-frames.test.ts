@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 
-import { type Mp3Walk, walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
+import { type Mp3Walk, walkFrames } from '#shared/audio/walk-frames.ts'
 import {
   bitratesOfMpeg1,
   bitratesOfMpeg2,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 
-import { walkFrames } from '../../../api/paid-request/audio/walk-frames.ts'
+import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { generateFrames, joinBytes } from '../../support/mp3-generator.ts'
 import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/tag-generator.ts'
 

@@ -1,0 +1,90 @@
+import { z } from 'zod'
+
+/**
+ * The one internal form of a text call, whichever endpoint family it came from. Chat completions and messages are both
+ * translated into it before the quote, and every text provider translates from it. It is plain JSON, stored and digested.
+ */
+
+const textPart = z.strictObject({ type: z.literal('text'), text: z.string() })
+
+/** `url` images are fetched after payment, by the worker; `inline` ones came as a data URI or Base64 block. */
+const imagePart = z.strictObject({
+  type: z.literal('image'),
+  source: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('inline'), media_type: z.string(), base64: z.string() }),
+    z.strictObject({ kind: z.literal('url'), url: z.url() }),
+  ]),
+})
+
+/** A call that the model made earlier; `arguments_json` is the JSON text of an object. */
+const toolCallPart = z.strictObject({
+  type: z.literal('tool_call'),
+  id: z.string(),
+  name: z.string(),
+  arguments_json: z.string(),
+})
+
+const toolResultPart = z.strictObject({
+  type: z.literal('tool_result'),
+  tool_call_id: z.string(),
+  /** The tool's name, where the conversation tells it; some vendors need it. */
+  name: z.string().optional(),
+  text: z.string(),
+  is_error: z.boolean().optional(),
+})
+
+const partSchema = z.discriminatedUnion('type', [textPart, imagePart, toolCallPart, toolResultPart])
+
+const toolSchema = z.strictObject({
+  name: z.string(),
+  description: z.string().optional(),
+  /** JSON Schema of the arguments, as the caller gave it. */
+  parameters: z.json(),
+})
+
+const responseFormatSchema = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('text') }),
+  z.strictObject({ type: z.literal('json_object') }),
+  z.strictObject({ type: z.literal('json_schema'), name: z.string().optional(), schema: z.json() }),
+])
+
+export const textRequestSchema = z.strictObject({
+  system: z.string().optional(),
+  messages: z.array(z.strictObject({ role: z.enum(['user', 'assistant']), parts: z.array(partSchema) })).min(1),
+  /** A hard limit on everything the model writes, hidden thinking included. */
+  max_output_tokens: z.int().min(1),
+  tools: z.array(toolSchema).optional(),
+  tool_choice: z.union([z.enum(['auto', 'none', 'required']), z.strictObject({ name: z.string() })]).optional(),
+  response_format: responseFormatSchema.optional(),
+  temperature: z.number().optional(),
+  top_p: z.number().optional(),
+  top_k: z.number().optional(),
+  stop_sequences: z.array(z.string()).optional(),
+  seed: z.int().optional(),
+  presence_penalty: z.number().optional(),
+  frequency_penalty: z.number().optional(),
+})
+
+/** Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` tells how much of it. */
+export const textUsageSchema = z.strictObject({
+  input_tokens: z.int().min(0),
+  output_tokens: z.int().min(0),
+  thinking_tokens: z.int().min(0).optional(),
+})
+
+export const textOutputSchema = z.strictObject({
+  /** Visible text; `null` when the model only called tools or refused. */
+  text: z.string().nullable(),
+  refusal: z.string().nullable(),
+  tool_calls: z.array(z.strictObject({ id: z.string(), name: z.string(), arguments_json: z.string() })),
+  finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter']),
+  usage: textUsageSchema,
+  /** The vendor's opaque thought signatures, kept only for callers who ask for raw output. */
+  thought_signatures: z.array(z.string()).optional(),
+})
+
+export type TextPart = z.infer<typeof partSchema>
+export type TextTool = z.infer<typeof toolSchema>
+export type TextRequest = z.infer<typeof textRequestSchema>
+export type TextUsage = z.infer<typeof textUsageSchema>
+export type TextOutput = z.infer<typeof textOutputSchema>
