@@ -1,10 +1,12 @@
 import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
-import { parseJsonBody } from './paid-request/read-upload-request.ts'
+import { parseJsonBody } from './paid-request/read-json-request.ts'
 import { addErrorHandling } from './plugins/errors.ts'
+import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addHealthRoutes } from './routes/health.ts'
+import { addMediaRoutes } from './routes/media.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addReceiptRoutes } from './routes/receipts.ts'
 
@@ -23,6 +25,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly holdMs: number
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
+  readonly limitRate: RateLimiter
 }
 
 /** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
@@ -45,6 +48,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   addHealthRoutes(app)
   addReceiptRoutes(app, dependencies)
+  addMediaRoutes(app, dependencies)
   addPaidRoutes(app, dependencies, dependencies)
   return app
 }

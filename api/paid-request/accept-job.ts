@@ -2,7 +2,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
+import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { EffectiveRequest } from './effective-request.ts'
@@ -16,7 +16,7 @@ interface Dependencies {
 }
 
 /**
- * Stages the upload, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
+ * Stages the upload if there is one, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
  * encrypted object without a key. Returns the id of the job that serves the request, which may be another request's that
  * came first. Throws the 409s of a key or payment that belongs to something else, and `storage_unavailable`.
  */
@@ -26,12 +26,7 @@ export async function acceptJob(
   { effective, requestDigest, audio }: EffectiveRequest,
   authorization: Authorization,
 ): Promise<string> {
-  const stagedUpload = newStagedUpload()
-  try {
-    await uploads.put(stagedUpload.objectKey, encryptUpload(stagedUpload, audio))
-  } catch (cause) {
-    throw new AppError('storage_unavailable', { cause })
-  }
+  const stagedUpload = audio && (await stageUpload(uploads, audio))
   const acceptance = await store.acceptJob({
     idempotencyKey: challenge.idempotencyKey,
     operation: challenge.operation.id,
@@ -43,7 +38,8 @@ export async function acceptJob(
     stagedUpload,
   })
   // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
-  if (acceptance.outcome !== 'accepted') await uploads.delete(stagedUpload.objectKey).catch(() => undefined)
+  if (stagedUpload && acceptance.outcome !== 'accepted')
+    await uploads.delete(stagedUpload.objectKey).catch(() => undefined)
   switch (acceptance.outcome) {
     case 'accepted':
     case 'settles_again':
@@ -57,6 +53,16 @@ export async function acceptJob(
     case 'permit_already_used':
       throw new AppError(acceptance.outcome, { retryAfterSeconds: 2 })
   }
+}
+
+async function stageUpload(uploads: Pick<ObjectStore, 'put'>, audio: Uint8Array): Promise<StagedUpload> {
+  const stagedUpload = newStagedUpload()
+  try {
+    await uploads.put(stagedUpload.objectKey, encryptUpload(stagedUpload, audio))
+  } catch (cause) {
+    throw new AppError('storage_unavailable', { cause })
+  }
+  return stagedUpload
 }
 
 /** The row is the outbox: a queue that is slow or down delays the job until the sweeper's next round and nothing else. */

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import type { Catalog } from '#shared/catalog/catalog.ts'
+import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
@@ -11,6 +11,7 @@ import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
+import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
 import type { OutcomeAwaiter } from './await-outcome.ts'
 import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
 import { findOwnJob } from './find-own-job.ts'
@@ -30,6 +31,7 @@ export interface PaidRequestDependencies {
   readonly store: AdmissionStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
+  readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
@@ -56,7 +58,8 @@ export async function handlePaidRequest(
   if (paymentHeader === null) return renderChallenge(dependencies, challenge, request.id)
   try {
     const jobId = await payForJob(dependencies, challenge, effectiveRequest, paymentHeader)
-    return respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+    return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
     if (error instanceof AppError && error.entry.kind === 'payment')
@@ -65,13 +68,16 @@ export async function handlePaidRequest(
   }
 }
 
-/** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409). */
+/** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
 async function bindChallenge(
   { catalog, terms, store }: PaidRequestDependencies,
   operation: AnyOperation,
   idempotencyKey: string,
   { effective, requestDigest }: EffectiveRequest,
 ): Promise<Challenge> {
+  // The catalog lists only what a deployment serves; a known model that nobody serves is not quoted.
+  if (!findModel(catalog, operation.category, operation.publicModel(effective)))
+    throw new AppError('model_unavailable', { param: 'model' })
   const binding = await store.bindKey({
     idempotencyKey,
     requestDigest,

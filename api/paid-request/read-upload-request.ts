@@ -2,55 +2,33 @@ import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
-import { invalidField, missingField, unknownField } from './invalid-field.ts'
+import { missingField } from './invalid-field.ts'
+import { asObject, parseFields } from './read-json-request.ts'
 import { readMultipart } from './read-multipart.ts'
 
-/** One request's validated options with its upload, whichever of the two forms it came in. */
-export interface UploadRequest<Options> {
-  readonly options: Options
+/** One request's validated fields with its upload, whichever of the two forms it came in. */
+export interface UploadRequest<Body> {
+  readonly body: Body
   readonly audio: Uint8Array
   /** How the caller calls the upload; errors about it name this field. */
   readonly uploadParam: string
 }
 
 /** Reads `application/json` or `multipart/form-data`; both describe the same request. Throws the 400s of the field table. */
-export async function readUploadRequest<Options>(
+export async function readUploadRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
-  optionsSchema: z.ZodType<Options>,
-): Promise<UploadRequest<Options>> {
+  bodySchema: z.ZodType<Body>,
+): Promise<UploadRequest<Body>> {
   if (request.isMultipart()) {
     const { fields, file } = await readMultipart(request, upload)
-    const options = parseOptions(optionsSchema, fields)
+    const body = parseFields(bodySchema, fields)
     if (file === null) throw missingField(upload.multipartField)
-    return { options, audio: file, uploadParam: upload.multipartField }
+    return { body, audio: file, uploadParam: upload.multipartField }
   }
   const { [upload.jsonField]: encoded, ...fields } = asObject(request.body)
-  const options = parseOptions(optionsSchema, fields)
-  return { options, audio: decodeBase64(encoded, upload), uploadParam: upload.jsonField }
-}
-
-/** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json`. */
-export function parseJsonBody(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-  } catch (cause) {
-    throw new AppError('invalid_json', { cause })
-  }
-}
-
-function asObject(body: unknown): Record<string, unknown> {
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    throw new AppError('invalid_json', { message: 'The request body must be a JSON object.' })
-  return body as Record<string, unknown>
-}
-
-function parseOptions<Options>(schema: z.ZodType<Options>, fields: Record<string, unknown>): Options {
-  // JSON can name a property __proto__, which schemas pass over.
-  if (Object.hasOwn(fields, '__proto__')) throw unknownField('__proto__')
-  const parsed = schema.safeParse(fields)
-  if (!parsed.success) throw invalidField(parsed.error, fields)
-  return parsed.data
+  const body = parseFields(bodySchema, fields)
+  return { body, audio: decodeBase64(encoded, upload), uploadParam: upload.jsonField }
 }
 
 /**

@@ -2,22 +2,26 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders } from '../paid-request/read-headers.ts'
+import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 /** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
 const INTERIM_ANSWER_MS = 30_000
 
 /** How long callers are held: for `holdMs`, and no longer than the process lives. */
 interface Holding {
+  readonly limitRate: RateLimiter
   readonly holdMs: number
   readonly stopping: AbortSignal
 }
 
 /** One route for each paid operation, all alike. */
 export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holding: Holding): void {
+  const { limitRate } = holding
   for (const operation of operations) {
     app.post(operation.path, {
       // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
-      onRequest: async (request) => {
+      onRequest: async (request, reply) => {
+        limitRate(request, reply, operation.family)
         refuseDuplicateHeaders(request.raw)
         readIdempotencyKey(request.headers)
       },

@@ -1,33 +1,79 @@
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
-import { transcriptionModels } from './transcription-models.ts'
 
-/** A published speech-to-text model: prices as decimal dollars, limits in milliseconds and bytes. */
-export interface TranscriptionModel {
+/** What every published model has. Prices are decimal dollars, `created` Unix seconds. */
+interface PublishedModel {
   readonly id: string
-  readonly category: 'speech_to_text'
-  readonly pricePerAudioHourUsd: string
+  readonly created: number
+  /** Bounds of one call's quote and charge (specification, Limits). */
   readonly minimumChargeUsd: string
   readonly maximumChargeUsd: string
+}
+
+export interface TextModel extends PublishedModel {
+  readonly category: 'text_generation'
+  readonly inputPerMillionTokensUsd: string
+  readonly outputPerMillionTokensUsd: string
+  /** Tokens of input and output together. */
+  readonly contextWindow: number
+  readonly maximumOutputTokens: number
+}
+
+export interface ImageModel extends PublishedModel {
+  readonly category: 'image_generation'
+  readonly pricePerImageUsd: string
+}
+
+export interface SpeechModel extends PublishedModel {
+  readonly category: 'text_to_speech'
+  readonly pricePerThousandCharactersUsd: string
+  /** Unicode code points of one call. */
+  readonly maximumCharacters: number
+  readonly defaultVoice: string
+}
+
+export interface TranscriptionModel extends PublishedModel {
+  readonly category: 'speech_to_text'
+  readonly pricePerAudioHourUsd: string
   readonly maximumAudioDurationMs: number
   readonly maximumAudioBytes: number
   readonly acceptedFormats: readonly string[]
+}
+
+export type Model = TextModel | ImageModel | SpeechModel | TranscriptionModel
+
+export interface Voice {
+  readonly id: string
+  readonly name: string
+  readonly description: string
+  readonly languages: readonly string[]
+  /** ISO date after which the voice is gone, or `null`. */
+  readonly retirementDate: string | null
 }
 
 /** Everything that is published about models and prices; immutable, and named by its content. */
 export interface Catalog {
   /** Changes exactly when the content changes (specification, Versioning 3). */
   readonly version: string
-  readonly transcriptionModels: readonly TranscriptionModel[]
+  /** Enabled models only, in the order they are listed. */
+  readonly models: readonly Model[]
+  readonly voices: readonly Voice[]
 }
 
 const VERSION_DIGITS = 16
 
 /** Builds a catalog and derives its version from its content. */
 export function createCatalog(content: Omit<Catalog, 'version'>): Catalog {
-  const digest = sha256Hex(
-    canonicalJson({ transcriptionModels: content.transcriptionModels.map((model) => ({ ...model })) }),
-  )
-  return { version: `catalog-${digest.slice(0, VERSION_DIGITS)}`, ...content }
+  const plain = JSON.parse(JSON.stringify(content)) as Parameters<typeof canonicalJson>[0]
+  return { version: `catalog-${sha256Hex(canonicalJson(plain)).slice(0, VERSION_DIGITS)}`, ...content }
 }
 
-export const publishedCatalog: Catalog = createCatalog({ transcriptionModels })
+/** The model of this id and category, or `undefined` when the catalog does not offer it. */
+export function findModel<C extends Model['category']>(
+  catalog: Catalog,
+  category: C,
+  id: string,
+): Extract<Model, { category: C }> | undefined {
+  return catalog.models.find(
+    (model): model is Extract<Model, { category: C }> => model.category === category && model.id === id,
+  )
+}

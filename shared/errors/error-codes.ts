@@ -52,6 +52,22 @@ export const errorCodes = {
     ...invalidRequest,
     message: 'PAYMENT-SIGNATURE is not a base64-encoded x402 v2 payment payload of scheme "upto".',
   },
+  content_rejected: {
+    ...invalidRequest,
+    message: 'Safety screening rejects this content. Nothing was charged.',
+  },
+  image_unavailable: {
+    ...invalidRequest,
+    message: 'An image of the request could not be fetched. Nothing was charged.',
+  },
+  context_length_exceeded: {
+    ...invalidRequest,
+    message: 'Input and output together can exceed what the model holds. Shorten the input or lower max_tokens.',
+  },
+  maximum_price_exceeded: {
+    ...invalidRequest,
+    message: 'The maximum price of this request is above the published bound for one call.',
+  },
   receipt_token_required: {
     status: 401,
     kind: 'authentication',
@@ -135,6 +151,15 @@ export const errorCodes = {
     retry: 'never',
     payment: 'settled',
   },
+  rate_limited: {
+    status: 429,
+    kind: 'rate_limit',
+    message: 'Too many requests from this address. Nothing was charged; retry after the time given.',
+    retry: 'same_request',
+    payment: 'none',
+  },
+  model_unavailable: { ...unavailable, message: 'No deployment serves this model at present. Nothing was charged.' },
+  screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
   capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
   storage_unavailable: { ...unavailable, message: 'Upload storage is unavailable. Nothing was charged.' },

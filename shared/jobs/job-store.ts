@@ -1,5 +1,6 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { Media, ServedMedia } from '#shared/media/media.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -34,7 +35,8 @@ export interface NewJob {
   readonly effectiveRequest: JsonValue
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
-  readonly stagedUpload: StagedUpload
+  /** `null` for requests without an upload. */
+  readonly stagedUpload: StagedUpload | null
 }
 
 export type Acceptance =
@@ -56,6 +58,8 @@ export interface AdmissionStore {
   markEnqueued(jobId: string): Promise<void>
   readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>
   findReceipt(receiptId: string): Promise<Receipt | null>
+  /** Media that may be served now, by the hash of its token. */
+  findMedia(tokenSha256: string): Promise<ServedMedia | null>
 }
 
 /** `stale` means that another worker holds the job now: stop at once, write nothing. */
@@ -82,10 +86,17 @@ export interface ExecutionStore {
   /** Gives the job back, to be run again no earlier than `delayMs` from now. */
   releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
-  /** accepted → generating, with the attempt's row. */
-  startAttempt(job: ClaimedJob, deployment: string): Promise<{ written: Written; attemptId: string }>
+  /**
+   * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
+   * generating. `failed` ends the attempt before it.
+   */
+  startAttempt(
+    job: ClaimedJob,
+    deployment: string,
+    failed: { attemptId: string; reason: string } | null,
+  ): Promise<{ written: Written; attemptId: string }>
   /** generating → generated: result, usage and charge; the upload's data key is erased with them. */
-  sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult): Promise<Written>
+  sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult, media: Media | null): Promise<Written>
   /** accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
   failJob(
     job: ClaimedJob,
@@ -122,4 +133,6 @@ export interface ExecutionStore {
   /** Object keys of uploads that may be deleted; their data keys are erased by this call. */
   eraseExpiredUploads(limit: number): Promise<readonly string[]>
   markUploadsDeleted(objectKeys: readonly string[]): Promise<void>
+  findExpiredMedia(limit: number): Promise<readonly string[]>
+  markMediaDeleted(objectKeys: readonly string[]): Promise<void>
 }

@@ -3,7 +3,8 @@ import { type JobState, jobStates } from './job.ts'
 /** Every move a job may make. The store's statements take their guards from here. */
 const transitions: Record<JobState, readonly JobState[]> = {
   accepted: ['generating', 'failed'],
-  generating: ['generated', 'failed'],
+  // Again, with the next deployment, after a definite failure of the one before.
+  generating: ['generating', 'generated', 'failed'],
   generated: ['settling', 'settlement_failed'],
   settling: ['completed', 'settlement_failed', 'review'],
   // Uncharged: a fresh authorization under the same key may try again.

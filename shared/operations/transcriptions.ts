@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Catalog } from '#shared/catalog/catalog.ts'
+import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { clamp } from '#shared/money/rounding.ts'
 import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
@@ -16,7 +16,7 @@ const languageSchema = z
   .max(MAXIMUM_LANGUAGE_LENGTH)
   .refine((language) => language.isWellFormed(), { error: 'must be valid Unicode without lone surrogates' })
 
-const optionsSchema = z.strictObject({
+const bodySchema = z.strictObject({
   model: z.literal('speechvendor/scribe-v2'),
   file_format: z.literal('other').default('other'),
   language: languageSchema.optional(),
@@ -76,13 +76,14 @@ const resultSchema = z.strictObject({
   duration: z.number().positive().optional(),
 })
 
-export type TranscriptionOptions = z.infer<typeof optionsSchema>
+export type TranscriptionBody = z.infer<typeof bodySchema>
 export type EffectiveTranscription = z.infer<typeof effectiveRequestSchema>
 export type TranscriptionTerms = z.infer<typeof termsSchema>
 export type TranscriptionUsage = z.infer<typeof usageSchema>
 export type TranscriptionResult = z.infer<typeof resultSchema>
 
-function effectiveRequest(options: TranscriptionOptions, audio: MeasuredAudio): EffectiveTranscription {
+function effectiveRequest(options: TranscriptionBody, audio: MeasuredAudio | null): EffectiveTranscription {
+  if (!audio) throw new Error('a transcription has an upload')
   const { language, ...rest } = options
   return {
     operation: 'createTranscription',
@@ -94,7 +95,7 @@ function effectiveRequest(options: TranscriptionOptions, audio: MeasuredAudio): 
 }
 
 function quote(effective: EffectiveTranscription, catalog: Catalog): Quote<TranscriptionTerms> {
-  const model = catalog.transcriptionModels.find(({ id }) => id === effective.model)
+  const model = findModel(catalog, 'speech_to_text', effective.model)
   if (!model) throw new Error(`the catalog has no model ${effective.model}`)
   const terms = {
     price_per_audio_hour_usd: model.pricePerAudioHourUsd,
@@ -115,7 +116,7 @@ function charge(usage: TranscriptionUsage, terms: TranscriptionTerms): AtomicAmo
 
 /** Speech to text over one MP3 (specification, POST /v1/audio/transcriptions). */
 export const transcriptions: Operation<
-  TranscriptionOptions,
+  TranscriptionBody,
   EffectiveTranscription,
   TranscriptionTerms,
   TranscriptionUsage,
@@ -125,6 +126,7 @@ export const transcriptions: Operation<
   path: '/v1/audio/transcriptions',
   summary: 'Transcribe one MP3',
   family: 'openai',
+  category: 'speech_to_text',
   upload: {
     jsonField: 'audio_base64',
     multipartField: 'file',
@@ -132,7 +134,7 @@ export const transcriptions: Operation<
     maximumBytes: 26_214_400,
     formTypes: { diarize: 'boolean', tag_audio_events: 'boolean', num_speakers: 'integer' },
   },
-  optionsSchema,
+  bodySchema,
   effectiveRequestSchema,
   termsSchema,
   usageSchema,

@@ -8,7 +8,8 @@ export const receiptSchema = z.strictObject({
   operation: z.string(),
   model: z.string(),
   usage: z.record(z.string(), z.int()),
-  unit_prices: z.record(z.string(), z.string()),
+  /** The terms that the charge follows from: prices and bounds as decimal dollars, limits as integers. */
+  unit_prices: z.record(z.string(), z.union([z.string(), z.int()])),
   catalog_version: z.string(),
   price_version: z.string(),
   quoted_maximum_atomic: z.string(),

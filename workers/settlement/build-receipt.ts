@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { z } from 'zod'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -20,7 +19,7 @@ export function buildReceipt(
     operation: job.operation,
     model: job.publicModel,
     usage: sealed.usage,
-    unit_prices: z.record(z.string(), z.string()).parse(job.terms),
+    unit_prices: receiptSchema.shape.unit_prices.parse(job.terms),
     catalog_version: job.catalogVersion,
     // Names the prices alone: two catalogs that differ elsewhere charge alike under one price version.
     price_version: `price-${sha256Hex(canonicalJson(job.terms)).slice(0, VERSION_DIGITS)}`,

@@ -1,28 +1,27 @@
+import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { decryptUpload } from '#shared/media/staged-upload.ts'
-import { type EffectiveTranscription, transcriptions } from '#shared/operations/transcriptions.ts'
-import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { deploymentFor, type TranscriptionDeployment } from '../providers/deployments.ts'
-import type { ProviderFailure, TranscriptionInput } from '../providers/provider.ts'
+import type { Execution, PreparedExecution } from '../executions/execution.ts'
+import type { ProviderFailure } from '../providers/provider.ts'
+import type { Router } from '../providers/route.ts'
+import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
-import { sealTranscription } from './seal-result.ts'
+import { checkPaymentAgain, hasTimeForACall, type PaymentCheckDependencies } from './check-payment-again.ts'
+import { failWith } from './fail-with.ts'
+import { screenRequest } from './screen-request.ts'
+import { type SealingDependencies, sealProduct } from './seal-result.ts'
 
-export interface GenerationDependencies {
+export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies {
   readonly store: Pick<ExecutionStore, 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'>
   readonly uploads: Pick<ObjectStore, 'get'>
-  readonly verifier: Pick<AuthorizationVerifier, 'verify'>
-  readonly deployments: readonly TranscriptionDeployment[]
-  readonly providerTimeoutMs: number
-  readonly settlementMarginMs: number
-  readonly now: () => Date
+  readonly screener: Screener
+  readonly executionOf: (operationId: string) => Execution
+  readonly router: Router
   readonly logger: Logger
 }
-
-/** Between attempts to ask a chain that cannot be reached. */
-const CHAIN_RETRY_MS = 2000
 
 /** accepted → generating → generated, or failed uncharged. Nothing is sent upstream that could not be paid for any more. */
 export async function callProvider(
@@ -32,28 +31,60 @@ export async function callProvider(
 ): Promise<StepOutcome> {
   const refusal = await checkPaymentAgain(dependencies, job)
   if (refusal) return refusal
-  const { store, providerTimeoutMs } = dependencies
-  const effective = transcriptions.effectiveRequestSchema.parse(job.effectiveRequest)
-  const deployment = deploymentFor(dependencies.deployments, job.publicModel)
-  if (!deployment)
-    return failWith(store, job, {
-      code: 'provider_unavailable',
-      reason: 'no deployment serves the model',
-      attempt: 'none',
-    })
+  const { store } = dependencies
   const audio = await readStagedAudio(dependencies, job)
-  if (!audio)
+  if (job.stagedUploadId !== null && !audio)
     return failWith(store, job, { code: 'upload_expired', reason: 'the staged upload is gone', attempt: 'none' })
+  const execution = dependencies.executionOf(job.operation)
+  const rejection = await screenRequest(dependencies, job, execution.screenedTexts({ job, audio }))
+  if (rejection) return rejection
+  let prepared: PreparedExecution
+  try {
+    prepared = await execution.prepare({ job, audio })
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return failWith(store, job, { code: error.code, reason: error.message, attempt: 'none' })
+  }
+  return tryDeployments(dependencies, job, prepared, signal)
+}
 
-  const { written, attemptId } = await store.startAttempt(job, deployment.name)
-  if (written === 'stale') return { next: 'stale' }
-  const outcome = await deployment.provider.transcribe(transcriptionInput(effective, audio), {
-    signal,
-    timeoutMs: providerTimeoutMs,
-  })
-  if (outcome.outcome === 'failed') return failAttempt(dependencies, job, outcome)
-  const sealed = sealTranscription(job, effective, outcome.transcript, dependencies.now())
-  return after(await store.sealResult(job, attemptId, sealed), 'moved')
+/**
+ * Calls the deployments of the model in their order until one produces. Only a failure after which the vendor certainly did
+ * no billable work leads to the next one, and only while the authorization has the time.
+ */
+async function tryDeployments(
+  dependencies: GenerationDependencies,
+  job: ClaimedJob,
+  prepared: PreparedExecution,
+  signal: AbortSignal,
+): Promise<StepOutcome> {
+  const { store, router, logger } = dependencies
+  let failed: { attemptId: string; failure: ProviderFailure } | null = null
+  for (const slot of router.candidates(job.publicModel)) {
+    if (failed && !hasTimeForACall(dependencies, job)) break
+    const { written, attemptId } = await store.startAttempt(
+      job,
+      slot.deployment.name,
+      failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
+    )
+    if (written === 'stale') return { next: 'stale' }
+    const outcome = await slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    if (outcome.outcome === 'produced') {
+      const { sealed, media } = await sealProduct(dependencies, job, attemptId, outcome.product)
+      return after(await store.sealResult(job, attemptId, sealed, media), 'moved')
+    }
+    const { code, reason } = outcome
+    logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
+    failed = { attemptId, failure: outcome }
+    if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break
+  }
+  return failed
+    ? failWith(store, job, {
+        code: failed.failure.code,
+        reason: failed.failure.reason,
+        attempt: failed.failure.certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
+      })
+    : failWith(store, job, { code: 'provider_unavailable', reason: 'no deployment may be called now', attempt: 'none' })
 }
 
 /** A job found `generating` at claim time belonged to a worker that died during or after its call: the outcome is lost. */
@@ -68,30 +99,6 @@ export async function failLostAttempt(
   })
 }
 
-/** The payer can move funds at any time; the last look before money is spent upstream. `null` when the call may go on. */
-async function checkPaymentAgain(
-  { store, verifier, providerTimeoutMs, settlementMarginMs, now }: GenerationDependencies,
-  job: ClaimedJob,
-): Promise<StepOutcome | null> {
-  const remainingMs = Number(job.authorization.deadline) * 1000 - now().getTime()
-  if (remainingMs < providerTimeoutMs + settlementMarginMs)
-    return failWith(store, job, {
-      code: 'authorization_too_short',
-      reason: `${Math.round(remainingMs / 1000)} s left before the call`,
-      attempt: 'none',
-    })
-  const verification = await verifier.verify(job.authorization, job.authorization.authorizedMaximum)
-  if (verification.outcome === 'unreachable')
-    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
-  if (verification.outcome === 'refused')
-    return failWith(store, job, {
-      code: verification.code,
-      reason: 'refused before the provider call',
-      attempt: 'none',
-    })
-  return null
-}
-
 async function readStagedAudio(
   { store, uploads }: GenerationDependencies,
   { stagedUploadId }: ClaimedJob,
@@ -99,37 +106,4 @@ async function readStagedAudio(
   const upload = stagedUploadId === null ? null : await store.openStagedUpload(stagedUploadId)
   const sealed = upload && (await uploads.get(upload.objectKey))
   return sealed ? decryptUpload(upload, sealed) : null
-}
-
-function transcriptionInput(effective: EffectiveTranscription, audio: Uint8Array): TranscriptionInput {
-  return {
-    audio,
-    diarize: effective.diarize,
-    timestamps: effective.timestamps,
-    tagAudioEvents: effective.tag_audio_events,
-    needsWords: effective.tag_audio_events || effective.response_format === 'verbose_json',
-    ...(effective.language === undefined ? {} : { language: effective.language }),
-    ...(effective.num_speakers === undefined ? {} : { numSpeakers: effective.num_speakers }),
-  }
-}
-
-async function failAttempt(
-  { store, logger }: GenerationDependencies,
-  job: ClaimedJob,
-  { code, reason, certainty }: ProviderFailure,
-): Promise<StepOutcome> {
-  logger.warn('provider call failed', { jobId: job.id, code, reason })
-  return failWith(store, job, {
-    code,
-    reason,
-    attempt: certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
-  })
-}
-
-async function failWith(
-  store: Pick<ExecutionStore, 'failJob'>,
-  job: ClaimedJob,
-  failure: Parameters<ExecutionStore['failJob']>[1],
-): Promise<StepOutcome> {
-  return after(await store.failJob(job, failure), 'finished')
 }

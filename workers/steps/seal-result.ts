@@ -1,68 +1,70 @@
+import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import {
-  type EffectiveTranscription,
-  type TranscriptionResult,
-  type TranscriptionUsage,
-  transcriptions,
-} from '#shared/operations/transcriptions.ts'
-import type { TranscribedWord, Transcript } from '../providers/provider.ts'
+import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import type { PlacedMedia, ProducedMedia, Product } from '../executions/execution.ts'
+
+export interface SealingDependencies {
+  readonly media: Pick<ObjectStore, 'put'>
+  readonly publicBaseUrl: string
+  readonly now: () => Date
+}
+
+const storedUsageSchema = z.record(z.string(), z.int())
 
 /**
- * Turns a transcript into the exact answer text and the charge. The charge follows from the duration that was inspected
- * before the quote, never from anything the provider says.
+ * Turns a product into the exact answer text, its charge, and the record of its media, whose bytes are stored first. The
+ * charge follows from measured usage under the terms of the quote and never passes what the payer signed.
  */
-export function sealTranscription(
+export async function sealProduct(
+  { media, publicBaseUrl, now }: SealingDependencies,
   job: ClaimedJob,
-  effective: EffectiveTranscription,
-  transcript: Transcript,
-  now: Date,
-): SealedResult {
-  const usage: TranscriptionUsage = { input_audio_ms: effective.audio.duration_ms }
-  const result = transcriptions.resultSchema.parse(transcriptionResult(job, effective, transcript, usage, now))
-  const resultBody = JSON.stringify(result)
+  attemptId: string,
+  product: Product,
+): Promise<{ sealed: SealedResult; media: Media | null }> {
+  const createdAt = now()
+  const placed = product.media && (await placeMedia({ media, publicBaseUrl }, attemptId, product.media, createdAt))
+  const operation = operationById(job.operation)
+  const usage = operation.usageSchema.parse(product.usage)
+  const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
+  const resultBody = JSON.stringify(operation.resultSchema.parse(product.result(placed?.place ?? null, createdAt)))
   return {
-    usage,
-    chargeAmount: transcriptions.charge(usage, transcriptions.termsSchema.parse(job.terms)),
-    resultBody,
-    resultDigest: sha256Hex(resultBody),
+    sealed: {
+      usage: storedUsageSchema.parse(usage),
+      chargeAmount: atomicAmount(
+        charge < job.authorization.authorizedMaximum ? charge : job.authorization.authorizedMaximum,
+      ),
+      resultBody,
+      resultDigest: sha256Hex(resultBody),
+    },
+    media: placed?.record ?? null,
   }
 }
 
-function transcriptionResult(
-  job: ClaimedJob,
-  effective: EffectiveTranscription,
-  { text, language, languageProbabilityMillionths, words }: Transcript,
-  usage: TranscriptionUsage,
-  now: Date,
-): TranscriptionResult {
+async function placeMedia(
+  { media, publicBaseUrl }: Omit<SealingDependencies, 'now'>,
+  attemptId: string,
+  { bytes, contentType, lifetimeSeconds }: ProducedMedia,
+  createdAt: Date,
+): Promise<{ place: PlacedMedia; record: Media }> {
+  // One object for each attempt: a rerun never overwrites what an earlier result points to.
+  const objectKey = `media/${attemptId}`
+  await media.put(objectKey, bytes)
+  const token = newMediaToken()
+  // Whole seconds, as the result writes it and the route keeps it.
+  const expiresAt = new Date((Math.floor(createdAt.getTime() / 1000) + lifetimeSeconds) * 1000)
   return {
-    id: `transcription-${job.id}`,
-    created: Math.floor(now.getTime() / 1000),
-    model: job.publicModel,
-    ...(effective.response_format === 'verbose_json'
-      ? { task: 'transcribe' as const, duration: effective.audio.duration_ms / 1000 }
-      : {}),
-    text,
-    ...(language === undefined ? {} : { language }),
-    ...(languageProbabilityMillionths === undefined
-      ? {}
-      : { language_probability_millionths: languageProbabilityMillionths }),
-    usage,
-    ...(words === undefined ? {} : { words: words.map(publicWord) }),
-  }
-}
-
-/** One item as the decisions page fixes it: seconds as numbers, speaker and characters only where they were asked for. */
-function publicWord({ text, startSeconds, endSeconds, type, speaker, characters }: TranscribedWord) {
-  return {
-    word: text,
-    start: startSeconds,
-    end: endSeconds,
-    type,
-    ...(speaker === undefined ? {} : { speaker }),
-    ...(characters === undefined
-      ? {}
-      : { characters: characters.map((one) => ({ text: one.text, start: one.startSeconds, end: one.endSeconds })) }),
+    place: { url: mediaUrl(publicBaseUrl, token), expiresAt },
+    record: {
+      objectKey,
+      tokenSha256: hashMediaToken(token),
+      contentType,
+      sha256: sha256Hex(bytes),
+      bytes: bytes.length,
+      expiresAt,
+    },
   }
 }

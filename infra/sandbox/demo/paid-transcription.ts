@@ -4,6 +4,8 @@ import { z } from 'zod'
 import { createPayingClient, type PayingClient } from '../paying-client.ts'
 import type { SandboxInfo } from '../sandbox.ts'
 import { highlight, printField, printProblem, printTitle, wrapText } from '../terminal.ts'
+import { dollars } from './dollars.ts'
+import { showOtherCalls } from './other-calls.ts'
 
 const transcriptSchema = z.object({ text: z.string(), usage: z.object({ input_audio_ms: z.number() }) })
 const receiptSchema = z.object({
@@ -54,7 +56,8 @@ export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Pr
   printField('answer', same ? 'the same, byte for byte, with the same receipt' : 'ANOTHER ONE')
   printField('charged', cost)
   if (!same || cost !== 'nothing') throw new Error('the replay was not free')
-  console.log()
+
+  await showOtherCalls(info.baseUrl, client)
   return true
 }
 
@@ -125,10 +128,6 @@ async function usdcBalance({ rpcUrl, usdc }: SandboxInfo, address: string): Prom
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_call', params: [{ to: usdc, data }, 'latest'] }),
   })
   return BigInt(balanceSchema.parse(await answer.json()).result)
-}
-
-function dollars(atomic: bigint): string {
-  return `${atomic / 1_000_000n}.${(atomic % 1_000_000n).toString().padStart(6, '0')}`
 }
 
 function seconds(milliseconds: number): string {

@@ -56,10 +56,11 @@ interface Sending {
 }
 
 async function send({ log, call, route, rule, response, answer }: Sending): Promise<void> {
-  const body = Buffer.from(typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body ?? {}))
+  const body = bytesOf(answer.body)
+  const answerHeaders = { ...jsonHeaders, ...answer.headers }
   const onLast = () => log.answered(call, answer.status)
   const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
-    sendPieces(response, answer.status, { ...jsonHeaders, ...headers }, [bytes], { onLast })
+    sendPieces(response, answer.status, { ...answerHeaders, ...headers }, [bytes], { onLast })
   switch (rule?.fault) {
     case 'hang':
       return
@@ -68,17 +69,17 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
       return
     case 'resetMidBody':
       call.status = answer.status
-      response.writeHead(answer.status, { ...jsonHeaders, 'content-length': String(body.length) })
+      response.writeHead(answer.status, { ...answerHeaders, 'content-length': String(body.length) })
       response.write(body.subarray(0, body.length / 2), () => response.socket?.resetAndDestroy())
       return
     case 'truncatedJson':
       return whole(body.subarray(0, body.length / 2))
     case 'emptyText':
-      return whole(Buffer.from(JSON.stringify(route.emptied(answer).body)))
+      return whole(bytesOf(route.emptied(answer).body))
     case 'hugeBody':
-      return sendPieces(response, answer.status, jsonHeaders, padded(rule.bytes), { onLast })
+      return sendPieces(response, answer.status, answerHeaders, padded(rule.bytes), { onLast })
     case 'slowBody':
-      return sendPieces(response, answer.status, jsonHeaders, cut(body, rule.pieces), {
+      return sendPieces(response, answer.status, answerHeaders, cut(body, rule.pieces), {
         everyMs: rule.everyMs,
         onLast,
       })
@@ -97,7 +98,13 @@ async function readRequest(request: IncomingMessage): Promise<VendorRequest> {
   const body = Buffer.concat(chunks)
   const headers = new Headers()
   for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value))
-  return { headers, body, form: await readForm(headers, body) }
+  const url = new URL(request.url ?? '/', 'http://upstream')
+  return { url, headers, body, form: await readForm(headers, body) }
+}
+
+function bytesOf(body: unknown): Buffer {
+  if (body instanceof Uint8Array) return Buffer.from(body)
+  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? {}))
 }
 
 /** Node's own multipart reader; a body it cannot read is no form, and the route says so in its vendor's words. */

@@ -1,11 +1,18 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { answerCall } from './answer-call.ts'
+import { createMessagesRoute } from './anthropic/messages.ts'
 import { createCallLog, type UpstreamCall } from './call-log.ts'
 import { answerControl } from './control-routes.ts'
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
+import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultRule, type FaultRuleInput } from './faults.ts'
-import type { VendorRoute } from './vendor-route.ts'
+import { createGenerateContentRoute } from './gemini/generate-content.ts'
+import { createChatCompletionsRoute } from './openai/chat-completions.ts'
+import { createImagesRoute } from './openai/images.ts'
+import { createSpeechRoute } from './openai/speech.ts'
+import { createTranscriptionsRoute } from './openai/transcriptions.ts'
+import { matchesPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
   /** 0, the default, takes any free port. */
@@ -33,7 +40,16 @@ export interface Upstream {
 /** Starts the simulated upstream vendors on one HTTP server. Rejects when the port is taken. */
 export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
   const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
-  const routes: readonly VendorRoute[] = [createSpeechToTextRoute({ apiKey })]
+  const routes: readonly VendorRoute[] = [
+    createSpeechToTextRoute({ apiKey }),
+    createTextToSpeechRoute({ apiKey }),
+    createChatCompletionsRoute({ apiKey }),
+    createImagesRoute({ apiKey }),
+    createSpeechRoute({ apiKey }),
+    createTranscriptionsRoute({ apiKey }),
+    createGenerateContentRoute({ apiKey }),
+    createMessagesRoute({ apiKey }),
+  ]
   const faults = createFaultQueue()
   const log = createCallLog({
     now: () => new Date(),
@@ -43,9 +59,9 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const path = new URL(request.url ?? '/', 'http://upstream').pathname
     if (path.startsWith('/_simulator/')) return answerControl({ faults, log }, path, request, response)
-    const route = routes.find((candidate) => candidate.path === path && candidate.method === request.method)
+    const route = routes.find((candidate) => candidate.method === request.method && matchesPath(candidate, path))
     if (route !== undefined) {
-      const rule: FaultRule | undefined = faults.take(path)
+      const rule: FaultRule | undefined = faults.take(route.path)
       return answerCall({ log, delayMs }, { route, rule, request, response })
     }
     response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')

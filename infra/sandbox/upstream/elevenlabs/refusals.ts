@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { VendorAnswer } from '../vendor-route.ts'
+import type { VendorAnswer, VendorRequest } from '../vendor-route.ts'
 
 /**
  * A refusal in the vendor's error shape; `status` is the older name of `code` and still sent.
@@ -13,4 +13,14 @@ export function refusal(status: number, type: string, code: string, message: str
 /** A 422 as the vendor's framework sends it for a form field; `input` quotes the value, as there. */
 export function invalidField(field: string, type: string, message: string, input: string | null): VendorAnswer {
   return { status: 422, accepted: false, body: { detail: [{ type, loc: ['body', field], msg: message, input }] } }
+}
+
+/** Refuses a request without `xi-api-key`, or with another than the one key that is accepted. */
+export function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+  const given = headers.get('xi-api-key')
+  if (given === null || given === '') {
+    return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')
+  }
+  if (apiKey === undefined || given === apiKey) return undefined
+  return refusal(401, 'authentication_error', 'invalid_api_key', 'Invalid API key')
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type Heard, type HeardItem, hear } from '../hearing/hear.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
-import { invalidField, refusal } from './refusals.ts'
+import { invalidField, refusal, refuseKey } from './refusals.ts'
 
 const models: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
 
@@ -34,15 +34,6 @@ function textField(name: string, value: File | string): [string, string][] {
 async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
   const file = form?.get('file')
   return file instanceof Blob ? new Uint8Array(await file.arrayBuffer()) : undefined
-}
-
-function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
-  const given = headers.get('xi-api-key')
-  if (given === null || given === '') {
-    return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')
-  }
-  if (apiKey === undefined || given === apiKey) return undefined
-  return refusal(401, 'authentication_error', 'invalid_api_key', 'Invalid API key')
 }
 
 async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {

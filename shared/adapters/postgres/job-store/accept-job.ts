@@ -70,7 +70,7 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
       JSON.stringify(job.quote.terms),
       job.authorization.payer,
       claim.authorizationId,
-      job.stagedUpload.id,
+      job.stagedUpload?.id ?? null,
     ],
   )
   await insertStagedUpload(sql, jobId, job)
@@ -91,7 +91,7 @@ async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptanc
     [
       jobId,
       claim.authorizationId,
-      job.stagedUpload.id,
+      job.stagedUpload?.id ?? null,
       job.quote.quotedMaximum.toString(),
       job.quote.catalogVersion,
       JSON.stringify(job.quote.terms),
@@ -152,6 +152,7 @@ async function claimNonce(sql: Sql, jobId: string, { authorization }: NewJob): P
 }
 
 async function insertStagedUpload(sql: Sql, jobId: string, { stagedUpload }: NewJob): Promise<void> {
+  if (!stagedUpload) return
   await sql.query(
     `INSERT INTO staged_uploads (id, job_id, object_key, data_key, expires_at)
      VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))`,

@@ -8,6 +8,7 @@ import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
+import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
 import { sealResult } from './seal-result.ts'
@@ -24,6 +25,7 @@ export function createAdmissionStore(pool: Pool): AdmissionStore {
     markEnqueued: (jobId) => markEnqueued(pool, jobId),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     findReceipt: (receiptId) => findReceipt(pool, receiptId),
+    findMedia: (tokenSha256) => findMedia(pool, tokenSha256),
   }
 }
 
@@ -35,8 +37,8 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
-    startAttempt: (job, deployment) => startAttempt(pool, job, deployment),
-    sealResult: (job, attemptId, sealed) => sealResult(pool, job, attemptId, sealed),
+    startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
+    sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),
     failJob: (job, failure) => failJob(pool, job, failure),
     recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
     readSettlement: (job) => readSettlement(pool, job),
@@ -46,5 +48,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     takeDueJobs: (states, limit) => takeDueJobs(pool, states, limit),
     eraseExpiredUploads: (limit) => eraseExpiredUploads(pool, limit),
     markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
+    findExpiredMedia: (limit) => findExpiredMedia(pool, limit),
+    markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
   }
 }

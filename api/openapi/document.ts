@@ -1,0 +1,61 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { categories } from '#shared/catalog/categories.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { headers, parameters, responses, sharedSchemas } from './components.ts'
+import { freePaths } from './free-paths.ts'
+import { guidance } from './guidance.ts'
+import { paidPaths } from './paid-paths.ts'
+import { supportPaths } from './support-paths.ts'
+
+/** The interface description version (specification, Versioning 1). */
+const INTERFACE_VERSION = '0.5.0'
+
+export interface OpenApiInput {
+  /** The complete published catalog: the description stays the same whatever is available at the moment. */
+  readonly publishedCatalog: Catalog
+  readonly operations: readonly AnyOperation[]
+  readonly terms: PaymentTerms
+  readonly publicBaseUrl: string
+  /** Where callers reach the operator; listing services verify ownership by it. */
+  readonly contactEmail: string
+}
+
+/** The machine-readable description (OpenAPI 3.1). Pure: equal input gives equal text. */
+export function buildOpenApiDocument({
+  publishedCatalog,
+  operations,
+  terms,
+  publicBaseUrl,
+  contactEmail,
+}: OpenApiInput): Record<string, unknown> {
+  const parts = [paidPaths(operations, publishedCatalog, terms), freePaths(), supportPaths()]
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'farebox',
+      version: INTERFACE_VERSION,
+      summary: 'Pay-per-request AI model router',
+      description:
+        'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. Whatever is described here is available only while GET /v1/models lists it.',
+      contact: { name: 'farebox operator', email: contactEmail, url: new URL('/docs/', publicBaseUrl).href },
+      license: { name: 'MIT', identifier: 'MIT' },
+      'x-guidance': guidance,
+    },
+    'x-agentcash-guidance': { llmsTxtUrl: new URL('/llms.txt', publicBaseUrl).href },
+    servers: [{ url: new URL(publicBaseUrl).origin }],
+    security: [],
+    tags: [
+      ...categories.map(({ id, description }) => ({ name: id, description })),
+      { name: 'discovery', description: 'Free: what there is, what it costs, and what a wallet holds.' },
+      { name: 'support', description: 'Free: quotes, receipts, media, health and the descriptions themselves.' },
+    ],
+    paths: Object.assign({}, ...parts.map(({ paths }) => paths)),
+    components: {
+      schemas: Object.assign({ ...sharedSchemas }, ...parts.map(({ schemas }) => schemas)),
+      parameters,
+      headers,
+      responses,
+    },
+  }
+}

@@ -1,0 +1,95 @@
+import type { z } from 'zod'
+import { walletAddressSchema, walletBalanceSchema } from '../routes/balance.ts'
+import { modelListSchema } from '../routes/models.ts'
+import { pricingCatalogSchema } from '../routes/pricing.ts'
+import { voiceListSchema } from '../routes/voices.ts'
+import { failureReferences, headerReferences } from './components.ts'
+import { hoistDefinitions, jsonSchemaOf } from './json-schema.ts'
+import type { DocumentPart } from './paid-paths.ts'
+
+const lists = [
+  {
+    path: '/v1/models',
+    operationId: 'listModels',
+    schemaName: 'ModelList',
+    schema: modelListSchema,
+    summary: 'List the available models',
+    description: 'The only source of truth for availability: what is not listed cannot be called.',
+  },
+  {
+    path: '/v1/pricing',
+    operationId: 'listPricing',
+    schemaName: 'PricingCatalog',
+    schema: pricingCatalogSchema,
+    summary: 'List the prices',
+    description: 'Unit prices, bounds of one call, and limits of every available model.',
+  },
+  {
+    path: '/v1/audio/voices',
+    operationId: 'listAudioVoices',
+    schemaName: 'VoiceList',
+    schema: voiceListSchema,
+    summary: 'List the voices',
+    description: 'The voice aliases of text to speech and the default of each model.',
+  },
+] as const satisfies readonly { schema: z.ZodType; [key: string]: unknown }[]
+
+/** The four free endpoints. */
+export function freePaths(): DocumentPart {
+  return {
+    paths: {
+      ...Object.fromEntries(lists.map((list) => [list.path, { get: listOperation(list) }])),
+      '/v1/balance': { get: balanceOperation },
+    },
+    schemas: {
+      ...Object.assign({}, ...lists.map(({ schemaName, schema }) => hoisted(schemaName, schema))),
+      ...hoisted('WalletBalance', walletBalanceSchema),
+    },
+  }
+}
+
+function hoisted(name: string, schema: z.ZodType) {
+  return hoistDefinitions(name, jsonSchemaOf(schema, 'output'))
+}
+
+function listOperation({ operationId, schemaName, summary, description }: (typeof lists)[number]) {
+  return {
+    operationId,
+    summary,
+    description,
+    tags: ['discovery'],
+    security: [],
+    responses: {
+      '200': {
+        description: 'The list.',
+        headers: headerReferences('X-Request-ID', 'ETag'),
+        content: { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } },
+      },
+    },
+  }
+}
+
+const balanceOperation = {
+  operationId: 'getWalletBalance',
+  summary: 'Read a wallet’s USDC balance',
+  description: 'Reads the chain. Never connects a wallet and never asks for a signature.',
+  tags: ['discovery'],
+  security: [],
+  parameters: [
+    {
+      name: 'address',
+      in: 'query',
+      required: true,
+      description: 'The wallet to look up.',
+      schema: jsonSchemaOf(walletAddressSchema, 'input'),
+    },
+  ],
+  responses: {
+    '200': {
+      description: 'The balance.',
+      headers: headerReferences('X-Request-ID'),
+      content: { 'application/json': { schema: { $ref: '#/components/schemas/WalletBalance' } } },
+    },
+    ...failureReferences(400, 503),
+  },
+}

@@ -1,0 +1,90 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { failureReferences, headerReferences } from './components.ts'
+import { hoistDefinitions, type JsonSchema } from './json-schema.ts'
+import { notesOf } from './operation-notes.ts'
+import { jsonRequestSchema, multipartRequestSchema, resultSchemaOf } from './operation-schemas.ts'
+
+/** One part of the document: path items, and the schemas that they refer to. */
+export interface DocumentPart {
+  readonly paths: Record<string, unknown>
+  readonly schemas: Record<string, JsonSchema>
+}
+
+/** The paid endpoints, from the operations' own schemas. */
+export function paidPaths(operations: readonly AnyOperation[], catalog: Catalog, terms: PaymentTerms): DocumentPart {
+  return {
+    paths: Object.fromEntries(
+      operations.map((operation) => [operation.path, { post: paidOperation(operation, catalog, terms) }]),
+    ),
+    schemas: Object.assign({}, ...operations.map(schemasOf)) as Record<string, JsonSchema>,
+  }
+}
+
+/** `createSpeech` has the schemas `CreateSpeechRequest` and `CreateSpeechResult`. */
+function schemaName(id: string, kind: 'Request' | 'FormRequest' | 'Result'): string {
+  return `${id.charAt(0).toUpperCase()}${id.slice(1)}${kind}`
+}
+
+function schemasOf(operation: AnyOperation): Record<string, JsonSchema> {
+  const form = multipartRequestSchema(operation)
+  return {
+    ...hoistDefinitions(schemaName(operation.id, 'Request'), jsonRequestSchema(operation)),
+    ...(form ? hoistDefinitions(schemaName(operation.id, 'FormRequest'), form) : {}),
+    ...hoistDefinitions(schemaName(operation.id, 'Result'), resultSchemaOf(operation)),
+  }
+}
+
+function paidOperation(operation: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
+  const { id, summary, category } = operation
+  const { description, requestExample, resultExample } = notesOf(id, summary)
+  const reference = (kind: 'Request' | 'FormRequest' | 'Result') => ({
+    $ref: `#/components/schemas/${schemaName(id, kind)}`,
+  })
+  return {
+    operationId: id,
+    summary,
+    description,
+    tags: [category],
+    security: [],
+    'x-payment-info': paymentInfo(operation, catalog, terms),
+    parameters: [
+      { $ref: '#/components/parameters/IdempotencyKey' },
+      { $ref: '#/components/parameters/PaymentSignature' },
+    ],
+    requestBody: {
+      required: true,
+      content: {
+        'application/json': { schema: reference('Request'), example: requestExample },
+        ...(operation.upload ? { 'multipart/form-data': { schema: reference('FormRequest') } } : {}),
+      },
+    },
+    responses: {
+      '200': {
+        description: 'Result, payment and receipt are stored.',
+        headers: headerReferences(
+          ...(['X-Request-ID', 'X-Receipt-ID', 'X-Receipt-Token', 'PAYMENT-RESPONSE', 'X-Catalog-Version'] as const),
+        ),
+        content: {
+          'application/json': { schema: reference('Result'), example: resultExample },
+          ...(category === 'text_to_speech' ? { 'audio/mpeg': { schema: { type: 'string', format: 'binary' } } } : {}),
+        },
+      },
+      ...failureReferences(400, 402, 409, 410, 412, 413, 415, 429, 503),
+    },
+  }
+}
+
+/** Price bounds and protocol as discovery services read them (agentcash discovery specification, 7). */
+function paymentInfo({ id, category }: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
+  const bounds = priceBounds(catalog, category)
+  if (!bounds) throw new Error(`the catalog has no model that ${id} could be priced with`)
+  const { minimumChargeUsd: min, maximumChargeUsd: max } = bounds
+  return {
+    price:
+      min === max ? { mode: 'fixed', currency: 'USD', amount: max } : { mode: 'dynamic', currency: 'USD', min, max },
+    protocols: [{ x402: { version: 2, scheme: 'upto', network: terms.network, asset: terms.asset } }],
+  }
+}

@@ -1,0 +1,122 @@
+import { receiptSchema } from '#shared/payment/receipt.ts'
+import { quoteSchema } from '../routes/quotes.ts'
+import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
+import { jsonSchemaOf } from './json-schema.ts'
+import type { DocumentPart } from './paid-paths.ts'
+
+const anyObject = { type: 'object' }
+const json = (schema: object) => ({ 'application/json': { schema } })
+const plainText = (type: string) => ({ [type]: { schema: { type: 'string' } } })
+
+interface SupportOperation {
+  readonly operationId: string
+  readonly summary: string
+  readonly description?: string
+  readonly parameters?: readonly object[]
+  readonly requestBody?: object
+  readonly content: Record<string, unknown>
+  readonly failures?: readonly FailureStatus[]
+}
+
+function support({ content, failures = [], ...operation }: SupportOperation) {
+  return {
+    ...operation,
+    tags: ['support'],
+    security: [],
+    responses: {
+      '200': { description: 'As described.', headers: headerReferences('X-Request-ID'), content },
+      ...failureReferences(...failures),
+    },
+  }
+}
+
+function pathParameter(name: string, schema: object) {
+  return { name, in: 'path', required: true, schema }
+}
+
+const quotes = support({
+  operationId: 'createQuote',
+  summary: 'Price a request without binding a key',
+  description: 'Takes the operation’s name and the JSON body of its endpoint; answers the maximum and the terms.',
+  requestBody: {
+    required: true,
+    content: json({
+      type: 'object',
+      properties: {
+        operation: { type: 'string', description: 'An operationId of a paid endpoint.' },
+        request: { type: 'object', description: 'The endpoint’s JSON body.' },
+      },
+      required: ['operation', 'request'],
+      additionalProperties: false,
+    }),
+  },
+  content: json({ $ref: '#/components/schemas/Quote' }),
+  failures: [400, 413, 415, 429, 503],
+})
+
+const receipts = support({
+  operationId: 'getReceipt',
+  summary: 'Read the receipt of a paid call',
+  parameters: [
+    pathParameter('id', { type: 'string', format: 'uuid' }),
+    {
+      name: 'Authorization',
+      in: 'header',
+      required: true,
+      description: 'Bearer and the X-Receipt-Token of the paid answer.',
+      schema: { type: 'string' },
+    },
+  ],
+  content: json({ $ref: '#/components/schemas/Receipt' }),
+  failures: [401, 404, 503],
+})
+
+const media = support({
+  operationId: 'getMedia',
+  summary: 'Fetch a generated image or speech until it expires',
+  description: 'The path is a capability: keep it out of logs and public messages. Ranges are answered with 206.',
+  parameters: [pathParameter('token', { type: 'string' })],
+  content: {
+    'image/png': { schema: { type: 'string', format: 'binary' } },
+    'audio/mpeg': { schema: { type: 'string', format: 'binary' } },
+  },
+  failures: [404, 416, 503],
+})
+
+const readiness = support({
+  operationId: 'getReadiness',
+  summary: 'Whether every dependency answers',
+  content: json(anyObject),
+})
+
+const reference = support({ operationId: 'getReference', summary: 'The reference for people', content: {} })
+
+function page(operationId: string, summary: string, content: Record<string, unknown>) {
+  return { get: support({ operationId, summary, content }) }
+}
+
+/** Routes that support the paid and free endpoints, tagged apart from them. */
+export function supportPaths(): DocumentPart {
+  return {
+    paths: {
+      '/v1/quotes': { post: quotes },
+      '/v1/receipts/{id}': { get: receipts },
+      '/media/{token}': { get: media },
+      '/.well-known/x402': page('getX402Resources', 'The paid resources of this origin', json(anyObject)),
+      '/openapi.json': page('getInterfaceDescription', 'This document', json(anyObject)),
+      '/llms.txt': page('getGuidance', 'Guidance for agents', plainText('text/plain')),
+      '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },
+      '/healthz': page('getHealth', 'Whether the process answers', json(anyObject)),
+      '/readyz': {
+        get: {
+          ...readiness,
+          responses: {
+            ...readiness.responses,
+            '503': { description: 'Names what is down.', content: json(anyObject) },
+          },
+        },
+      },
+    },
+    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(receiptSchema, 'output') },
+  }
+}

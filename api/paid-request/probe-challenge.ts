@@ -1,0 +1,114 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { encodePaymentRequiredHeader } from '@x402/core/http'
+import { declareDiscoveryExtension, declareEip2612GasSponsoringExtension } from '@x402/extensions'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { outlineSchema } from '../openapi/json-schema.ts'
+import { notesOf } from '../openapi/operation-notes.ts'
+import { jsonRequestSchema, resultSchemaOf } from '../openapi/operation-schemas.ts'
+
+/** Deep enough to show every field and its type; the whole schemas are in /openapi.json and would overflow the header. */
+const REQUEST_DEPTH = 3
+const RESULT_DEPTH = 1
+
+interface ProbeDependencies {
+  readonly catalog: Catalog
+  readonly terms: PaymentTerms
+  readonly publicBaseUrl: string
+}
+
+/** More than any spelling of an empty object that a listing service sends. */
+const LONGEST_PROBE_BYTES = 64
+
+/**
+ * Whether a request may turn out to be a probe, told before its body is read: anything else without a key is not worth
+ * reading. Chunked bodies are not, since they do not tell their length.
+ */
+export function mayBeProbe(headers: IncomingHttpHeaders): boolean {
+  if (headers['x-idempotency-key'] !== undefined || headers['payment-signature'] !== undefined) return false
+  return headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) <= LONGEST_PROBE_BYTES
+}
+
+/**
+ * Whether an unpaid request is a listing service's probe: no idempotency key, and no body or `{}`. `body` is the parsed one,
+ * `undefined` when none was sent (payments page, Idempotency and replay).
+ */
+export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
+  if (!mayBeProbe(headers)) return false
+  if (body === undefined || body === null) return true
+  return typeof body === 'object' && !Array.isArray(body) && Object.keys(body).length === 0
+}
+
+/**
+ * The generic 402 that a probe gets: the route's published maximum and, in the `bazaar` extension, what to send and what
+ * comes back. It binds no key and holds no token, so nothing that is signed for it can pay. Throws `model_unavailable`
+ * when no model of the operation's category is available.
+ */
+export function renderProbeChallenge(
+  { catalog, terms, publicBaseUrl }: ProbeDependencies,
+  operation: AnyOperation,
+  requestId: string,
+) {
+  const bounds = priceBounds(catalog, operation.category)
+  if (!bounds) throw new AppError('model_unavailable')
+  const amount = bounds.maximumChargeUsd
+  const [facilitatorAddress] = terms.facilitators
+  const required = {
+    x402Version: 2,
+    resource: {
+      url: new URL(operation.path, publicBaseUrl).href,
+      description: operation.summary,
+      mimeType: 'application/json',
+    },
+    accepts: [
+      {
+        scheme: 'upto',
+        network: terms.network as `${string}:${string}`,
+        amount: atomicFromDollars(amount).toString(),
+        asset: terms.asset,
+        payTo: terms.payTo,
+        maxTimeoutSeconds: terms.maxTimeoutSeconds,
+        extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', facilitatorAddress },
+      },
+    ],
+    extensions: { ...declareEip2612GasSponsoringExtension(), ...bazaarExtension(operation) },
+  }
+  return {
+    status: 402,
+    headers: { 'payment-required': encodePaymentRequiredHeader(required), 'cache-control': 'no-store' },
+    body: {
+      error: 'Payment Required',
+      message: `A call costs at most ${amount} USDC. Send a request with the header x-idempotency-key to get its own price.`,
+      price: { amount, currency: 'USDC', type: 'maximum' },
+      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
+      x402Version: required.x402Version,
+      resource: required.resource,
+      accepts: required.accepts,
+      extensions: required.extensions,
+      request_id: requestId,
+    },
+  }
+}
+
+/** What listing services index of an operation: schemas in outline, with an example of each that is valid against them. */
+function bazaarExtension(operation: AnyOperation): Record<string, unknown> {
+  const { requestExample, resultExample } = notesOf(operation.id, operation.summary)
+  const declared = declareDiscoveryExtension({
+    bodyType: 'json',
+    input: requestExample,
+    inputSchema: outlineSchema(jsonRequestSchema(operation), REQUEST_DEPTH),
+    output: { example: resultExample, schema: outlineSchema(resultSchemaOf(operation), RESULT_DEPTH) },
+  })
+  return withMethod(declared)
+}
+
+/** The declaration leaves the method to the package's own server middleware; every paid operation is a POST. */
+function withMethod(declared: Record<string, unknown>): Record<string, unknown> {
+  const bazaar = declared['bazaar'] as { info: { input: Record<string, unknown> } }
+  const info = { ...bazaar.info, input: { ...bazaar.info.input, method: 'POST' } }
+  return { ...declared, bazaar: { ...bazaar, info } }
+}

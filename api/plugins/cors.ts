@@ -1,0 +1,50 @@
+import cors from '@fastify/cors'
+import type { FastifyInstance } from 'fastify'
+
+/** Everything a browser's client must read: payment, receipt, retry, media and rate-limit headers of both families. */
+const EXPOSED_HEADERS = [
+  'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Receipt-ID, X-Receipt-Token, X-Request-ID, Request-ID, X-Catalog-Version',
+  'Retry-After, Retry-After-Ms, X-Should-Retry, ETag, Allow, WWW-Authenticate',
+  'X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms, X-Input-Characters',
+  'Content-Range, Accept-Ranges, Content-Disposition',
+  'X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests',
+  'Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset',
+]
+
+/** What official clients send; named one by one because `*` does not cover Authorization. */
+const ALLOWED_HEADERS = [
+  'Content-Type, Authorization, Accept, If-None-Match, Range',
+  'X-Idempotency-Key, PAYMENT-SIGNATURE, Access-Control-Expose-Headers',
+  'X-API-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access',
+  'OpenAI-Organization, OpenAI-Project, OpenAI-Beta',
+  'X-Stainless-Lang, X-Stainless-Package-Version, X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime',
+  'X-Stainless-Runtime-Version, X-Stainless-Retry-Count, X-Stainless-Timeout, X-Stainless-Helper-Method',
+]
+
+const PREFLIGHT_MAX_AGE_SECONDS = 86_400
+
+/**
+ * Browsers of any origin may call everything: there are no cookies, so there is nothing a foreign page could abuse.
+ * Preflights get 204 whatever the path, since the browser must be let see the real answer; other OPTIONS requests are
+ * answered like any method that a route does not have. Register after the request context, so that preflights are named
+ * and logged, and before the error handling, whose list of routes must not hold the catch-all OPTIONS route.
+ */
+export async function addCors(app: FastifyInstance): Promise<void> {
+  await app.register(cors, {
+    origin: '*',
+    methods: ['GET', 'HEAD', 'POST'],
+    allowedHeaders: ALLOWED_HEADERS,
+    exposedHeaders: EXPOSED_HEADERS,
+    maxAge: PREFLIGHT_MAX_AGE_SECONDS,
+    strictPreflight: false,
+    preflightContinue: true,
+  })
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.method !== 'OPTIONS') return
+    const { origin, 'access-control-request-method': requestedMethod } = request.headers
+    if (origin !== undefined && requestedMethod !== undefined)
+      return reply.status(204).header('content-length', '0').send()
+    reply.callNotFound()
+    return reply
+  })
+}

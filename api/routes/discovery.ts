@@ -1,0 +1,92 @@
+import reference from '@scalar/fastify-api-reference'
+import type { FastifyInstance } from 'fastify'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
+import { guidance, llmsText } from '../openapi/guidance.ts'
+import { addStaticAnswer, addStaticJson } from './static-answer.ts'
+
+interface DiscoveryInput extends OpenApiInput {
+  /** What is available now; `publishedCatalog` is what there is at all. */
+  readonly catalog: Catalog
+}
+
+/** A fare box, for listing services and browser tabs. */
+const FAVICON =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#0a5" d="M2 3h12v11H2z"/><path fill="#fff" d="M5 5h6v1.5H5zM5 9h6v3H5z"/></svg>'
+
+/** The bundle is some megabytes and changes with a release only. */
+const REFERENCE_CACHE = 'public, max-age=3600'
+
+/** What machines and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known/x402`. */
+export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
+  const plainText = 'text/plain; charset=utf-8'
+  addStaticJson(app, '/openapi.json', buildOpenApiDocument(input))
+  addStaticJson(app, '/.well-known/x402', x402Resources(input))
+  addStaticAnswer(app, '/llms.txt', { contentType: plainText, body: llmsText(input.catalog, input.publicBaseUrl) })
+  addStaticAnswer(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
+  await addReference(app, input.publicBaseUrl)
+}
+
+/** The paid resources that are available, as listing services read them: URLs in `resources`, more in `endpoints`. */
+function x402Resources({ catalog, operations, terms, publicBaseUrl }: DiscoveryInput) {
+  const endpoints = operations.flatMap(({ id, path, category, summary }) => {
+    const bounds = priceBounds(catalog, category)
+    if (!bounds) return []
+    return [
+      {
+        url: new URL(path, publicBaseUrl).href,
+        method: 'POST',
+        operation: id,
+        description: summary,
+        price: { currency: 'USD', minimum: bounds.minimumChargeUsd, maximum: bounds.maximumChargeUsd },
+      },
+    ]
+  })
+  return {
+    version: 1,
+    x402Version: 2,
+    resources: endpoints.map(({ url }) => url),
+    endpoints,
+    payment: { scheme: 'upto', network: terms.network, asset: terms.asset, payTo: terms.payTo },
+    openapi: new URL('/openapi.json', publicBaseUrl).href,
+    instructions: guidance,
+  }
+}
+
+/**
+ * Scalar's reference from its own package. Everything that would call another host is off, and the policy below forbids the
+ * page what a later release may add. The bundle builds its styles and parts of its code at run time, hence `unsafe-*`.
+ */
+async function addReference(app: FastifyInstance, publicBaseUrl: string): Promise<void> {
+  const policy = [
+    "default-src 'none'",
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "worker-src 'self' blob:",
+    `connect-src 'self' ${new URL(publicBaseUrl).origin}`,
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+  ].join('; ')
+  await app.register(reference, {
+    routePrefix: '/docs',
+    configuration: {
+      url: '/openapi.json',
+      pageTitle: 'farebox reference',
+      favicon: '/favicon.svg',
+      withDefaultFonts: false,
+      telemetry: false,
+      showDeveloperTools: 'never',
+      agent: { disabled: true },
+      mcp: { disabled: true },
+    },
+    hooks: {
+      onRequest: (_request, reply, done) => {
+        reply.headers({ 'cache-control': REFERENCE_CACHE, 'content-security-policy': policy })
+        done()
+      },
+    },
+  })
+}

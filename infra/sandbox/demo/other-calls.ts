@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto'
+import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
+import { z } from 'zod'
+import type { PayingClient } from '../paying-client.ts'
+import { highlight, printField, printTitle } from '../terminal.ts'
+import { dollars } from './dollars.ts'
+
+interface Call {
+  readonly path: string
+  readonly body: Record<string, unknown>
+  /** What of the answer a reader wants to see, in one line. */
+  summary(answer: unknown): string
+}
+
+const chat = z.object({ choices: z.tuple([z.object({ message: z.object({ content: z.string() }) })]) })
+const message = z.object({ content: z.tuple([z.object({ text: z.string() })]).rest(z.unknown()) })
+const hosted = z.object({ data: z.tuple([z.looseObject({ url: z.string() })]) })
+
+const CALLS: readonly Call[] = [
+  {
+    path: '/v1/chat/completions',
+    body: {
+      model: 'textmodel-3.5-flash',
+      max_tokens: 200,
+      messages: [{ role: 'user', content: 'Say in one sentence what a farebox does.' }],
+    },
+    summary: (answer) => chat.parse(answer).choices[0].message.content,
+  },
+  {
+    path: '/v1/messages',
+    body: {
+      model: 'textmodel-2.5-pro',
+      max_tokens: 200,
+      messages: [{ role: 'user', content: 'Greet a passenger who pays in cents.' }],
+    },
+    summary: (answer) => message.parse(answer).content[0].text,
+  },
+  {
+    path: '/v1/images/generations',
+    body: { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night, seen from the stop' },
+    summary: (answer) => hosted.parse(answer).data[0].url,
+  },
+  {
+    path: '/v1/audio/speech',
+    body: { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line. Mind the step.', voice: 'talia' },
+    summary: (answer) => hosted.parse(answer).data[0].url,
+  },
+]
+
+/** One paid call of each of the other four endpoints: what it may cost, what was signed, what was charged. */
+export async function showOtherCalls(baseUrl: string, client: PayingClient): Promise<void> {
+  printTitle('5  The other four endpoints')
+  for (const call of CALLS) await showCall(baseUrl, client, call)
+  console.log()
+}
+
+async function showCall(baseUrl: string, client: PayingClient, { path, body, summary }: Call): Promise<void> {
+  const idempotencyKey = randomUUID()
+  const send = (payment: Record<string, string>) =>
+    fetch(`${baseUrl}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...payment },
+      body: JSON.stringify(body),
+    })
+  const challenge = await send({})
+  const [terms] = decodePaymentRequiredHeader(challenge.headers.get('payment-required') ?? '').accepts
+  const paid = await send(await client.sign(challenge))
+  if (paid.status !== 200 || !terms) throw new Error(`${path}: ${paid.status} ${await paid.text()}`)
+  const { amount = '0' } = decodePaymentResponseHeader(paid.headers.get('payment-response') ?? '')
+  const line = summary(await paid.json())
+  printField(
+    path.slice('/v1/'.length).split('/').at(-1) ?? path,
+    `${path}, ${String(body['model'])}`,
+    `authorized ${dollars(BigInt(terms.amount))}, charged ${highlight(`${dollars(BigInt(amount))} USDC`)}`,
+    line.length > 88 ? `${line.slice(0, 87)}…` : line,
+  )
+}

@@ -1,0 +1,67 @@
+import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+
+/** What must be known of the catalog's models. */
+interface ServedModel {
+  readonly id: string
+  readonly category: 'text_generation' | 'image_generation' | 'text_to_speech' | 'speech_to_text'
+}
+
+export interface SandboxDeploymentsOptions {
+  /** Origin of the simulated upstream. */
+  readonly upstreamUrl: string
+  /** The worker's environment variable with the key that the simulated upstream accepts. */
+  readonly apiKeyEnv: string
+  readonly models: readonly ServedModel[]
+  /** Public voice aliases. */
+  readonly voices: readonly string[]
+}
+
+/** The public model that a third vendor serves too. */
+const modelOfThreeVendors = 'textmodel-2.5-pro'
+
+/**
+ * The sandbox's deployments file. Every model but the image's has a first deployment and one to fall back to, each on its own
+ * vendor's wire of the simulated upstream, so that failover can be tried. One text model has a third in between.
+ */
+export function sandboxDeployments(options: SandboxDeploymentsOptions): DeploymentsFileInput {
+  const { upstreamUrl, apiKeyEnv: api_key_env, models, voices } = options
+  const idsOf = (category: ServedModel['category']) =>
+    models.filter((one) => one.category === category).map(({ id }) => id)
+  const voicesAs = (prefix: string) => Object.fromEntries(voices.map((alias) => [alias, `${prefix}-${alias}`]))
+  const gemini = { adapter: 'gemini', base_url: upstreamUrl, api_key_env, priority: 0 } as const
+  const elevenlabs = { adapter: 'elevenlabs', base_url: upstreamUrl, api_key_env, priority: 0 } as const
+  const anthropic = { adapter: 'anthropic', base_url: upstreamUrl, api_key_env, priority: 1 } as const
+  const open = { adapter: 'openai-compatible', base_url: `${upstreamUrl}/v1`, api_key_env, priority: 2 } as const
+  const [text, image, speech, transcription] = [
+    idsOf('text_generation'),
+    idsOf('image_generation'),
+    idsOf('text_to_speech'),
+    idsOf('speech_to_text'),
+  ]
+  const deployments = [
+    ...[...text, ...image].map((id) => ({
+      ...gemini,
+      name: id.replace(/^textmodel/, 'gemini'),
+      upstream_model: id.replace(/^textmodel/, 'gemini'),
+      serves: [id],
+    })),
+    {
+      ...anthropic,
+      name: 'anthropic',
+      upstream_model: 'claude-simulated',
+      serves: text.filter((id) => id === modelOfThreeVendors),
+    },
+    { ...open, name: 'open-text', upstream_model: 'simulated-chat', serves: text },
+    {
+      ...elevenlabs,
+      name: 'elevenlabs-speech',
+      upstream_model: 'eleven_flash_v2_5',
+      serves: speech,
+      voices: voicesAs('eleven'),
+    },
+    { ...open, name: 'open-speech', upstream_model: 'simulated-speech', serves: speech, voices: voicesAs('open') },
+    { ...elevenlabs, name: 'elevenlabs-transcription', upstream_model: 'scribe_v2', serves: transcription },
+    { ...open, name: 'open-transcription', upstream_model: 'simulated-whisper', serves: transcription },
+  ]
+  return { deployments: deployments.filter(({ serves }) => serves.length > 0) }
+}

@@ -1,0 +1,126 @@
+import { createHash } from 'node:crypto'
+import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { loggedFields, readJson } from '../writing/json-request.ts'
+import { readConversation, type Turn } from '../writing/read-conversation.ts'
+import { readImage, type SeenImage } from '../writing/read-image.ts'
+import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { refusal } from './refusals.ts'
+import { type AnthropicRequest, requestWire } from './request-wire.ts'
+
+/**
+ * `POST /v1/messages` as the Anthropic API documents it, for text, vision, client tools and JSON output; models are called
+ * `claude-…` and do not think. "please refuse" in a prompt ends with `refusal`.
+ *
+ * Source: platform.claude.com/docs/en/api/messages
+ */
+export function createMessagesRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return {
+    method: 'POST',
+    path: '/v1/messages',
+    describe: ({ body }) => Promise.resolve({ fields: loggedFields(body) }),
+    answer: (request) => Promise.resolve(refuseHeaders(request, apiKey) ?? createMessage(request)),
+    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), content: [] } }),
+  }
+}
+
+function refuseHeaders({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+  const given = headers.get('x-api-key')
+  if (given === null || given === '') return refusal(401, 'authentication_error', 'x-api-key header is required')
+  if (apiKey !== undefined && given !== apiKey) return refusal(401, 'authentication_error', 'invalid x-api-key')
+  if (headers.get('anthropic-version') === '2023-06-01') return undefined
+  return refusal(400, 'invalid_request_error', 'anthropic-version: header is required')
+}
+
+function createMessage({ body }: VendorRequest): VendorAnswer {
+  const parsed = requestWire.safeParse(readJson(body))
+  if (!parsed.success) return refusal(400, 'invalid_request_error', parsed.error.message)
+  const request = parsed.data
+  if (!request.model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${request.model}`)
+  const turns = readTurns(request)
+  if (turns === undefined) return refusal(400, 'invalid_request_error', 'Could not process image')
+  const answer = writeAnswer(taskOf(request, turns))
+  const digest = createHash('sha256').update(body).digest('base64url').replaceAll(/[_-]/g, '0')
+  return {
+    status: 200,
+    accepted: true,
+    headers: { 'request-id': `req_01${digest.slice(0, 22)}` },
+    body: {
+      id: `msg_01${digest.slice(0, 22)}`,
+      type: 'message',
+      role: 'assistant',
+      model: request.model,
+      content: contentOf(answer, digest),
+      stop_reason: stopReasons[answer.finishReason],
+      stop_sequence: answer.stopSequence,
+      usage: {
+        input_tokens: answer.inputTokens,
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+        output_tokens: answer.outputTokens,
+        service_tier: 'standard',
+      },
+    },
+  }
+}
+
+const stopReasons = {
+  stop: 'end_turn',
+  stop_sequence: 'stop_sequence',
+  length: 'max_tokens',
+  tool_calls: 'tool_use',
+  refused: 'refusal',
+} as const satisfies Record<WrittenAnswer['finishReason'], string>
+
+function contentOf({ text, toolCalls }: WrittenAnswer, digest: string): object[] {
+  return [
+    ...(text === null || text === '' ? [] : [{ type: 'text', text }]),
+    ...toolCalls.map(({ name, arguments: input }, index) => ({
+      type: 'tool_use',
+      id: `toolu_01${digest.slice(20)}${index}`,
+      name,
+      input,
+    })),
+  ]
+}
+
+function readTurns({ messages }: AnthropicRequest): Turn[] | undefined {
+  const turns = messages.map(({ role, content }): Turn & { readonly unreadable: boolean } => {
+    const blocks = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content
+    const images = blocks.flatMap((block) =>
+      block.type === 'image' ? [readImage(Buffer.from(block.source.data, 'base64'))] : [],
+    )
+    return {
+      role,
+      texts: blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])),
+      toolResults: blocks.flatMap((block) => (block.type === 'tool_result' ? [textOf(block.content)] : [])),
+      images: images.filter((image) => image !== undefined),
+      unreadable: images.includes(undefined),
+    }
+  })
+  return turns.some(({ unreadable }) => unreadable) ? undefined : turns
+}
+
+function textOf(content: string | readonly { readonly text: string }[] | undefined): string {
+  if (typeof content === 'string') return content
+  return (content ?? []).map(({ text }) => text).join('\n')
+}
+
+function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask {
+  const { system, tools = [], tool_choice: choice, output_config: outputConfig } = request
+  return {
+    ...readConversation(system === undefined ? [] : [textOf(system)], turns),
+    tools: tools.map(({ name, description, input_schema: parameters }) => ({ name, description, parameters })),
+    toolChoice:
+      choice?.type === 'tool' ? { name: choice.name } : choice?.type === 'any' ? 'required' : (choice?.type ?? 'auto'),
+    responseFormat:
+      outputConfig === undefined ? { type: 'text' } : { type: 'json_schema', schema: outputConfig.format.schema },
+    imageTokens,
+    maxOutputTokens: request.max_tokens,
+    stopSequences: request.stop_sequences ?? [],
+  }
+}
+
+/** platform.claude.com/docs/en/build-with-claude/vision, "Evaluate image size": width × height / 750, scaled down at about 1600. */
+function imageTokens({ width, height }: SeenImage): number {
+  return Math.min(1600, Math.ceil((width * height) / 750))
+}

@@ -1,0 +1,190 @@
+import { createHash } from 'node:crypto'
+import { drawPng } from '../drawing/draw-png.ts'
+import { pathParameter, type VendorAnswer, type VendorRequest, type VendorRoute } from '../vendor-route.ts'
+import { countTokens } from '../writing/count-tokens.ts'
+import { loggedFields, readJson } from '../writing/json-request.ts'
+import { readConversation, type Turn } from '../writing/read-conversation.ts'
+import { readImage } from '../writing/read-image.ts'
+import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { refusal } from './refusals.ts'
+import { type GeminiPart, type GeminiRequest, requestWire } from './request-wire.ts'
+
+/** A plausible count for one image; images are sold by the piece. */
+const tokensPerGeneratedImage = 1120
+
+/**
+ * `POST /v1beta/models/{model}:generateContent` as the Gemini API documents it, for text, vision, tools, JSON output and one
+ * image. Models are called `gemini-…`; those ending in `-image` draw, and all but the lite ones think. "please block" in a
+ * prompt is blocked, "please refuse" is withheld.
+ *
+ * Source: ai.google.dev/api/generate-content
+ */
+export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return {
+    method: 'POST',
+    path,
+    describe: (request) => Promise.resolve({ fields: { model: modelOf(request), ...loggedFields(request.body) } }),
+    answer: (request) => Promise.resolve(refuseKey(request, apiKey) ?? generate(request)),
+    emptied: (answer) => ({
+      ...answer,
+      body: {
+        ...(answer.body as object),
+        candidates: [{ content: { role: 'model', parts: [] }, finishReason: 'STOP', index: 0 }],
+      },
+    }),
+  }
+}
+
+const path = '/v1beta/models/{model}:generateContent'
+
+function modelOf(request: VendorRequest): string {
+  return pathParameter(path, request, 'model') ?? ''
+}
+
+function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+  const given = headers.get('x-goog-api-key')
+  if (given === null || given === '') {
+    return refusal(403, 'PERMISSION_DENIED', "Method doesn't allow unregistered callers.")
+  }
+  if (apiKey === undefined || given === apiKey) return undefined
+  return refusal(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.', 'API_KEY_INVALID')
+}
+
+function generate(vendorRequest: VendorRequest): VendorAnswer {
+  const { body } = vendorRequest
+  const model = modelOf(vendorRequest)
+  if (!model.startsWith('gemini-')) return refusal(404, 'NOT_FOUND', `models/${model} is not found`)
+  const parsed = requestWire.safeParse(readJson(body))
+  if (!parsed.success) return refusal(400, 'INVALID_ARGUMENT', `Invalid JSON payload: ${parsed.error.message}`)
+  const request = parsed.data
+  const unsigned = model.startsWith('gemini-3') && request.contents.some(({ parts }) => isUnsigned(parts))
+  if (unsigned) return refusal(400, 'INVALID_ARGUMENT', 'Function call is missing a thought_signature.')
+  const turns = readTurns(request)
+  if (turns === undefined) return refusal(400, 'INVALID_ARGUMENT', 'Unable to process input image.')
+  const task = taskOf(model, request, turns)
+  const responseId = createHash('sha256').update(body).digest('base64url').slice(0, 22)
+  const known = { modelVersion: model, responseId }
+  if (/\bplease block\b/i.test(task.texts.at(-1) ?? '')) {
+    const { inputTokens } = writeAnswer(task)
+    const usageMetadata = { promptTokenCount: inputTokens, totalTokenCount: inputTokens }
+    return ok({ promptFeedback: { blockReason: 'PROHIBITED_CONTENT' }, usageMetadata, ...known })
+  }
+  const asksForImage = request.generationConfig?.responseModalities?.includes('IMAGE') === true
+  if (asksForImage !== model.endsWith('-image')) {
+    return refusal(400, 'INVALID_ARGUMENT', 'The model does not support the requested response modalities.')
+  }
+  return ok({ ...(asksForImage ? draw(task) : write(task)), ...known })
+}
+
+function ok(body: object): VendorAnswer {
+  return { status: 200, accepted: true, body }
+}
+
+/** Of parallel calls the first carries the signature. */
+function isUnsigned(parts: readonly GeminiPart[]): boolean {
+  const first = parts.find((part) => 'functionCall' in part)
+  return first !== undefined && first.thoughtSignature === undefined
+}
+
+function readTurns({ contents }: GeminiRequest): Turn[] | undefined {
+  const turns = contents.map(({ role, parts }): Turn & { readonly unreadable: boolean } => {
+    const images = parts.flatMap((part) => ('inlineData' in part ? [readImage(bytesOf(part.inlineData.data))] : []))
+    return {
+      role: role === 'model' ? 'assistant' : 'user',
+      texts: parts.flatMap((part) => ('text' in part ? [part.text] : [])),
+      toolResults: parts.flatMap((part) =>
+        'functionResponse' in part ? [resultText(part.functionResponse.response)] : [],
+      ),
+      images: images.filter((image) => image !== undefined),
+      unreadable: images.includes(undefined),
+    }
+  })
+  return turns.some(({ unreadable }) => unreadable) ? undefined : turns
+}
+
+function bytesOf(base64: string): Uint8Array {
+  return Buffer.from(base64, 'base64')
+}
+
+function resultText(response: Readonly<Record<string, unknown>>): string {
+  const value = response['output'] ?? response['error'] ?? response
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): WritingTask {
+  const { generationConfig: config = {}, toolConfig, tools = [] } = request
+  const { mode, allowedFunctionNames: [only] = [] } = toolConfig?.functionCallingConfig ?? {}
+  const system = request.systemInstruction?.parts.flatMap((part) => ('text' in part ? [part.text] : [])) ?? []
+  const format =
+    config.responseJsonSchema === undefined
+      ? ({ type: config.responseMimeType === 'application/json' ? 'json_object' : 'text' } as const)
+      : ({ type: 'json_schema', schema: config.responseJsonSchema } as const)
+  return {
+    ...readConversation(system, turns),
+    tools: tools.flatMap(({ functionDeclarations }) =>
+      functionDeclarations.map(({ name, description, parametersJsonSchema }) => ({
+        name,
+        description,
+        parameters: parametersJsonSchema ?? {},
+      })),
+    ),
+    toolChoice: mode === 'NONE' ? 'none' : mode === 'ANY' ? (only === undefined ? 'required' : { name: only }) : 'auto',
+    responseFormat: format,
+    maxOutputTokens: config.maxOutputTokens,
+    stopSequences: config.stopSequences ?? [],
+    thinks: !model.includes('lite') && config.thinkingConfig?.thinkingBudget !== 0,
+  }
+}
+
+const finishReasons = {
+  stop: 'STOP',
+  stop_sequence: 'STOP',
+  tool_calls: 'STOP',
+  length: 'MAX_TOKENS',
+  refused: 'SAFETY',
+} as const satisfies Record<WrittenAnswer['finishReason'], string>
+
+function write(task: WritingTask): object {
+  const answer = writeAnswer(task)
+  const signature = createHash('sha256').update(task.texts.join('\n')).digest('base64')
+  const parts = [
+    ...(answer.text === null || answer.text === '' || answer.finishReason === 'refused' ? [] : [{ text: answer.text }]),
+    ...answer.toolCalls.map(({ name, arguments: args }) => ({ functionCall: { name, args } })),
+  ].map((part, index) => (index === 0 && task.thinks === true ? { ...part, thoughtSignature: signature } : part))
+  const withheld = answer.finishReason === 'refused'
+  const candidate = {
+    ...(withheld ? {} : { content: { role: 'model', parts } }),
+    finishReason: finishReasons[answer.finishReason],
+    index: 0,
+  }
+  const candidatesTokenCount = withheld ? 0 : answer.outputTokens - answer.thinkingTokens
+  return {
+    candidates: [candidate],
+    usageMetadata: {
+      promptTokenCount: answer.inputTokens,
+      ...(candidatesTokenCount === 0 ? {} : { candidatesTokenCount }),
+      ...(answer.thinkingTokens === 0 ? {} : { thoughtsTokenCount: answer.thinkingTokens }),
+      totalTokenCount: answer.inputTokens + candidatesTokenCount + answer.thinkingTokens,
+    },
+  }
+}
+
+function draw({ texts }: WritingTask): object {
+  const prompt = texts.at(-1) ?? ''
+  const promptTokenCount = countTokens(prompt)
+  if (/\bplease refuse\b/i.test(prompt)) {
+    return {
+      candidates: [{ finishReason: 'IMAGE_SAFETY', index: 0 }],
+      usageMetadata: { promptTokenCount, totalTokenCount: promptTokenCount },
+    }
+  }
+  const inlineData = { mimeType: 'image/png', data: drawPng(prompt).toString('base64') }
+  return {
+    candidates: [{ content: { role: 'model', parts: [{ inlineData }] }, finishReason: 'STOP', index: 0 }],
+    usageMetadata: {
+      promptTokenCount,
+      candidatesTokenCount: tokensPerGeneratedImage,
+      totalTokenCount: promptTokenCount + tokensPerGeneratedImage,
+    },
+  }
+}

@@ -1,0 +1,93 @@
+import { z } from 'zod'
+
+/** Keywords that the vendor lists as supported in `parametersJsonSchema` and `responseJsonSchema`. */
+const schemaKeywords = new Set(
+  `$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf oneOf
+  properties additionalProperties required propertyOrdering`.split(/\s+/),
+)
+
+/** Stricter than the vendor, which reads over some unknown keywords: what an adapter sends must be in the list. */
+const jsonSchema = z.record(z.string(), z.unknown()).refine(isSupported, 'unsupported keyword in JSON schema')
+
+function isSupported(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return typeof schema === 'boolean'
+  return Object.entries(schema).every(([keyword, value]) => {
+    if (!schemaKeywords.has(keyword)) return false
+    if (keyword === 'properties' || keyword === '$defs') return Object.values(value as object).every(isSupported)
+    if (['anyOf', 'oneOf', 'prefixItems'].includes(keyword)) return (value as unknown[]).every(isSupported)
+    return keyword === 'items' || keyword === 'additionalProperties' ? isSupported(value) : true
+  })
+}
+
+const object = z.record(z.string(), z.unknown())
+
+const part = z.union([
+  z.strictObject({ text: z.string().min(1), thoughtSignature: z.string().optional() }),
+  z.strictObject({ inlineData: z.strictObject({ mimeType: z.string().min(1), data: z.base64().min(1) }) }),
+  z.strictObject({
+    functionCall: z.strictObject({ id: z.string().optional(), name: z.string().min(1), args: object.optional() }),
+    thoughtSignature: z.string().optional(),
+  }),
+  z.strictObject({
+    functionResponse: z.strictObject({ id: z.string().optional(), name: z.string().min(1), response: object }),
+  }),
+])
+
+const functionName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/)
+
+/**
+ * What `generateContent` takes of the vendor's request, closed: an unknown field is a 400 there too.
+ * Source: ai.google.dev/api/generate-content and ai.google.dev/api/caching (Content, Part, Tool, ToolConfig)
+ */
+export const requestWire = z.strictObject({
+  systemInstruction: z.strictObject({ parts: z.array(part).min(1) }).optional(),
+  contents: z.array(z.strictObject({ role: z.enum(['user', 'model']).optional(), parts: z.array(part).min(1) })).min(1),
+  tools: z
+    .array(
+      z.strictObject({
+        functionDeclarations: z.array(
+          z.strictObject({
+            name: functionName,
+            description: z.string().optional(),
+            parametersJsonSchema: jsonSchema.optional(),
+          }),
+        ),
+      }),
+    )
+    .optional(),
+  toolConfig: z
+    .strictObject({
+      functionCallingConfig: z.strictObject({
+        mode: z.enum(['AUTO', 'ANY', 'NONE']),
+        allowedFunctionNames: z.array(z.string()).optional(),
+      }),
+    })
+    .optional(),
+  generationConfig: z
+    .strictObject({
+      maxOutputTokens: z.int().min(1).optional(),
+      temperature: z.number().min(0).max(2).optional(),
+      topP: z.number().min(0).max(1).optional(),
+      topK: z.int().min(1).optional(),
+      stopSequences: z.array(z.string()).max(5).optional(),
+      seed: z.int32().optional(),
+      presencePenalty: z.number().optional(),
+      frequencyPenalty: z.number().optional(),
+      responseMimeType: z.enum(['text/plain', 'application/json']).optional(),
+      responseJsonSchema: jsonSchema.optional(),
+      responseModalities: z.array(z.enum(['TEXT', 'IMAGE'])).optional(),
+      imageConfig: z
+        .strictObject({ aspectRatio: z.literal('1:1').optional(), imageSize: z.enum(['1K', '2K', '4K']).optional() })
+        .optional(),
+      thinkingConfig: z
+        .strictObject({
+          thinkingBudget: z.int().min(-1).optional(),
+          thinkingLevel: z.enum(['minimal', 'low', 'medium', 'high']).optional(),
+        })
+        .optional(),
+    })
+    .optional(),
+})
+
+export type GeminiRequest = z.infer<typeof requestWire>
+export type GeminiPart = z.infer<typeof part>

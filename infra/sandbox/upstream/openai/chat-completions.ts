@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto'
+import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { readJson } from '../writing/json-request.ts'
+import { readImage, type SeenImage } from '../writing/read-image.ts'
+import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { describeJson, invalidRequest, refuseKey } from './answers.ts'
+import { type ChatMessage, type ChatRequest, chatRequest, contradictionIn, textOf } from './chat-request.ts'
+
+/**
+ * `POST /v1/chat/completions` as OpenAI documents it, without streaming. A model whose name begins with `thinking` spends
+ * hidden tokens. The wording of refusals is our own.
+ *
+ * Source: developers.openai.com/api/reference, Chat Completions; npm package `openai` 7.
+ */
+export function createChatCompletionsRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return {
+    method: 'POST',
+    path: '/v1/chat/completions',
+    describe: async (request) => ({ fields: describeJson(request) }),
+    answer: async (request) => refuseKey(request, apiKey) ?? complete(request),
+    emptied: (answer) => ({ ...answer, body: withoutOutput(answer.body as Completion) }),
+  }
+}
+
+type Completion = ReturnType<typeof completionBody>
+
+function complete(request: VendorRequest): VendorAnswer {
+  const parsed = chatRequest.safeParse(readJson(request.body))
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    const isUnknown = issue?.code === 'unrecognized_keys'
+    return invalidRequest(
+      isUnknown ? 'Unknown parameter.' : 'Invalid value.',
+      isUnknown ? issue.keys.join(', ') : (issue?.path.join('.') ?? null),
+      isUnknown ? 'unknown_parameter' : 'invalid_value',
+    )
+  }
+  const contradiction = contradictionIn(parsed.data)
+  if (contradiction !== undefined) return invalidRequest(contradiction)
+  const task = taskOf(parsed.data)
+  if (typeof task === 'string') return invalidRequest(task, 'messages', 'invalid_image')
+  const id = createHash('sha256').update(request.body).digest('hex').slice(0, 24)
+  const headers = { 'x-request-id': `req_${id}` }
+  return { status: 200, accepted: true, headers, body: completionBody(writeAnswer(task), parsed.data.model, id) }
+}
+
+/** The task, or why it cannot be one. */
+function taskOf(request: ChatRequest): WritingTask | string {
+  const images: SeenImage[] = []
+  for (const url of request.messages.flatMap(imageUrls)) {
+    const base64 = /^data:image\/[a-z]+;base64,(?<base64>.+)$/.exec(url)?.groups?.['base64']
+    const image = base64 === undefined ? undefined : readImage(Buffer.from(base64, 'base64'))
+    if (image === undefined) return 'An image_url is no data URI of an image.'
+    images.push(image)
+  }
+  const lastSpoken = request.messages.findLastIndex(({ role }) => role !== 'tool')
+  const { tools, tool_choice: choice, response_format: format } = request
+  const limit = request.max_completion_tokens ?? request.max_tokens
+  return {
+    texts: request.messages.flatMap((message) => textsOf(message, lastSpoken, request.messages)),
+    toolResults: request.messages
+      .slice(lastSpoken + 1)
+      .map((message) => textOf(message.role === 'tool' ? message.content : '')),
+    ...(tools === undefined
+      ? {}
+      : { tools: tools.map(({ function: { name, description, parameters } }) => ({ name, description, parameters })) }),
+    ...(choice === undefined ? {} : { toolChoice: typeof choice === 'string' ? choice : choice.function }),
+    ...(format === undefined
+      ? {}
+      : {
+          responseFormat:
+            format.type === 'json_schema' ? { type: format.type, schema: format.json_schema.schema ?? {} } : format,
+        }),
+    images,
+    ...(limit == null ? {} : { maxOutputTokens: limit }),
+    stopSequences: [request.stop ?? []].flat(),
+    thinks: request.model.startsWith('thinking'),
+  }
+}
+
+/**
+ * The call that is answered by results of tools says nothing itself, so the question before it stays the last text. Results
+ * of earlier rounds are ordinary reading.
+ */
+function textsOf(message: ChatMessage, lastSpoken: number, messages: readonly ChatMessage[]): string[] {
+  const at = messages.indexOf(message)
+  if (message.role === 'tool') return at > lastSpoken ? [] : [textOf(message.content)]
+  if (message.role === 'user') return [userText(message.content)]
+  const text = textOf(message.content)
+  const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : []
+  const read = [text, ...calls.map(({ function: { name, arguments: json } }) => `${name} ${json}`)].join(' ').trim()
+  return read === '' || (at === lastSpoken && calls.length > 0) ? [] : [read]
+}
+
+type UserContent = Extract<ChatMessage, { role: 'user' }>['content']
+
+function userText(content: UserContent): string {
+  if (typeof content === 'string') return content
+  return content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
+}
+
+function imageUrls(message: ChatMessage): string[] {
+  if (message.role !== 'user' || typeof message.content === 'string') return []
+  return message.content.flatMap((part) => (part.type === 'image_url' ? [part.image_url.url] : []))
+}
+
+const finishReasons = {
+  stop: 'stop',
+  stop_sequence: 'stop',
+  length: 'length',
+  tool_calls: 'tool_calls',
+  refused: 'stop',
+} as const satisfies Record<WrittenAnswer['finishReason'], string>
+
+function completionBody(answer: WrittenAnswer, model: string, id: string) {
+  const isRefusal = answer.finishReason === 'refused'
+  const toolCalls = answer.toolCalls.map((call, index) => ({
+    id: `call_${id.slice(0, 12)}_${index}`,
+    type: 'function',
+    function: { name: call.name, arguments: JSON.stringify(call.arguments) },
+  }))
+  return {
+    id: `chatcmpl-${id}`,
+    object: 'chat.completion',
+    created: Math.floor(Date.now() / 1000),
+    model,
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: isRefusal ? null : answer.text,
+          refusal: isRefusal ? answer.text : null,
+          ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
+        },
+        logprobs: null,
+        finish_reason: finishReasons[answer.finishReason],
+      },
+    ],
+    usage: {
+      prompt_tokens: answer.inputTokens,
+      completion_tokens: answer.outputTokens,
+      total_tokens: answer.inputTokens + answer.outputTokens,
+      completion_tokens_details: { reasoning_tokens: answer.thinkingTokens },
+    },
+  }
+}
+
+function withoutOutput(body: Completion): unknown {
+  return {
+    ...body,
+    choices: body.choices?.map((choice) => ({ ...choice, message: { role: 'assistant', content: '', refusal: null } })),
+  }
+}

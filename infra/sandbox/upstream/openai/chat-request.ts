@@ -1,0 +1,109 @@
+import { z } from 'zod'
+
+const textPart = z.object({ type: z.literal('text'), text: z.string() })
+const imagePart = z.object({ type: z.literal('image_url'), image_url: z.object({ url: z.string() }) })
+
+const toolCall = z.object({
+  id: z.string(),
+  type: z.literal('function'),
+  function: z.object({ name: z.string(), arguments: z.string() }),
+})
+
+const message = z.discriminatedUnion('role', [
+  z.object({ role: z.enum(['system', 'developer']), content: z.union([z.string(), z.array(textPart)]) }),
+  z.object({
+    role: z.literal('user'),
+    content: z.union([z.string(), z.array(z.discriminatedUnion('type', [textPart, imagePart])).min(1)]),
+  }),
+  z.object({
+    role: z.literal('assistant'),
+    content: z.union([z.string(), z.array(textPart)]).nullish(),
+    tool_calls: z.array(toolCall).min(1).nullish(),
+  }),
+  z.object({
+    role: z.literal('tool'),
+    tool_call_id: z.string(),
+    content: z.union([z.string(), z.array(textPart)]),
+  }),
+])
+
+export type ChatMessage = z.infer<typeof message>
+
+const positiveInteger = z.int().min(1)
+
+/**
+ * What OpenAI documents of a chat completion's request, as strict as there: an unknown field is refused.
+ * Source: npm package `openai` 7, resources/chat/completions/completions.d.ts, ChatCompletionCreateParamsBase.
+ */
+export const chatRequest = z.strictObject({
+  model: z.string().min(1),
+  messages: z.array(message).min(1),
+  max_tokens: positiveInteger.nullish(),
+  max_completion_tokens: positiveInteger.nullish(),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
+  stop: z.union([z.string(), z.array(z.string()).max(4)]).nullish(),
+  seed: z.int().nullish(),
+  presence_penalty: z.number().min(-2).max(2).nullish(),
+  frequency_penalty: z.number().min(-2).max(2).nullish(),
+  n: z.literal(1).nullish(),
+  stream: z.literal(false).nullish(),
+  tools: z
+    .array(
+      z.object({
+        type: z.literal('function'),
+        function: z.object({
+          name: z.string().regex(/^[\w-]{1,64}$/),
+          description: z.string().optional(),
+          parameters: z.record(z.string(), z.unknown()).optional(),
+        }),
+      }),
+    )
+    .min(1)
+    .optional(),
+  tool_choice: z
+    .union([
+      z.enum(['auto', 'none', 'required']),
+      z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
+    ])
+    .optional(),
+  response_format: z
+    .discriminatedUnion('type', [
+      z.object({ type: z.literal('text') }),
+      z.object({ type: z.literal('json_object') }),
+      z.object({
+        type: z.literal('json_schema'),
+        json_schema: z.object({
+          name: z.string().regex(/^[\w-]{1,64}$/),
+          schema: z.record(z.string(), z.unknown()).optional(),
+        }),
+      }),
+    ])
+    .optional(),
+})
+
+export type ChatRequest = z.infer<typeof chatRequest>
+
+/** Results of tools must answer the calls before them, and a choice needs tools. */
+export function contradictionIn({ messages, tools, tool_choice, ...limits }: ChatRequest): string | undefined {
+  if (limits.max_tokens != null && limits.max_completion_tokens != null) {
+    return "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+  }
+  if (tool_choice !== undefined && tools === undefined)
+    return "'tool_choice' is only allowed when 'tools' are specified."
+  let open = new Set<string>()
+  for (const each of messages) {
+    if (each.role === 'tool') {
+      if (!open.delete(each.tool_call_id)) return "messages with role 'tool' must follow a message with 'tool_calls'."
+      continue
+    }
+    if (open.size > 0) return "'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
+    open = new Set(each.role === 'assistant' ? each.tool_calls?.map(({ id }) => id) : [])
+  }
+  return open.size > 0 ? "'tool_calls' must be followed by tool messages." : undefined
+}
+
+export function textOf(content: string | readonly z.infer<typeof textPart>[] | null | undefined): string {
+  if (content === null || content === undefined) return ''
+  return typeof content === 'string' ? content : content.map(({ text }) => text).join('')
+}

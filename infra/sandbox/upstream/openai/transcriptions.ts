@@ -1,0 +1,82 @@
+import { type Heard, hear } from '../hearing/hear.ts'
+import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
+import { invalidRequest, refuseKey } from './answers.ts'
+
+/**
+ * `POST /v1/audio/transcriptions` as OpenAI documents it for whisper-1, in `json` and `verbose_json`. It hears what the other
+ * vendors hear, without speakers and audio events.
+ *
+ * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
+ * resources/audio/transcriptions.d.ts.
+ */
+export function createTranscriptionsRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return {
+    method: 'POST',
+    path: '/v1/audio/transcriptions',
+    async describe({ form }) {
+      const fields = [...(form ?? [])].flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : []))
+      const audio = await uploadedAudio(form)
+      return { fields: Object.fromEntries(fields), ...(audio === undefined ? {} : { audio }) }
+    },
+    async answer(request) {
+      return refuseKey(request, apiKey) ?? (await transcribe(request))
+    },
+    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: '', words: [] } }),
+  }
+}
+
+async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
+  const file = form?.get('file')
+  return file instanceof Blob ? new Uint8Array(await file.arrayBuffer()) : undefined
+}
+
+async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
+  if (form === undefined) return invalidRequest('The body is no multipart form.')
+  if (typeof form.get('model') !== 'string') return invalidRequest('You must provide a model parameter.', 'model')
+  const format = form.get('response_format') ?? 'json'
+  if (format !== 'json' && format !== 'verbose_json') return invalidRequest('Unsupported format.', 'response_format')
+  const granularities = form.getAll('timestamp_granularities[]')
+  if (granularities.length > 0 && format !== 'verbose_json') {
+    return invalidRequest('timestamp_granularities needs verbose_json.', 'timestamp_granularities')
+  }
+  const audio = await uploadedAudio(form)
+  if (audio === undefined) return invalidRequest('There is no file.', 'file')
+  const heard = hear(audio, { tagAudioEvents: false })
+  if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')
+  const language = form.get('language')
+  const body = format === 'json' ? { text: textOf(heard) } : verbose(heard, language, granularities.includes('word'))
+  return { status: 200, accepted: true, body }
+}
+
+function textOf({ items }: Heard): string {
+  return items.map(({ text }) => text).join('')
+}
+
+/** The vendor spells a detected language in English words; we know only the codes of the samples. */
+const languageNames: Readonly<Record<string, string>> = {
+  eng: 'english',
+  deu: 'german',
+  ita: 'italian',
+  fra: 'french',
+  spa: 'spanish',
+}
+
+function verbose(heard: Heard, given: File | string | null, wantsWords: boolean) {
+  const words = heard.items.filter(({ type }) => type === 'word')
+  return {
+    task: 'transcribe',
+    language: typeof given === 'string' ? given : (languageNames[heard.language] ?? heard.language),
+    duration: heard.durationSeconds,
+    text: textOf(heard),
+    usage: { type: 'duration', seconds: Math.ceil(heard.durationSeconds) },
+    ...(wantsWords
+      ? {
+          words: words.map(({ text, startSeconds, endSeconds }) => ({
+            word: text,
+            start: startSeconds,
+            end: endSeconds,
+          })),
+        }
+      : {}),
+  }
+}

@@ -1,0 +1,30 @@
+import { createHash } from 'node:crypto'
+
+/** A request's JSON, or undefined when the body is none. */
+export function readJson(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body))
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * The top-level fields of a JSON request for the call log, each as JSON text. A long Base64 string is told by its length
+ * and SHA-256, so that a log of many images stays readable.
+ */
+export function loggedFields(body: Uint8Array): Record<string, string> {
+  const request = readJson(body)
+  if (typeof request !== 'object' || request === null || Array.isArray(request)) return {}
+  return Object.fromEntries(
+    Object.entries(request).map(([name, value]) => [
+      name,
+      JSON.stringify(value, (_, part: unknown) => shortened(part)),
+    ]),
+  )
+}
+
+function shortened(value: unknown): unknown {
+  if (typeof value !== 'string' || value.length < 512 || !/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return value
+  return `(${value.length} Base64 characters, SHA-256 ${createHash('sha256').update(value).digest('hex')})`
+}

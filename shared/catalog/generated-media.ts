@@ -1,0 +1,14 @@
+/** What is published about generated images and speech, the same for every model of the category (specification, Limits). */
+export const generatedImages = {
+  sizes: ['1K'],
+  aspectRatios: ['1:1'],
+  responseFormats: ['url', 'b64_json'],
+  defaultResponseFormat: 'url',
+  urlRetentionHours: 168,
+} as const
+
+export const generatedSpeech = {
+  responseFormats: ['mp3'],
+  defaultResponseFormat: 'mp3',
+  urlRetentionHours: 24,
+} as const

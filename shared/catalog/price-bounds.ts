@@ -1,0 +1,24 @@
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import type { Catalog } from './catalog.ts'
+import type { CategoryId } from './categories.ts'
+
+/** Decimal dollars between which every charge of an endpoint lies, whichever of its models is called. */
+export interface PriceBounds {
+  readonly minimumChargeUsd: string
+  readonly maximumChargeUsd: string
+}
+
+/** The bounds over all models of a category, or `undefined` when the catalog has none. */
+export function priceBounds(catalog: Catalog, category: CategoryId): PriceBounds | undefined {
+  const models = catalog.models.filter((model) => model.category === category)
+  const minima = models.map(({ minimumChargeUsd }) => minimumChargeUsd).sort(byAmount)
+  const maxima = models.map(({ maximumChargeUsd }) => maximumChargeUsd).sort(byAmount)
+  const [minimumChargeUsd, maximumChargeUsd] = [minima.at(0), maxima.at(-1)]
+  return minimumChargeUsd === undefined || maximumChargeUsd === undefined
+    ? undefined
+    : { minimumChargeUsd, maximumChargeUsd }
+}
+
+function byAmount(left: string, right: string): number {
+  return Number(atomicFromDollars(left) - atomicFromDollars(right))
+}

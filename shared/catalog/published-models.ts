@@ -1,0 +1,79 @@
+import type { ImageModel, Model, SpeechModel, TextModel, TranscriptionModel } from './catalog.ts'
+
+/** Published bounds of one text call, whichever of the two endpoints it comes to (specification, Limits). */
+const TEXT_BOUNDS = { minimumChargeUsd: '0.002', maximumChargeUsd: '0.766952' } as const
+
+/** Every text model reads a million tokens; requests meet the price bound or their own output limit earlier. */
+const CONTEXT_WINDOW = 1_048_576
+
+/**
+ * Prices follow what models of these sizes cost at retail. A short request with the default 512 output tokens stays at the
+ * minimum charge on every model up to 3.8 USD per million output tokens; the largest one, 65,536 output tokens of the
+ * dearest model and the input that the bound leaves room for, reaches the maximum exactly.
+ */
+const textModels: readonly TextModel[] = [
+  textModel('textmodel-3.6-flash', '2026-07-21', { input: '0.50', output: '3.00', maximumOutputTokens: 65_536 }),
+  textModel('textmodel-3.5-flash-lite', '2026-07-21', { input: '0.15', output: '0.90', maximumOutputTokens: 65_536 }),
+  textModel('textmodel-3.5-flash', '2026-05-19', { input: '0.40', output: '2.80', maximumOutputTokens: 65_536 }),
+  textModel('textmodel-3.1-flash-lite', '2026-03-03', { input: '0.25', output: '1.50', maximumOutputTokens: 32_768 }),
+  textModel('textmodel-2.5-flash', '2025-06-17', { input: '0.30', output: '2.50', maximumOutputTokens: 65_536 }),
+  textModel('textmodel-2.5-pro', '2025-06-17', { input: '1.25', output: '10.00', maximumOutputTokens: 65_536 }),
+  textModel('textmodel-2.5-flash-lite', '2025-07-22', { input: '0.10', output: '0.40', maximumOutputTokens: 32_768 }),
+]
+
+const imageModel: ImageModel = {
+  id: 'textmodel-3.1-flash-lite-image',
+  category: 'image_generation',
+  created: unixSeconds('2026-06-09'),
+  pricePerImageUsd: '0.035',
+  minimumChargeUsd: '0.035',
+  maximumChargeUsd: '0.035',
+}
+
+const speechModel: SpeechModel = {
+  id: 'speechvendor/flash-v2.5',
+  category: 'text_to_speech',
+  created: unixSeconds('2024-12-18'),
+  pricePerThousandCharactersUsd: '0.2205',
+  minimumChargeUsd: '0.002',
+  maximumChargeUsd: '0.441',
+  maximumCharacters: 2000,
+  defaultVoice: 'darian',
+}
+
+const transcriptionModel: TranscriptionModel = {
+  id: 'speechvendor/scribe-v2',
+  category: 'speech_to_text',
+  created: unixSeconds('2026-01-01'),
+  pricePerAudioHourUsd: '0.122',
+  minimumChargeUsd: '0.005034',
+  maximumChargeUsd: '0.122',
+  maximumAudioDurationMs: 3_600_000,
+  // What 34,952,536 Base64 characters hold, the longest audio_base64 the specification allows.
+  maximumAudioBytes: 26_214_400,
+  acceptedFormats: ['mp3'],
+}
+
+/** The models of the specification with their published prices and limits, in the order they are listed. */
+export const publishedModels: readonly Model[] = [...textModels, imageModel, speechModel, transcriptionModel]
+
+function textModel(
+  id: string,
+  createdOn: string,
+  { input, output, maximumOutputTokens }: { input: string; output: string; maximumOutputTokens: number },
+): TextModel {
+  return {
+    id,
+    category: 'text_generation',
+    created: unixSeconds(createdOn),
+    inputPerMillionTokensUsd: input,
+    outputPerMillionTokensUsd: output,
+    ...TEXT_BOUNDS,
+    contextWindow: CONTEXT_WINDOW,
+    maximumOutputTokens,
+  }
+}
+
+function unixSeconds(isoDate: string): number {
+  return Date.parse(isoDate) / 1000
+}

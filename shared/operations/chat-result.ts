@@ -1,0 +1,100 @@
+import { z } from 'zod'
+import type { TextOutput } from './text-request.ts'
+
+const toolCallSchema = z.looseObject({
+  id: z.string(),
+  type: z.literal('function'),
+  function: z.looseObject({ name: z.string(), arguments: z.string() }),
+})
+
+/** Specification, Chat completion result; inner fields as the family's SDKs read them. */
+export const chatCompletionResultSchema = z.looseObject({
+  id: z.string(),
+  object: z.literal('chat.completion'),
+  created: z.int(),
+  model: z.string(),
+  choices: z
+    .array(
+      z.looseObject({
+        index: z.int(),
+        message: z.looseObject({
+          role: z.literal('assistant'),
+          content: z.string().nullable(),
+          refusal: z.string().nullable(),
+          tool_calls: z.array(toolCallSchema).optional(),
+          thought_signatures: z.array(z.string()).optional(),
+        }),
+        finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter']),
+        logprobs: z.null(),
+      }),
+    )
+    .length(1),
+  usage: z.looseObject({
+    prompt_tokens: z.int().min(0),
+    completion_tokens: z.int().min(0),
+    total_tokens: z.int().min(0),
+    completion_tokens_details: z.looseObject({ reasoning_tokens: z.int().min(0) }),
+  }),
+})
+
+export type ChatCompletionResult = z.infer<typeof chatCompletionResultSchema>
+
+/** What the result says besides the model's output. */
+export interface TextResultFacts {
+  /** Without the family's prefix. */
+  readonly id: string
+  /** Unix seconds. */
+  readonly created: number
+  /** The public identifier. */
+  readonly model: string
+  /** Whether the caller asked for raw output; otherwise the vendor's thought signatures are dropped. */
+  readonly includeThoughtSignatures: boolean
+}
+
+/** The public answer of `POST /v1/chat/completions`. `completion_tokens` includes hidden thinking. */
+export function chatCompletionResult(facts: TextResultFacts, output: TextOutput): ChatCompletionResult {
+  const { text, refusal, tool_calls: calls, usage } = output
+  return {
+    id: `chatcmpl-${facts.id}`,
+    object: 'chat.completion',
+    created: facts.created,
+    model: facts.model,
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: text,
+          refusal,
+          ...(calls.length === 0 ? {} : { tool_calls: calls.map(publicToolCall) }),
+          ...thoughtSignatures(facts, output),
+        },
+        finish_reason: finishReason(output),
+        logprobs: null,
+      },
+    ],
+    usage: {
+      prompt_tokens: usage.input_tokens,
+      completion_tokens: usage.output_tokens,
+      total_tokens: usage.input_tokens + usage.output_tokens,
+      completion_tokens_details: { reasoning_tokens: usage.thinking_tokens ?? 0 },
+    },
+  }
+}
+
+/** Some vendors end a turn of tool calls with a plain stop; clients wait for `tool_calls`. */
+export function finishReason({ finish_reason: reason, tool_calls: calls }: TextOutput): TextOutput['finish_reason'] {
+  return reason === 'stop' && calls.length > 0 ? 'tool_calls' : reason
+}
+
+/** The property that both families' results carry when raw output was asked for. */
+export function thoughtSignatures(
+  { includeThoughtSignatures }: TextResultFacts,
+  { thought_signatures: signatures = [] }: TextOutput,
+): { thought_signatures?: string[] } {
+  return includeThoughtSignatures ? { thought_signatures: [...signatures] } : {}
+}
+
+function publicToolCall({ id, name, arguments_json: text }: TextOutput['tool_calls'][number]) {
+  return { id, type: 'function' as const, function: { name, arguments: text } }
+}

@@ -1,0 +1,54 @@
+/** The image types that callers may send. */
+export type ImageMediaType = 'image/png' | 'image/jpeg' | 'image/webp' | 'image/gif'
+
+export interface PixelSize {
+  readonly width: number
+  readonly height: number
+}
+
+/** The type by the first bytes, whatever the image was called; `null` for anything else. */
+export function imageMediaType(bytes: Uint8Array): ImageMediaType | null {
+  const head = Buffer.from(bytes.subarray(0, 12)).toString('latin1')
+  if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'
+  if (head.startsWith('\xff\xd8\xff')) return 'image/jpeg'
+  if (head.startsWith('RIFF') && head.slice(8) === 'WEBP') return 'image/webp'
+  if (head.startsWith('GIF87a') || head.startsWith('GIF89a')) return 'image/gif'
+  return null
+}
+
+/**
+ * Width and height where the header tells them once and for all: PNG and JPEG. `null` otherwise: GIF and WebP state a
+ * canvas and then frames, and nothing holds the two together.
+ */
+export function pixelSize(bytes: Uint8Array): PixelSize | null {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const type = imageMediaType(bytes)
+  const size = type === 'image/png' ? pngSize(buffer) : type === 'image/jpeg' ? jpegSize(buffer) : null
+  return size && size.width > 0 && size.height > 0 ? size : null
+}
+
+/** The IHDR chunk is the first one of every PNG (PNG specification, 11.2.1). */
+function pngSize(buffer: Buffer): PixelSize | null {
+  if (buffer.length < 24 || buffer.toString('latin1', 12, 16) !== 'IHDR') return null
+  return { width: buffer.readUInt32BE(16), height: buffer.readUInt32BE(20) }
+}
+
+/** Markers C0 to CF start a frame, except three that are tables (ITU T.81, table B.1). */
+const notFrames = new Set([0xc4, 0xc8, 0xcc])
+
+/** Walks the marker segments to the frame header, so that a thumbnail inside a segment is never taken for the image. */
+function jpegSize(buffer: Buffer): PixelSize | null {
+  for (let at = 2; at + 9 <= buffer.length && buffer[at] === 0xff; ) {
+    const marker = buffer[at + 1] ?? 0
+    if (marker === 0xff) {
+      at += 1
+      continue
+    }
+    if (marker >= 0xc0 && marker <= 0xcf && !notFrames.has(marker))
+      return { height: buffer.readUInt16BE(at + 5), width: buffer.readUInt16BE(at + 7) }
+    // The scan has begun, or something without a length stands where a table should: no frame header was found.
+    if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xda)) return null
+    at += 2 + buffer.readUInt16BE(at + 2)
+  }
+  return null
+}

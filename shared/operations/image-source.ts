@@ -1,0 +1,92 @@
+import { z } from 'zod'
+import { imageMediaType } from './image-bytes.ts'
+import type { TextPart } from './text-request.ts'
+
+export type ImagePart = Extract<TextPart, { type: 'image' }>
+
+type ImageReading =
+  | { readonly image: ImagePart; readonly fault: null }
+  | { readonly image: null; readonly fault: string }
+
+const mediaTypes = ['image/png', 'image/jpeg', 'image/jpg', 'image/webp', 'image/gif'] as const
+
+const DATA_URI_HEAD = /^data:([^,;]{1,64});base64,/i
+
+/** The `url` of a chat image part: a Base64 data URI or an https URL. */
+export const imageUrlSchema = z.string().check(({ value, issues }) => {
+  const { fault } = readImageUrl(value)
+  if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
+})
+
+/** The `source` of a message image block. */
+export const imageBlockSourceSchema = z.discriminatedUnion(
+  'type',
+  [
+    z.looseObject({
+      type: z.literal('base64'),
+      media_type: z.enum(mediaTypes),
+      data: z.string().check(({ value, issues }) => {
+        const { fault } = readBase64(value)
+        if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
+      }),
+    }),
+    z.looseObject({
+      type: z.literal('url'),
+      url: z.string().check(({ value, issues }) => {
+        const { fault } = readHttpsUrl(value)
+        if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
+      }),
+    }),
+  ],
+  { error: ({ code }) => (code === 'invalid_union' ? 'must be "base64" or "url"' : undefined) },
+)
+
+/** Translates what `imageUrlSchema` accepts. Throws `TypeError` on anything else. */
+export function imageFromUrl(url: string): ImagePart {
+  return imageOf(readImageUrl(url))
+}
+
+/** Translates what `imageBlockSourceSchema` accepts. Throws `TypeError` on anything else. */
+export function imageFromBlock(source: z.infer<typeof imageBlockSourceSchema>): ImagePart {
+  return imageOf(source.type === 'base64' ? readBase64(source.data) : readHttpsUrl(source.url))
+}
+
+function imageOf({ image, fault }: ImageReading): ImagePart {
+  if (!image) throw new TypeError(`an image that validation let through ${fault}`)
+  return image
+}
+
+function readImageUrl(url: string): ImageReading {
+  if (!/^data:/i.test(url)) return readHttpsUrl(url)
+  const [head, mediaType] = DATA_URI_HEAD.exec(url) ?? []
+  if (head === undefined || !mediaTypes.some((known) => known === mediaType?.toLowerCase()))
+    return refused('must be a Base64 data URI of type image/png, image/jpeg, image/webp or image/gif')
+  return readBase64(url.slice(head.length))
+}
+
+/** The effective request carries the type that the bytes have; a caller's mistake about it harms nobody. */
+function readBase64(base64: string): ImageReading {
+  const bytes = Buffer.from(base64, 'base64')
+  // Node decodes junk, missing padding and stray bits without complaint; only what encodes back to itself is canonical.
+  if (bytes.length === 0 || bytes.toString('base64') !== base64)
+    return refused('must hold canonical RFC 4648 Base64 without whitespace or missing padding')
+  const mediaType = imageMediaType(bytes)
+  if (!mediaType) return refused('must hold the bytes of a PNG, JPEG, WebP or GIF image')
+  return accepted({ kind: 'inline', media_type: mediaType, base64 })
+}
+
+/** Whether the address may be reached is decided when the worker connects; only the form is checked here. */
+function readHttpsUrl(text: string): ImageReading {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (url?.protocol !== 'https:') return refused('must be an https URL or a Base64 data URI of an image')
+  if (url.username !== '' || url.password !== '') return refused('must not hold a user name or password')
+  return accepted({ kind: 'url', url: url.href })
+}
+
+function accepted(source: ImagePart['source']): ImageReading {
+  return { image: { type: 'image', source }, fault: null }
+}
+
+function refused(fault: string): ImageReading {
+  return { image: null, fault }
+}

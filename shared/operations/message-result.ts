@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { finishReason, type TextResultFacts, thoughtSignatures } from './chat-result.ts'
+import type { TextOutput } from './text-request.ts'
+import { parseToolArguments } from './tool-arguments.ts'
+
+const contentBlockSchema = z.discriminatedUnion('type', [
+  z.looseObject({ type: z.literal('text'), text: z.string() }),
+  z.looseObject({
+    type: z.literal('tool_use'),
+    id: z.string(),
+    name: z.string(),
+    input: z.record(z.string(), z.unknown()),
+  }),
+])
+
+/** Specification, Message result; inner fields as the family's SDKs read them. */
+export const messageResultSchema = z.looseObject({
+  id: z.string(),
+  type: z.literal('message'),
+  role: z.literal('assistant'),
+  model: z.string(),
+  content: z.array(contentBlockSchema),
+  stop_reason: z.enum(['end_turn', 'max_tokens', 'tool_use', 'refusal', 'stop_sequence']),
+  stop_sequence: z.null(),
+  usage: z.looseObject({ input_tokens: z.int().min(0), output_tokens: z.int().min(0) }),
+  thought_signatures: z.array(z.string()).optional(),
+})
+
+export type MessageResult = z.infer<typeof messageResultSchema>
+
+const stopReasons = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  tool_calls: 'tool_use',
+  content_filter: 'refusal',
+} as const satisfies Record<TextOutput['finish_reason'], MessageResult['stop_reason']>
+
+/** The public answer of `POST /v1/messages`. `output_tokens` includes hidden thinking. */
+export function messageResult(facts: TextResultFacts, output: TextOutput): MessageResult {
+  const { text, refusal, tool_calls: calls, usage } = output
+  return {
+    id: `msg_${facts.id}`,
+    type: 'message',
+    role: 'assistant',
+    model: facts.model,
+    content: [...textBlocks(text), ...textBlocks(refusal), ...calls.map(toolUseBlock)],
+    stop_reason: refusal === null ? stopReasons[finishReason(output)] : 'refusal',
+    stop_sequence: null,
+    usage: { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens },
+    ...thoughtSignatures(facts, output),
+  }
+}
+
+function textBlocks(text: string | null) {
+  return text === null || text === '' ? [] : [{ type: 'text' as const, text }]
+}
+
+function toolUseBlock({ id, name, arguments_json: text }: TextOutput['tool_calls'][number]) {
+  const input = parseToolArguments(text) ?? (text.trim() === '' ? {} : { raw_arguments: text })
+  return { type: 'tool_use' as const, id, name, input }
+}

@@ -1,0 +1,71 @@
+import { z } from 'zod'
+import type { TextRequest, TextTool } from './text-request.ts'
+import { isObject } from './tool-arguments.ts'
+
+/*
+ * Tools in each family's shape. The specification leaves their items unconstrained, so definitions in another shape (a
+ * vendor's built-in search, for example) are accepted and not forwarded; so is a choice of a tool that is not there.
+ */
+
+type Tooling = Pick<TextRequest, 'tools' | 'tool_choice'>
+type ToolChoice = NonNullable<TextRequest['tool_choice']>
+
+const definitionSchema = z.object({ name: z.string().min(1), description: z.string().optional().catch(undefined) })
+
+/** `tools` and `tool_choice` of chat completions, and their older forms `functions` and `function_call`. */
+export function chatTooling(body: Readonly<Record<string, unknown>>): Tooling {
+  const tools = [...listOf(body['tools']).map(functionOf), ...listOf(body['functions'])].flatMap((definition) =>
+    isObject(definition) ? toolOf(definition, definition['parameters']) : [],
+  )
+  return toolingOf(tools, chatChoice(body['tool_choice'] ?? body['function_call']))
+}
+
+/** `tools` and `tool_choice` of messages. Definitions without `input_schema` are the vendor's own tools. */
+export function messageTooling(body: Readonly<Record<string, unknown>>): Tooling {
+  const tools = listOf(body['tools']).flatMap((definition) =>
+    isObject(definition) && isObject(definition['input_schema']) ? toolOf(definition, definition['input_schema']) : [],
+  )
+  return toolingOf(tools, messageChoice(body['tool_choice']))
+}
+
+function listOf(value: unknown): unknown[] {
+  return Array.isArray(value) ? (value as unknown[]) : []
+}
+
+function functionOf(tool: unknown): unknown {
+  return isObject(tool) && tool['type'] === 'function' ? (tool['function'] ?? tool) : undefined
+}
+
+function toolOf(definition: Record<string, unknown>, parameters: unknown): TextTool[] {
+  const known = definitionSchema.safeParse(definition).data
+  if (!known) return []
+  const { name, description } = known
+  return [
+    {
+      name,
+      ...(description === undefined ? {} : { description }),
+      parameters: (isObject(parameters) ? parameters : { type: 'object', properties: {} }) as TextTool['parameters'],
+    },
+  ]
+}
+
+function chatChoice(choice: unknown): ToolChoice | undefined {
+  if (choice === 'none' || choice === 'required') return choice
+  if (!isObject(choice)) return undefined
+  const { name } = isObject(choice['function']) ? choice['function'] : choice
+  return typeof name === 'string' ? { name } : undefined
+}
+
+function messageChoice(choice: unknown): ToolChoice | undefined {
+  if (!isObject(choice)) return undefined
+  if (choice['type'] === 'none') return 'none'
+  if (choice['type'] === 'any') return 'required'
+  return choice['type'] === 'tool' && typeof choice['name'] === 'string' ? { name: choice['name'] } : undefined
+}
+
+/** `auto` is what leaving the choice out means, so it is left out. */
+function toolingOf(tools: TextTool[], choice: ToolChoice | undefined): Tooling {
+  if (tools.length === 0) return {}
+  const isKnown = typeof choice === 'string' || tools.some(({ name }) => name === choice?.name)
+  return { tools, ...(choice !== undefined && isKnown ? { tool_choice: choice } : {}) }
+}

@@ -1,0 +1,530 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { type TextRequest, textOutputSchema } from '../../shared/operations/text-request.ts'
+import { createAnthropicText } from '../../workers/providers/anthropic/text.ts'
+import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
+
+const apiKey = 'sk-ant-CANARY_key_0f2c'
+const fixture = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`./fixtures/anthropic/${name}.json`, import.meta.url), 'utf8'))
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(() => upstream.stop())
+
+interface Setting {
+  baseUrl?: string
+  key?: string
+  model?: string
+  acceptsSampling?: boolean
+  http?: SendHttp
+  timeoutMs?: number
+  signal?: AbortSignal
+}
+
+const said = (text: string, role: 'user' | 'assistant' = 'user') => ({ role, parts: [{ type: 'text' as const, text }] })
+const request: TextRequest = { messages: [said('When does the CANARY tram leave?')], max_output_tokens: 512 }
+const weather = {
+  name: 'get_weather',
+  description: 'Tells the weather of a city',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+}
+
+function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
+  const provider = createAnthropicText({
+    baseUrl: setting.baseUrl ?? upstream.url,
+    apiKey: setting.key ?? apiKey,
+    upstreamModel: setting.model ?? 'claude-sonnet-4-5',
+    http: setting.http ?? createHttp({ fetch }),
+    ...(setting.acceptsSampling === undefined ? {} : { acceptsSampling: setting.acceptsSampling }),
+  })
+  const { timeoutMs = 5000, signal } = setting
+  return provider.generateText({ ...request, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+}
+
+async function generated(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
+  const outcome = await generate(changes, setting)
+  if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
+  return textOutputSchema.parse(outcome.output)
+}
+
+function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
+  upstream.setFaults([{ fault: 'status', status, body, headers }])
+}
+
+/** What the simulated vendor received, by top-level field. */
+async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promise<Record<string, unknown>> {
+  await generate(changes, setting)
+  expect(upstream.calls[0]?.status).toBe(200)
+  const fields = upstream.calls[0]?.fields ?? {}
+  return Object.fromEntries(Object.entries(fields).map(([name, text]) => [name, JSON.parse(text)]))
+}
+
+const withReason = (stopReason: string | null, text = 'So far') => ({
+  content: [{ type: 'text', text }],
+  stop_reason: stopReason,
+  usage: { input_tokens: 3, output_tokens: 2 },
+})
+
+const definite = { outcome: 'failed', certainty: 'definite' } as const
+const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+
+describe('request', () => {
+  test('a plain request holds model, limit, system and messages, and nothing else', async () => {
+    expect(await sent({ system: 'Be brief.' })).toEqual({
+      model: 'claude-sonnet-4-5',
+      max_tokens: 512,
+      system: 'Be brief.',
+      messages: [{ role: 'user', content: [{ type: 'text', text: 'When does the CANARY tram leave?' }] }],
+    })
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  const sampled = { temperature: 1.7, top_p: 0.9, top_k: 39.6, seed: 1, presence_penalty: 1, frequency_penalty: 1 }
+
+  test('stop sequences are passed on; sampling only where the deployment’s model takes it', async () => {
+    expect(await sent({ ...sampled, stop_sequences: ['END'] })).toMatchObject({ stop_sequences: ['END'] })
+    expect(Object.keys(upstream.calls[0]?.fields ?? {})).toHaveLength(4)
+  })
+
+  test('temperature ends at 1 and excludes top_p; seed and penalties are unknown there', async () => {
+    const fields = await sent(sampled, { acceptsSampling: true })
+    expect(fields).toMatchObject({ temperature: 1, top_k: 40 })
+    expect(Object.keys(fields)).toHaveLength(5)
+    upstream.clearCalls()
+    expect(await sent({ top_p: 0.9 }, { acceptsSampling: true })).toMatchObject({ top_p: 0.9 })
+  })
+
+  test('neighbours are merged, blanks left out, and a final answer to continue loses its trailing blanks', async () => {
+    const { messages } = await sent({
+      messages: [said('one'), said(' '), said('two'), said('First, ', 'assistant')],
+    })
+    expect(messages).toEqual([
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'one' },
+          { type: 'text', text: 'two' },
+        ],
+      },
+      { role: 'assistant', content: [{ type: 'text', text: 'First,' }] },
+    ])
+  })
+
+  test('results of tools come first; ids the vendor does not take are replaced alike on both sides', async () => {
+    const { messages } = await sent({
+      messages: [
+        said('Weather?'),
+        {
+          role: 'assistant',
+          parts: [
+            { type: 'text', text: 'Hm. ' },
+            { type: 'tool_call', id: 'call_1', name: 'get_weather', arguments_json: '{"city":"Paris"}' },
+            { type: 'tool_call', id: 'call:2', name: 'get_weather', arguments_json: '[1' },
+          ],
+        },
+        { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_1', text: 'sunny' }] },
+        { role: 'user', parts: [{ type: 'text', text: 'And?' }] },
+        { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call:2', text: 'no city', is_error: true }] },
+      ],
+      tools: [weather],
+    })
+    const id = expect.stringMatching(/^call_[0-9a-f]{24}$/) as string
+    expect(messages).toEqual([
+      { role: 'user', content: [{ type: 'text', text: 'Weather?' }] },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'text', text: 'Hm. ' },
+          { type: 'tool_use', id: 'call_1', name: 'get_weather', input: { city: 'Paris' } },
+          { type: 'tool_use', id, name: 'get_weather', input: { arguments: '[1' } },
+        ],
+      },
+      {
+        role: 'user',
+        content: [
+          { type: 'tool_result', tool_use_id: 'call_1', content: 'sunny' },
+          { type: 'tool_result', tool_use_id: id, content: 'no city', is_error: true },
+          { type: 'text', text: 'And?' },
+        ],
+      },
+    ])
+  })
+
+  test.each([
+    [undefined, { type: 'auto' }],
+    ['auto' as const, { type: 'auto' }],
+    ['none' as const, { type: 'none' }],
+    ['required' as const, { type: 'any' }],
+    [{ name: 'get_weather' }, { type: 'tool', name: 'get_weather' }],
+  ])('tool choice %o', async (choice, expected) => {
+    const fields = await sent({ tools: [weather], ...(choice === undefined ? {} : { tool_choice: choice }) })
+    expect(fields['tool_choice']).toEqual(expected)
+    expect(fields['tools']).toEqual([
+      { name: 'get_weather', description: weather.description, input_schema: weather.parameters },
+    ])
+  })
+
+  test('a tool without a schema, or with one that is no object’s, gets an object’s', async () => {
+    const { tools } = await sent({
+      tools: [
+        { name: 'a', parameters: null },
+        { name: 'b', parameters: { properties: { x: {} } } },
+      ],
+    })
+    expect(tools).toEqual([
+      { name: 'a', input_schema: { type: 'object', properties: {} } },
+      { name: 'b', input_schema: { type: 'object', properties: { x: {} } } },
+    ])
+  })
+
+  test('an answer’s schema is closed and loses what the vendor cannot enforce', async () => {
+    const schema = {
+      $schema: 'https://json-schema.org/draft/2020-12/schema',
+      type: 'object',
+      properties: {
+        city: { type: 'string', description: 'Where to', minLength: 2, format: 'iri' },
+        when: { type: 'string', format: 'date' },
+        days: { oneOf: [{ type: 'integer', minimum: 3 }, { type: 'null' }] },
+        via: { type: 'array', items: { $ref: '#/$defs/stop', title: 'x' }, minItems: 1, maxItems: 3 },
+      },
+      required: ['city'],
+      additionalProperties: true,
+      $defs: { stop: { properties: { name: { const: 'x' } } } },
+    }
+    const { output_config: config } = await sent({ response_format: { type: 'json_schema', name: 'trip', schema } })
+    expect(config).toEqual({
+      format: {
+        type: 'json_schema',
+        schema: {
+          type: 'object',
+          properties: {
+            city: { type: 'string', description: 'Where to\n\n{minLength: 2, format: "iri"}' },
+            when: { type: 'string', format: 'date' },
+            days: { anyOf: [{ type: 'integer', description: '{minimum: 3}' }, { type: 'null' }] },
+            via: { type: 'array', items: { $ref: '#/$defs/stop' }, minItems: 1, description: '{maxItems: 3}' },
+          },
+          required: ['city'],
+          additionalProperties: false,
+          $defs: {
+            stop: { type: 'object', properties: { name: { const: 'x' } }, additionalProperties: false },
+          },
+        },
+      },
+    })
+  })
+
+  test('JSON without a schema is an instruction', async () => {
+    const { system } = await sent({ system: 'Be brief.', response_format: { type: 'json_object' } })
+    expect(system).toBe('Be brief.\n\nAnswer with one JSON object and nothing else.')
+  })
+
+  test('a remote image is refused without a call', async () => {
+    const source = { kind: 'url' as const, url: 'https://CANARY.example/a.png' }
+    const outcome = await generate({ messages: [{ role: 'user', parts: [{ type: 'image', source }] }] })
+    expect(outcome).toEqual({ ...definite, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
+    expect(upstream.calls).toHaveLength(0)
+  })
+
+  test.each([
+    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['a key that cannot be a header', { key: 'sk-ant-CANARY\nkey' }],
+  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+    expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The Anthropic /)
+  })
+})
+
+describe('answers of the simulated upstream', () => {
+  test('text depends on the prompt; usage is counted; the request id is kept', async () => {
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ outcome: 'generated', vendorRequestId: expect.stringMatching(/^req_/) })
+    const output = await generated()
+    expect(output).toMatchObject({ finish_reason: 'stop', refusal: null, tool_calls: [] })
+    expect(output.text).toContain('You wrote 6 words: “When does the CANARY tram leave?”')
+    expect(output.usage.output_tokens).toBeGreaterThan(0)
+  })
+
+  test('the limit is hard', async () => {
+    for (const limit of [1, 10, 57]) {
+      const output = await generated({ messages: [said('write 300 words')], max_output_tokens: limit })
+      expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: limit } })
+    }
+  })
+
+  test('a stop sequence ends the text', async () => {
+    const output = await generated({ messages: [said('write 90 words')], stop_sequences: ['market'] })
+    expect(output).toMatchObject({ finish_reason: 'stop', text: expect.not.stringContaining('market') })
+  })
+
+  test('an image is seen', async () => {
+    const base64 = drawPng('a tram').toString('base64')
+    const image = { type: 'image' as const, source: { kind: 'inline' as const, media_type: 'image/png', base64 } }
+    const output = await generated({ messages: [{ role: 'user', parts: [image, ...said('What is this?').parts] }] })
+    expect(output.text).toContain('a PNG of 1024 × 1024 pixels')
+    const broken = { ...image, source: { ...image.source, base64: 'AAAA' } }
+    expect(await generate({ messages: [{ role: 'user', parts: [broken] }] })).toMatchObject({
+      ...definite,
+      code: 'provider_rejected',
+    })
+  })
+
+  test('all tools are called, and their results are answered in words', async () => {
+    const asked = said('Use all tools for the weather in Paris')
+    const tools = [weather, { name: 'list_cities', parameters: {} }]
+    const output = await generated({ messages: [asked], tools })
+    expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
+    expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([
+      ['get_weather', '{"city":"Paris"}'],
+      ['list_cities', '{}'],
+    ])
+    expect(JSON.stringify(output)).not.toContain('toolu_')
+    const final = await generated({
+      messages: [
+        asked,
+        { role: 'assistant', parts: output.tool_calls.map((call) => ({ type: 'tool_call', ...call })) },
+        {
+          role: 'user',
+          parts: output.tool_calls.map(({ id }) => ({ type: 'tool_result', tool_call_id: id, text: 'sunny' })),
+        },
+      ],
+      tools,
+    })
+    expect(final).toMatchObject({ finish_reason: 'stop', text: expect.stringContaining('sunny') })
+  })
+
+  test('a JSON schema is met', async () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' }, open: { type: 'boolean' } } }
+    const { text } = await generated({ response_format: { type: 'json_schema', schema } })
+    expect(JSON.parse(text ?? '')).toEqual({ city: expect.any(String), open: expect.any(Boolean) })
+  })
+
+  test('a refusal midway keeps its text', async () => {
+    expect(await generated({ messages: [said('please refuse')] })).toMatchObject({
+      text: expect.any(String),
+      refusal: null,
+      finish_reason: 'content_filter',
+    })
+  })
+
+  test.each([
+    ['a wrong key', { key: 'sk-ant-CANARY_wrong' }, 'provider_unavailable', 'HTTP 401 authentication_error'],
+    ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 not_found_error'],
+  ])('%s is refused before any work', async (_name, setting, code, reason) => {
+    expect(await generate({}, setting)).toMatchObject({ ...definite, code, reason })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+  })
+})
+
+describe('answers as documented', () => {
+  test('plain', async () => {
+    answerWith(fixture('text'), 200, { 'request-id': 'req_1' })
+    expect(await generate()).toEqual({
+      outcome: 'generated',
+      vendorRequestId: 'req_1',
+      output: {
+        text: 'The tram leaves at nine.',
+        refusal: null,
+        tool_calls: [],
+        finish_reason: 'stop',
+        usage: { input_tokens: 11, output_tokens: 9 },
+      },
+    })
+  })
+
+  test('cached tokens are input; thinking is counted and not shown; ids are our own; signatures are kept', async () => {
+    answerWith(fixture('thinking-and-calls'))
+    const output = await generated()
+    expect(output).toMatchObject({
+      text: 'Let me look.',
+      finish_reason: 'tool_calls',
+      usage: { input_tokens: 4320, output_tokens: 150, thinking_tokens: 90 },
+      thought_signatures: ['EqoBCkgIBRABGAIiQL2UoU0b'],
+    })
+    expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([
+      ['get_weather', '{"city":"Paris"}'],
+      ['list_cities', '{}'],
+    ])
+    expect(JSON.stringify(output)).not.toMatch(/CANARY|toolu_/)
+  })
+
+  test('an unbilled refusal is a rejection, a billed one keeps what was written', async () => {
+    answerWith(fixture('refused-at-once'))
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_rejected', reason: 'HTTP 200 with refusal' })
+    answerWith(fixture('refused-midway'))
+    expect(await generated()).toMatchObject({ text: 'First, you need', finish_reason: 'content_filter' })
+  })
+
+  test('a billed refusal without words is told as a refusal', async () => {
+    answerWith({ content: [], stop_reason: 'refusal', usage: { input_tokens: 3, output_tokens: 5 } })
+    expect(await generated()).toMatchObject({ text: null, refusal: expect.stringContaining('content filter') })
+  })
+
+  test.each([
+    ['end_turn', 'stop'],
+    ['stop_sequence', 'stop'],
+    ['tool_use', 'stop'],
+    ['max_tokens', 'length'],
+    ['model_context_window_exceeded', 'length'],
+    ['refusal', 'content_filter'],
+    ['pause_turn', 'content_filter'],
+    ['a_new_reason', 'content_filter'],
+    [null, 'content_filter'],
+  ])('stop reason %s with text is %s', async (reason, expected) => {
+    answerWith(withReason(reason))
+    expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
+  })
+
+  test('text that PostgreSQL cannot store is made storable', async () => {
+    answerWith(JSON.stringify(withReason('end_turn', 'TEXT')).replace('TEXT', 'a\\u0000b\\ud800c'))
+    expect((await generated()).text).toBe('ab\ufffdc')
+  })
+
+  test.each<[string, unknown]>([
+    ['no content', { ...withReason('end_turn'), content: [] }],
+    ['blank text', withReason('end_turn', ' \n')],
+    [
+      'only thinking',
+      { ...withReason('max_tokens'), content: [{ type: 'thinking', thinking: 'CANARY', signature: 'x' }] },
+    ],
+  ])('%s is an empty output', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test('the simulated empty answer is an empty output', async () => {
+    upstream.setFaults([{ fault: 'emptyText' }])
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test.each<[string, unknown]>([
+    ['no usage', { ...withReason('end_turn'), usage: undefined }],
+    ['no output tokens', { ...withReason('end_turn'), usage: { input_tokens: 3 } }],
+    ['a negative count', { ...withReason('end_turn'), usage: { input_tokens: -3, output_tokens: 2 } }],
+    ['a text block without text', { ...withReason('end_turn'), content: [{ type: 'text', text: null }] }],
+    ['a call without input', { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] }],
+    ['nothing', {}],
+  ])('%s is unusable: the outcome is unknown', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(unknownOutcome)
+  })
+})
+
+describe('refusals before any work are definite', () => {
+  test.each([
+    [400, 'invalid_request_error', 'provider_rejected'],
+    [413, 'request_too_large', 'provider_rejected'],
+    [401, 'authentication_error', 'provider_unavailable'],
+    [402, 'billing_error', 'provider_unavailable'],
+    [403, 'permission_error', 'provider_unavailable'],
+    [404, 'not_found_error', 'provider_unavailable'],
+    [429, 'rate_limit_error', 'provider_unavailable'],
+  ])('%i %s is %s', async (status, type, code) => {
+    answerWith({ type: 'error', error: { type, message: 'CANARY' } }, status)
+    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} ${type}` })
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test('the type and the request id are kept, the message is not', async () => {
+    answerWith(fixture('error-invalid-request'), 400)
+    expect(await generate()).toEqual({
+      ...definite,
+      code: 'provider_rejected',
+      reason: 'HTTP 400 invalid_request_error',
+      vendorRequestId: 'req_011CSHoEeqs5C35K2UUqR7Fy',
+    })
+  })
+
+  test('account trouble under status 400 is not the input’s fault', async () => {
+    answerWith(fixture('error-credit-balance'), 400)
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_unavailable' })
+  })
+
+  test('a 429 hands on how long to wait', async () => {
+    answerWith({}, 429, { 'retry-after': '7', 'request-id': 'req_2' })
+    expect(await generate()).toMatchObject({
+      code: 'provider_unavailable',
+      retryAfterSeconds: 7,
+      vendorRequestId: 'req_2',
+    })
+  })
+
+  test('a refusal without a readable body is still a refusal', async () => {
+    answerWith('<html>CANARY</html>', 403)
+    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 403' })
+  })
+
+  test('what was not sent', async () => {
+    const cause = Object.assign(new Error('CANARY'), { code: 'ENOTFOUND', syscall: 'getaddrinfo' })
+    const http = createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
+    expect(await generate({}, { http })).toEqual({
+      ...definite,
+      code: 'provider_unavailable',
+      reason: 'not sent: ENOTFOUND',
+    })
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
+    expect(upstream.calls).toHaveLength(0)
+  })
+})
+
+describe('what may have been worked on is ambiguous, after exactly one call', () => {
+  const impatient = 250
+  test.each<[FaultRuleInput, string]>([
+    [{ fault: 'status', status: 529, body: fixture('error-overloaded') }, 'HTTP 529 overloaded_error'],
+    [{ fault: 'status', status: 500, body: { error: { type: 'api_error' } } }, 'HTTP 500 api_error'],
+    [{ fault: 'status', status: 504, body: { error: { type: 'timeout_error' } } }, 'HTTP 504 timeout_error'],
+    [{ fault: 'status', status: 502, body: '<html>CANARY</html>' }, 'HTTP 502'],
+    [{ fault: 'status', status: 409, body: {} }, 'HTTP 409'],
+    [{ fault: 'status', status: 202, body: {} }, 'HTTP 202'],
+    [{ fault: 'status', status: 307, body: {}, headers: { location: 'http://127.0.0.1:1/' } }, 'HTTP 307'],
+    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${impatient} ms`],
+    [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
+    [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
+    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, (answer longer than 16777216 bytes|no complete .*)'],
+    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with an ill-shaped message'],
+  ])('%o', async (rule, reason) => {
+    upstream.setFaults([rule])
+    const outcome = await generate({}, { timeoutMs: impatient })
+    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test('an abort by the caller while waiting', async () => {
+    upstream.setFaults([{ fault: 'hang' }])
+    const outcome = await generate({}, { signal: AbortSignal.timeout(150) })
+    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+  })
+})
+
+test('no failure tells the key, the prompt, the answer or the vendor’s words', async () => {
+  const rules: FaultRuleInput[] = [
+    { fault: 'status', status: 400, body: fixture('error-invalid-request') },
+    { fault: 'status', status: 400, body: fixture('error-credit-balance') },
+    { fault: 'status', status: 401, body: { error: { type: `bad key ${apiKey}` }, request_id: `id ${apiKey}` } },
+    { fault: 'status', status: 429, body: {}, headers: { 'request-id': `for ${apiKey}` } },
+    { fault: 'status', status: 500, body: `CANARY ${apiKey}` },
+    { fault: 'status', status: 200, body: fixture('refused-at-once') },
+    { fault: 'status', status: 200, body: { content: [], stop_reason: 'CANARY stop' } },
+    { fault: 'truncatedJson' },
+    { fault: 'resetMidBody' },
+    { fault: 'emptyText' },
+  ]
+  for (const rule of rules) {
+    upstream.setFaults([rule])
+    const outcome = await generate()
+    expect(outcome.outcome).toBe('failed')
+    expect(JSON.stringify(outcome)).not.toMatch(/CANARY|sk-ant|tram/)
+  }
+})

@@ -1,0 +1,164 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { walkFrames } from '../../shared/audio/walk-frames.ts'
+import { createElevenLabsSpeech } from '../../workers/providers/elevenlabs/speech.ts'
+import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
+import { createHttp } from '../../workers/providers/http.ts'
+import type { SpeechInput } from '../../workers/providers/provider.ts'
+
+const apiKey = 'sk_CANARY_key_0f2c'
+const fixture = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`./fixtures/elevenlabs/${name}.json`, import.meta.url), 'utf8'))
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(() => upstream.stop())
+
+interface Setting {
+  baseUrl?: string
+  key?: string
+  timeoutMs?: number
+  model?: string
+}
+
+const http = createHttp({ fetch })
+
+function synthesize(changes: Partial<SpeechInput> = {}, setting: Setting = {}) {
+  const provider = createElevenLabsSpeech({
+    baseUrl: setting.baseUrl ?? upstream.url,
+    apiKey: setting.key ?? apiKey,
+    upstreamModel: setting.model ?? 'eleven_flash_v2_5',
+    http,
+  })
+  return provider.synthesize(
+    { text: 'Mind the step.', voice: 'eleven-darian', speed: 1, ...changes },
+    { timeoutMs: setting.timeoutMs ?? 5000 },
+  )
+}
+
+async function synthesized(changes: Partial<SpeechInput> = {}) {
+  const outcome = await synthesize(changes)
+  if (outcome.outcome !== 'synthesized') throw new Error(outcome.reason)
+  return outcome.audio
+}
+
+function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
+  upstream.setFaults([{ fault: 'status', status, body, headers }])
+}
+
+const definite = { outcome: 'failed', certainty: 'definite' } as const
+const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+
+describe('request', () => {
+  test('text, model, voice, speed and format arrive', async () => {
+    await synthesized({ text: 'Grüße 🚋', speed: 1.125 })
+    expect(upstream.calls).toHaveLength(1)
+    expect(upstream.calls[0]?.fields).toEqual({
+      text: 'Grüße 🚋',
+      model_id: 'eleven_flash_v2_5',
+      voice_id: 'eleven-darian',
+      output_format: 'mp3_44100_128',
+      speed: '1.125',
+    })
+  })
+
+  test('a voice cannot lead to another path', async () => {
+    await synthesize({ voice: '../v1/speech-to-text?a=b' })
+    expect(upstream.calls[0]).toMatchObject({
+      route: '/v1/text-to-speech/{voice_id}',
+      fields: { voice_id: '../v1/speech-to-text?a=b' },
+    })
+  })
+
+  test.each([
+    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['a key that cannot be a header', { key: 'sk_CANARY\nkey' }],
+  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+    expect(() => synthesize({}, setting)).toThrow(/^(?!.*CANARY)The ElevenLabs /)
+  })
+})
+
+describe('speech', () => {
+  test.each([0.7, 1, 1.2])('the audio at speed %d is a whole MP3 of the expected length', async (speed) => {
+    const text = 'a'.repeat(300)
+    const walk = walkFrames(await synthesized({ text, speed }))
+    if (walk.outcome !== 'mp3') throw new Error(walk.found)
+    expect(walk).toMatchObject({ unrecognisedBytes: 0, discontinuities: 0, parts: [{ sampleRate: 44_100 }] })
+    expect(walk.durationMs).toBeGreaterThanOrEqual(20_000 / speed)
+    expect(walk.durationMs).toBeLessThanOrEqual(20_000 / speed + 28)
+  })
+
+  test('hearing the speech gives its text back', async () => {
+    const text = 'If the tram breaks down, the coins roll back to you. Così è.'
+    const audio = await synthesized({ text })
+    const provider = createElevenLabsTranscription({ baseUrl: upstream.url, apiKey, upstreamModel: 'scribe_v2', http })
+    const heard = await provider.transcribe(
+      { audio, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false },
+      { timeoutMs: 5000 },
+    )
+    expect(heard).toMatchObject({ transcript: { text } })
+  })
+
+  test('the vendor’s name for the call is kept', async () => {
+    expect(await synthesize()).toMatchObject({ vendorRequestId: expect.stringMatching(/^[\w-]{20}$/) })
+  })
+})
+
+describe('failures', () => {
+  test('no bytes are empty output', async () => {
+    upstream.setFaults([{ fault: 'emptyText' }])
+    expect(await synthesize()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test('bytes that are no MP3 leave the outcome unknown', async () => {
+    answerWith({ CANARY: 1 })
+    expect(await synthesize()).toEqual({ ...unknownOutcome, reason: 'HTTP 200 with a body that is no MP3' })
+  })
+
+  test('a text that the vendor refuses is rejected; its message is not kept', async () => {
+    answerWith(fixture('error-invalid-parameters'), 400)
+    expect(await synthesize()).toMatchObject({
+      ...definite,
+      code: 'provider_rejected',
+      reason: 'HTTP 400 invalid_parameters',
+    })
+  })
+
+  test.each([
+    ['an unknown voice', { voice: 'unknown-CANARY' }, {}, 'HTTP 404 voice_not_found'],
+    ['a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
+  ])('%s is the deployment’s fault', async (_name, changes, setting, reason) => {
+    const outcome = await synthesize(changes, setting)
+    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', reason })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+  })
+
+  test('a 429 hands on how long to wait', async () => {
+    answerWith({ detail: { status: 'too_many_concurrent_requests' } }, 429, { 'retry-after': '2' })
+    expect(await synthesize()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 2 })
+  })
+
+  const impatient = 250
+  test.each<[FaultRuleInput, string]>([
+    [{ fault: 'status', status: 500, body: { detail: 'CANARY' } }, 'HTTP 500'],
+    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${impatient} ms`],
+    [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
+  ])('%o is ambiguous, after one call', async (rule, reason) => {
+    upstream.setFaults([{ route: '/v1/text-to-speech/{voice_id}', ...rule }])
+    const outcome = await synthesize({}, { timeoutMs: impatient })
+    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
+    expect(upstream.calls).toHaveLength(1)
+  })
+})

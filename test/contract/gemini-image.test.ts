@@ -1,0 +1,156 @@
+import { readFileSync } from 'node:fs'
+import { inflateSync } from 'node:zlib'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { readImage } from '../../infra/sandbox/upstream/writing/read-image.ts'
+import { createGeminiImage } from '../../workers/providers/gemini/image.ts'
+import { createHttp } from '../../workers/providers/http.ts'
+
+const apiKey = 'AIza_CANARY_key_0f2c'
+const fixture = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`./fixtures/gemini/${name}.json`, import.meta.url), 'utf8'))
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(() => upstream.stop())
+
+function generate(prompt = 'A CANARY tram at dawn', { key = apiKey, timeoutMs = 5000 } = {}) {
+  const provider = createGeminiImage({
+    baseUrl: upstream.url,
+    apiKey: key,
+    upstreamModel: 'gemini-3.1-flash-lite-image',
+    http: createHttp({ fetch }),
+  })
+  return provider.generateImage({ prompt, size: '1024x1024' }, { timeoutMs })
+}
+
+function answerWith(body: unknown, status = 200) {
+  upstream.setFaults([{ fault: 'status', status, body }])
+}
+
+const withData = (data: string) => ({
+  candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data } }] }, finishReason: 'STOP' }],
+})
+const definite = { outcome: 'failed', certainty: 'definite' } as const
+const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+
+describe('over the simulated upstream', () => {
+  test('one call asks for one square image of the first size', async () => {
+    await generate()
+    expect(upstream.calls).toHaveLength(1)
+    const { contents, generationConfig } = upstream.calls[0]?.fields ?? {}
+    expect(JSON.parse(contents ?? '')).toEqual([{ role: 'user', parts: [{ text: 'A CANARY tram at dawn' }] }])
+    expect(JSON.parse(generationConfig ?? '')).toEqual({
+      responseModalities: ['IMAGE'],
+      imageConfig: { aspectRatio: '1:1', imageSize: '1K' },
+    })
+  })
+
+  test('a real PNG of 1024 × 1024 pixels comes back, the same for the same prompt', async () => {
+    const outcome = await generate()
+    if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
+    const { bytes, contentType } = outcome.image
+    expect(contentType).toBe('image/png')
+    expect(readImage(bytes)).toEqual({ contentType: 'image/png', width: 1024, height: 1024 })
+    expect(Buffer.from(bytes).equals(drawPng('A CANARY tram at dawn'))).toBe(true)
+    expect(Buffer.from(bytes).equals(drawPng('another'))).toBe(false)
+    expect(bytes.byteLength).toBeLessThan(200_000)
+    const start = Buffer.from(bytes).indexOf('IDAT')
+    const data = bytes.subarray(start + 4, start + 4 + Buffer.from(bytes).readUInt32BE(start - 4))
+    expect(inflateSync(data)).toHaveLength(1024 * 1025)
+  })
+
+  test.each([
+    ['please refuse', 'HTTP 200 without an image, IMAGE_SAFETY'],
+    ['please block', 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT'],
+  ])('"%s" is a rejection', async (prompt, reason) => {
+    expect(await generate(prompt)).toEqual({ ...definite, code: 'provider_rejected', reason })
+  })
+
+  test('a wrong key', async () => {
+    expect(await generate('x', { key: 'AIza_CANARY_wrong' })).toMatchObject({
+      ...definite,
+      code: 'provider_unavailable',
+    })
+  })
+})
+
+describe('answers as documented', () => {
+  test('the draft of a thinking model is passed over, and the bytes decide the type', async () => {
+    answerWith(fixture('image'))
+    const outcome = await generate()
+    expect(outcome).toMatchObject({
+      outcome: 'generated',
+      image: { contentType: 'image/png' },
+      vendorRequestId: 'iAitaLmkHPPlz7IPvtfUqQ4',
+    })
+    expect(outcome.outcome === 'generated' && readImage(outcome.image.bytes)).toMatchObject({ width: 1, height: 1 })
+  })
+
+  test.each([
+    ['image/jpeg', Buffer.from('ffd8ffe000104a464946', 'hex')],
+    ['image/webp', Buffer.from('RIFF\0\0\0\0WEBPVP8 ', 'latin1')],
+  ])('%s', async (contentType, bytes) => {
+    answerWith(withData(bytes.toString('base64')))
+    expect(await generate()).toMatchObject({ outcome: 'generated', image: { contentType } })
+  })
+
+  test.each<[string, unknown]>([
+    ['no parts', { candidates: [{ content: { parts: [] }, finishReason: 'STOP' }] }],
+    ['only text', { candidates: [{ content: { parts: [{ text: 'CANARY' }] }, finishReason: 'NO_IMAGE' }] }],
+    ['empty bytes', withData('')],
+    ['bytes of no image', withData(Buffer.from('<svg>CANARY</svg>').toString('base64'))],
+    ['no candidate', { usageMetadata: { promptTokenCount: 4 } }],
+  ])('%s is an empty output', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test.each(['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'PROHIBITED_CONTENT', 'SAFETY'])(
+    '%s without an image is a rejection',
+    async (finishReason) => {
+      answerWith({ candidates: [{ finishReason }] })
+      expect(await generate()).toMatchObject({ ...definite, code: 'provider_rejected' })
+    },
+  )
+})
+
+describe('failures', () => {
+  test.each<[FaultRuleInput, object]>([
+    [
+      { fault: 'status', status: 400, body: fixture('error-invalid-argument') },
+      { ...definite, code: 'provider_rejected' },
+    ],
+    [
+      { fault: 'status', status: 429, body: {} },
+      { ...definite, code: 'provider_unavailable' },
+    ],
+    [{ fault: 'emptyText' }, { ...definite, code: 'provider_empty_output' }],
+    [{ fault: 'status', status: 500, body: {} }, unknownOutcome],
+    [{ fault: 'status', status: 200, body: {} }, unknownOutcome],
+    [{ fault: 'hang' }, unknownOutcome],
+    [{ fault: 'resetBeforeRead' }, unknownOutcome],
+    [{ fault: 'resetAfterRead' }, unknownOutcome],
+    [{ fault: 'resetMidBody' }, unknownOutcome],
+    [{ fault: 'truncatedJson' }, unknownOutcome],
+  ])('%o, after exactly one call, without telling key or prompt', async (rule, expected) => {
+    upstream.setFaults([rule])
+    const outcome = await generate(undefined, { timeoutMs: 1000 })
+    expect(outcome).toMatchObject(expected)
+    expect(JSON.stringify(outcome)).not.toMatch(/CANARY|AIza|tram/)
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test('an answer longer than the cap', async () => {
+    upstream.setFaults([{ fault: 'hugeBody', bytes: 64 * 1024 * 1024 }])
+    expect(await generate()).toMatchObject({ ...unknownOutcome, reason: 'HTTP 200, answer longer than 50331648 bytes' })
+  })
+})

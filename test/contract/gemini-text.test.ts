@@ -1,0 +1,579 @@
+import { readFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { tokenPieces } from '../../infra/sandbox/upstream/writing/count-tokens.ts'
+import { sampleJson } from '../../infra/sandbox/upstream/writing/sample-json.ts'
+import { type TextRequest, textOutputSchema } from '../../shared/operations/text-request.ts'
+import { createGeminiText } from '../../workers/providers/gemini/text.ts'
+import type { GeminiThinking } from '../../workers/providers/gemini/text-body.ts'
+import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
+
+const apiKey = 'AIza_CANARY_key_0f2c'
+const route = '/v1beta/models/{model}:generateContent'
+const fixture = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`./fixtures/gemini/${name}.json`, import.meta.url), 'utf8'))
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(() => upstream.stop())
+
+interface Setting {
+  baseUrl?: string
+  key?: string
+  model?: string
+  thinking?: GeminiThinking
+  http?: SendHttp
+  timeoutMs?: number
+  signal?: AbortSignal
+}
+
+const said = (text: string, role: 'user' | 'assistant' = 'user') => ({ role, parts: [{ type: 'text' as const, text }] })
+const request: TextRequest = { messages: [said('When does the CANARY tram leave?')], max_output_tokens: 512 }
+const weather = {
+  name: 'get_weather',
+  description: 'Tells the weather of a city',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+}
+
+function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
+  const provider = createGeminiText({
+    baseUrl: setting.baseUrl ?? upstream.url,
+    apiKey: setting.key ?? apiKey,
+    upstreamModel: setting.model ?? 'gemini-2.5-flash',
+    http: setting.http ?? createHttp({ fetch }),
+    ...(setting.thinking === undefined ? {} : { thinking: setting.thinking }),
+  })
+  const { timeoutMs = 5000, signal } = setting
+  return provider.generateText({ ...request, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+}
+
+async function generated(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
+  const outcome = await generate(changes, setting)
+  if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
+  return textOutputSchema.parse(outcome.output)
+}
+
+function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
+  upstream.setFaults([{ route, fault: 'status', status, body, headers }])
+}
+
+/** What the simulated vendor received, by top-level field. */
+async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promise<Record<string, unknown>> {
+  await generate(changes, setting)
+  const { model: _, ...fields } = upstream.calls[0]?.fields ?? {}
+  return Object.fromEntries(Object.entries(fields).map(([name, text]) => [name, JSON.parse(text)]))
+}
+
+const withReason = (finishReason: string | undefined, text = 'So far') => ({
+  candidates: [{ content: { parts: [{ text }] }, finishReason }],
+  usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 },
+})
+const named = (status: number, name: string) => ({ error: { code: status, message: 'CANARY', status: name } })
+
+const definite = { outcome: 'failed', certainty: 'definite' } as const
+const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+
+describe('request', () => {
+  test('a plain request holds the messages and the limit, and nothing else', async () => {
+    expect(await sent({ system: 'Be brief.' })).toEqual({
+      systemInstruction: { parts: [{ text: 'Be brief.' }] },
+      contents: [{ role: 'user', parts: [{ text: 'When does the CANARY tram leave?' }] }],
+      generationConfig: { maxOutputTokens: 512 },
+    })
+    expect(upstream.calls).toHaveLength(1)
+    expect(upstream.calls[0]?.fields['model']).toBe('gemini-2.5-flash')
+  })
+
+  test('every option of the wire is passed on; a long seed is folded into 32 bits', async () => {
+    const { generationConfig } = await sent({
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 39.6,
+      stop_sequences: ['END'],
+      seed: 2 ** 32 + 7,
+      presence_penalty: 0.1,
+      frequency_penalty: -0.1,
+      response_format: { type: 'json_object' },
+    })
+    expect(generationConfig).toEqual({
+      maxOutputTokens: 512,
+      temperature: 0.5,
+      topP: 0.9,
+      topK: 40,
+      stopSequences: ['END'],
+      seed: 7,
+      presencePenalty: 0.1,
+      frequencyPenalty: -0.1,
+      responseMimeType: 'application/json',
+    })
+  })
+
+  test.each<[GeminiThinking, object]>([
+    [{ budgetTokens: 0 }, { thinkingBudget: 0 }],
+    [{ level: 'low' }, { thinkingLevel: 'low' }],
+  ])('a deployment may bound thinking: %o', async (thinking, thinkingConfig) => {
+    expect((await sent({}, { thinking }))['generationConfig']).toMatchObject({ thinkingConfig })
+  })
+
+  test('neighbours of the same role are merged and empty texts are left out', async () => {
+    const { contents } = await sent({
+      messages: [said('one'), said(''), said('two'), said('ok', 'assistant'), said('three')],
+    })
+    expect(contents).toEqual([
+      { role: 'user', parts: [{ text: 'one' }, { text: 'two' }] },
+      { role: 'model', parts: [{ text: 'ok' }] },
+      { role: 'user', parts: [{ text: 'three' }] },
+    ])
+  })
+
+  const called: TextRequest['messages'] = [
+    said('Weather?'),
+    {
+      role: 'assistant',
+      parts: [
+        { type: 'tool_call', id: 'call_1', name: 'get_weather', arguments_json: '{"city":"Paris"}' },
+        { type: 'tool_call', id: 'call_2', name: 'get_weather', arguments_json: '' },
+        { type: 'tool_call', id: 'call_3', name: 'get_weather', arguments_json: '[1' },
+      ],
+    },
+    { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_1', text: 'sunny' }] },
+    { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call_2', text: 'no city', is_error: true }] },
+    { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'gone', name: 'other', text: '' }] },
+  ]
+
+  test('calls and their results find each other by id and name, and results are objects', async () => {
+    const { contents } = await sent({ messages: called, tools: [weather] })
+    expect(contents).toEqual([
+      { role: 'user', parts: [{ text: 'Weather?' }] },
+      {
+        role: 'model',
+        parts: [
+          { functionCall: { id: 'call_1', name: 'get_weather', args: { city: 'Paris' } } },
+          { functionCall: { id: 'call_2', name: 'get_weather', args: {} } },
+          { functionCall: { id: 'call_3', name: 'get_weather', args: { arguments: '[1' } } },
+        ],
+      },
+      {
+        role: 'user',
+        parts: [
+          { functionResponse: { id: 'call_1', name: 'get_weather', response: { output: 'sunny' } } },
+          { functionResponse: { id: 'call_2', name: 'get_weather', response: { error: 'no city' } } },
+          { functionResponse: { id: 'gone', name: 'other', response: { output: '' } } },
+        ],
+      },
+    ])
+  })
+
+  test('models that demand a thought signature get the documented one on the first of parallel calls', async () => {
+    const outcome = await generate({ messages: called, tools: [weather] }, { model: 'gemini-3.6-flash' })
+    expect(outcome.outcome).toBe('generated')
+    const signatures = JSON.stringify(upstream.calls[0]?.fields).match(/skip_thought_signature_validator/g)
+    expect(signatures).toHaveLength(1)
+  })
+
+  test.each([
+    [undefined, { mode: 'AUTO' }],
+    ['auto' as const, { mode: 'AUTO' }],
+    ['none' as const, { mode: 'NONE' }],
+    ['required' as const, { mode: 'ANY' }],
+    [{ name: 'get_weather' }, { mode: 'ANY', allowedFunctionNames: ['get_weather'] }],
+  ])('tool choice %o', async (choice, functionCallingConfig) => {
+    const { toolConfig } = await sent({ tools: [weather], ...(choice === undefined ? {} : { tool_choice: choice }) })
+    expect(toolConfig).toEqual({ functionCallingConfig })
+  })
+
+  test('a schema is reduced to what the vendor reads, for tools as for the answer', async () => {
+    const schema = {
+      $schema: 'https://json-schema.org/draft/2020-12/schema',
+      title: 'Trip',
+      type: 'object',
+      properties: {
+        city: { type: 'string', description: 'Where to', minLength: 2, pattern: '^[A-Z]' },
+        mode: { const: 'tram' },
+        via: { type: ['array', 'null'], items: { $ref: '#/definitions/stop', description: 'x' }, maxItems: 3 },
+        when: { allOf: [{ type: 'object', properties: { day: { enum: ['mon', null] } } }, { required: ['day'] }] },
+        pair: { type: 'array', items: [{ type: 'string' }, true] },
+        rest: { type: 'object', additionalProperties: { type: 'integer', multipleOf: 2 } },
+      },
+      required: ['city'],
+      additionalProperties: false,
+      definitions: { stop: { type: 'object', properties: {} } },
+      examples: ['CANARY'],
+    }
+    const reduced = {
+      title: 'Trip',
+      type: 'object',
+      properties: {
+        city: { type: 'string', description: 'Where to\n\n{minLength: 2, pattern: "^[A-Z]"}' },
+        mode: { enum: ['tram'] },
+        via: { type: ['array', 'null'], items: { $ref: '#/$defs/stop' }, maxItems: 3 },
+        when: { type: 'object', properties: { day: { enum: ['mon'] } }, required: ['day'] },
+        pair: { type: 'array', prefixItems: [{ type: 'string' }, {}] },
+        rest: { type: 'object', additionalProperties: { type: 'integer', description: '{multipleOf: 2}' } },
+      },
+      required: ['city'],
+      additionalProperties: false,
+      $defs: { stop: { type: 'object', properties: {} } },
+    }
+    const fields = await sent({
+      tools: [
+        { name: 'plan', parameters: schema },
+        { name: 'bare', parameters: null },
+      ],
+      response_format: { type: 'json_schema', schema },
+    })
+    expect(fields).toMatchObject({
+      tools: [{ functionDeclarations: [{ name: 'plan', parametersJsonSchema: reduced }, { name: 'bare' }] }],
+      generationConfig: { responseMimeType: 'application/json', responseJsonSchema: reduced },
+    })
+    expect(upstream.calls[0]?.status).toBe(200)
+  })
+
+  test('a remote image is refused without a call', async () => {
+    const source = { kind: 'url' as const, url: 'https://CANARY.example/a.png' }
+    const outcome = await generate({ messages: [{ role: 'user', parts: [{ type: 'image', source }] }] })
+    expect(outcome).toEqual({ ...definite, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
+    expect(upstream.calls).toHaveLength(0)
+  })
+
+  test.each([
+    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['a key that cannot be a header', { key: 'AIza_CANARY\nkey' }],
+    ['a model that is a path', { model: '../CANARY' }],
+  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+    expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The Gemini /)
+  })
+})
+
+describe('answers of the simulated upstream', () => {
+  test('text depends on the prompt; usage is counted', async () => {
+    const output = await generated()
+    expect(output).toMatchObject({ finish_reason: 'stop', refusal: null, tool_calls: [] })
+    expect(output.text).toContain('You wrote 6 words: “When does the CANARY tram leave?”')
+    expect(output.usage.thinking_tokens).toBeGreaterThan(0)
+    expect(output.usage.output_tokens).toBeGreaterThan(output.usage.thinking_tokens ?? 0)
+    expect(output.usage.input_tokens).toBeLessThanOrEqual('When does the CANARY tram leave?'.length + 4)
+    expect(output.thought_signatures).toHaveLength(1)
+    expect(await generated()).toEqual(output)
+  })
+
+  test('the limit is hard and includes thinking', async () => {
+    for (const limit of [1, 2, 3, 10, 57]) {
+      const output = await generated({ messages: [said('write 300 words')], max_output_tokens: limit })
+      expect(output.finish_reason).toBe('length')
+      expect(output.usage.output_tokens).toBe(limit)
+    }
+  })
+
+  test('a stop sequence ends the text', async () => {
+    const output = await generated({ messages: [said('write 90 words')], stop_sequences: ['market'] })
+    expect(output).toMatchObject({ finish_reason: 'stop', text: expect.not.stringContaining('market') })
+  })
+
+  test('an image is seen', async () => {
+    const base64 = drawPng('a tram').toString('base64')
+    const image = { type: 'image' as const, source: { kind: 'inline' as const, media_type: 'image/png', base64 } }
+    const output = await generated({ messages: [{ role: 'user', parts: [image, ...said('What is this?').parts] }] })
+    expect(output.text).toContain('a PNG of 1024 × 1024 pixels')
+    const broken = { ...image, source: { ...image.source, base64: 'AAAA' } }
+    expect(await generate({ messages: [{ role: 'user', parts: [broken] }] })).toMatchObject({
+      ...definite,
+      code: 'provider_rejected',
+    })
+  })
+
+  test('a tool is called with valid arguments, and its result is answered in words', async () => {
+    const asked = said('What is the weather in Paris?')
+    const output = await generated({ messages: [asked], tools: [weather] })
+    expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
+    const [call = { id: '', name: '', arguments_json: '' }] = output.tool_calls
+    expect(call).toMatchObject({ id: expect.stringMatching(/^call_[0-9a-f]{24}$/), arguments_json: '{"city":"Paris"}' })
+    const result = { type: 'tool_result' as const, tool_call_id: call.id, text: 'sunny, 21 degrees' }
+    const turns = [asked, { role: 'assistant' as const, parts: [{ type: 'tool_call' as const, ...call }] }]
+    const final = await generated({ messages: [...turns, { role: 'user', parts: [result] }], tools: [weather] })
+    expect(final).toMatchObject({ finish_reason: 'stop', text: expect.stringContaining('sunny, 21 degrees') })
+  })
+
+  test('a JSON schema is met', async () => {
+    const schema = {
+      type: 'object',
+      properties: {
+        city: { type: 'string' },
+        days: { type: 'integer', minimum: 3 },
+        tags: { type: 'array', items: { enum: ['a', 'b'] } },
+      },
+      required: ['city', 'days'],
+    }
+    const { text } = await generated({ response_format: { type: 'json_schema', schema } })
+    expect(JSON.parse(text ?? '')).toMatchObject({ city: expect.any(String), days: 3, tags: expect.any(Array) })
+  })
+
+  const trip = { type: 'object', properties: { to: { $ref: '#/$defs/city' } }, $defs: { city: { type: 'string' } } }
+  test.each<object>([
+    trip,
+    { type: 'object', properties: { n: { type: 'integer', minimum: 5, maximum: 6 } }, required: ['n'] },
+    { type: 'array', items: { type: 'number', exclusiveMaximum: 0 }, minItems: 4 },
+    { type: 'object', properties: { a: { anyOf: [{ type: 'null' }, { enum: ['x', 'y'] }] }, b: { const: 7 } } },
+    {
+      type: 'object',
+      properties: { when: { type: 'string', format: 'date-time' }, id: { type: 'string', format: 'uuid' } },
+    },
+    {
+      type: 'object',
+      properties: { zip: { type: 'string', pattern: '^\\d{5}$' }, long: { type: 'string', minLength: 90 } },
+    },
+    { allOf: [{ type: 'object', properties: { a: { type: 'boolean' } } }, { required: ['a'] }] },
+  ])('the simulated model’s JSON is valid for %o', (schema) => {
+    const value = sampleJson(schema, 'Weather in Paris')
+    expect(z.fromJSONSchema(schema as Parameters<typeof z.fromJSONSchema>[0]).safeParse(value)).toMatchObject({
+      success: true,
+    })
+    expect(sampleJson(schema, 'Weather in Paris')).toEqual(value)
+  })
+
+  test('no text counts more tokens than it has bytes', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        expect(tokenPieces(text).join('')).toBe(text)
+        expect(tokenPieces(text).length).toBeLessThanOrEqual(Buffer.byteLength(text))
+      }),
+    )
+  })
+
+  test('a withheld answer is a refusal, a blocked prompt a rejection', async () => {
+    expect(await generated({ messages: [said('please refuse')] })).toMatchObject({
+      text: null,
+      refusal: expect.stringContaining('content filter'),
+      finish_reason: 'content_filter',
+    })
+    expect(await generate({ messages: [said('please block')] })).toEqual({
+      ...definite,
+      code: 'provider_rejected',
+      reason: 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT',
+    })
+  })
+
+  test.each([
+    ['a wrong key', { key: 'AIza_CANARY_wrong' }, 'provider_unavailable', 'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID'],
+    ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 NOT_FOUND'],
+    ['an image model', { model: 'gemini-3.1-flash-lite-image' }, 'provider_rejected', 'HTTP 400 INVALID_ARGUMENT'],
+  ])('%s is refused before any work', async (_name, setting, code, reason) => {
+    expect(await generate({}, setting)).toEqual({ ...definite, code, reason })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+  })
+})
+
+describe('answers as documented', () => {
+  test('plain', async () => {
+    answerWith(fixture('text'))
+    expect(await generate()).toEqual({
+      outcome: 'generated',
+      vendorRequestId: 'mAitaLmkHPPlz7IPvtfUqQ4',
+      output: {
+        text: 'The tram leaves at nine.',
+        refusal: null,
+        tool_calls: [],
+        finish_reason: 'stop',
+        usage: { input_tokens: 11, output_tokens: 7 },
+      },
+    })
+  })
+
+  test('thinking is counted and not shown; calls get ids of our own; signatures are kept', async () => {
+    answerWith(fixture('thinking-and-calls'))
+    const output = await generated()
+    expect(output).toMatchObject({
+      text: 'Let me look.',
+      finish_reason: 'tool_calls',
+      usage: { input_tokens: 128, output_tokens: 250, thinking_tokens: 210 },
+      thought_signatures: ['CmQBjz1rX4f+zGVub3VnaA=='],
+    })
+    expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([
+      ['get_weather', '{"city":"Paris"}'],
+      ['get_weather', '{"city":"London"}'],
+      ['list_cities', '{}'],
+    ])
+    expect(new Set(output.tool_calls.map(({ id }) => id)).size).toBe(3)
+    expect(JSON.stringify(output)).not.toMatch(/CANARY|8f2b1a3/)
+  })
+
+  test('a withheld answer keeps its usage', async () => {
+    answerWith(fixture('withheld'))
+    expect(await generated()).toMatchObject({
+      text: null,
+      finish_reason: 'content_filter',
+      usage: { input_tokens: 9, output_tokens: 21, thinking_tokens: 21 },
+    })
+  })
+
+  test.each([
+    ['STOP', 'stop'],
+    ['MAX_TOKENS', 'length'],
+    ['RECITATION', 'content_filter'],
+    ['OTHER', 'content_filter'],
+    ['A_NEW_REASON', 'content_filter'],
+    [undefined, 'content_filter'],
+  ])('finish reason %s with text is %s', async (reason, expected) => {
+    answerWith(withReason(reason))
+    expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
+  })
+
+  test('text that PostgreSQL cannot store is made storable', async () => {
+    answerWith(JSON.stringify(withReason('STOP', 'TEXT')).replace('TEXT', 'a\\u0000b\\ud800c'))
+    expect((await generated()).text).toBe('ab\ufffdc')
+  })
+
+  test.each<[string, unknown]>([
+    ['all tokens went into thinking', fixture('all-tokens-thought')],
+    ['blank text', withReason('STOP', ' \n')],
+    ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
+    ['a malformed call', withReason('MALFORMED_FUNCTION_CALL')],
+  ])('%s is an empty output', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test('the simulated empty answer is an empty output', async () => {
+    upstream.setFaults([{ fault: 'emptyText' }])
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test.each<[string, unknown]>([
+    ['no usage', { candidates: [{ content: { parts: [{ text: 'CANARY' }] }, finishReason: 'STOP' }] }],
+    ['no prompt tokens', { ...withReason('STOP'), usageMetadata: { candidatesTokenCount: 2 } }],
+    ['no tokens for text', { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } }],
+    ['a negative count', { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } }],
+    ['nothing', {}],
+  ])('%s is unusable: the outcome is unknown', async (_name, body) => {
+    answerWith(body)
+    expect(await generate()).toMatchObject(unknownOutcome)
+  })
+})
+
+describe('refusals before any work are definite', () => {
+  test.each([
+    [400, 'INVALID_ARGUMENT', 'provider_rejected'],
+    [400, 'FAILED_PRECONDITION', 'provider_unavailable'],
+    [413, 'INVALID_ARGUMENT', 'provider_rejected'],
+    [401, 'UNAUTHENTICATED', 'provider_unavailable'],
+    [403, 'PERMISSION_DENIED', 'provider_unavailable'],
+    [404, 'NOT_FOUND', 'provider_unavailable'],
+    [429, 'RESOURCE_EXHAUSTED', 'provider_unavailable'],
+    [500, 'INTERNAL', 'provider_unavailable'],
+    [503, 'UNAVAILABLE', 'provider_unavailable'],
+  ])('%i %s is %s', async (status, name, code) => {
+    answerWith({ error: { code: status, message: 'CANARY', status: name } }, status)
+    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} ${name}` })
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test('names are kept, messages are not', async () => {
+    answerWith(fixture('error-invalid-argument'), 400)
+    expect(await generate()).toEqual({ ...definite, code: 'provider_rejected', reason: 'HTTP 400 INVALID_ARGUMENT' })
+    answerWith(fixture('error-invalid-key'), 400)
+    expect(await generate()).toMatchObject({
+      code: 'provider_unavailable',
+      reason: expect.stringMatching(/API_KEY_INVALID$/),
+    })
+  })
+
+  test('how long to wait is read from the header, else from the details', async () => {
+    answerWith(fixture('error-resource-exhausted'), 429)
+    expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 34 })
+    answerWith(fixture('error-resource-exhausted'), 429, { 'retry-after': '7' })
+    expect(await generate()).toMatchObject({ retryAfterSeconds: 7 })
+  })
+
+  test('a refusal without a readable body is still a refusal', async () => {
+    answerWith('<html>CANARY</html>', 403)
+    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 403' })
+  })
+
+  test('what was not sent', async () => {
+    const cause = Object.assign(new Error('CANARY'), { code: 'ENOTFOUND', syscall: 'getaddrinfo' })
+    const http = createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
+    expect(await generate({}, { http })).toEqual({
+      ...definite,
+      code: 'provider_unavailable',
+      reason: 'not sent: ENOTFOUND',
+    })
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
+    expect(upstream.calls).toHaveLength(0)
+  })
+})
+
+describe('what may have been worked on is ambiguous, after exactly one call', () => {
+  const impatient = 250
+  test.each<[FaultRuleInput, string]>([
+    [{ fault: 'status', status: 500, body: {} }, 'HTTP 500'],
+    [{ fault: 'status', status: 503, body: '<html>CANARY</html>' }, 'HTTP 503'],
+    [{ fault: 'status', status: 500, body: named(500, 'UNKNOWN') }, 'HTTP 500 UNKNOWN'],
+    [{ fault: 'status', status: 502, body: {} }, 'HTTP 502'],
+    [{ fault: 'status', status: 504, body: named(504, 'DEADLINE_EXCEEDED') }, 'HTTP 504 DEADLINE_EXCEEDED'],
+    [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
+    [{ fault: 'status', status: 202, body: {} }, 'HTTP 202'],
+    [{ fault: 'status', status: 307, body: {}, headers: { location: 'http://127.0.0.1:1/' } }, 'HTTP 307'],
+    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${impatient} ms`],
+    [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
+    [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
+    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, (answer longer than 16777216 bytes|no complete .*)'],
+    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with an ill-shaped answer'],
+    [
+      { fault: 'status', status: 200, body: { candidates: [{ content: { parts: [{ text: 7 }] } }] } },
+      'HTTP 200 with an ill-shaped answer',
+    ],
+  ])('%o', async (rule, reason) => {
+    upstream.setFaults([rule])
+    const outcome = await generate({}, { timeoutMs: impatient })
+    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test('an abort by the caller while waiting', async () => {
+    upstream.setFaults([{ fault: 'hang' }])
+    const outcome = await generate({}, { signal: AbortSignal.timeout(150) })
+    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+  })
+})
+
+test('no failure tells the key, the prompt, the answer or the vendor’s words', async () => {
+  const rules: FaultRuleInput[] = [
+    { fault: 'status', status: 400, body: fixture('error-invalid-argument') },
+    { fault: 'status', status: 400, body: fixture('error-invalid-key') },
+    { fault: 'status', status: 429, body: fixture('error-resource-exhausted') },
+    {
+      fault: 'status',
+      status: 403,
+      body: { error: { status: `bad key ${apiKey}`, details: [{ reason: `x ${apiKey}` }] } },
+    },
+    { fault: 'status', status: 500, body: `CANARY ${apiKey}` },
+    {
+      fault: 'status',
+      status: 200,
+      body: { promptFeedback: { blockReason: 'OTHER' }, candidates: [{ finishReason: 'CANARY STOP' }] },
+    },
+    { fault: 'truncatedJson' },
+    { fault: 'resetMidBody' },
+    { fault: 'emptyText' },
+  ]
+  for (const rule of rules) {
+    upstream.setFaults([rule])
+    const outcome = await generate()
+    expect(outcome.outcome).toBe('failed')
+    expect(JSON.stringify(outcome)).not.toMatch(/CANARY|AIza|tram/)
+  }
+})

@@ -1,0 +1,418 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import type { TextRequest } from '../../shared/operations/text-request.ts'
+import { createHttp } from '../../workers/providers/http.ts'
+import {
+  createOpenAiCompatibleText,
+  type OpenAiCompatibleTextDependencies,
+} from '../../workers/providers/openai-compatible/text.ts'
+
+const apiKey = 'sk-CANARY-key'
+const fixture = (name: string): Record<string, unknown> =>
+  JSON.parse(readFileSync(new URL(`./fixtures/openai-compatible/${name}.json`, import.meta.url), 'utf8'))
+
+let upstream: Upstream
+beforeAll(async () => {
+  upstream = await startUpstream({ apiKey })
+})
+afterEach(() => {
+  upstream.setFaults([])
+  upstream.clearCalls()
+})
+afterAll(() => upstream.stop())
+
+type Setting = Partial<OpenAiCompatibleTextDependencies> & { timeoutMs?: number; signal?: AbortSignal }
+
+const says = (text: string): TextRequest['messages'] => [{ role: 'user', parts: [{ type: 'text', text }] }]
+
+function generate(changes: Partial<TextRequest> = {}, { timeoutMs = 5000, signal, ...setting }: Setting = {}) {
+  const provider = createOpenAiCompatibleText({
+    baseUrl: `${upstream.url}/v1`,
+    apiKey,
+    upstreamModel: 'simulated-chat',
+    http: createHttp({ fetch }),
+    ...setting,
+  })
+  const request = { messages: says('Hello, tram!'), max_output_tokens: 200, ...changes }
+  return provider.generateText(request, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+}
+
+async function generated(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
+  const outcome = await generate(changes, setting)
+  if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
+  return outcome.output
+}
+
+/** The body of the first call, as the upstream's log keeps it: each field as JSON. */
+const sent = (): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(upstream.calls[0]?.fields ?? {}).map(([name, json]) => [name, JSON.parse(json)]))
+
+function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
+  upstream.setFaults([{ fault: 'status', status, body, headers }])
+}
+
+/** The documented completion with another choice. */
+function answerWithChoice(finishReason: string | null, message: Record<string, unknown>) {
+  answerWith({ ...fixture('completion'), choices: [{ index: 0, finish_reason: finishReason, message }] })
+}
+
+const definite = { outcome: 'failed', certainty: 'definite' } as const
+const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+
+const weather = {
+  name: 'get_weather',
+  description: 'Tells the weather.',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+}
+
+describe('request', () => {
+  test('the smallest request has model, message and limit, and nothing else', async () => {
+    await generated()
+    expect(sent()).toEqual({
+      model: 'simulated-chat',
+      messages: [{ role: 'user', content: 'Hello, tram!' }],
+      max_completion_tokens: 200,
+    })
+    expect(upstream.calls).toHaveLength(1)
+  })
+
+  test.each([
+    ['max_completion_tokens', { max_completion_tokens: 200 }],
+    ['max_tokens', { max_tokens: 200 }],
+    ['both', { max_tokens: 200, max_completion_tokens: 200 }],
+  ] as const)('the limit is sent as %s', async (outputLimit, fields) => {
+    answerWith(fixture('completion'))
+    await generated({}, { outputLimit })
+    const { model, messages, ...limits } = sent()
+    expect([model, messages]).toBeDefined()
+    expect(limits).toEqual(fields)
+  })
+
+  test('every setting has its name on the wire', async () => {
+    await generated({
+      system: 'Be brief.',
+      tools: [weather],
+      tool_choice: { name: 'get_weather' },
+      response_format: { type: 'json_schema', name: 'weather', schema: { type: 'object' } },
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 40,
+      stop_sequences: ['END'],
+      seed: 7,
+      presence_penalty: 0.1,
+      frequency_penalty: -0.1,
+    })
+    expect(sent()).toMatchObject({
+      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }],
+      tools: [{ type: 'function', function: weather }],
+      tool_choice: { type: 'function', function: { name: 'get_weather' } },
+      response_format: { type: 'json_schema', json_schema: { name: 'weather', schema: { type: 'object' } } },
+      temperature: 0.5,
+      top_p: 0.9,
+      stop: ['END'],
+      seed: 7,
+      presence_penalty: 0.1,
+      frequency_penalty: -0.1,
+    })
+    expect(sent()).not.toHaveProperty('top_k')
+  })
+
+  test('top_k, the developer role and a missing key are the deployment’s matter', async () => {
+    answerWith(fixture('completion'))
+    await generated({ system: 'Be brief.', top_k: 40 }, { sendTopK: true, systemRole: 'developer', apiKey: undefined })
+    expect(sent()).toMatchObject({ top_k: 40, messages: [{ role: 'developer' }, { role: 'user' }] })
+  })
+
+  test('a choice without tools is not sent, and a name that the wire refuses is replaced', async () => {
+    await generated({ tool_choice: 'auto', response_format: { type: 'json_schema', name: 'äh?', schema: {} } })
+    expect(sent()).not.toHaveProperty('tool_choice')
+    expect(sent()).toMatchObject({ response_format: { json_schema: { name: 'answer' } } })
+  })
+
+  test('an inline image goes as a data URI and is seen', async () => {
+    const base64 = drawPng('a tram').toString('base64')
+    const image = { type: 'image', source: { kind: 'inline', media_type: 'image/png', base64 } } as const
+    const output = await generated({
+      messages: [{ role: 'user', parts: [{ type: 'text', text: 'What is this?' }, image] }],
+    })
+    expect(output.text).toContain('a PNG of 1024 × 1024')
+    expect(sent()).toMatchObject({ messages: [{ content: [{ type: 'text' }, { type: 'image_url' }] }] })
+  })
+
+  test('results of tools come first, each as a message of its own', async () => {
+    const output = await generated({
+      tools: [weather],
+      messages: [
+        ...says('What is the weather in Rome?'),
+        {
+          role: 'assistant',
+          parts: [{ type: 'tool_call', id: 'call_1', name: 'get_weather', arguments_json: '{"city":"Rome"}' }],
+        },
+        {
+          role: 'user',
+          parts: [
+            { type: 'text', text: 'Here it is.' },
+            { type: 'tool_result', tool_call_id: 'call_1', name: 'get_weather', text: 'Sunny' },
+          ],
+        },
+      ],
+    })
+    expect(sent()['messages']).toEqual([
+      { role: 'user', content: 'What is the weather in Rome?' },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [
+          { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Rome"}' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'call_1', content: 'Sunny' },
+      { role: 'user', content: 'Here it is.' },
+    ])
+    expect(output.text).not.toBe('')
+  })
+
+  test.each([
+    ['an image by URL', 'user', { kind: 'url', url: 'https://example.com/CANARY.png' }],
+    ['an image by the assistant', 'assistant', { kind: 'inline', media_type: 'image/png', base64: 'CANARY' }],
+  ] as const)('%s is not sent and left to another deployment', async (_name, role, source) => {
+    const outcome = await generate({ messages: [{ role, parts: [{ type: 'image', source }] }] })
+    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', concerns: 'request' })
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
+    expect(upstream.calls).toHaveLength(0)
+  })
+
+  test.each([
+    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['a key that cannot be a header', { apiKey: 'sk-CANARY\nkey' }],
+  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+    expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The .* of the OpenAI-compatible server/)
+  })
+})
+
+describe('answers of the simulated server', () => {
+  test('text, usage and the server’s name for the call', async () => {
+    const outcome = await generate()
+    expect(outcome).toMatchObject({
+      outcome: 'generated',
+      vendorRequestId: expect.stringMatching(/^req_/),
+      output: { refusal: null, tool_calls: [], finish_reason: 'stop' },
+    })
+  })
+
+  test('the limit is kept, hidden thinking included', async () => {
+    const output = await generated(
+      { messages: says('Please write 300 words.'), max_output_tokens: 50 },
+      { upstreamModel: 'thinking-chat' },
+    )
+    expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: 50 } })
+    expect(output.usage.thinking_tokens).toBeGreaterThan(0)
+  })
+
+  test('a tool is called with arguments that are an object', async () => {
+    const output = await generated({ messages: says('What is the weather in Rome?'), tools: [weather] })
+    expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
+    expect(output.tool_calls).toHaveLength(1)
+    expect(JSON.parse(output.tool_calls[0]?.arguments_json ?? '')).toEqual({ city: 'Rome' })
+  })
+
+  test('a JSON schema is honoured', async () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
+    const output = await generated({ response_format: { type: 'json_schema', schema } })
+    expect(JSON.parse(output.text ?? '')).toHaveProperty('city')
+  })
+
+  test('a refusal is an answer', async () => {
+    const output = await generated({ messages: says('please refuse') })
+    expect(output).toMatchObject({ text: null, refusal: expect.stringContaining('sorry') })
+  })
+})
+
+describe('documented answers', () => {
+  test('reasoning tokens are inside the completion tokens', async () => {
+    answerWith(fixture('completion'))
+    expect(await generate()).toEqual({
+      outcome: 'generated',
+      vendorRequestId: 'chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT',
+      output: {
+        text: 'Hello! How can I assist you today?',
+        refusal: null,
+        tool_calls: [],
+        finish_reason: 'stop',
+        usage: { input_tokens: 19, output_tokens: 74, thinking_tokens: 64 },
+      },
+    })
+  })
+
+  test('a call that was forced ends with tool_calls, and no arguments are an empty object', async () => {
+    answerWith(fixture('tool-calls'))
+    expect(await generated()).toMatchObject({
+      finish_reason: 'tool_calls',
+      tool_calls: [
+        { id: 'call_abc123', name: 'get_current_weather', arguments_json: '{\n"location": "Boston, MA"\n}' },
+        { id: 'call_abc124', name: 'now', arguments_json: '{}' },
+      ],
+    })
+  })
+
+  test('vLLM’s reasoning text is not part of the answer', async () => {
+    answerWith(fixture('vllm-reasoning'))
+    const output = await generated()
+    expect(output).toMatchObject({ text: '9.8 is greater.', usage: { input_tokens: 22, output_tokens: 108 } })
+    expect(JSON.stringify(output)).not.toContain('CANARY')
+  })
+
+  test('a refusal', async () => {
+    answerWith(fixture('refusal'))
+    expect(await generated()).toMatchObject({ text: null, refusal: "I'm sorry, I cannot assist with that request." })
+  })
+
+  test('text that PostgreSQL cannot store is made storable', async () => {
+    answerWithChoice('stop', { content: 'a\0b\ud800c' })
+    expect((await generated()).text).toBe('ab\ufffdc')
+  })
+
+  test.each([
+    ['content_filter', { content: 'Half' }, 'content_filter'],
+    ['eos', { content: 'Done' }, 'stop'],
+    ['length', { content: 'Hal' }, 'length'],
+  ])('finish reason %s', async (reason, message, expected) => {
+    answerWithChoice(reason, message)
+    expect((await generated()).finish_reason).toBe(expected)
+  })
+
+  test('a call cut off by the limit is dropped', async () => {
+    const cut = { id: 'c', type: 'function', function: { name: 'f', arguments: '{"a":' } }
+    answerWithChoice('length', { content: 'I will call.', tool_calls: [cut] })
+    expect(await generated()).toMatchObject({ text: 'I will call.', tool_calls: [], finish_reason: 'length' })
+  })
+})
+
+describe('nothing usable', () => {
+  test.each([
+    ['null', 'stop', { content: null }],
+    ['blank', 'length', { content: ' \n', tool_calls: [] }],
+    ['withheld', 'content_filter', { content: null, refusal: '' }],
+    ['hidden thinking only', 'length', { content: null, reasoning_content: 'CANARY' }],
+  ])('%s is empty output', async (_name, reason, message) => {
+    answerWithChoice(reason, message)
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test('the simulated empty answer', async () => {
+    upstream.setFaults([{ fault: 'emptyText' }])
+    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+  })
+
+  test.each([
+    ['no usage', { usage: undefined }],
+    ['usage without input', { usage: { completion_tokens: 3 } }],
+    ['usage of a fraction', { usage: { prompt_tokens: 1.5, completion_tokens: 3 } }],
+    ['no choices', { choices: [] }],
+    ['no finish reason', { choices: [{ finish_reason: null, message: { content: 'CANARY' } }] }],
+    ['content of a new kind', { choices: [{ finish_reason: 'stop', message: { content: [{ CANARY: 1 }] } }] }],
+  ])('%s leaves the outcome unknown', async (_name, change) => {
+    answerWith({ ...fixture('completion'), ...change })
+    expect(await generate()).toEqual({ ...unknownOutcome, reason: 'HTTP 200 with an ill-shaped completion' })
+  })
+
+  test('arguments that are no object leave the outcome unknown', async () => {
+    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '[CANARY' } }
+    answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'HTTP 200 with tool arguments that are no JSON object' })
+  })
+})
+
+describe('refusals before any work are definite', () => {
+  test.each([
+    [400, 'provider_rejected'],
+    [413, 'provider_rejected'],
+    [422, 'provider_rejected'],
+    [401, 'provider_unavailable'],
+    [402, 'provider_unavailable'],
+    [403, 'provider_unavailable'],
+    [404, 'provider_unavailable'],
+    [429, 'provider_unavailable'],
+  ])('%i is %s', async (status, code) => {
+    answerWith({ error: { message: 'CANARY', type: 'some_type', code: null } }, status)
+    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} some_type` })
+  })
+
+  test('of a documented error the code is kept, the message is not', async () => {
+    answerWith(fixture('error-context-length'), 400, { 'x-request-id': 'req_1' })
+    expect(await generate()).toEqual({
+      ...definite,
+      code: 'provider_rejected',
+      reason: 'HTTP 400 context_length_exceeded',
+      vendorRequestId: 'req_1',
+    })
+    answerWith(fixture('error-vllm'), 404)
+    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 404 NotFoundError' })
+  })
+
+  test('account trouble under status 400 is not the input’s fault', async () => {
+    answerWith({ error: { code: 'billing_hard_limit_reached' } }, 400)
+    const outcome = await generate()
+    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable' })
+    expect(outcome).not.toHaveProperty('concerns')
+  })
+
+  test('a field that this server does not take is left to another deployment, and not held against this one', async () => {
+    const outcome = await generate({ top_k: 5 }, { sendTopK: true })
+    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', concerns: 'request' })
+  })
+
+  test('a 429 hands on how long to wait', async () => {
+    answerWith({ error: { code: 'rate_limit_exceeded' } }, 429, { 'retry-after': '7' })
+    expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 7 })
+  })
+
+  test('a server that still loads its model has done nothing', async () => {
+    answerWith(fixture('error-llama-loading'), 503)
+    expect(await generate()).toEqual({
+      ...definite,
+      code: 'provider_unavailable',
+      reason: 'HTTP 503 unavailable_error',
+    })
+  })
+
+  test('the simulated server refuses a wrong key', async () => {
+    const outcome = await generate({}, { apiKey: 'sk-CANARY-wrong' })
+    expect(outcome).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 401 invalid_api_key' })
+  })
+
+  test('a call aborted beforehand, or without time left', async () => {
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
+    expect(await generate({}, { timeoutMs: 0 })).toMatchObject(definite)
+    expect(upstream.calls).toHaveLength(0)
+  })
+})
+
+describe('what may have been worked on is ambiguous, after exactly one call', () => {
+  const impatient = 250
+  test.each<[FaultRuleInput, string]>([
+    [
+      { fault: 'status', status: 500, body: { error: { message: 'CANARY', type: 'server_error' } } },
+      'HTTP 500 server_error',
+    ],
+    [{ fault: 'status', status: 503, body: '<html>CANARY' }, 'HTTP 503'],
+    [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
+    [{ fault: 'status', status: 307, body: {}, headers: { location: '/CANARY' } }, 'HTTP 307'],
+    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
+    [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
+    [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
+    [{ fault: 'truncatedJson' }, 'HTTP 200 with an ill-shaped completion'],
+    [{ fault: 'hugeBody' }, 'HTTP 200, answer longer than 16777216 bytes'],
+  ])('%o', async (rule, reason) => {
+    upstream.setFaults([rule])
+    const outcome = await generate({}, { timeoutMs: rule.fault === 'hugeBody' ? 5000 : impatient })
+    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
+    expect(upstream.calls).toHaveLength(1)
+  })
+})

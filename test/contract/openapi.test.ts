@@ -1,0 +1,204 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { validate } from '@scalar/openapi-validator'
+import { describe, expect, it } from 'vitest'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { operations } from '#shared/operations/registry.ts'
+import { buildOpenApiDocument } from '../../api/openapi/document.ts'
+import { notesOf } from '../../api/openapi/operation-notes.ts'
+import { isProbe, renderProbeChallenge } from '../../api/paid-request/probe-challenge.ts'
+import { addBalanceRoutes } from '../../api/routes/balance.ts'
+import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
+import { composeApp, limitRate, PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
+
+interface Operation {
+  operationId: string
+  tags: string[]
+  security: unknown[]
+  summary: string
+  parameters?: unknown[]
+  requestBody?: { content: Record<string, unknown> }
+  responses: Record<string, Record<string, unknown>>
+  'x-payment-info'?: unknown
+}
+interface Schema {
+  type: string
+  properties: Record<string, Record<string, unknown>>
+  required: string[]
+  additionalProperties: unknown
+}
+interface Document {
+  openapi: string
+  info: { version: string; contact: Record<string, string>; 'x-guidance': string }
+  paths: Record<string, Record<string, Operation>>
+  components: { schemas: Record<string, Schema> }
+}
+
+const input = {
+  publishedCatalog,
+  operations,
+  terms,
+  publicBaseUrl: PUBLIC_BASE_URL,
+  contactEmail: 'operator@farebox.example',
+}
+const document = buildOpenApiDocument(input) as unknown as Document
+const described = Object.entries(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ ...operation, method, path })),
+)
+const schemaOf = (name: string): Schema => document.components.schemas[name] as Schema
+const paid = described.filter((operation) => operation['x-payment-info'] !== undefined)
+const dynamic = (min: string, max: string) => ({ mode: 'dynamic', currency: 'USD', min, max })
+
+describe('the interface description', () => {
+  it('follows the rules of OpenAPI 3.1', () => {
+    const { valid, errors } = validate(structuredClone(document) as never)
+    expect({ valid, errors }).toEqual({ valid: true, errors: [] })
+    expect(document.openapi).toBe('3.1.0')
+  })
+
+  it('refers only to what is in it, and declares every path parameter', () => {
+    const references = JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)
+    for (const [, pointer = ''] of references) {
+      const target = pointer
+        .split('/')
+        .reduce<unknown>((value, key) => (value as Record<string, unknown>)?.[key], document)
+      expect([pointer, typeof target]).toEqual([pointer, 'object'])
+    }
+    for (const { path, parameters = [] } of described)
+      for (const [, name] of path.matchAll(/\{([^}]+)\}/g))
+        expect(parameters).toContainEqual(expect.objectContaining({ name, in: 'path', required: true }))
+  })
+
+  it('is the same for the same input, byte for byte', () => {
+    expect(JSON.stringify(buildOpenApiDocument(input))).toBe(JSON.stringify(document))
+  })
+
+  it('has changed only on purpose', async () => {
+    await expect(`${JSON.stringify(document, null, 2)}\n`).toMatchFileSnapshot('fixtures/openapi.json')
+  })
+
+  it('has version 0.5.0, a contact, guidance of a length that agents take, and a server', () => {
+    expect(document.info.version).toBe('0.5.0')
+    expect(document.info.contact['email']).toBe('operator@farebox.example')
+    expect(document.info['x-guidance'].length).toBeLessThan(4000)
+    expect(document).toMatchObject({ servers: [{ url: PUBLIC_BASE_URL }] })
+  })
+
+  it('has the nine operations on their paths, and tags all others as support', () => {
+    const named = described.filter(({ tags }) => !tags.includes('support'))
+    expect(named.map(({ operationId, method, path }) => [operationId, method, path])).toEqual([
+      ['createChatCompletion', 'post', '/v1/chat/completions'],
+      ['createMessage', 'post', '/v1/messages'],
+      ['createImageGeneration', 'post', '/v1/images/generations'],
+      ['createSpeech', 'post', '/v1/audio/speech'],
+      ['createTranscription', 'post', '/v1/audio/transcriptions'],
+      ['listModels', 'get', '/v1/models'],
+      ['listPricing', 'get', '/v1/pricing'],
+      ['listAudioVoices', 'get', '/v1/audio/voices'],
+      ['getWalletBalance', 'get', '/v1/balance'],
+    ])
+    expect(new Set(described.map(({ operationId }) => operationId)).size).toBe(described.length)
+    for (const { security } of described) expect(security).toEqual([])
+  })
+
+  it('has the price bounds of the specification', () => {
+    const prices = paid.map((operation) => (operation['x-payment-info'] as { price: unknown }).price)
+    expect(prices).toEqual([
+      dynamic('0.002', '0.766952'),
+      dynamic('0.002', '0.766952'),
+      { mode: 'fixed', currency: 'USD', amount: '0.035' },
+      dynamic('0.002', '0.441'),
+      dynamic('0.005034', '0.122'),
+    ])
+  })
+
+  it.each(paid)('$operationId documents key, payment, success headers and the failures', (operation) => {
+    expect(operation.parameters).toHaveLength(2)
+    expect(operation.responses['200']).toMatchObject({
+      headers: {
+        'X-Receipt-ID': {},
+        'X-Receipt-Token': {},
+        'PAYMENT-RESPONSE': {},
+        'X-Request-ID': {},
+        'X-Catalog-Version': {},
+      },
+      content: { 'application/json': {} },
+    })
+    expect(Object.keys(operation.responses)).toEqual(expect.arrayContaining(['400', '402', '409', '503']))
+    expect(operation.responses['402']).toEqual({ $ref: '#/components/responses/Failure402' })
+  })
+
+  it.each(operations)('$id has examples that its own schemas accept', (operation) => {
+    const { requestExample, resultExample } = notesOf(operation.id, operation.summary)
+    const { [operation.upload?.jsonField ?? '']: upload, ...body } = requestExample
+    expect(operation.bodySchema.safeParse(body).error).toBeUndefined()
+    expect(upload === undefined).toBe(operation.upload === null)
+    expect(operation.resultSchema.safeParse(resultExample).error).toBeUndefined()
+  })
+
+  it('takes transcriptions as JSON and as a form, with the same fields beside the audio', () => {
+    const operation = document.paths['/v1/audio/transcriptions']?.['post']
+    expect(Object.keys(operation?.requestBody?.content ?? {})).toEqual(['application/json', 'multipart/form-data'])
+    const [json, form] = [schemaOf('CreateTranscriptionRequest'), schemaOf('CreateTranscriptionFormRequest')]
+    const { audio_base64: encoded, ...fields } = json.properties
+    const { file, ...formFields } = form.properties
+    expect(formFields).toEqual(fields)
+    expect(encoded).toMatchObject({ minLength: 4, maxLength: 34_952_536 })
+    expect(file).toMatchObject({ format: 'binary' })
+    expect([json.required, form.required]).toEqual([
+      ['audio_base64', 'model'],
+      ['file', 'model'],
+    ])
+  })
+
+  it('marks size as deprecated, and keeps closed objects closed and open ones open', () => {
+    const image = schemaOf('CreateImageGenerationRequest')
+    expect(image.properties['size']).toMatchObject({ deprecated: true, const: '1024x1024' })
+    const closed = ['CreateImageGeneration', 'CreateSpeech', 'CreateTranscription']
+    for (const name of closed) expect(schemaOf(`${name}Request`).additionalProperties).toBe(false)
+    for (const name of ['CreateChatCompletion', 'CreateMessage'])
+      expect(schemaOf(`${name}Request`).additionalProperties).not.toBe(false)
+  })
+
+  it('has no empty schema where a field is specified', () => {
+    for (const name of ['ModelList', 'PricingCatalog', 'VoiceList', 'WalletBalance', 'Quote', 'Receipt'])
+      expect([name, Object.keys(schemaOf(name).properties).length > 3 || name === 'VoiceList']).toEqual([name, true])
+    expect(schemaOf('WalletBalance').properties['balance_usdc_atomic']).toMatchObject({ pattern: '^\\d+$' })
+  })
+})
+
+describe('the discovery checker that listing services use', () => {
+  it('has no warning about a running origin', async () => {
+    const origin = await composeApp(async (app) => {
+      addBalanceRoutes(app, {
+        terms,
+        limitRate,
+        balances: { readBalance: () => Promise.reject(new Error('not asked for')) },
+      })
+      await addDiscoveryRoutes(app, { ...input, catalog: publishedCatalog })
+      for (const operation of operations)
+        app.post(operation.path, async (request, reply) => {
+          expect(isProbe(request.headers, request.body)).toBe(true)
+          const { status, headers, body } = renderProbeChallenge(
+            { ...input, catalog: publishedCatalog },
+            operation,
+            'id',
+          )
+          return reply.status(status).headers(headers).send(body)
+        })
+    })
+    try {
+      const address = await origin.listen({ host: '127.0.0.1', port: 0 })
+      const checker = fileURLToPath(
+        new URL('../../node_modules/@agentcash/discovery/bin/discovery.js', import.meta.url),
+      )
+      const { stdout } = await promisify(execFile)(process.execPath, [checker, address, '-v', '--json'])
+      const report = JSON.parse(stdout) as { ok: boolean; warnings: unknown[]; resources: { authHint?: string }[] }
+      expect({ ok: report.ok, warnings: report.warnings }).toEqual({ ok: true, warnings: [] })
+      expect(report.resources.filter(({ authHint }) => authHint === 'paid')).toHaveLength(operations.length)
+    } finally {
+      await origin.close()
+    }
+  })
+})

@@ -1,0 +1,136 @@
+import type { FastifyInstance } from 'fastify'
+import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { createRateLimiter } from '../../../api/plugins/rate-limits.ts'
+import { addBalanceRoutes, walletBalanceSchema } from '../../../api/routes/balance.ts'
+import { createChainPayer } from '../../support/chain-payer.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { composeApp, limitRate, terms } from './compose-app.ts'
+
+let devnet: TestDevnet
+let proxy: RpcProxy
+let app: FastifyInstance
+beforeAll(async () => {
+  devnet = await startTestDevnet()
+  proxy = await startRpcProxy(devnet.rpcUrl)
+  const balances = createBalanceReader(createChainClient(proxy.url))
+  app = await composeApp((composed) => addBalanceRoutes(composed, { terms, balances, limitRate }))
+})
+afterEach(() => proxy.setFault(null))
+afterAll(async () => {
+  await app.close()
+  await proxy.stop()
+  await devnet.stop()
+})
+
+const lookUp = (query: string) => app.inject(`/v1/balance${query}`)
+
+describe('GET /v1/balance', () => {
+  it('reads a wallet’s USDC, with every specified field and no other', async () => {
+    const { address } = await createChainPayer(devnet, 5_034_000n)
+    const answer = await lookUp(`?address=${address}`)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['cache-control']).toBe('no-store')
+    expect(walletBalanceSchema.parse(answer.json())).toEqual({
+      object: 'wallet_balance',
+      network: 'eip155:8453',
+      asset: terms.asset,
+      currency: 'USDC',
+      wallet: address,
+      balance_usdc_atomic: '5034000',
+      balance_usdc: '5.034',
+    })
+  })
+
+  it('answers zero for a wallet that the chain has never seen', async () => {
+    const answer = await lookUp(`?address=${privateKeyToAddress(generatePrivateKey())}`)
+    expect(answer.json()).toMatchObject({ balance_usdc_atomic: '0', balance_usdc: '0' })
+  })
+
+  it.each([
+    ['lower', (address: string) => address.toLowerCase()],
+    ['upper', (address: string) => `0x${address.slice(2).toUpperCase()}`],
+    [
+      'mixed, without a checksum',
+      (address: string) => `0x${address.slice(2, -1).toLowerCase()}${address.slice(-1)}A`.slice(0, 42),
+    ],
+  ])('takes %s case and names the wallet as it was asked for', async (_, spell) => {
+    const { address } = await createChainPayer(devnet, 7n)
+    const wallet = spell(address)
+    const answer = await lookUp(`?address=${wallet}`)
+    expect({ status: answer.statusCode, wallet: answer.json().wallet }).toEqual({ status: 200, wallet })
+  })
+
+  it('asks the chain once and for nothing else', async () => {
+    const before = proxy.calls.length
+    await lookUp(`?address=${terms.payTo}`)
+    expect(proxy.calls.slice(before)).toEqual(['eth_call'])
+  })
+
+  it('answers HEAD', async () => {
+    const answer = await app.inject({ method: 'HEAD', url: `/v1/balance?address=${terms.payTo}` })
+    expect({ status: answer.statusCode, body: answer.body }).toEqual({ status: 200, body: '' })
+  })
+})
+
+describe('a wrong address', () => {
+  const valid = terms.payTo
+  it.each([
+    ['', 'missing_field'],
+    ['?wallet=1', 'missing_field'],
+    ['?address=', 'invalid_field'],
+    ['?address=0x', 'invalid_field'],
+    [`?address=${valid.slice(0, -1)}`, 'invalid_field'],
+    [`?address=${valid}0`, 'invalid_field'],
+    [`?address=${valid}%0A`, 'invalid_field'],
+    [`?address=%20${valid}`, 'invalid_field'],
+    [`?address=${valid.replace('0x', '0X')}`, 'invalid_field'],
+    [`?address=${valid.slice(2)}`, 'invalid_field'],
+    [`?address=${valid.replace('11', 'zz')}`, 'invalid_field'],
+    [`?address=${valid}&address=${valid}`, 'invalid_field'],
+    ['?address=vitalik.eth', 'invalid_field'],
+  ])('%s is a 400 that asks nothing of the chain', async (query, code) => {
+    const before = proxy.calls.length
+    const answer = await lookUp(query)
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json()).toMatchObject({
+      type: 'error',
+      error: { type: 'invalid_request_error', param: 'address', code, payment: 'none', retry: 'never' },
+    })
+    expect(proxy.calls.length).toBe(before)
+  })
+})
+
+describe('a lookup that the network does not answer', () => {
+  const faults: RpcFault[] = [
+    { kind: 'reset' },
+    { kind: 'invalid_json' },
+    { kind: 'html' },
+    { kind: 'status', status: 502 },
+    { kind: 'error', code: -32_603, message: 'secret internal url' },
+  ]
+  it.each(faults)('$kind is a 503 that says to retry and leaks nothing', async (fault) => {
+    proxy.setFault(fault)
+    const answer = await lookUp(`?address=${terms.payTo}`)
+    expect(answer.statusCode).toBe(503)
+    expect(answer.headers['retry-after']).toBe('2')
+    expect(answer.json()).toMatchObject({
+      type: 'error',
+      error: { code: 'payment_network_unavailable', payment: 'none', retry: 'same_request' },
+    })
+    expect(answer.body).not.toMatch(/secret|127\.0\.0\.1/)
+  })
+})
+
+it('an address that asks too often is told to wait', async () => {
+  const slow = createRateLimiter(1)
+  const limited = await composeApp((composed) =>
+    addBalanceRoutes(composed, { terms, balances: { readBalance: async () => atomicAmount(0n) }, limitRate: slow }),
+  )
+  const ask = () => limited.inject(`/v1/balance?address=${terms.payTo}`)
+  expect([(await ask()).statusCode, (await ask()).statusCode]).toEqual([200, 429])
+})

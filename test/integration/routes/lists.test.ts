@@ -1,0 +1,256 @@
+import { describe, expect, it } from 'vitest'
+import type { z } from 'zod'
+import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { modelListSchema } from '../../../api/routes/models.ts'
+import { pricingCatalogSchema } from '../../../api/routes/pricing.ts'
+import { voiceListSchema } from '../../../api/routes/voices.ts'
+import { composeLists } from './compose-app.ts'
+
+const app = await composeLists()
+const TEXT_ENDPOINTS = ['/v1/chat/completions', '/v1/messages']
+const modelIds = publishedCatalog.models.map(({ id }) => id)
+
+async function read<Schema extends z.ZodType>(path: string, schema: Schema, from = app): Promise<z.infer<Schema>> {
+  const answer = await from.inject(path)
+  expect(answer.statusCode).toBe(200)
+  expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
+  return schema.parse(answer.json())
+}
+
+describe('GET /v1/models', async () => {
+  const list = await read('/v1/models', modelListSchema)
+  const limitsOf = (id: string) => list.data.find((model) => model.id === id)
+
+  it('is a list with the catalog’s version and one page', () => {
+    expect(list).toMatchObject({ object: 'list', catalog_version: publishedCatalog.version, has_more: false })
+    expect([list.first_id, list.last_id]).toEqual([modelIds.at(0), modelIds.at(-1)])
+  })
+
+  it('has the four categories with every specified field', () => {
+    expect(list.categories.map(({ id }) => id)).toEqual([
+      'text_generation',
+      'image_generation',
+      'text_to_speech',
+      'speech_to_text',
+    ])
+    expect(list.categories[0]).toEqual({
+      id: 'text_generation',
+      object: 'model_category',
+      label: expect.stringMatching(/./),
+      description: expect.stringMatching(/./),
+      status: 'available',
+      endpoints: [
+        { method: 'POST', path: '/v1/chat/completions', compatibility: 'chat_completions' },
+        { method: 'POST', path: '/v1/messages', compatibility: 'messages' },
+      ],
+      model_ids: modelIds.slice(0, 7),
+    })
+    expect(list.categories.flatMap(({ model_ids }) => model_ids)).toEqual(modelIds)
+  })
+
+  it.each([
+    ['textmodel-3.6-flash', 'text_generation', ['text', 'image'], ['text'], TEXT_ENDPOINTS],
+    ['textmodel-3.1-flash-lite-image', 'image_generation', ['text'], ['image'], ['/v1/images/generations']],
+    ['speechvendor/flash-v2.5', 'text_to_speech', ['text'], ['audio'], ['/v1/audio/speech']],
+    ['speechvendor/scribe-v2', 'speech_to_text', ['audio'], ['text'], ['/v1/audio/transcriptions']],
+  ])('%s has the specified fields, created and owned_by', (id, category, input, output, endpoints) => {
+    expect(list.data.find((model) => model.id === id)).toMatchObject({
+      id,
+      object: 'model',
+      created: expect.any(Number),
+      owned_by: 'farebox',
+      category,
+      input_modalities: input,
+      output_modalities: output,
+      supported_endpoints: endpoints,
+    })
+  })
+
+  it('publishes the limits of each category', () => {
+    for (const model of list.data.slice(0, 7)) {
+      expect(model.context_window).toBe(1_048_576)
+      expect(model.max_output_tokens).toBeLessThanOrEqual(65_536)
+    }
+    expect(limitsOf('textmodel-3.1-flash-lite-image')).toMatchObject({
+      supported_image_sizes: ['1K'],
+      supported_aspect_ratios: ['1:1'],
+    })
+    expect(limitsOf('speechvendor/flash-v2.5')).toMatchObject({ maximum_characters: 2000, response_formats: ['mp3'] })
+    expect(limitsOf('speechvendor/scribe-v2')).toMatchObject({
+      maximum_audio_duration_ms: '3600000',
+      maximum_audio_bytes: 26_214_400,
+      accepted_formats: ['mp3'],
+    })
+  })
+})
+
+describe('GET /v1/pricing', async () => {
+  const pricing = await read('/v1/pricing', pricingCatalogSchema)
+
+  it('is a pricing catalog of the same version, without a service fee', () => {
+    expect(pricing).toMatchObject({
+      object: 'pricing_catalog',
+      catalog_version: publishedCatalog.version,
+      service_fee_basis_points: 0,
+      promotion: expect.stringMatching(/./),
+    })
+  })
+
+  it('has one entry for each model', () => {
+    expect(pricing.data.map(({ model }) => model)).toEqual(modelIds)
+    for (const entry of pricing.data) expect(entry.currency).toBe('USD')
+  })
+
+  it('has the price fields of each billing mode, and nothing of another', () => {
+    expect(pricing.data[0]).toEqual({
+      model: 'textmodel-3.6-flash',
+      category: 'text_generation',
+      currency: 'USD',
+      billing_mode: 'measured_tokens',
+      input_per_million_tokens: '0.50',
+      output_per_million_tokens: '3.00',
+      minimum_charge_usd: '0.002',
+      maximum_charge_usd: '0.766952',
+    })
+    expect(pricing.data.slice(7)).toEqual([
+      {
+        model: 'textmodel-3.1-flash-lite-image',
+        category: 'image_generation',
+        currency: 'USD',
+        billing_mode: 'per_image_specification',
+        size: '1K',
+        aspect_ratio: '1:1',
+        supported_image_sizes: ['1K'],
+        supported_aspect_ratios: ['1:1'],
+        price_per_successful_image_usd: '0.035',
+        response_formats: ['url', 'b64_json'],
+        default_response_format: 'url',
+        url_retention_hours: 168,
+        minimum_charge_usd: '0.035',
+        maximum_charge_usd: '0.035',
+      },
+      {
+        model: 'speechvendor/flash-v2.5',
+        category: 'text_to_speech',
+        currency: 'USD',
+        billing_mode: 'measured_characters',
+        price_per_thousand_characters_usd: '0.2205',
+        maximum_characters: 2000,
+        response_formats: ['mp3'],
+        default_response_format: 'mp3',
+        default_voice: 'darian',
+        url_retention_hours: 24,
+        minimum_charge_usd: '0.002',
+        maximum_charge_usd: '0.441',
+      },
+      {
+        model: 'speechvendor/scribe-v2',
+        category: 'speech_to_text',
+        currency: 'USD',
+        billing_mode: 'measured_audio_duration',
+        price_per_audio_hour_usd: '0.122',
+        maximum_audio_duration_ms: '3600000',
+        maximum_audio_bytes: 26_214_400,
+        accepted_formats: ['mp3'],
+        minimum_charge_usd: '0.005034',
+        maximum_charge_usd: '0.122',
+      },
+    ])
+  })
+})
+
+describe('GET /v1/audio/voices', async () => {
+  const voices = await read('/v1/audio/voices', voiceListSchema)
+
+  it('has the 20 voices with the specified fields and no others', () => {
+    expect(Object.keys(voices)).toEqual(['object', 'defaults', 'data'])
+    expect(voices.data).toHaveLength(20)
+    expect(voices.data[0]).toEqual({
+      id: 'darian',
+      name: 'Darian',
+      description: expect.stringMatching(/./),
+      provider: 'speechvendor',
+      languages: expect.arrayContaining(['en']),
+      models: ['speechvendor/flash-v2.5'],
+      default_for_models: ['speechvendor/flash-v2.5'],
+      retirement_date: null,
+    })
+  })
+
+  it('has one default, and it is a voice of the list', () => {
+    expect(voices.defaults).toEqual({ 'speechvendor/flash-v2.5': 'darian' })
+    expect(voices.data.filter((voice) => voice.default_for_models.length > 0)).toHaveLength(1)
+  })
+})
+
+describe('what is not available is not listed', async () => {
+  const reduced = await composeLists(availableCatalog(publishedCatalog, new Set(['textmodel-2.5-pro'])))
+
+  it('by the models list', async () => {
+    const list = await read('/v1/models', modelListSchema, reduced)
+    expect(list.categories.map(({ id, model_ids }) => [id, model_ids])).toEqual([
+      ['text_generation', ['textmodel-2.5-pro']],
+    ])
+    expect(list.data.map(({ id }) => id)).toEqual(['textmodel-2.5-pro'])
+    expect(list.catalog_version).not.toBe(publishedCatalog.version)
+  })
+
+  it('by the pricing list', async () => {
+    const { data } = await read('/v1/pricing', pricingCatalogSchema, reduced)
+    expect(data.map(({ model }) => model)).toEqual(['textmodel-2.5-pro'])
+  })
+
+  it('by the voices list', async () => {
+    expect(await read('/v1/audio/voices', voiceListSchema, reduced)).toEqual({ object: 'list', defaults: {}, data: [] })
+  })
+
+  it('and an empty catalog is a list without ids', async () => {
+    const empty = await composeLists(availableCatalog(publishedCatalog, new Set()))
+    expect(await read('/v1/models', modelListSchema, empty)).toMatchObject({
+      categories: [],
+      data: [],
+      first_id: null,
+      last_id: null,
+    })
+  })
+})
+
+describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('%s is cacheable', (url) => {
+  it('with a strong validator that follows the content', async () => {
+    const { headers } = await app.inject(url)
+    expect(headers.etag).toMatch(/^"[0-9a-f]{32}"$/)
+    expect(headers['cache-control']).toBe('public, max-age=300')
+    const reduced = await composeLists(availableCatalog(publishedCatalog, new Set()))
+    expect((await reduced.inject(url)).headers.etag).not.toBe(headers.etag)
+  })
+
+  it.each([(tag: string) => tag, (tag: string) => `W/${tag}`, (tag: string) => `"other", ${tag}`, () => '*'])(
+    'and answers 304 without a body to whoever has it (%#)',
+    async (form) => {
+      const etag = String((await app.inject(url)).headers.etag)
+      const answer = await app.inject({ url, headers: { 'if-none-match': form(etag) } })
+      expect({ status: answer.statusCode, body: answer.body, etag: answer.headers.etag }).toEqual({
+        status: 304,
+        body: '',
+        etag,
+      })
+    },
+  )
+
+  it('and answers 200 to whoever has something else', async () => {
+    expect((await app.inject({ url, headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
+  })
+
+  it('and answers HEAD with the same headers and no body', async () => {
+    const [get, head] = await Promise.all([app.inject(url), app.inject({ url, method: 'HEAD' })])
+    expect({ status: head.statusCode, body: head.body }).toEqual({ status: 200, body: '' })
+    for (const name of ['etag', 'content-type', 'content-length', 'cache-control'])
+      expect([name, head.headers[name]]).toEqual([name, get.headers[name]])
+  })
+
+  it('and needs no payment, key or parameter', async () => {
+    const answer = await app.inject({ url: `${url}?anything=1`, headers: { authorization: 'Bearer dummy' } })
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['payment-required']).toBeUndefined()
+  })
+})

@@ -1,0 +1,111 @@
+import { decodePaymentRequiredHeader } from '@x402/core/http'
+import {
+  type DiscoveryExtension,
+  extractDiscoveryInfoFromExtension,
+  validateDiscoveryExtension,
+} from '@x402/extensions'
+import { describe, expect, it } from 'vitest'
+import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { operations } from '#shared/operations/registry.ts'
+import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/probe-challenge.ts'
+import { PUBLIC_BASE_URL, terms } from './compose-app.ts'
+
+const dependencies = { catalog: publishedCatalog, terms, publicBaseUrl: PUBLIC_BASE_URL }
+
+/** A 16 KB header breaks Node's fetch; the payments page allows half of it. */
+const LONGEST_HEADER = 8192
+
+describe('a probe', () => {
+  it.each([undefined, null, {}])('is a request without a key and with the body %j', (body) => {
+    expect(isProbe({}, body)).toBe(true)
+  })
+
+  it.each([[{ model: 'x' }], [[]], ['{}'], [0], [false]])('is none with the body %j', (body) => {
+    expect(isProbe({}, body)).toBe(false)
+  })
+
+  it.each(['x-idempotency-key', 'payment-signature'])('is none with the header %s', (name) => {
+    expect(isProbe({ [name]: '' }, {})).toBe(false)
+  })
+})
+
+describe('before its body is read', () => {
+  it.each([{}, { 'content-length': '0' }, { 'content-length': '2', 'content-type': 'application/json' }])(
+    '%j may be a probe',
+    (headers) => {
+      expect(mayBeProbe(headers)).toBe(true)
+    },
+  )
+
+  it.each([
+    { 'content-length': '65' },
+    { 'content-length': 'many' },
+    { 'transfer-encoding': 'chunked' },
+    { 'x-idempotency-key': 'key' },
+    { 'payment-signature': 'e30=' },
+  ])('%j is none', (headers) => {
+    expect(mayBeProbe(headers)).toBe(false)
+  })
+})
+
+describe.each(operations)('the generic challenge of $id', (operation) => {
+  const { status, headers, body } = renderProbeChallenge(dependencies, operation, 'request-1')
+  const required = decodePaymentRequiredHeader(headers['payment-required'])
+  const bazaar = required.extensions?.['bazaar'] as DiscoveryExtension
+
+  it('is a 402 with the route’s published maximum in header and body', () => {
+    const maxima: Record<string, string> = {
+      createChatCompletion: '0.766952',
+      createMessage: '0.766952',
+      createImageGeneration: '0.035',
+      createSpeech: '0.441',
+      createTranscription: '0.122',
+    }
+    const amount = maxima[operation.id]
+    expect(status).toBe(402)
+    expect(headers['cache-control']).toBe('no-store')
+    expect(body).toMatchObject({
+      error: 'Payment Required',
+      message: expect.stringContaining(`${amount} USDC`),
+      price: { amount, currency: 'USDC', type: 'maximum' },
+      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
+      request_id: 'request-1',
+    })
+    expect(Number(required.accepts[0]?.amount)).toBe(Math.round(Number(amount) * 1_000_000))
+  })
+
+  it('names the resource and the terms, and binds nothing', () => {
+    expect(required).toMatchObject({
+      x402Version: 2,
+      resource: { url: `${PUBLIC_BASE_URL}${operation.path}`, mimeType: 'application/json' },
+      accepts: [{ scheme: 'upto', payTo: terms.payTo, maxTimeoutSeconds: terms.maxTimeoutSeconds }],
+    })
+    expect(required.accepts[0]?.extra).toEqual({
+      name: 'USD Coin',
+      version: '2',
+      assetTransferMethod: 'permit2',
+      facilitatorAddress: terms.facilitators[0],
+    })
+    expect(body.accepts).toEqual(required.accepts)
+  })
+
+  it('describes input and output as listing services check them', () => {
+    expect(validateDiscoveryExtension(bazaar)).toEqual({ valid: true })
+    expect(extractDiscoveryInfoFromExtension(bazaar)).toMatchObject({ input: { type: 'http', method: 'POST' } })
+    expect(bazaar).toHaveProperty(['schema', 'properties', 'input', 'properties', 'body', 'properties', 'model'])
+    expect(bazaar).toHaveProperty(['schema', 'properties', 'output', 'properties', 'example', 'properties'])
+  })
+
+  it('fits a header', () => {
+    expect(headers['payment-required'].length).toBeLessThan(LONGEST_HEADER)
+  })
+})
+
+it('an operation whose category is not available has no challenge', () => {
+  const [operation] = operations
+  if (!operation) throw new Error('there are no operations')
+  const catalog = availableCatalog(publishedCatalog, new Set())
+  expect(() => renderProbeChallenge({ ...dependencies, catalog }, operation, 'request-1')).toThrow(
+    expect.objectContaining({ code: 'model_unavailable' }),
+  )
+})

@@ -1,0 +1,305 @@
+import { expect, test } from 'vitest'
+import { canonicalJson } from '#shared/digests/canonical-json.ts'
+import { dataUri, jpegHead, pngHead } from './sample-images.ts'
+import { effectiveOf, IMAGE_MODEL, SPEECH_MODEL, TEXT_MODEL } from './small-catalog.ts'
+
+const [chat, message] = ['createChatCompletion', 'createMessage'] as const
+const hello = [{ role: 'user', content: 'Hello' }]
+
+function chatRequest(fields: object): unknown {
+  return (effectiveOf(chat, { model: TEXT_MODEL, messages: hello, ...fields }) as { request: unknown }).request
+}
+
+function messageRequest(fields: object): unknown {
+  return (
+    effectiveOf(message, { model: TEXT_MODEL, messages: hello, max_tokens: 9, ...fields }) as { request: unknown }
+  ).request
+}
+
+const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
+const weather = { type: 'function', function: { name: 'weather', parameters } }
+const reordered = {
+  function: {
+    parameters: { required: ['city'], properties: { city: { type: 'string' } }, type: 'object' },
+    name: 'weather',
+  },
+  type: 'function',
+}
+
+const sameChat: [what: string, left: object, right: object][] = [
+  ['defaults', {}, { max_tokens: 512, stream: false }],
+  [
+    'string content and one text part',
+    {},
+    { messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] },
+  ],
+  [
+    'an empty part beside text',
+    {},
+    {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Hello' },
+            { type: 'text', text: '' },
+          ],
+        },
+      ],
+    },
+  ],
+  [
+    'extras that are not forwarded',
+    {},
+    { store: false, user: 'ann', temperature: 'hot', top_k: 0, seed: 0.5, logprobs: true },
+  ],
+  ['no tools and their absence', {}, { tools: [], tool_choice: 'auto' }],
+  ['text format and its absence', {}, { response_format: { type: 'text' } }],
+  ['an unknown format and its absence', {}, { response_format: 5 }],
+  [
+    'system and developer',
+    { messages: [{ role: 'system', content: 'S' }, ...hello] },
+    { messages: [{ role: 'developer', content: 'S' }, ...hello] },
+  ],
+  ['auto choice and its absence', { tools: [weather] }, { tools: [weather], tool_choice: 'auto' }],
+  ['property order', { tools: [weather] }, { tools: [reordered] }],
+  ['one stop text and a list', { stop: 'x' }, { stop: ['x'] }],
+  ['a null stop and its absence', {}, { stop: null }],
+  ['both names of the output ceiling', { max_tokens: 7 }, { max_completion_tokens: 7 }],
+  ['the lower of two ceilings', { max_tokens: 7 }, { max_tokens: 7, max_completion_tokens: 9 }],
+]
+
+test.each(sameChat)('%s make the same chat request', (_what, left, right) => {
+  expect(canonicalJson(chatRequest(left) as never)).toBe(canonicalJson(chatRequest(right) as never))
+})
+
+function toolUse(input: object) {
+  return [{ type: 'tool_use', id: '1', name: 'f', input }]
+}
+
+test('messages in different spelling make the same request', () => {
+  const spelled = messageRequest({
+    system: 'Be brief.',
+    messages: [...hello, { role: 'assistant', content: toolUse({ a: 1, b: 2 }) }],
+  })
+  const respelled = messageRequest({
+    stream: false,
+    system: [{ type: 'text', text: 'Be brief.', cache_control: {} }],
+    messages: [
+      { content: [{ type: 'text', text: 'Hello' }], role: 'user' },
+      { role: 'assistant', content: [{ type: 'thinking', thinking: 'hm' }, ...toolUse({ b: 2, a: 1 })] },
+    ],
+  })
+  expect(canonicalJson(respelled as never)).toBe(canonicalJson(spelled as never))
+})
+
+test('another text, model, ceiling or option makes another request', () => {
+  const variants = [
+    {},
+    { messages: [{ role: 'user', content: 'Hullo' }] },
+    { max_tokens: 511 },
+    { temperature: 0 },
+    { tools: [weather] },
+    { response_format: { type: 'json_object' } },
+    { include_thought_signatures: true },
+  ]
+  const texts = variants.map((fields) =>
+    canonicalJson(effectiveOf(chat, { model: TEXT_MODEL, messages: hello, ...fields })),
+  )
+  expect(new Set(texts).size).toBe(variants.length)
+})
+
+test('a chat history with tools, images and refusals is translated whole', () => {
+  const request = chatRequest({
+    messages: [
+      { role: 'system', content: 'One' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'Look' },
+          { type: 'image_url', image_url: { url: dataUri(jpegHead(9, 9)), detail: 'low' } },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [
+          { id: 'c1', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } },
+          { id: 'c2', type: 'function', function: { name: 'clock', arguments: 'now!' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'c1', content: 'Rain' },
+      { role: 'tool', tool_call_id: 'c2', content: [{ type: 'text', text: '12:00' }] },
+      { role: 'developer', content: 'Two' },
+      { role: 'assistant', content: [{ type: 'refusal', refusal: 'No.' }] },
+      { role: 'critic', content: 'Why?' },
+    ],
+  })
+  expect(request).toEqual({
+    system: 'One\n\nTwo',
+    messages: [
+      {
+        role: 'user',
+        parts: [
+          { type: 'text', text: 'Look' },
+          {
+            type: 'image',
+            source: { kind: 'inline', media_type: 'image/jpeg', base64: jpegHead(9, 9).toString('base64') },
+          },
+        ],
+      },
+      {
+        role: 'assistant',
+        parts: [
+          { type: 'tool_call', id: 'c1', name: 'weather', arguments_json: '{"city":"Oslo"}' },
+          { type: 'tool_call', id: 'c2', name: 'clock', arguments_json: '{"raw_arguments":"now!"}' },
+        ],
+      },
+      {
+        role: 'user',
+        parts: [
+          { type: 'tool_result', tool_call_id: 'c1', name: 'weather', text: 'Rain' },
+          { type: 'tool_result', tool_call_id: 'c2', name: 'clock', text: '12:00' },
+        ],
+      },
+      { role: 'assistant', parts: [{ type: 'text', text: 'No.' }] },
+      { role: 'user', parts: [{ type: 'text', text: 'Why?' }] },
+    ],
+    max_output_tokens: 512,
+  })
+})
+
+test('older function calls and their results find each other by name', () => {
+  const request = chatRequest({
+    messages: [
+      ...hello,
+      { role: 'assistant', content: null, function_call: { name: 'f', arguments: '' } },
+      { role: 'function', name: 'f', content: '1' },
+    ],
+    functions: [{ name: 'f' }],
+    function_call: { name: 'f' },
+  })
+  expect(request).toMatchObject({
+    messages: [
+      {},
+      { parts: [{ type: 'tool_call', id: 'function_f', arguments_json: '{}' }] },
+      { parts: [{ type: 'tool_result', tool_call_id: 'function_f', name: 'f', text: '1' }] },
+    ],
+    tools: [{ name: 'f', parameters: { type: 'object', properties: {} } }],
+    tool_choice: { name: 'f' },
+  })
+})
+
+test('system text alone becomes the message to answer', () => {
+  const expected = [{ role: 'user', parts: [{ type: 'text', text: 'Sing.' }] }]
+  expect(chatRequest({ messages: [{ role: 'system', content: 'Sing.' }] })).toEqual({
+    messages: expected,
+    max_output_tokens: 512,
+  })
+})
+
+test('useful extras are forwarded, each in its family’s name', () => {
+  const sampling = { temperature: 0.5, top_p: 0.9, top_k: 40, seed: 7, presence_penalty: -2, frequency_penalty: 2 }
+  expect(chatRequest({ ...sampling, stop: ['a', 'b'] })).toMatchObject({ ...sampling, stop_sequences: ['a', 'b'] })
+  expect(messageRequest({ ...sampling, stop_sequences: ['a'] })).toMatchObject({ ...sampling, stop_sequences: ['a'] })
+})
+
+test('tools, their choice and structured output are forwarded from each family’s shape', () => {
+  const schema = { type: 'object', properties: { a: { type: 'integer' } } }
+  const format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema } }
+  const tool = { name: 'weather', description: 'Tells it.', parameters }
+  expect(
+    chatRequest({
+      tools: [{ type: 'function', function: tool }, { type: 'web_search' }],
+      tool_choice: 'required',
+      response_format: format,
+    }),
+  ).toMatchObject({
+    tools: [tool],
+    tool_choice: 'required',
+    response_format: { type: 'json_schema', name: 'answer', schema },
+  })
+  expect(
+    chatRequest({ tools: [weather], tool_choice: { type: 'function', function: { name: 'other' } } }),
+  ).not.toHaveProperty('tool_choice')
+  const definition = { name: 'weather', description: 'Tells it.', input_schema: parameters }
+  expect(
+    messageRequest({
+      tools: [definition, { type: 'web_search_20250305', name: 'web_search' }],
+      tool_choice: { type: 'tool', name: 'weather' },
+      output_config: { format: { type: 'json_schema', schema } },
+    }),
+  ).toMatchObject({
+    tools: [tool],
+    tool_choice: { name: 'weather' },
+    response_format: { type: 'json_schema', schema },
+  })
+  expect(messageRequest({ tools: [definition], tool_choice: { type: 'any' } })).toMatchObject({
+    tool_choice: 'required',
+  })
+})
+
+test('a tool’s result in messages keeps its text, its images and its error', () => {
+  const source = { type: 'base64', media_type: 'image/png', data: pngHead(5, 5).toString('base64') }
+  const request = messageRequest({
+    messages: [
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'shot', input: {} }] },
+      {
+        role: 'user',
+        content: [
+          {
+            type: 'tool_result',
+            tool_use_id: 't',
+            is_error: true,
+            content: [
+              { type: 'text', text: 'Look' },
+              { type: 'image', source },
+            ],
+          },
+        ],
+      },
+    ],
+  })
+  expect(request).toMatchObject({
+    messages: [
+      {},
+      {
+        role: 'user',
+        parts: [
+          { type: 'tool_result', tool_call_id: 't', name: 'shot', text: 'Look', is_error: true },
+          { type: 'image', source: { kind: 'inline', media_type: 'image/png' } },
+        ],
+      },
+    ],
+  })
+})
+
+test('images and speech write their defaults out and drop the deprecated alias', () => {
+  const image = {
+    operation: 'createImageGeneration',
+    model: IMAGE_MODEL,
+    prompt: 'x',
+    n: 1,
+    image_size: '1K',
+    aspect_ratio: '1:1',
+    response_format: 'url',
+  }
+  expect(effectiveOf('createImageGeneration', { model: IMAGE_MODEL, prompt: 'x' })).toEqual(image)
+  expect(effectiveOf('createImageGeneration', { model: IMAGE_MODEL, prompt: 'x', size: '1024x1024', n: 1 })).toEqual(
+    image,
+  )
+  const speech = {
+    operation: 'createSpeech',
+    model: SPEECH_MODEL,
+    input: 'x',
+    voice: 'darian',
+    response_format: 'mp3',
+    speed_thousandths: 1000,
+  }
+  expect(effectiveOf('createSpeech', { model: SPEECH_MODEL, input: 'x' })).toEqual(speech)
+  expect(effectiveOf('createSpeech', { model: SPEECH_MODEL, input: 'x', speed: 1, voice: 'darian' })).toEqual(speech)
+  expect(effectiveOf('createSpeech', { model: SPEECH_MODEL, input: 'x', speed: 0.703 })).toEqual({
+    ...speech,
+    speed_thousandths: 703,
+  })
+})

@@ -1,0 +1,262 @@
+import { expect, test } from 'vitest'
+import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
+import { fieldFault, IMAGE_MODEL, SPEECH_MODEL, TEXT_MODEL } from './small-catalog.ts'
+
+const hello = [{ role: 'user', content: 'Hello' }]
+const bodies: Record<string, Record<string, unknown>> = {
+  createChatCompletion: { model: TEXT_MODEL, messages: hello },
+  createMessage: { model: TEXT_MODEL, messages: hello, max_tokens: 16 },
+  createImageGeneration: { model: IMAGE_MODEL, prompt: 'A lighthouse' },
+  createSpeech: { model: SPEECH_MODEL, input: 'Hello' },
+}
+
+const [chat, message, image, speech] = [
+  'createChatCompletion',
+  'createMessage',
+  'createImageGeneration',
+  'createSpeech',
+] as const
+
+function said(content: unknown, more: object = {}) {
+  return { messages: [{ role: 'user', content, ...more }] }
+}
+
+function imagePart(url: unknown) {
+  return said([{ type: 'image_url', image_url: { url } }])
+}
+
+function imageBlock(source: unknown) {
+  return said([{ type: 'image', source }])
+}
+
+const base64Png = pngHead(8, 8).toString('base64')
+
+const accepted: [operation: string, what: string, fields: object][] = [
+  [chat, 'the smallest body', {}],
+  ...[1, 65_536].map((max_tokens) => [chat, `max_tokens ${max_tokens}`, { max_tokens }] as [string, string, object]),
+  [chat, 'stream false', { stream: false }],
+  [chat, 'an unknown extra property', { store: true, metadata: { a: [1] } }],
+  [
+    chat,
+    'wrongly typed extras',
+    { temperature: 'hot', stop: 7, seed: 'x', tool_choice: 5, max_completion_tokens: 'x' },
+  ],
+  [chat, 'tools of any kind', { tools: [1, null, 'x', { type: 'web_search' }] }],
+  [chat, 'any response_format', { response_format: 'whatever' }],
+  [chat, 'an empty text', said('')],
+  [chat, 'no parts', said([])],
+  [chat, 'a role of its own', { messages: [{ role: 'critic', content: 'x' }] }],
+  [chat, 'a refusal part', said([{ type: 'refusal', refusal: 'No.' }])],
+  [chat, 'extra properties of parts', said([{ type: 'text', text: 'x', cache_control: {} }], { name: 'Ann' })],
+  [chat, 'an https image', imagePart('https://example.com/a.png')],
+  [chat, 'an inline PNG', imagePart(dataUri(pngHead(8, 8)))],
+  [chat, 'an inline JPEG', imagePart(dataUri(jpegHead(8, 8), 'image/jpeg'))],
+  [chat, 'an inline WebP', imagePart(dataUri(webpHead, 'image/webp'))],
+  [chat, 'an inline GIF', imagePart(dataUri(gifHead, 'image/gif'))],
+  [chat, 'null content beside tool_calls', said(null, { tool_calls: [{}] })],
+  [chat, 'absent content beside tool_calls', said(undefined, { tool_calls: [{}] })],
+  [chat, 'null content beside function_call', said(null, { function_call: { name: 'f', arguments: '{}' } })],
+  [message, 'the smallest body', {}],
+  [message, 'max_tokens 1', { max_tokens: 1 }],
+  [message, 'max_tokens 65536', { max_tokens: 65_536 }],
+  [message, 'system text', { system: 'Be brief.' }],
+  [message, 'system blocks', { system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }] }],
+  [
+    message,
+    'thinking blocks',
+    said([{ type: 'thinking', thinking: 'x', signature: 'y' }, { type: 'redacted_thinking' }]),
+  ],
+  [
+    message,
+    'a tool use and its result',
+    said([
+      { type: 'tool_use', id: '1', name: 'f', input: {} },
+      { type: 'tool_result', tool_use_id: '1' },
+    ]),
+  ],
+  [message, 'a Base64 image', imageBlock({ type: 'base64', media_type: 'image/png', data: base64Png })],
+  [message, 'an https image', imageBlock({ type: 'url', url: 'https://example.com/a.png' })],
+  [image, 'the smallest body', {}],
+  [
+    image,
+    'all options',
+    { n: 1, image_size: '1K', aspect_ratio: '1:1', size: '1024x1024', response_format: 'b64_json' },
+  ],
+  [image, 'a prompt of 1 code point', { prompt: '🗼' }],
+  [image, 'a prompt of 4000 code points', { prompt: '🗼'.repeat(4000) }],
+  [speech, 'the smallest body', {}],
+  [speech, 'all options', { voice: 'bella', response_format: 'mp3', speed: 1 }],
+  [speech, 'an input of 1 character', { input: '5' }],
+  [speech, 'an input of 2000 code points', { input: `a${'🎵'.repeat(1999)}` }],
+  [speech, 'speed 0.7', { speed: 0.7 }],
+  [speech, 'speed 1.2', { speed: 1.2 }],
+]
+
+test.each(accepted)('%s accepts %s', (operation, _what, fields) => {
+  expect(fieldFault(operation, { ...bodies[operation], ...fields })).toBeNull()
+})
+
+type Refusal = [operation: string, fields: object, code: string, param: string, message: RegExp]
+
+const unstorable = /without lone surrogates and without U\+0000/
+const textRefusals: Refusal[] = [chat, message].flatMap((operation): Refusal[] => [
+  [operation, { model: undefined }, 'missing_field', 'model', /required/],
+  [operation, { model: 'gpt-4' }, 'invalid_field', 'model', /one of "textmodel-3.6-flash", .*; got "gpt-4"/],
+  [operation, { model: IMAGE_MODEL }, 'invalid_field', 'model', /one of/],
+  [operation, { messages: undefined }, 'missing_field', 'messages', /required/],
+  [operation, { messages: [] }, 'invalid_field', 'messages', /at least 1/],
+  [operation, { messages: 'x' }, 'invalid_field', 'messages', /must be an array; got "x"/],
+  [operation, { messages: ['x'] }, 'invalid_field', 'messages[0]', /must be an object/],
+  [operation, { messages: [{ content: 'x' }] }, 'missing_field', 'messages[0].role', /required/],
+  [operation, { messages: [{ role: 1, content: 'x' }] }, 'invalid_field', 'messages[0].role', /must be a string/],
+  [operation, { messages: [{ role: 'user' }] }, 'missing_field', 'messages[0].content', /required/],
+  [operation, said(null), 'invalid_field', 'messages[0].content', /a string or an array; got null/],
+  [operation, said(5), 'invalid_field', 'messages[0].content', /a string or an array; got 5/],
+  [operation, said({}), 'invalid_field', 'messages[0].content', /a string or an array; got an object/],
+  [operation, said(['x']), 'invalid_field', 'messages[0].content[0]', /must be an object/],
+  [operation, said([{}]), 'missing_field', 'messages[0].content[0].type', /required/],
+  [
+    operation,
+    said([{ type: 'video' }]),
+    'invalid_field',
+    'messages[0].content[0].type',
+    /must be one of "text", "image/,
+  ],
+  [operation, said([{ type: 'text' }]), 'missing_field', 'messages[0].content[0].text', /required/],
+  [operation, { max_tokens: 0 }, 'invalid_field', 'max_tokens', /at least 1; got 0/],
+  [operation, { max_tokens: 65_537 }, 'invalid_field', 'max_tokens', /at most 65536; got 65537/],
+  [operation, { max_tokens: 1.5 }, 'invalid_field', 'max_tokens', /must be an integer/],
+  [operation, { max_tokens: '16' }, 'invalid_field', 'max_tokens', /must be a/],
+  [operation, { max_tokens: null }, 'invalid_field', 'max_tokens', /must be a/],
+  [operation, { stream: true }, 'invalid_field', 'stream', /must be false; got true/],
+  [operation, { stream: 'false' }, 'invalid_field', 'stream', /must be false/],
+  [operation, { tools: {} }, 'invalid_field', 'tools', /must be an array/],
+  [operation, said('\ud800'), 'invalid_field', 'messages[0].content', unstorable],
+  [operation, said([{ type: 'text', text: 'a\0b' }]), 'invalid_field', 'messages[0].content[0].text', unstorable],
+  [operation, { tools: [{ name: '\udc00' }] }, 'invalid_field', 'tools[0].name', unstorable],
+  [operation, { metadata: { '\ud800': 1 } }, 'invalid_field', 'metadata.\ud800', unstorable],
+])
+
+const imageUrl = 'messages[0].content[0].image_url.url'
+const imageData = 'messages[0].content[0].source.data'
+const refused: Refusal[] = [
+  ...textRefusals,
+  ...['http://example.com/a.png', 'ftp://example.com/a', 'file:///etc/passwd', 'example.com/a.png', ''].map(
+    (url): Refusal => [chat, imagePart(url), 'invalid_field', imageUrl, /https URL or a Base64 data URI/],
+  ),
+  [chat, imagePart('https://me:secret@example.com/'), 'invalid_field', imageUrl, /user name or password/],
+  [chat, imagePart('data:image/png,abc'), 'invalid_field', imageUrl, /data URI of type image\/png/],
+  [chat, imagePart(dataUri(pngHead(8, 8), 'image/svg+xml')), 'invalid_field', imageUrl, /data URI of type image\/png/],
+  [chat, imagePart(`${dataUri(pngHead(8, 8))}\n`), 'invalid_field', imageUrl, /canonical RFC 4648/],
+  [chat, imagePart('data:image/png;base64,QR=='), 'invalid_field', imageUrl, /canonical RFC 4648/],
+  [chat, imagePart('data:image/png;base64,'), 'invalid_field', imageUrl, /canonical RFC 4648/],
+  [chat, imagePart('data:image/png;base64,AAAA'), 'invalid_field', imageUrl, /bytes of a PNG, JPEG, WebP or GIF/],
+  [chat, imagePart(7), 'invalid_field', imageUrl, /must be a string/],
+  [chat, said([{ type: 'image_url' }]), 'missing_field', 'messages[0].content[0].image_url', /required/],
+  [chat, said([{ type: 'refusal' }]), 'missing_field', 'messages[0].content[0].refusal', /required/],
+  [chat, said(null, { tool_calls: [] }), 'invalid_field', 'messages[0].content', /a string or an array/],
+  [message, { max_tokens: undefined }, 'missing_field', 'max_tokens', /required/],
+  [message, { system: 5 }, 'invalid_field', 'system', /a string or an array; got 5/],
+  [message, { system: [{ type: 'image' }] }, 'invalid_field', 'system[0].type', /must be "text"/],
+  [message, { system: '\ud800' }, 'invalid_field', 'system', unstorable],
+  [message, said([{ type: 'tool_use', name: 'f' }]), 'missing_field', 'messages[0].content[0].id', /required/],
+  [
+    message,
+    said([{ type: 'tool_use', id: '1', name: 'f', input: 5 }]),
+    'invalid_field',
+    'messages[0].content[0].input',
+    /must be/,
+  ],
+  [message, said([{ type: 'tool_result' }]), 'missing_field', 'messages[0].content[0].tool_use_id', /required/],
+  [
+    message,
+    said([{ type: 'tool_result', tool_use_id: '1', content: [{ type: 'document' }] }]),
+    'invalid_field',
+    'messages[0].content[0].content[0].type',
+    /one of "text", "image"/,
+  ],
+  [message, imageBlock({ type: 'file' }), 'invalid_field', 'messages[0].content[0].source.type', /"base64" or "url"/],
+  [
+    message,
+    imageBlock({ type: 'base64', media_type: 'image/bmp', data: base64Png }),
+    'invalid_field',
+    'messages[0].content[0].source.media_type',
+    /one of "image\/png"/,
+  ],
+  [
+    message,
+    imageBlock({ type: 'base64', media_type: 'image/png', data: 'QR==' }),
+    'invalid_field',
+    imageData,
+    /canonical/,
+  ],
+  [
+    message,
+    imageBlock({ type: 'base64', media_type: 'image/png', data: 'AAAA' }),
+    'invalid_field',
+    imageData,
+    /bytes of a/,
+  ],
+  [
+    message,
+    imageBlock({ type: 'url', url: 'http://example.com' }),
+    'invalid_field',
+    'messages[0].content[0].source.url',
+    /https/,
+  ],
+  [image, { model: undefined }, 'missing_field', 'model', /required/],
+  [image, { model: TEXT_MODEL }, 'invalid_field', 'model', /must be "textmodel-3.1-flash-lite-image"/],
+  [image, { prompt: undefined }, 'missing_field', 'prompt', /required/],
+  [image, { prompt: 5 }, 'invalid_field', 'prompt', /must be a string/],
+  [image, { prompt: '' }, 'invalid_field', 'prompt', /at least 1 characters/],
+  [image, { prompt: '🗼'.repeat(4001) }, 'invalid_field', 'prompt', /at most 4000 characters/],
+  [image, { prompt: '\ud800' }, 'invalid_field', 'prompt', unstorable],
+  ...[0, 2, 1.5, '1', null].map((n): Refusal => [image, { n }, 'invalid_field', 'n', /must be 1/]),
+  [image, { image_size: '2K' }, 'invalid_field', 'image_size', /must be "1K"/],
+  [image, { aspect_ratio: '16:9' }, 'invalid_field', 'aspect_ratio', /must be "1:1"/],
+  [image, { size: '512x512' }, 'invalid_field', 'size', /must be "1024x1024"/],
+  [image, { response_format: 'png' }, 'invalid_field', 'response_format', /one of "url", "b64_json"/],
+  [image, { quality: 'hd' }, 'unknown_field', 'quality', /not a field/],
+  [speech, { model: undefined }, 'missing_field', 'model', /required/],
+  [speech, { model: 'tts-1' }, 'invalid_field', 'model', /must be "speechvendor\/flash-v2.5"/],
+  [speech, { input: undefined }, 'missing_field', 'input', /required/],
+  [speech, { input: 5 }, 'invalid_field', 'input', /must be a string/],
+  [speech, { input: '' }, 'invalid_field', 'input', /at least 1 characters/],
+  [speech, { input: `a${'🎵'.repeat(2000)}` }, 'invalid_field', 'input', /at most 2000 characters/],
+  ...[' ', '…', '🎵', '\n\t', '!?'].map(
+    (input): Refusal => [speech, { input }, 'invalid_field', 'input', /at least one letter or number/],
+  ),
+  [speech, { input: 'a\ud800' }, 'invalid_field', 'input', unstorable],
+  [speech, { input: 'a\0' }, 'invalid_field', 'input', unstorable],
+  [speech, { voice: 'alloy' }, 'invalid_field', 'voice', /one of "darian"/],
+  [speech, { response_format: 'wav' }, 'invalid_field', 'response_format', /must be "mp3"/],
+  [speech, { speed: 0.699 }, 'invalid_field', 'speed', /at least 0.7; got 0.699/],
+  [speech, { speed: 1.201 }, 'invalid_field', 'speed', /at most 1.2; got 1.201/],
+  [speech, { speed: 0.7005 }, 'invalid_field', 'speed', /multiple of 0.001; got 0.7005/],
+  [speech, { speed: '1' }, 'invalid_field', 'speed', /must be a number/],
+  [speech, { speed: null }, 'invalid_field', 'speed', /must be a number/],
+  [speech, { instructions: 'x' }, 'unknown_field', 'instructions', /not a field/],
+]
+
+test.each(refused)('%s refuses %j', (operation, fields, code, param, message) => {
+  const fault = fieldFault(operation, { ...bodies[operation], ...fields })
+  expect(fault).toMatchObject({ code, param })
+  expect(fault?.message).toMatch(message)
+})
+
+/** Speeds as a caller writes them, `0.700` to `1.200`, with something behind the last place. */
+function speedTexts(behind: string): string[] {
+  return Array.from({ length: 501 }, (_, index) => {
+    const thousandths = 700 + index
+    return `${Math.floor(thousandths / 1000)}.${String(thousandths % 1000).padStart(3, '0')}${behind}`
+  })
+}
+
+function refusedSpeeds(texts: readonly string[]): string[] {
+  return texts.filter((text) => fieldFault(speech, { ...bodies[speech], speed: JSON.parse(text) as number }) !== null)
+}
+
+test('every speed from 0.700 to 1.200 in steps of 0.001 is accepted, and nothing between the steps', () => {
+  expect(refusedSpeeds(speedTexts(''))).toEqual([])
+  for (const behind of ['5', '1', '9', '0000001']) expect(refusedSpeeds(speedTexts(behind))).toEqual(speedTexts(behind))
+})

@@ -1,0 +1,248 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { createCatalog } from '#shared/catalog/catalog.ts'
+import { pixelSize } from '#shared/operations/image-bytes.ts'
+import { imageTokenBound, MAXIMUM_IMAGE_TOKENS } from '#shared/operations/image-tokens.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import type { TextTerms } from '#shared/operations/text-quote.ts'
+import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
+import { IMAGE_MODEL, quoteOf, SPEECH_MODEL, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
+
+const [chat, message] = ['createChatCompletion', 'createMessage'] as const
+
+function textQuote(content: unknown, fields: object = {}) {
+  const body = { model: TEXT_MODEL, messages: [{ role: 'user', content }], max_tokens: 512, ...fields }
+  const { quotedMaximum, terms } = quoteOf(chat, body)
+  return { quotedMaximum, terms: terms as TextTerms }
+}
+
+const text = fc.string({ unit: 'grapheme', maxLength: 400 })
+
+test('the input bound covers every byte of every text, so every code point and every token of a byte-level tokenizer', () => {
+  fc.assert(
+    fc.property(text, text, text, (system, said, description) => {
+      const tools = [
+        { type: 'function', function: { name: 'f', description, parameters: { type: 'object', title: said } } },
+      ]
+      const { terms } = textQuote(said, {
+        messages: [
+          { role: 'system', content: system },
+          { role: 'user', content: said },
+        ],
+        tools,
+      })
+      const bytes = Buffer.byteLength(system + said + description + said)
+      expect(terms.maximum_input_tokens).toBeGreaterThan(bytes)
+      // The longest plain rendering of the definition, as Python's json.dumps writes it, fits as well.
+      const ascii = JSON.stringify(tools[0]?.function)
+        .replace(/[\u0080-\uffff]/g, '......')
+        .replace(/[,:]/g, '$& ')
+      expect(terms.maximum_input_tokens).toBeGreaterThanOrEqual(Buffer.byteLength(system + said) + ascii.length)
+    }),
+  )
+})
+
+test.each([
+  ['emoji', '👩‍👩‍👧‍👦'],
+  ['CJK', '漢字'],
+  ['Thai', 'สวัสดี'],
+  ['ASCII', 'x'],
+])('%s is bounded by its bytes', (_name, unit) => {
+  const bound = (count: number) => textQuote(unit.repeat(count)).terms.maximum_input_tokens
+  expect(bound(101) - bound(1)).toBe(Buffer.byteLength(unit) * 100)
+})
+
+test('both families quote the same request alike', () => {
+  const body = { model: TEXT_MODEL, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5000 }
+  expect(quoteOf(message, body)).toEqual(quoteOf(chat, body))
+})
+
+test('the quote grows with max_tokens and with the input, and never falls', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 59_999 }), text, (maxTokens, said) => {
+      const quote = textQuote(said, { max_tokens: maxTokens }).quotedMaximum
+      expect(textQuote(said, { max_tokens: maxTokens + 1 }).quotedMaximum).toBeGreaterThanOrEqual(quote)
+      expect(textQuote(`${said}x`, { max_tokens: maxTokens }).quotedMaximum).toBeGreaterThanOrEqual(quote)
+    }),
+  )
+})
+
+test('the exact sum is rounded up once and raised to the minimum', () => {
+  // 256 for the request, 16 for the message, 16 for the part, 1 byte; at 1 and 10 dollars for a million.
+  expect(textQuote('x', { max_tokens: 512 })).toEqual({
+    quotedMaximum: 5409n,
+    terms: {
+      input_per_million_tokens_usd: '1',
+      output_per_million_tokens_usd: '10',
+      minimum_charge_usd: '0.002',
+      maximum_charge_usd: '0.766952',
+      maximum_input_tokens: 289,
+      maximum_output_tokens: 512,
+    },
+  })
+  expect(textQuote('x', { max_tokens: 1 }).quotedMaximum).toBe(2000n)
+})
+
+function refusalOf(action: () => unknown): unknown {
+  try {
+    action()
+  } catch (error) {
+    return error
+  }
+  return null
+}
+
+test('max_tokens is held against the model’s own limit', () => {
+  expect(textQuote('x', { max_tokens: 60_000 }).terms.maximum_output_tokens).toBe(60_000)
+  expect(refusalOf(() => textQuote('x', { max_tokens: 60_001 }))).toMatchObject({
+    code: 'invalid_field',
+    param: 'max_tokens',
+    message: `max_tokens must be at most 60000 for ${TEXT_MODEL}; got 60001.`,
+  })
+})
+
+test('input and output together are held against the context window', () => {
+  const longest = 200_000 - 100 - 288
+  expect(textQuote('x'.repeat(longest), { max_tokens: 100 }).terms.maximum_input_tokens).toBe(199_900)
+  expect(refusalOf(() => textQuote('x'.repeat(longest + 1), { max_tokens: 100 }))).toMatchObject({
+    code: 'context_length_exceeded',
+    param: 'messages',
+    message: expect.stringContaining('which is 1 more than the 200000') as string,
+  })
+})
+
+test('a maximum above the bound of one call is refused, saying by how much', () => {
+  // 600,000 for the output, so 166,952 tokens are left for the input.
+  const longest = 166_952 - 288
+  const roomy = createCatalog({
+    ...smallCatalog,
+    models: smallCatalog.models.map((model) =>
+      model.category === 'text_generation' ? { ...model, contextWindow: 2_000_000 } : model,
+    ),
+  })
+  const quote = (bytes: number, max_tokens: number) =>
+    quoteOf(chat, { model: TEXT_MODEL, messages: [{ role: 'user', content: 'x'.repeat(bytes) }], max_tokens }, roomy)
+  expect(quote(longest, 60_000).quotedMaximum).toBe(766_952n)
+  expect(refusalOf(() => quote(longest + 1, 60_000))).toMatchObject({
+    code: 'maximum_price_exceeded',
+    param: 'max_tokens',
+    entry: { status: 400, kind: 'invalid_request', retry: 'never', payment: 'none' },
+    message:
+      'The maximum price of this request is 0.766953 USD, which is 0.000001 USD above the bound of 0.766952 USD for one call. Lower max_tokens or shorten the input.',
+  })
+  expect(refusalOf(() => quote(800_000, 1))).toMatchObject({ code: 'maximum_price_exceeded', param: 'messages' })
+})
+
+test('whatever usage an upstream reports, the charge stays between the minimum and the quote', () => {
+  const reported = fc.oneof(fc.nat(), fc.constantFrom(0, 1, 289, 290, Number.MAX_SAFE_INTEGER))
+  const operation = operationById(chat)
+  fc.assert(
+    fc.property(reported, reported, fc.integer({ min: 1, max: 60_000 }), (input_tokens, output_tokens, max_tokens) => {
+      const { quotedMaximum, terms } = textQuote('x', { max_tokens })
+      const charged = operation.charge({ input_tokens, output_tokens, thinking_tokens: output_tokens }, terms)
+      expect(charged).toBeGreaterThanOrEqual(2000n)
+      expect(charged).toBeLessThanOrEqual(quotedMaximum)
+    }),
+  )
+  const { terms } = textQuote('x', { max_tokens: 1000 })
+  expect(operation.charge({ input_tokens: 3, output_tokens: 500 }, terms)).toBe(5003n)
+  // Tokens that were not used on one side pay for none on the other.
+  expect(operation.charge({ input_tokens: 5000, output_tokens: 500 }, terms)).toBe(5289n)
+})
+
+/** What one image adds to a request of one message with one part. */
+function imageBound(url: string): number {
+  return textQuote([{ type: 'image_url', image_url: { url } }]).terms.maximum_input_tokens - (256 + 16 + 16)
+}
+
+test('images are bounded by the dearest documented formula, and by the worst case where their size is unknown', () => {
+  expect(imageBound(dataUri(pngHead(64, 64)))).toBe(85 + 8 * 170)
+  expect(imageBound(dataUri(jpegHead(1024, 1024)))).toBe(Math.ceil(1024 * 2.46))
+  expect(imageBound(dataUri(pngHead(3072, 3072)))).toBe(4784)
+  expect(imageBound(dataUri(pngHead(3072, 384)))).toBe(MAXIMUM_IMAGE_TOKENS)
+  for (const url of ['https://example.com/a', dataUri(gifHead), dataUri(webpHead)])
+    expect(imageBound(url)).toBe(MAXIMUM_IMAGE_TOKENS)
+})
+
+test('no image of any size costs more than the worst case, nor less than a vendor’s smallest', () => {
+  const side = fc.oneof(fc.integer({ min: 1, max: 4000 }), fc.integer({ min: 1, max: 2 ** 32 - 1 }))
+  fc.assert(
+    fc.property(side, side, (width, height) => {
+      const bound = imageTokenBound({ width, height })
+      expect(bound).toBeLessThanOrEqual(MAXIMUM_IMAGE_TOKENS)
+      expect(bound).toBeGreaterThanOrEqual(1445)
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+test('sizes are read from the image’s own header, never from a thumbnail or from damage', () => {
+  expect(pixelSize(pngHead(70_000, 3))).toEqual({ width: 70_000, height: 3 })
+  expect(pixelSize(jpegHead(640, 480))).toEqual({ width: 640, height: 480 })
+  for (const bytes of [
+    pngHead(0, 3),
+    pngHead(3, 3).subarray(0, 20),
+    jpegHead(5, 5).subarray(0, 26),
+    gifHead,
+    webpHead,
+    Buffer.alloc(0),
+  ])
+    expect(pixelSize(bytes)).toBeNull()
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), (junk) => {
+      pixelSize(Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), junk]))
+    }),
+  )
+})
+
+test('an image costs its fixed price', () => {
+  const { quotedMaximum, terms } = quoteOf('createImageGeneration', { model: IMAGE_MODEL, prompt: 'x' })
+  expect(quotedMaximum).toBe(35_000n)
+  expect(operationById('createImageGeneration').charge({ images: 1 }, terms)).toBe(35_000n)
+})
+
+test.each([
+  [1, 2000n],
+  [9, 2000n],
+  [10, 2205n],
+  [11, 2426n],
+  [1000, 220_500n],
+  [2000, 441_000n],
+])('speech of %i characters costs %s atomic USDC', (characters, price) => {
+  const { quotedMaximum, terms } = quoteOf('createSpeech', {
+    model: SPEECH_MODEL,
+    input: `a${'🎵'.repeat(characters - 1)}`,
+  })
+  const operation = operationById('createSpeech')
+  expect(quotedMaximum).toBe(price)
+  expect(operation.charge({ input_characters: characters }, terms)).toBe(price)
+  expect(operation.charge({ input_characters: characters * 1000 }, terms)).toBe(price)
+})
+
+function priced(changes: object) {
+  return createCatalog({
+    ...smallCatalog,
+    models: smallCatalog.models.map((model) =>
+      model.category === 'text_to_speech' ? { ...model, ...changes } : model,
+    ),
+  })
+}
+
+test('speech is held against what the catalog offers', () => {
+  const body = { model: SPEECH_MODEL, input: 'Hello' }
+  expect(refusalOf(() => quoteOf('createSpeech', { ...body, voice: 'wyatt' }))).toMatchObject({
+    code: 'invalid_field',
+    param: 'voice',
+  })
+  expect(refusalOf(() => quoteOf('createSpeech', body, priced({ maximumCharacters: 4 })))).toMatchObject({
+    code: 'invalid_field',
+    param: 'input',
+  })
+  expect(
+    refusalOf(() => quoteOf('createSpeech', body, priced({ pricePerThousandCharactersUsd: '100' }))),
+  ).toMatchObject({
+    code: 'maximum_price_exceeded',
+    param: 'input',
+    message: expect.stringContaining('0.059 USD above the bound of 0.441 USD') as string,
+  })
+})

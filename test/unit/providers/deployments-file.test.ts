@@ -1,0 +1,170 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
+import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '../../../shared/catalog/deployments-file.ts'
+import { createDeployments } from '../../../workers/providers/deployments-file.ts'
+import type { SendHttp } from '../../../workers/providers/http.ts'
+import { upstreamVoice } from '../../../workers/providers/registry.ts'
+
+const entry = {
+  name: 'vllm-a',
+  adapter: 'openai-compatible',
+  base_url: 'http://10.0.0.11:8000/v1',
+  upstream_model: 'Qwen/Qwen3-8B',
+  serves: ['model-a'],
+}
+
+const parse = (...entries: object[]) => parseDeploymentsFile(JSON.stringify({ deployments: entries }))
+
+const http: SendHttp = () => Promise.reject(new Error('not called'))
+const create = (entries: object[], environment: Record<string, string> = {}) =>
+  createDeployments(parse(...entries), { environment, http })
+
+describe('the file', () => {
+  test('what may be left out has its defaults', () => {
+    expect(parse(entry).deployments).toEqual([{ ...entry, priority: 0, weight: 1 }])
+  })
+
+  test('the served models can be read without any key', () => {
+    const file = parse(
+      { ...entry, api_key_env: 'NOT_SET', serves: ['model-a', 'model-b'] },
+      { ...entry, name: 'b', serves: ['model-b', 'model-c'] },
+    )
+    expect([...servedModels(file)]).toEqual(['model-a', 'model-b', 'model-c'])
+    expect(servedModels({ deployments: [] }).size).toBe(0)
+  })
+
+  test.each<[string, Partial<Record<keyof DeploymentEntry | 'api_key', unknown>>, RegExp]>([
+    ['an unknown field', { api_key: 'sk-CANARY' }, /api_key/],
+    ['a key in place of its variable', { api_key_env: 'sk-CANARY' }, /name of an environment variable/],
+    ['an unknown adapter', { adapter: 'CANARY' }, /adapter/],
+    ['a base URL of another kind', { base_url: 'ftp://CANARY' }, /http or https/],
+    ['no model', { serves: [] }, /serves/],
+    ['a model twice', { serves: ['a', 'a'] }, /listed twice/],
+    ['a name with spaces', { name: 'vllm CANARY' }, /name/],
+    ['a negative priority', { priority: -1 }, /priority/],
+    ['no weight', { weight: 0 }, /weight/],
+    ['half a call', { max_concurrency: 0.5 }, /max_concurrency/],
+    ['no calls', { requests_per_minute: 0 }, /requests_per_minute/],
+    ['no time', { timeout_seconds: 0 }, /timeout_seconds/],
+    ['a voice without id', { voices: { darian: '' } }, /voices/],
+  ])('%s is refused by name, without quoting the value', (_name, change, message) => {
+    expect(() => parse({ ...entry, ...change })).toThrow(message)
+    expect(() => parse({ ...entry, ...change })).toThrow(/^(?![^]*CANARY)/)
+  })
+
+  test('a name used twice is refused', () => {
+    expect(() => parse(entry, entry)).toThrow(/name is used twice/)
+  })
+
+  test('what is no JSON is not quoted', () => {
+    expect(() => parseDeploymentsFile('{"deployments": CANARY')).toThrow(/^The deployments file is not JSON$/)
+  })
+})
+
+describe('deployments', () => {
+  const keyed = { ...entry, name: 'eleven', adapter: 'elevenlabs', api_key_env: 'ELEVEN_KEY' }
+
+  test('limits, voices and ports come out as the router and the steps use them', () => {
+    const [deployment] = create(
+      [{ ...keyed, max_concurrency: 3, requests_per_minute: 60, timeout_seconds: 1.5, voices: { darian: 'id-1' } }],
+      { ELEVEN_KEY: 'sk-1' },
+    )
+    expect(deployment).toEqual({
+      name: 'eleven',
+      serves: ['model-a'],
+      priority: 0,
+      weight: 1,
+      maximumConcurrency: 3,
+      requestsPerMinute: 60,
+      timeoutMs: 1500,
+      voices: { darian: 'id-1' },
+      speech: expect.anything(),
+      transcription: expect.anything(),
+    })
+  })
+
+  test.each([
+    ['gemini', ['image', 'text']],
+    ['anthropic', ['text']],
+    ['elevenlabs', ['speech', 'transcription']],
+    ['openai-compatible', ['image', 'speech', 'text', 'transcription']],
+  ])('%s has the ports %j', (adapter, ports) => {
+    const [deployment] = create([{ ...keyed, adapter, upstream_model: 'a-model' }], { ELEVEN_KEY: 'sk-1' })
+    expect(
+      Object.keys(deployment ?? {})
+        .filter((key) => ['image', 'speech', 'text', 'transcription'].includes(key))
+        .sort(),
+    ).toEqual(ports)
+  })
+
+  test('a missing key is an error that names deployment and variable, and so is every other problem at once', () => {
+    const entries = [
+      keyed,
+      { ...entry, name: 'keyless-gemini', adapter: 'gemini' },
+      { ...entry, name: 'odd', options: { output_limit: 'CANARY' } },
+      { ...keyed, name: 'unheaderable', api_key_env: 'BROKEN_KEY' },
+      entry,
+    ]
+    const attempt = () => create(entries, { ELEVEN_KEY: '', BROKEN_KEY: 'CANARY\nkey' })
+    expect(attempt).toThrow(/deployment eleven: the environment variable ELEVEN_KEY is not set/)
+    expect(attempt).toThrow(/deployment keyless-gemini: the adapter gemini needs api_key_env/)
+    expect(attempt).toThrow(/deployment odd: options: [^]*output_limit/)
+    expect(attempt).toThrow(/deployment unheaderable: The ElevenLabs key/)
+    expect(attempt).toThrow(/^(?![^]*(CANARY|vllm-a))/)
+  })
+
+  test('options of another adapter are refused', () => {
+    expect(() => create([{ ...keyed, options: { send_top_k: true } }], { ELEVEN_KEY: 'sk-1' })).toThrow(/send_top_k/)
+  })
+
+  test('a public voice becomes the upstream’s; without a table the aliases are its own', () => {
+    expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'darian')).toBe('id-1')
+    expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'talia')).toBeUndefined()
+    expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'constructor')).toBeUndefined()
+    expect(upstreamVoice({}, 'talia')).toBe('talia')
+  })
+})
+
+describe('the files that are shipped', () => {
+  test('the example is valid, and usable when its variables are set', () => {
+    const text = readFileSync(new URL('../../../infra/deployments.example.json', import.meta.url), 'utf8')
+    const file = parseDeploymentsFile(text)
+    const variables = file.deployments.flatMap(({ api_key_env }) => api_key_env ?? [])
+    const environment = Object.fromEntries(variables.map((name) => [name, 'sk-1']))
+    expect(createDeployments(file, { environment, http })).toHaveLength(file.deployments.length)
+  })
+
+  test('the sandbox’s serves every model it is given, and each but the image from two vendors', () => {
+    const models = [
+      { id: 'textmodel-2.5-flash', category: 'text_generation' },
+      { id: 'textmodel-2.5-pro', category: 'text_generation' },
+      { id: 'textmodel-3.1-flash-lite-image', category: 'image_generation' },
+      { id: 'speechvendor/flash-v2.5', category: 'text_to_speech' },
+      { id: 'speechvendor/scribe-v2', category: 'speech_to_text' },
+    ] as const
+    const written = sandboxDeployments({
+      upstreamUrl: 'http://127.0.0.1:1',
+      apiKeyEnv: 'UPSTREAM_API_KEY',
+      models,
+      voices: ['darian'],
+    })
+    const file = parseDeploymentsFile(JSON.stringify(written))
+    expect(servedModels(file)).toEqual(new Set(models.map(({ id }) => id)))
+    const adaptersOf = (id: string) =>
+      file.deployments
+        .filter(({ serves }) => serves.includes(id))
+        .sort((left, right) => left.priority - right.priority)
+        .map(({ adapter }) => adapter)
+    expect(models.map(({ id }) => adaptersOf(id))).toEqual([
+      ['gemini', 'openai-compatible'],
+      ['gemini', 'anthropic', 'openai-compatible'],
+      ['gemini'],
+      ['elevenlabs', 'openai-compatible'],
+      ['elevenlabs', 'openai-compatible'],
+    ])
+    expect(createDeployments(file, { environment: { UPSTREAM_API_KEY: 'k' }, http })).toHaveLength(
+      file.deployments.length,
+    )
+  })
+})

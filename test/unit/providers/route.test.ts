@@ -1,0 +1,305 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { ProviderFailure } from '../../../workers/providers/provider.ts'
+import type { Deployment } from '../../../workers/providers/registry.ts'
+import { createRouter, type Router } from '../../../workers/providers/route.ts'
+import { unserviceable } from '../../../workers/providers/unserviceable.ts'
+
+// The circuit breaker reads the system's clock itself.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const passes = (milliseconds: number) => vi.setSystemTime(Date.now() + milliseconds)
+
+const deployment = (name: string, changes: Partial<Deployment> = {}): Deployment => ({
+  name,
+  serves: ['model'],
+  priority: 0,
+  weight: 1,
+  ...changes,
+})
+
+const routerOf = (deployments: readonly Deployment[], random: () => number = () => 0.5) =>
+  createRouter(deployments, {
+    now: () => new Date(),
+    random,
+    maximumTimeoutMs: 270_000,
+    failuresToOpen: 3,
+    pauseMs: 10_000,
+  })
+
+const names = (router: Router, model = 'model') =>
+  [...router.candidates(model)].map(({ deployment }) => deployment.name)
+
+const failure = (code: ProviderFailure['code'], changes: Partial<ProviderFailure> = {}): ProviderFailure => ({
+  outcome: 'failed',
+  certainty: code === 'provider_outcome_unknown' ? 'ambiguous' : 'definite',
+  code,
+  reason: 'test',
+  ...changes,
+})
+const success = { outcome: 'produced' } as const
+
+/** Runs the first candidate; `undefined` when there is none. */
+async function callOnce<Outcome extends { readonly outcome: string }>(router: Router, outcome: Outcome) {
+  for (const slot of router.candidates('model')) return slot.run(async () => outcome)
+  return undefined
+}
+
+/** Takes the first candidate and leaves the loop without running it. */
+function takeAndLeave(router: Router): string | undefined {
+  for (const slot of router.candidates('model')) return slot.deployment.name
+  return undefined
+}
+
+/** Takes the first candidate and leaves its call open. */
+function startCall(router: Router) {
+  const { promise, resolve } = Promise.withResolvers<typeof success>()
+  for (const slot of router.candidates('model')) {
+    const ended = slot.run(() => promise)
+    return {
+      end: async () => {
+        resolve(success)
+        await ended
+      },
+    }
+  }
+  return undefined
+}
+
+describe('order', () => {
+  test('only deployments that serve the model, by priority, the lowest first', () => {
+    const router = routerOf([
+      deployment('third', { priority: 7 }),
+      deployment('first'),
+      deployment('elsewhere', { serves: ['other'] }),
+      deployment('second', { priority: 1 }),
+    ])
+    expect(names(router)).toEqual(['first', 'second', 'third'])
+    expect(names(router, 'other')).toEqual(['elsewhere'])
+    expect(names(router, 'nobody’s')).toEqual([])
+  })
+
+  test('within one priority the weights decide how often each is first', () => {
+    let seed = 1
+    const random = () => {
+      seed = (seed * 48_271) % 2_147_483_647
+      return seed / 2_147_483_647
+    }
+    const router = routerOf(
+      [deployment('a', { weight: 3 }), deployment('b'), deployment('spare', { priority: 1 })],
+      random,
+    )
+    const firsts = Array.from({ length: 4000 }, () => names(router))
+    const share = firsts.filter(([first]) => first === 'a').length / firsts.length
+    expect(share).toBeGreaterThan(0.72)
+    expect(share).toBeLessThan(0.78)
+    expect(firsts.every((order) => order.length === 3 && order[2] === 'spare')).toBe(true)
+  })
+
+  test('a deployment is looked at, and takes a place, only when its turn comes', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
+    const seen: unknown[] = []
+    for (const slot of router.candidates('model')) {
+      seen.push([slot.deployment.name, ...router.states().map(({ activeCalls }) => activeCalls)])
+      await slot.run(async () => failure('provider_unavailable'))
+    }
+    expect(seen).toEqual([
+      ['a', 1, 0],
+      ['b', 0, 1],
+    ])
+  })
+})
+
+describe('time limit', () => {
+  test.each([
+    [undefined, 270_000],
+    [30_000, 30_000],
+    [400_000, 270_000],
+  ])('a deployment with %s ms gets %d ms', async (timeoutMs, expected) => {
+    const router = routerOf([deployment('a', timeoutMs === undefined ? {} : { timeoutMs })])
+    const given: number[] = []
+    for (const slot of router.candidates('model')) {
+      await slot.run(async (limitMs) => {
+        given.push(limitMs)
+        return success
+      })
+    }
+    expect(given).toEqual([expected])
+  })
+})
+
+describe('concurrency', () => {
+  test('a full deployment is skipped until a call ends', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 2 }), deployment('b', { priority: 1 })])
+    const first = startCall(router)
+    startCall(router)
+    expect(names(router)).toEqual(['b'])
+    await first?.end()
+    expect(names(router)).toEqual(['a', 'b'])
+  })
+
+  test('a place that is not used is given back, however the loop ends', () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1, requestsPerMinute: 1 })])
+    takeAndLeave(router)
+    expect(() => {
+      for (const { deployment } of router.candidates('model')) throw new Error(`stale at ${deployment.name}`)
+    }).toThrow('stale at a')
+    expect(names(router)).toEqual(['a'])
+    expect(router.states()).toEqual([
+      { name: 'a', circuit: 'closed', activeCalls: 0, recentCalls: 0, isAvailable: true },
+    ])
+  })
+
+  test('a call that throws gives its place back', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
+    for (const slot of router.candidates('model')) {
+      await expect(slot.run(() => Promise.reject(new Error('defect')))).rejects.toThrow('defect')
+    }
+    expect(names(router)).toEqual(['a'])
+  })
+
+  test('a slot is run once, and not after its turn', async () => {
+    const router = routerOf([deployment('a')])
+    const slots = []
+    for (const slot of router.candidates('model')) {
+      slots.push(slot)
+      await slot.run(async () => success)
+      await expect(slot.run(async () => success)).rejects.toThrow('once')
+    }
+    for (const slot of router.candidates('model')) slots.push(slot)
+    await expect(slots[1]?.run(async () => success)).rejects.toThrow('in its turn')
+  })
+})
+
+describe('requests per minute', () => {
+  test('the limit counts any sixty seconds', async () => {
+    const router = routerOf([deployment('a', { requestsPerMinute: 2 })])
+    await callOnce(router, success)
+    passes(40_000)
+    await callOnce(router, failure('provider_rejected'))
+    expect(names(router)).toEqual([])
+    expect(router.unavailability('model')).toMatchObject({ retryAfterSeconds: 20 })
+    passes(19_999)
+    expect(names(router)).toEqual([])
+    passes(1)
+    expect(names(router)).toEqual(['a'])
+  })
+
+  test('a vendor that asks for a pause gets it', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
+    await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 7 }))
+    expect(names(router)).toEqual(['b'])
+    passes(7000)
+    expect(names(router)).toEqual(['a', 'b'])
+  })
+
+  test('but not for hours', async () => {
+    const router = routerOf([deployment('a')])
+    await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 86_400 }))
+    expect(router.unavailability('model')).toMatchObject({ retryAfterSeconds: 300 })
+  })
+})
+
+describe('circuit', () => {
+  const open = async (router: Router) => {
+    for (const code of ['provider_unavailable', 'provider_outcome_unknown', 'provider_unavailable'] as const) {
+      await callOnce(router, failure(code))
+    }
+  }
+
+  test('failures in a row open it, and it is skipped for its pause', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
+    await open(router)
+    expect(router.states()[0]).toMatchObject({ circuit: 'open', isAvailable: false })
+    expect(names(router)).toEqual(['b'])
+    passes(9999)
+    expect(names(router)).toEqual(['b'])
+    passes(1)
+    expect(router.states()[0]).toMatchObject({ circuit: 'half_open', isAvailable: true })
+    expect(names(router)).toEqual(['a', 'b'])
+  })
+
+  test.each([
+    ['a success', success],
+    ['a refused input', failure('provider_rejected')],
+    ['an empty answer', failure('provider_empty_output')],
+    ['a request beyond its abilities', unserviceable('test')],
+  ])('%s in between starts the count anew', async (_name, outcome) => {
+    const router = routerOf([deployment('a')])
+    await callOnce(router, failure('provider_unavailable'))
+    await callOnce(router, failure('provider_unavailable'))
+    await callOnce(router, outcome)
+    await callOnce(router, failure('provider_unavailable'))
+    await callOnce(router, failure('provider_unavailable'))
+    expect(router.states()[0]).toMatchObject({ circuit: 'closed' })
+    await callOnce(router, failure('provider_unavailable'))
+    expect(router.states()[0]).toMatchObject({ circuit: 'open' })
+  })
+
+  test('half open, one call tries while others are turned away; its success closes it', async () => {
+    const router = routerOf([deployment('a')])
+    await open(router)
+    passes(10_000)
+    const probe = startCall(router)
+    expect(names(router)).toEqual([])
+    await probe?.end()
+    expect(router.states()[0]).toMatchObject({ circuit: 'closed', activeCalls: 0 })
+    expect(names(router)).toEqual(['a'])
+  })
+
+  test('a failed try opens it for another pause', async () => {
+    const router = routerOf([deployment('a')])
+    await open(router)
+    passes(10_000)
+    await callOnce(router, failure('provider_outcome_unknown'))
+    expect(names(router)).toEqual([])
+    passes(9999)
+    expect(names(router)).toEqual([])
+    passes(1)
+    expect(names(router)).toEqual(['a'])
+  })
+
+  test('a try that was given up leaves the next one its chance', async () => {
+    const router = routerOf([deployment('a')])
+    await open(router)
+    passes(10_000)
+    takeAndLeave(router)
+    expect(names(router)).toEqual(['a'])
+  })
+
+  test('a slot taken before the circuit opened is not called after it', async () => {
+    const router = routerOf([deployment('a')])
+    const called = vi.fn<() => Promise<typeof success>>(async () => success)
+    for (const slot of router.candidates('model')) {
+      await open(router)
+      expect(await slot.run(called)).toMatchObject({ code: 'provider_unavailable', certainty: 'definite' })
+    }
+    expect(called).not.toHaveBeenCalled()
+  })
+})
+
+describe('when all are skipped', () => {
+  test('the caller learns when the first may be free', async () => {
+    const router = routerOf([deployment('a'), deployment('b', { maximumConcurrency: 1, priority: 1 })])
+    for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
+    expect(router.states()[0]).toMatchObject({ circuit: 'open' })
+    startCall(router)
+    expect(names(router)).toEqual([])
+    expect(router.unavailability('model')).toEqual({
+      ...failure('provider_unavailable'),
+      reason: 'no deployment may be called now',
+      retryAfterSeconds: 1,
+    })
+  })
+
+  test('a model that nobody serves has no time to wait for', () => {
+    expect(routerOf([]).unavailability('model')).toEqual({
+      ...failure('provider_unavailable'),
+      reason: 'no deployment serves the model',
+    })
+  })
+})

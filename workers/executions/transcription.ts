@@ -1,0 +1,78 @@
+import {
+  type EffectiveTranscription,
+  type TranscriptionResult,
+  transcriptions,
+} from '#shared/operations/transcriptions.ts'
+import type { TranscribedWord, Transcript, TranscriptionInput } from '../providers/provider.ts'
+import { type Execution, type ExecutionInput, unsupportedBy } from './execution.ts'
+
+/** Speech to text. The usage is the duration that was inspected before the quote, never anything the provider says. */
+export const transcription: Execution = {
+  screenedTexts: () => [],
+  prepare: async ({ job, audio }) => {
+    if (!audio) throw new Error('a transcription has an upload')
+    const effective = transcriptions.effectiveRequestSchema.parse(job.effectiveRequest)
+    return {
+      call: async (deployment, options) => {
+        if (!deployment.transcription) return unsupportedBy(deployment)
+        const outcome = await deployment.transcription.transcribe(inputOf(effective, audio), options)
+        if (outcome.outcome === 'failed') return outcome
+        const product = {
+          usage: { input_audio_ms: effective.audio.duration_ms },
+          media: null,
+          result: (_: null, createdAt: Date) => resultOf({ job, audio }, effective, outcome.transcript, createdAt),
+        }
+        return { outcome: 'produced', product }
+      },
+    }
+  },
+}
+
+function inputOf(effective: EffectiveTranscription, audio: Uint8Array): TranscriptionInput {
+  return {
+    audio,
+    diarize: effective.diarize,
+    timestamps: effective.timestamps,
+    tagAudioEvents: effective.tag_audio_events,
+    needsWords: effective.tag_audio_events || effective.response_format === 'verbose_json',
+    ...(effective.language === undefined ? {} : { language: effective.language }),
+    ...(effective.num_speakers === undefined ? {} : { numSpeakers: effective.num_speakers }),
+  }
+}
+
+function resultOf(
+  { job }: ExecutionInput,
+  effective: EffectiveTranscription,
+  { text, language, languageProbabilityMillionths, words }: Transcript,
+  createdAt: Date,
+): TranscriptionResult {
+  return {
+    id: `transcription-${job.id}`,
+    created: Math.floor(createdAt.getTime() / 1000),
+    model: job.publicModel,
+    ...(effective.response_format === 'verbose_json'
+      ? { task: 'transcribe' as const, duration: effective.audio.duration_ms / 1000 }
+      : {}),
+    text,
+    ...(language === undefined ? {} : { language }),
+    ...(languageProbabilityMillionths === undefined
+      ? {}
+      : { language_probability_millionths: languageProbabilityMillionths }),
+    usage: { input_audio_ms: effective.audio.duration_ms },
+    ...(words === undefined ? {} : { words: words.map(publicWord) }),
+  }
+}
+
+/** One item as the decisions page fixes it: seconds as numbers, speaker and characters only where they were asked for. */
+function publicWord({ text, startSeconds, endSeconds, type, speaker, characters }: TranscribedWord) {
+  return {
+    word: text,
+    start: startSeconds,
+    end: endSeconds,
+    type,
+    ...(speaker === undefined ? {} : { speaker }),
+    ...(characters === undefined
+      ? {}
+      : { characters: characters.map((one) => ({ text: one.text, start: one.startSeconds, end: one.endSeconds })) }),
+  }
+}

@@ -1,0 +1,100 @@
+type JsonSchema = { [keyword: string]: unknown }
+
+/** Keywords whose value is taken as it is. */
+const plain: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
+
+/** Annotations that constrain nothing. */
+const dropped: ReadonlySet<string> = new Set(['$schema', '$comment', '$id', 'strict', 'examples', 'description'])
+
+const formats: ReadonlySet<unknown> = new Set([
+  'date-time',
+  'time',
+  'date',
+  'duration',
+  'email',
+  'hostname',
+  'uri',
+  'ipv4',
+  'ipv6',
+  'uuid',
+])
+
+/**
+ * Reduces a caller's JSON Schema to what `output_config.format` accepts: every object is closed, `oneOf` becomes `anyOf`, and
+ * a constraint without counterpart (`minimum`, `maxLength`, `pattern`, …) is told in the description, where the model still
+ * reads it. The vendor's SDK does the same. Returns undefined for a schema that says nothing.
+ *
+ * Source: platform.claude.com/docs/en/build-with-claude/structured-outputs ("JSON Schema limitations") and
+ * lib/transform-json-schema of the vendor's TypeScript SDK 1.11.
+ */
+export function outputSchema(schema: unknown): JsonSchema | undefined {
+  return isObject(schema) && Object.keys(schema).length > 0 ? reduce(schema) : undefined
+}
+
+/** A tool's schema must be an object's; further than that the vendor takes JSON Schema 2020-12 as it comes. */
+export function toolSchema(schema: unknown): JsonSchema {
+  if (!isObject(schema)) return { type: 'object', properties: {} }
+  const { strict: _, ...rest } = schema
+  return rest['type'] === 'object' ? rest : { ...rest, type: 'object' }
+}
+
+function reduce(schema: JsonSchema): JsonSchema {
+  const reduced: JsonSchema = {}
+  const told: string[] = []
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (dropped.has(keyword)) continue
+    const entry = plain.has(keyword) ? { [keyword]: value } : translate(keyword, value)
+    if (entry === undefined) told.push(`${keyword}: ${JSON.stringify(value)}`)
+    else Object.assign(reduced, entry)
+  }
+  if (schema['type'] === 'object' || reduced['properties'] !== undefined) {
+    Object.assign(reduced, { type: 'object', properties: reduced['properties'] ?? {}, additionalProperties: false })
+  }
+  // Nothing may stand beside a reference but its definitions.
+  if (typeof reduced['$ref'] === 'string') {
+    return { $ref: reduced['$ref'], ...(reduced['$defs'] === undefined ? {} : { $defs: reduced['$defs'] }) }
+  }
+  const description = [schema['description'], told.length === 0 ? undefined : `{${told.join(', ')}}`]
+  const text = description.filter((line) => typeof line === 'string').join('\n\n')
+  return text === '' ? reduced : { ...reduced, description: text }
+}
+
+/** The vendor's form of one keyword, or undefined when it has none. */
+function translate(keyword: string, value: unknown): JsonSchema | undefined {
+  switch (keyword) {
+    case 'properties':
+    case '$defs':
+    case 'definitions':
+      return isObject(value) ? { [keyword]: reduceEach(value) } : undefined
+    case 'items':
+      return isObject(value) ? { items: reduce(value) } : undefined
+    case 'anyOf':
+    case 'oneOf':
+      return Array.isArray(value) ? { anyOf: reduceList(value) } : undefined
+    case 'allOf':
+      return Array.isArray(value) ? { allOf: reduceList(value) } : undefined
+    case 'format':
+      return formats.has(value) ? { format: value } : undefined
+    case 'minItems':
+      return value === 0 || value === 1 ? { minItems: value } : undefined
+    case 'additionalProperties':
+      // Closed anyway; an open map has no counterpart and is told.
+      return value === false || value === true ? {} : undefined
+    default:
+      return undefined
+  }
+}
+
+function reduceEach(schemas: JsonSchema): JsonSchema {
+  return Object.fromEntries(
+    Object.entries(schemas).map(([name, value]) => [name, isObject(value) ? reduce(value) : {}]),
+  )
+}
+
+function reduceList(schemas: readonly unknown[]): JsonSchema[] {
+  return schemas.map((value) => (isObject(value) ? reduce(value) : {}))
+}
+
+function isObject(value: unknown): value is JsonSchema {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

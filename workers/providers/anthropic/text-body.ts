@@ -1,0 +1,131 @@
+import { createHash } from 'node:crypto'
+import type { TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import { outputSchema, toolSchema } from './json-schema.ts'
+
+interface Block {
+  readonly type: 'text' | 'image' | 'tool_use' | 'tool_result'
+  readonly [field: string]: unknown
+}
+
+interface Message {
+  readonly role: 'user' | 'assistant'
+  readonly content: Block[]
+}
+
+/** The vendor has no JSON mode without a schema, so a caller's `json_object` becomes an instruction. */
+const jsonInstruction = 'Answer with one JSON object and nothing else.'
+
+/**
+ * The body of `POST /v1/messages` for a text request whose images are inline. The wire knows neither seed nor penalties.
+ * Source: platform.claude.com/docs/en/api/messages and …/agents-and-tools/tool-use
+ */
+export function textBody(
+  request: TextRequest,
+  { upstreamModel, acceptsSampling = false }: { upstreamModel: string; acceptsSampling?: boolean | undefined },
+): object {
+  const { response_format: format, tools = [], stop_sequences: stopSequences = [] } = request
+  const system = [request.system, format?.type === 'json_object' ? jsonInstruction : undefined]
+  const systemText = system.filter((text) => text !== undefined && text !== '').join('\n\n')
+  const schema = format?.type === 'json_schema' ? outputSchema(format.schema) : undefined
+  return {
+    model: upstreamModel,
+    max_tokens: request.max_output_tokens,
+    ...(systemText === '' ? {} : { system: systemText }),
+    messages: messagesOf(request),
+    ...(tools.length === 0
+      ? {}
+      : {
+          tools: tools.map(({ name, description, parameters }) => ({
+            name,
+            ...(description === undefined ? {} : { description }),
+            input_schema: toolSchema(parameters),
+          })),
+          tool_choice: toolChoice(request.tool_choice),
+        }),
+    ...(stopSequences.length === 0 ? {} : { stop_sequences: stopSequences }),
+    ...(schema === undefined ? {} : { output_config: { format: { type: 'json_schema', schema } } }),
+    ...(acceptsSampling ? sampling(request) : {}),
+  }
+}
+
+/**
+ * Neighbours of the same role become one message, and results of tools come first in it: the vendor wants them directly
+ * after the calls. Empty texts and blanks at the very end of an answer to be continued are refused there, so they are left
+ * out. Source: …/tool-use/handle-tool-calls ("Tool result blocks must come first").
+ */
+function messagesOf({ messages }: TextRequest): Message[] {
+  const merged: Message[] = []
+  for (const { role, parts } of messages) {
+    const blocks = parts.flatMap((part) => blockOf(part) ?? [])
+    const previous = merged.at(-1)
+    if (blocks.length === 0) continue
+    if (previous?.role === role) previous.content.push(...blocks)
+    else merged.push({ role, content: blocks })
+  }
+  const last = merged.at(-1)
+  return merged.map(({ role, content }) => ({
+    role,
+    content: [
+      ...content.filter(({ type }) => type === 'tool_result'),
+      ...content.filter(({ type }) => type !== 'tool_result'),
+    ].map((block, index, all) =>
+      role === 'assistant' && content === last?.content && index === all.length - 1 ? withoutFinalBlanks(block) : block,
+    ),
+  }))
+}
+
+function withoutFinalBlanks(block: Block): Block {
+  const text = block['text']
+  return typeof text === 'string' ? { ...block, text: text.trimEnd() } : block
+}
+
+function blockOf(part: TextPart): Block | undefined {
+  switch (part.type) {
+    case 'text':
+      return part.text.trim() === '' ? undefined : { type: 'text', text: part.text }
+    case 'image': {
+      // Remote images have been refused before.
+      if (part.source.kind !== 'inline') return undefined
+      const source = { type: 'base64', media_type: part.source.media_type, data: part.source.base64 }
+      return { type: 'image', source }
+    }
+    case 'tool_call':
+      return { type: 'tool_use', id: acceptedId(part.id), name: part.name, input: readArguments(part.arguments_json) }
+    case 'tool_result':
+      return {
+        type: 'tool_result',
+        tool_use_id: acceptedId(part.tool_call_id),
+        content: part.text,
+        ...(part.is_error === true ? { is_error: true } : {}),
+      }
+  }
+}
+
+/** The vendor takes ids of letters, digits, `_` and `-`; callers of other families may have used others. */
+function acceptedId(id: string): string {
+  return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${createHash('sha256').update(id).digest('hex').slice(0, 24)}`
+}
+
+function readArguments(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  } catch {
+    // Told to the model as it is, below.
+  }
+  return text.trim() === '' ? {} : { arguments: text }
+}
+
+function toolChoice(choice: TextRequest['tool_choice']): object {
+  if (typeof choice === 'object') return { type: 'tool', name: choice.name }
+  return { type: choice === 'required' ? 'any' : (choice ?? 'auto') }
+}
+
+/** The vendor's temperature ends at 1, and its models take temperature or nucleus sampling but not both. */
+function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): object {
+  return {
+    ...(temperature === undefined ? {} : { temperature: Math.min(1, Math.max(0, temperature)) }),
+    ...(topP === undefined || temperature !== undefined ? {} : { top_p: topP }),
+    ...(topK === undefined ? {} : { top_k: Math.max(1, Math.round(topK)) }),
+  }
+}

@@ -1,0 +1,141 @@
+import { createHash } from 'node:crypto'
+import type { TextOutput, TextUsage } from '#shared/operations/text-request.ts'
+import type { SendHttp } from '../http.ts'
+import type { TextOutcome, TextProvider } from '../provider.ts'
+import { emptyOutput, failureOf, rejected, requestIdOf, unknownOutcome } from './errors.ts'
+import { textBody } from './text-body.ts'
+import { type MessageWire, messageWire } from './wire.ts'
+
+/** 65,536 tokens are well below 1 MiB; thinking signatures and escapes come on top. */
+const maximumResponseBytes = 16 * 1024 * 1024
+
+const withheldRefusal = 'The answer was withheld by the model’s content filter.'
+
+export interface AnthropicTextDependencies {
+  /** Origin, with a path if the API is mounted below one: `https://api.anthropic.com`. */
+  readonly baseUrl: string
+  readonly apiKey: string
+  /** The vendor's model name. */
+  readonly upstreamModel: string
+  readonly http: SendHttp
+  /**
+   * Whether temperature, top_p and top_k are sent; default false. Current models refuse them with a 400 and the current
+   * SDK does not know them any more (platform.claude.com/docs/en/about-claude/models/migration-guide), older ones take them.
+   */
+  readonly acceptsSampling?: boolean
+}
+
+/**
+ * Text by the Anthropic API: one `POST {baseUrl}/v1/messages` per call.
+ *
+ * Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed.
+ * Source: platform.claude.com/docs/en/api/messages, …/api/versioning
+ */
+export function createAnthropicText(dependencies: AnthropicTextDependencies): TextProvider {
+  const { apiKey, http } = dependencies
+  const url = `${dependencies.baseUrl.replace(/\/+$/, '')}/v1/messages`
+  if (!URL.canParse(url)) throw new Error('The Anthropic base URL is not a URL')
+  // Checked here because `fetch` quotes an invalid header value in its message.
+  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new Error('The Anthropic key must be visible ASCII characters')
+  const headers = { 'content-type': 'application/json', 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' }
+
+  return {
+    async generateText(request, { signal, timeoutMs }) {
+      const parts = request.messages.flatMap((message) => message.parts)
+      if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
+        return rejected('not sent: an image is not inline')
+      }
+      const exchange = await http(
+        { method: 'POST', url, headers, body: JSON.stringify(textBody(request, dependencies)) },
+        { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) },
+      )
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      return readAnswer(exchange.bytes, requestIdOf(exchange.headers))
+    },
+  }
+}
+
+function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutcome {
+  let body: unknown
+  try {
+    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    // The parser's message quotes the body, which is the answer.
+    return unknownOutcome('HTTP 200 with a body that is not JSON')
+  }
+  const message = messageWire.safeParse(body)
+  if (!message.success) return unknownOutcome('HTTP 200 with an ill-shaped message')
+  const outcome = readOutput(message.data)
+  const vendorRequestId = requestId ?? message.data.id ?? undefined
+  return vendorRequestId === undefined ? outcome : { ...outcome, vendorRequestId }
+}
+
+/**
+ * A refusal without any output is not billed, so it is a rejection; one that stops an answer half-way is billed, and the
+ * text so far is returned with `content_filter`.
+ *
+ * Source: platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals, release notes of
+ * 2 June 2026, and …/build-with-claude/handling-stop-reasons.
+ */
+function readOutput(message: MessageWire): TextOutcome {
+  const reason = message.stop_reason ?? 'no stop reason'
+  const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
+  const visible = text.trim() === '' ? null : text
+  const calls = toolCalls(message)
+  const wordless = visible === null && calls.length === 0
+  if (wordless && reason === 'refusal' && (message.usage?.output_tokens ?? 0) === 0)
+    return rejected('HTTP 200 with refusal')
+  if (wordless && reason !== 'refusal') return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+  const usage = readUsage(message)
+  if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
+  const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))
+  const output: TextOutput = {
+    text: visible,
+    refusal: wordless ? withheldRefusal : null,
+    tool_calls: calls,
+    finish_reason: finishReason(reason, calls.length > 0),
+    usage,
+    ...(signatures.length === 0 ? {} : { thought_signatures: signatures }),
+  }
+  return { outcome: 'generated', output }
+}
+
+/** A reason that is not known here means that the vendor ended the answer on its own account. */
+function finishReason(reason: string, calls: boolean): TextOutput['finish_reason'] {
+  switch (reason) {
+    case 'max_tokens':
+    case 'model_context_window_exceeded':
+      return 'length'
+    case 'end_turn':
+    case 'stop_sequence':
+    case 'tool_use':
+      return calls ? 'tool_calls' : 'stop'
+    default:
+      return 'content_filter'
+  }
+}
+
+/** Ids are our own, because the vendor's would tell which vendor it is. */
+function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_calls'] {
+  const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
+  return calls.map(({ name, input }, index) => {
+    const argumentsJson = JSON.stringify(input)
+    const seed = JSON.stringify([messageId, index, name, argumentsJson])
+    return {
+      id: `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`,
+      name,
+      arguments_json: argumentsJson,
+    }
+  })
+}
+
+/** Total input is the sum of the three counts (…/build-with-claude/prompt-caching, "Tracking cache performance"). */
+function readUsage({ usage }: MessageWire): TextUsage | undefined {
+  if (usage === undefined) return undefined
+  const thinkingTokens = usage.output_tokens_details?.thinking_tokens
+  return {
+    input_tokens: usage.input_tokens + (usage.cache_creation_input_tokens ?? 0) + (usage.cache_read_input_tokens ?? 0),
+    output_tokens: usage.output_tokens,
+    ...(thinkingTokens === undefined ? {} : { thinking_tokens: Math.min(thinkingTokens, usage.output_tokens) }),
+  }
+}

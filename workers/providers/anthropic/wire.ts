@@ -1,0 +1,58 @@
+import { z } from 'zod'
+
+/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
+const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+
+/** A name such as `end_turn`; anything else is read as absent, so that free text never reaches a log. */
+const token = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,128}$/)
+  .nullish()
+  .catch(undefined)
+
+const tokens = z.int().nonnegative()
+
+const usedBlocks = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text'), text: storableText }),
+  z.object({ type: z.literal('tool_use'), name: storableText, input: z.record(z.string(), z.unknown()) }),
+  z.object({ type: z.literal('thinking'), signature: z.string().nullish() }),
+])
+
+/** `redacted_thinking` and kinds that do not exist yet; a used kind in a wrong shape is not let through here. */
+const otherBlock = z
+  .object({ type: z.string() })
+  .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
+  .transform(() => ({ type: 'other' as const }))
+
+/**
+ * The 200 answer of `POST /v1/messages`, without the fields that are not used. `output_tokens` includes thinking;
+ * `input_tokens` excludes what was written to or read from the cache.
+ *
+ * Source: platform.claude.com/docs/en/api/messages (Message, Usage) and the vendor's TypeScript SDK 1.11,
+ * resources/messages/messages.d.ts.
+ */
+export const messageWire = z.object({
+  id: token,
+  content: z.array(z.union([usedBlocks, otherBlock])),
+  stop_reason: token,
+  usage: z
+    .object({
+      input_tokens: tokens,
+      cache_creation_input_tokens: tokens.nullish(),
+      cache_read_input_tokens: tokens.nullish(),
+      output_tokens: tokens,
+      output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
+    })
+    .optional(),
+})
+
+export type MessageWire = z.infer<typeof messageWire>
+
+/**
+ * The vendor's error body. `message` quotes the request, so it is matched against known account trouble and never kept.
+ * Source: platform.claude.com/docs/en/api/errors ("Error shapes")
+ */
+export const errorWire = z.object({
+  error: z.object({ type: token, message: z.string().optional().catch(undefined) }),
+  request_id: token,
+})

@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import type { SendHttp } from './http.ts'
+import { adapters, type Deployment, type ProviderPorts } from './registry.ts'
+
+export interface DeploymentDependencies {
+  /** The process environment, for the keys that the file names. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+  readonly http: SendHttp
+}
+
+/**
+ * Makes the deployments of the file callable. Throws one error that names every deployment that cannot be: its key variable
+ * is missing or empty, its adapter needs a key and none is named, or its options are not the adapter's. Never quotes a key.
+ */
+export function createDeployments(file: DeploymentsFile, dependencies: DeploymentDependencies): readonly Deployment[] {
+  const problems: string[] = []
+  const deployments = file.deployments.flatMap((entry) => {
+    try {
+      return [createDeployment(entry, dependencies)]
+    } catch (error) {
+      problems.push(`deployment ${entry.name}: ${describe(error)}`)
+      return []
+    }
+  })
+  if (problems.length > 0) throw new Error(`The deployments cannot be used:\n${problems.join('\n')}`)
+  return deployments
+}
+
+function describe(error: unknown): string {
+  if (error instanceof z.ZodError) return `options: ${z.prettifyError(error)}`
+  return error instanceof Error ? error.message : 'unusable'
+}
+
+function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDependencies): Deployment {
+  const { max_concurrency, requests_per_minute, timeout_seconds, voices } = entry
+  return {
+    name: entry.name,
+    serves: entry.serves,
+    priority: entry.priority,
+    weight: entry.weight,
+    ...(max_concurrency === undefined ? {} : { maximumConcurrency: max_concurrency }),
+    ...(requests_per_minute === undefined ? {} : { requestsPerMinute: requests_per_minute }),
+    ...(timeout_seconds === undefined ? {} : { timeoutMs: Math.ceil(timeout_seconds * 1000) }),
+    ...(voices === undefined ? {} : { voices }),
+    ...createPorts(entry, dependencies),
+  }
+}
+
+function createPorts(entry: DeploymentEntry, { environment, http }: DeploymentDependencies): ProviderPorts {
+  const apiKey = entry.api_key_env === undefined ? undefined : environment[entry.api_key_env]
+  if (entry.api_key_env !== undefined && !apiKey) {
+    throw new Error(`the environment variable ${entry.api_key_env} is not set`)
+  }
+  const connection = { baseUrl: entry.base_url, upstreamModel: entry.upstream_model, http }
+  const adapter = adapters[entry.adapter]
+  const options = entry.options ?? {}
+  if (!adapter.needsKey) return adapter.ports(apiKey === undefined ? connection : { ...connection, apiKey }, options)
+  if (apiKey === undefined) throw new Error(`the adapter ${entry.adapter} needs api_key_env`)
+  return adapter.ports({ ...connection, apiKey }, options)
+}

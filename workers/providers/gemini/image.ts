@@ -1,0 +1,72 @@
+import type { ImageOutcome, ImageProvider } from '../provider.ts'
+import { emptyOutput, rejected, unknownOutcome } from './errors.ts'
+import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
+import type { AnswerWire } from './wire.ts'
+
+/** A PNG of 1024 × 1024 pixels has at most 4 MiB before Base64; drafts of thinking models come beside it. */
+const maximumResponseBytes = 48 * 1024 * 1024
+
+/** Refusals of what the prompt asks for: the same prompt fails again. */
+const refusedPrompts: ReadonlySet<string> = new Set([
+  'SAFETY',
+  'RECITATION',
+  'BLOCKLIST',
+  'PROHIBITED_CONTENT',
+  'SPII',
+  'IMAGE_SAFETY',
+  'IMAGE_PROHIBITED_CONTENT',
+  'IMAGE_RECITATION',
+])
+
+/**
+ * Images by a Gemini image model, one per call.
+ * Source: ai.google.dev/gemini-api/docs/image-generation and GenerationConfig.imageConfig
+ */
+export function createGeminiImage(dependencies: GeminiDependencies): ImageProvider {
+  const generateContent = createGenerateContent(dependencies)
+  return {
+    async generateImage({ prompt }, options) {
+      const body = {
+        contents: [{ role: 'user', parts: [{ text: prompt }] }],
+        generationConfig: { responseModalities: ['IMAGE'], imageConfig: { aspectRatio: '1:1', imageSize: '1K' } },
+      }
+      const answered = await generateContent(body, options, maximumResponseBytes)
+      return answered.outcome === 'failed' ? answered : readImage(answered.answer)
+    },
+  }
+}
+
+/** The first image that is not a draft. Price and charge are per image, so token counts are not needed. */
+function readImage(answer: AnswerWire): ImageOutcome {
+  const candidate = answer.candidates?.[0]
+  const blocked = answer.promptFeedback?.blockReason
+  if (candidate === undefined) {
+    if (blocked !== undefined) return rejected(`HTTP 200 with a blocked prompt, ${blocked}`)
+    if (answer.usageMetadata === undefined) return unknownOutcome('HTTP 200 with neither candidate nor usage')
+    return emptyOutput('HTTP 200 without a candidate')
+  }
+  const reason = candidate.finishReason ?? 'no finish reason'
+  const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
+  const data = parts.find(({ inlineData }) => inlineData !== undefined)?.inlineData?.data
+  if (data === undefined || data === '') {
+    const text = `HTTP 200 without an image, ${reason}`
+    return refusedPrompts.has(reason) ? rejected(text) : emptyOutput(text)
+  }
+  const bytes = Buffer.from(data, 'base64')
+  const contentType = contentTypeOf(bytes)
+  if (contentType === undefined) return emptyOutput('HTTP 200 with an image that is neither PNG, JPEG nor WebP')
+  const { responseId } = answer
+  return {
+    outcome: 'generated',
+    image: { bytes, contentType },
+    ...(responseId === undefined ? {} : { vendorRequestId: responseId }),
+  }
+}
+
+/** Sources: w3.org/TR/png-3 (signature), ITU-T T.81 (SOI), developers.google.com/speed/webp/docs/riff_container */
+function contentTypeOf(bytes: Buffer): 'image/png' | 'image/jpeg' | 'image/webp' | undefined {
+  if (bytes.subarray(0, 8).equals(Buffer.from('89504e470d0a1a0a', 'hex'))) return 'image/png'
+  if (bytes.subarray(0, 3).equals(Buffer.from('ffd8ff', 'hex'))) return 'image/jpeg'
+  const riff = bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP'
+  return riff ? 'image/webp' : undefined
+}

@@ -1,0 +1,113 @@
+import { createHash } from 'node:crypto'
+import type { TextOutput, TextUsage } from '#shared/operations/text-request.ts'
+import type { TextOutcome, TextProvider } from '../provider.ts'
+import { emptyOutput, rejected, unknownOutcome } from './errors.ts'
+import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
+import { type GeminiThinking, textBody } from './text-body.ts'
+import type { AnswerWire, PartWire } from './wire.ts'
+
+/** 65,536 tokens are well below 1 MiB; thought signatures and escapes come on top. */
+const maximumResponseBytes = 16 * 1024 * 1024
+
+/** The model tried to call a function and failed; what else it wrote does not answer the request. */
+const failedCalls: ReadonlySet<string> = new Set([
+  'MALFORMED_FUNCTION_CALL',
+  'UNEXPECTED_TOOL_CALL',
+  'TOO_MANY_TOOL_CALLS',
+  'MISSING_THOUGHT_SIGNATURE',
+  'MALFORMED_RESPONSE',
+])
+
+const withheldRefusal = 'The answer was withheld by the model’s content filter.'
+
+/** Text by the Gemini API. Source: ai.google.dev/api/generate-content */
+export function createGeminiText(
+  dependencies: GeminiDependencies & { readonly thinking?: GeminiThinking },
+): TextProvider {
+  const generateContent = createGenerateContent(dependencies)
+  return {
+    async generateText(request, options) {
+      const parts = request.messages.flatMap((message) => message.parts)
+      if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
+        return rejected('not sent: an image is not inline')
+      }
+      const answered = await generateContent(textBody(request, dependencies), options, maximumResponseBytes)
+      return answered.outcome === 'failed' ? answered : readOutput(answered.answer)
+    },
+  }
+}
+
+/**
+ * - A blocked prompt (`promptFeedback.blockReason`, no candidates) is refused before anything was generated: rejected.
+ * - A withheld answer (SAFETY, RECITATION, …) was worked on and is billed: a refusal with finish reason `content_filter`, or
+ *   the part of the text that was let through.
+ * - Any further reason than STOP and MAX_TOKENS also means that the vendor cut the answer short: `content_filter`.
+ *
+ * Source: ai.google.dev/gemini-api/docs/safety-settings ("Safety feedback") and Candidate.FinishReason.
+ */
+function readOutput(answer: AnswerWire): TextOutcome {
+  const candidate = answer.candidates?.[0]
+  const blocked = answer.promptFeedback?.blockReason
+  if (candidate === undefined) {
+    if (blocked !== undefined) return rejected(`HTTP 200 with a blocked prompt, ${blocked}`)
+    if (answer.usageMetadata === undefined) return unknownOutcome('HTTP 200 with neither candidate nor usage')
+    return emptyOutput('HTTP 200 without a candidate')
+  }
+  const reason = candidate.finishReason ?? 'no finish reason'
+  if (failedCalls.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`)
+  const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
+  const text = parts.map((part) => part.text ?? '').join('')
+  const visible = text.trim() === '' ? null : text
+  const calls = toolCalls(parts, answer)
+  const finished = reason === 'STOP' || reason === 'MAX_TOKENS'
+  const wordless = visible === null && calls.length === 0
+  if (wordless && (finished || candidate.finishReason === undefined)) {
+    return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+  }
+  const usage = readUsage(answer, !wordless)
+  if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
+  const signatures = (candidate.content?.parts ?? []).flatMap(({ thoughtSignature }) => thoughtSignature ?? [])
+  const output: TextOutput = {
+    text: visible,
+    refusal: wordless ? withheldRefusal : null,
+    tool_calls: calls,
+    finish_reason: finishReason(reason, calls.length > 0),
+    usage,
+    ...(signatures.length === 0 ? {} : { thought_signatures: signatures }),
+  }
+  const { responseId } = answer
+  return { outcome: 'generated', output, ...(responseId === undefined ? {} : { vendorRequestId: responseId }) }
+}
+
+function finishReason(reason: string, calls: boolean): TextOutput['finish_reason'] {
+  if (reason === 'MAX_TOKENS') return 'length'
+  if (reason !== 'STOP') return 'content_filter'
+  return calls ? 'tool_calls' : 'stop'
+}
+
+/** Ids are our own: the vendor's may be missing, and would tell which vendor it is. */
+function toolCalls(parts: readonly PartWire[], answer: AnswerWire): TextOutput['tool_calls'] {
+  const calls = parts.flatMap(({ functionCall }) => functionCall ?? [])
+  return calls.map(({ name, args }, index) => {
+    const argumentsJson = JSON.stringify(args ?? {})
+    const seed = JSON.stringify([answer.responseId, answer.usageMetadata, index, name, argumentsJson])
+    const id = `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`
+    return { id, name, arguments_json: argumentsJson }
+  })
+}
+
+/**
+ * `promptTokenCount` includes cached tokens and excludes tool prompts; `candidatesTokenCount` excludes thinking.
+ * Source: ai.google.dev/api/generate-content, UsageMetadata; both output counts are billed as output
+ * (ai.google.dev/gemini-api/docs/thinking, "Pricing").
+ */
+function readUsage({ usageMetadata: counts }: AnswerWire, hasOutput: boolean): TextUsage | undefined {
+  if (counts?.promptTokenCount === undefined) return undefined
+  if (hasOutput && counts.candidatesTokenCount === undefined) return undefined
+  const { thoughtsTokenCount } = counts
+  return {
+    input_tokens: counts.promptTokenCount + (counts.toolUsePromptTokenCount ?? 0),
+    output_tokens: (counts.candidatesTokenCount ?? 0) + (thoughtsTokenCount ?? 0),
+    ...(thoughtsTokenCount === undefined ? {} : { thinking_tokens: thoughtsTokenCount }),
+  }
+}

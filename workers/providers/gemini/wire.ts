@@ -1,0 +1,67 @@
+import { z } from 'zod'
+
+/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
+const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+
+/** The vendor leaves out a count that is zero. */
+const tokens = z.int().nonnegative().optional()
+
+/** A name such as `MAX_TOKENS`; anything else is read as absent, so that free text never reaches a log. */
+const token = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/)
+  .optional()
+  .catch(undefined)
+
+/** One part holds one kind of content. `thought` marks what the model only thought: summaries and draft images. */
+const part = z.object({
+  text: storableText.optional(),
+  thought: z.boolean().optional(),
+  thoughtSignature: z.string().optional(),
+  functionCall: z.object({ name: storableText, args: z.record(z.string(), z.unknown()).nullish() }).optional(),
+  inlineData: z.object({ data: z.string() }).optional(),
+})
+
+export type PartWire = z.infer<typeof part>
+
+/**
+ * The 200 answer of `generateContent`, without the fields that are not used (`safetyRatings`, `modelVersion`, token counts
+ * by modality, …). A blocked prompt has `promptFeedback.blockReason` and no candidates.
+ *
+ * Source: ai.google.dev/api/generate-content: GenerateContentResponse, Candidate, UsageMetadata; ai.google.dev/api/caching:
+ * Content, Part.
+ */
+export const answerWire = z.object({
+  candidates: z
+    .array(z.object({ content: z.object({ parts: z.array(part).optional() }).optional(), finishReason: token }))
+    .optional(),
+  promptFeedback: z.object({ blockReason: token }).optional(),
+  usageMetadata: z
+    .object({
+      promptTokenCount: tokens,
+      toolUsePromptTokenCount: tokens,
+      candidatesTokenCount: tokens,
+      thoughtsTokenCount: tokens,
+    })
+    .optional(),
+  responseId: token,
+})
+
+export type AnswerWire = z.infer<typeof answerWire>
+
+/**
+ * Google's error body. Only names are taken; `message` quotes the request and stays unread. Of the details, ErrorInfo
+ * carries `reason` (`API_KEY_INVALID`) and RetryInfo `retryDelay` (`34s`).
+ *
+ * Source: google.aip.dev/193 (google.rpc.Status and its standard details).
+ */
+export const errorWire = z.object({
+  error: z.object({
+    status: token,
+    details: z
+      .array(z.object({ reason: token, retryDelay: z.string().optional().catch(undefined) }))
+      .max(100)
+      .optional()
+      .catch(undefined),
+  }),
+})

@@ -1,0 +1,28 @@
+import { looksLikeMp3 } from '../looks-like-mp3.ts'
+import type { SpeechProvider } from '../provider.ts'
+import { callName, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
+import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+
+/** 2,000 characters at the slowest speed last about four minutes, which are 10 MB at the highest bitrate. */
+const maximumResponseBytes = 32 * 1024 * 1024
+
+/**
+ * Text to speech by an OpenAI-style server: one `POST {baseUrl}/audio/speech` per call, answered with an MP3. Throws at
+ * creation like `createPost`. Source: the npm package `openai` 7, resources/audio/speech.d.ts.
+ */
+export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDependencies): SpeechProvider {
+  const post = createPost(dependencies, '/audio/speech')
+  return {
+    async synthesize({ text, voice, speed }, options) {
+      const exchange = await post(
+        { model: dependencies.upstreamModel, input: text, voice, response_format: 'mp3', speed },
+        { ...options, maximumResponseBytes },
+      )
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      const known = callName(exchange.headers)
+      if (exchange.bytes.byteLength === 0) return { ...emptyOutput('HTTP 200 without audio'), ...known }
+      if (!looksLikeMp3(exchange.bytes)) return { ...unknownOutcome('HTTP 200 with a body that is no MP3'), ...known }
+      return { outcome: 'synthesized', audio: exchange.bytes, ...known }
+    },
+  }
+}

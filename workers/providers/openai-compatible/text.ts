@@ -1,0 +1,188 @@
+import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import type { TextOutcome, TextProvider } from '../provider.ts'
+import { unserviceable } from '../unserviceable.ts'
+import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { type CompletionWire, completionWire } from './wire.ts'
+
+/** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
+const maximumResponseBytes = 16 * 1024 * 1024
+
+export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDependencies {
+  /**
+   * The field that limits the output. OpenAI's reasoning models refuse `max_tokens` and its other models refuse both at once;
+   * older self-hosted servers know only `max_tokens` and would run without a limit on the other.
+   */
+  readonly outputLimit?: 'max_completion_tokens' | 'max_tokens' | 'both'
+  /** `developer` is OpenAI's newer name; chat templates of open models know only `system`, the default. */
+  readonly systemRole?: 'system' | 'developer'
+  /** Whether the server takes `top_k` (vLLM, llama.cpp); OpenAI refuses it. Not sent by default. */
+  readonly sendTopK?: boolean
+}
+
+/**
+ * Text by an OpenAI-style server: one `POST {baseUrl}/chat/completions` per call.
+ *
+ * `is_error` of a tool result has no place in this wire; its text tells. A tool call whose arguments were cut off by the
+ * output limit is dropped; any other call with arguments that are no JSON object spoils the answer. Throws at creation like
+ * `createPost`. Sources: see `wire.ts`.
+ */
+export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDependencies): TextProvider {
+  const post = createPost(dependencies, '/chat/completions')
+  return {
+    async generateText(request, options) {
+      const obstacle = obstacleIn(request)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
+      const exchange = await post(requestBody(request, dependencies), { ...options, maximumResponseBytes })
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      const answer = completionWire.safeParse(readJson(exchange.bytes))
+      if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped completion')
+      return { ...readCompletion(answer.data), ...callName(exchange.headers, answer.data.id) }
+    },
+  }
+}
+
+/** What this wire cannot carry. Another vendor's may. */
+function obstacleIn({ messages }: TextRequest): string | undefined {
+  for (const { role, parts } of messages) {
+    for (const part of parts) {
+      if (part.type !== 'image') continue
+      if (role === 'assistant') return 'an image by the assistant'
+      if (part.source.kind === 'url') return 'an image that was not fetched'
+    }
+  }
+  return undefined
+}
+
+function requestBody(request: TextRequest, settings: OpenAiCompatibleTextDependencies): Record<string, unknown> {
+  const { outputLimit = 'max_completion_tokens', systemRole = 'system', sendTopK = false, upstreamModel } = settings
+  const limit = request.max_output_tokens
+  const tools = request.tools ?? []
+  return {
+    model: upstreamModel,
+    messages: [
+      ...(request.system === undefined || request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
+      ...request.messages.flatMap(({ role, parts }) =>
+        role === 'user' ? userMessages(parts) : [assistantMessage(parts)],
+      ),
+    ],
+    ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
+    ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
+    // A choice without tools is refused by OpenAI.
+    ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
+    ...responseFormat(request.response_format),
+    ...present({
+      temperature: request.temperature,
+      top_p: request.top_p,
+      top_k: sendTopK ? request.top_k : undefined,
+      stop: request.stop_sequences?.length ? request.stop_sequences : undefined,
+      seed: request.seed,
+      presence_penalty: request.presence_penalty,
+      frequency_penalty: request.frequency_penalty,
+    }),
+  }
+}
+
+function present(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+}
+
+/** Results of tools are messages of their own here, and must follow the calls directly, so they come first. */
+function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
+  const results = parts.flatMap((part) =>
+    part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
+  )
+  const content = parts.flatMap((part): Record<string, unknown>[] => {
+    if (part.type === 'text') return [{ type: 'text', text: part.text }]
+    if (part.type !== 'image' || part.source.kind !== 'inline') return []
+    return [{ type: 'image_url', image_url: { url: `data:${part.source.media_type};base64,${part.source.base64}` } }]
+  })
+  if (content.length === 0) return results.length > 0 ? results : [{ role: 'user', content: '' }]
+  // Servers with text-only chat templates accept a plain string everywhere and parts not always.
+  const [only] = content
+  const plain = content.length === 1 && only?.['type'] === 'text' ? only['text'] : content
+  return [...results, { role: 'user', content: plain }]
+}
+
+function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {
+  const text = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('')
+  const calls = parts.flatMap((part) =>
+    part.type === 'tool_call'
+      ? [{ id: part.id, type: 'function', function: { name: part.name, arguments: part.arguments_json } }]
+      : [],
+  )
+  if (calls.length === 0) return { role: 'assistant', content: text }
+  return { role: 'assistant', content: text === '' ? null : text, tool_calls: calls }
+}
+
+function toolOf({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]) {
+  return { type: 'function', function: { name, ...present({ description }), parameters } }
+}
+
+function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown> {
+  if (choice === undefined) return {}
+  return { tool_choice: typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.name } } }
+}
+
+function responseFormat(format: TextRequest['response_format']): Record<string, unknown> {
+  if (format === undefined || format.type === 'text') return {}
+  if (format.type === 'json_object') return { response_format: { type: 'json_object' } }
+  // The wire requires a name, of these characters.
+  const name = /^[\w-]{1,64}$/.test(format.name ?? '') ? format.name : 'answer'
+  return { response_format: { type: 'json_schema', json_schema: { name, schema: format.schema } } }
+}
+
+const finishReasons = {
+  stop: 'stop',
+  eos: 'stop',
+  length: 'length',
+  tool_calls: 'tool_calls',
+  function_call: 'tool_calls',
+  content_filter: 'content_filter',
+} as const satisfies Record<CompletionWire['choices'][number]['finish_reason'], TextOutput['finish_reason']>
+
+function readCompletion({ choices, usage }: CompletionWire): TextOutcome {
+  const [choice] = choices
+  if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
+  const finishReason = finishReasons[choice.finish_reason]
+  const calls = (choice.message.tool_calls ?? []).map((call) => ({
+    id: call.id,
+    name: call.function.name,
+    arguments_json: call.function.arguments.trim() === '' ? '{}' : call.function.arguments,
+  }))
+  const whole = calls.filter((call) => isJsonObject(call.arguments_json))
+  if (whole.length < calls.length && finishReason !== 'length') {
+    return unknownOutcome('HTTP 200 with tool arguments that are no JSON object')
+  }
+  const text = blankToNull(choice.message.content)
+  const refusal = blankToNull(choice.message.refusal)
+  if (text === null && refusal === null && whole.length === 0) {
+    return emptyOutput(`HTTP 200 with nothing written, finish reason ${choice.finish_reason}`)
+  }
+  const thinking = usage.completion_tokens_details?.reasoning_tokens
+  return {
+    outcome: 'generated',
+    output: {
+      text,
+      refusal,
+      tool_calls: whole,
+      // A call that was forced by name ends with `stop` at OpenAI.
+      finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,
+      usage: {
+        input_tokens: usage.prompt_tokens,
+        output_tokens: usage.completion_tokens,
+        ...(typeof thinking === 'number' ? { thinking_tokens: Math.min(thinking, usage.completion_tokens) } : {}),
+      },
+    },
+  }
+}
+
+/** White space alone is nothing that anyone would pay for. */
+function blankToNull(text: string | null | undefined): string | null {
+  return text === undefined || text === null || text.trim() === '' ? null : text
+}
+
+function isJsonObject(json: string): boolean {
+  const value = readJson(new TextEncoder().encode(json))
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

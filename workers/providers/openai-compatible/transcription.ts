@@ -1,0 +1,73 @@
+import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
+import { unserviceable } from '../unserviceable.ts'
+import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { transcriptionWire, wordsWire } from './wire.ts'
+
+/** An hour of fast speech is some 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists. */
+const maximumResponseBytes = 32 * 1024 * 1024
+
+/**
+ * Speech to text by an OpenAI-style server (OpenAI's whisper-1, vLLM, LocalAI, Speaches): one multipart
+ * `POST {baseUrl}/audio/transcriptions` per call, answered as `verbose_json`.
+ *
+ * The wire knows neither speakers nor audio events: words come without speaker, events are not tagged. Characters with times
+ * cannot be had either; such a request is not sent and left to another deployment (`provider_unavailable`). Throws at creation
+ * like `createPost`. Source: see `wire.ts`.
+ */
+export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatibleDependencies): TranscriptionProvider {
+  const post = createPost(dependencies, '/audio/transcriptions')
+  return {
+    async transcribe(input, options) {
+      if (input.timestamps === 'character') return unserviceable('not sent: this wire has no times of characters')
+      const form = requestForm(input, dependencies.upstreamModel)
+      const exchange = await post(form, { ...options, maximumResponseBytes })
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      return { ...readTranscript(exchange.bytes, input), ...callName(exchange.headers) }
+    },
+  }
+}
+
+function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
+  const form = new FormData()
+  form.set('model', upstreamModel)
+  form.set('response_format', 'verbose_json')
+  if (wantsWords(input)) form.set('timestamp_granularities[]', 'word')
+  if (input.language !== undefined) form.set('language', input.language)
+  form.set('file', new Blob([input.audio], { type: 'audio/mpeg' }), 'audio.mp3')
+  return form
+}
+
+function wantsWords(input: TranscriptionInput): boolean {
+  return input.needsWords || input.diarize || input.timestamps !== 'none'
+}
+
+function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
+  const answer = transcriptionWire.safeParse(readJson(bytes))
+  if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped transcript')
+  const { language } = answer.data
+  // Whisper begins every segment with a space.
+  const text = (answer.data.text ?? '').trim()
+  if (text === '') return emptyOutput('HTTP 200 with a blank transcript')
+  const words = wantsWords(input) ? readWords(answer.data.words) : undefined
+  if (words?.length === 0) return unknownOutcome('HTTP 200 without usable words')
+  return {
+    outcome: 'transcribed',
+    transcript: {
+      text,
+      ...(language === undefined || language === null || language === '' ? {} : { language }),
+      ...(words === undefined ? {} : { words }),
+    },
+  }
+}
+
+/** Empty when they are ill-shaped. Servers built on faster-whisper keep the space before each word. */
+function readWords(words: unknown): TranscribedWord[] {
+  const parsed = wordsWire.safeParse(words)
+  if (!parsed.success) return []
+  return parsed.data.flatMap(({ word, start, end }) => {
+    const text = word.trim()
+    if (text === '') return []
+    return [{ text, type: 'word' as const, startSeconds: start, endSeconds: Math.max(start, end) }]
+  })
+}

@@ -1,0 +1,92 @@
+import { z } from 'zod'
+
+/** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
+const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
+
+const tokenCount = z.int().min(0)
+
+/**
+ * The 200 answer of `POST /chat/completions`, without the fields that are not used. `reasoning_content` (vLLM, llama.cpp)
+ * is hidden thinking and stays unread; it is counted in `completion_tokens`.
+ *
+ * `eos` and `function_call` are older spellings of `stop` and `tool_calls` that some servers still send.
+ *
+ * Source: developers.openai.com/api/reference, ChatCompletion (as typed by the npm package `openai` 7,
+ * resources/chat/completions/completions.d.ts and resources/completions.d.ts); docs.vllm.ai, OpenAI-Compatible Server;
+ * github.com/ggml-org/llama.cpp, tools/server/README.md.
+ */
+export const completionWire = z.object({
+  id: z.string().nullish(),
+  choices: z
+    .array(
+      z.object({
+        finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'function_call', 'eos']),
+        message: z.object({
+          content: storableText.nullish(),
+          refusal: storableText.nullish(),
+          tool_calls: z
+            .array(
+              z.object({
+                id: storableText.pipe(z.string().min(1)),
+                function: z.object({ name: storableText.pipe(z.string().min(1)), arguments: storableText }),
+              }),
+            )
+            .nullish(),
+        }),
+      }),
+    )
+    .min(1),
+  usage: z.object({
+    prompt_tokens: tokenCount,
+    completion_tokens: tokenCount,
+    completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
+  }),
+})
+
+export type CompletionWire = z.infer<typeof completionWire>
+
+/**
+ * The 200 answer of `POST /images/generations`.
+ * Source: `openai` 7, resources/images.d.ts, ImagesResponse.
+ */
+export const imagesWire = z.object({
+  data: z
+    .array(
+      z.object({
+        b64_json: z.string().nullish(),
+        url: z.string().nullish(),
+        revised_prompt: storableText.nullish(),
+      }),
+    )
+    .nullish(),
+})
+
+/**
+ * The 200 answer of `POST /audio/transcriptions` in `verbose_json`. `words` is checked apart and only when words were asked
+ * for.
+ * Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
+ */
+export const transcriptionWire = z.object({
+  text: storableText.nullish(),
+  language: storableText.nullish(),
+  words: z.unknown().optional(),
+})
+
+const seconds = z.number().nonnegative()
+
+export const wordsWire = z.array(z.object({ word: storableText, start: seconds, end: seconds }))
+
+/** `code` is a string at OpenAI, and often the status as a number elsewhere, which says nothing new. */
+const errorToken = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/)
+  .nullish()
+  .catch(undefined)
+
+const errorFields = z.object({ type: errorToken, code: errorToken })
+
+/**
+ * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older vLLM.
+ * Only short tokens are taken; `message` quotes the caller's values and stays unread.
+ */
+export const errorWire = z.union([z.object({ error: errorFields }).transform(({ error }) => error), errorFields])

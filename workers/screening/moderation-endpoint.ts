@@ -1,0 +1,57 @@
+import { z } from 'zod'
+import type { SendHttp } from '../providers/http.ts'
+import type { Screener, Screening } from './screener.ts'
+
+const TIMEOUT_MS = 10_000
+const MAXIMUM_RESPONSE_BYTES = 1024 * 1024
+
+/** OpenAI's moderation answer; `results` has one entry for each input. */
+const answerSchema = z.object({
+  results: z.array(z.object({ flagged: z.boolean(), categories: z.record(z.string(), z.boolean()).default({}) })),
+})
+
+/** Screens through an OpenAI-style moderation endpoint (`POST {baseUrl}/moderations`, OpenAI API reference). */
+export function createModerationScreener(options: {
+  baseUrl: string
+  apiKey: string | undefined
+  model: string | undefined
+  http: SendHttp
+}): Screener {
+  const { baseUrl, apiKey, model, http } = options
+  return {
+    screen: async (texts) => {
+      if (texts.length === 0) return { outcome: 'passed' }
+      const exchange = await http(
+        {
+          url: `${baseUrl.replace(/\/$/, '')}/moderations`,
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+          },
+          body: JSON.stringify({ input: texts, ...(model === undefined ? {} : { model }) }),
+        },
+        { timeoutMs: TIMEOUT_MS, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
+      )
+      if (exchange.outcome !== 'response') return { outcome: 'unavailable', reason: exchange.reason }
+      if (exchange.status !== 200) return { outcome: 'unavailable', reason: `status ${exchange.status}` }
+      return verdictOf(exchange.bytes)
+    },
+  }
+}
+
+function verdictOf(bytes: Uint8Array): Screening {
+  let answer: z.infer<typeof answerSchema>
+  try {
+    answer = answerSchema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
+  } catch {
+    // An unreadable verdict is none; the body may quote the input, so it is not passed on.
+    return { outcome: 'unavailable', reason: 'the verdict could not be read' }
+  }
+  const flagged = answer.results.filter((result) => result.flagged)
+  if (flagged.length === 0) return { outcome: 'passed' }
+  const categories = flagged.flatMap((result) =>
+    Object.entries(result.categories).flatMap(([name, is]) => (is ? [name] : [])),
+  )
+  return { outcome: 'rejected', reason: [...new Set(categories)].join(', ') || 'flagged' }
+}

@@ -1,0 +1,27 @@
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { Sweep } from './start-sweepers.ts'
+
+const BATCH = 200
+/** A day longer than the longest lifetime: by then no result can point to the object. */
+const STRAY_AFTER_MS = 8 * 24 * 3600 * 1000
+
+/** Deletes expired result media. The route stops serving them to the second; this frees the space afterwards. */
+export function reapMedia({
+  store,
+  media,
+}: {
+  store: Pick<ExecutionStore, 'findExpiredMedia' | 'markMediaDeleted'>
+  media: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+}): Sweep {
+  return {
+    name: 'deleted expired media',
+    run: async () => {
+      const objectKeys = await store.findExpiredMedia(BATCH)
+      for (const objectKey of objectKeys) await media.delete(objectKey)
+      if (objectKeys.length > 0) await store.markMediaDeleted(objectKeys)
+      // Objects of a worker that died between storing and sealing have no row.
+      return objectKeys.length + (await media.deleteOlderThan('media', STRAY_AFTER_MS))
+    },
+  }
+}
