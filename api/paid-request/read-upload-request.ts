@@ -2,8 +2,12 @@ import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
-import { invalidField, missingField, unknownField } from './invalid-field.ts'
+import { checkJsonStructure } from './check-json-structure.ts'
+import { invalidField, missingField, repeatedField, unknownField } from './invalid-field.ts'
 import { readMultipart } from './read-multipart.ts'
+
+/** One byte, with its padding. */
+const MINIMUM_BASE64_LENGTH = 4
 
 /** One request's validated options with its upload, whichever of the two forms it came in. */
 export interface UploadRequest<Options> {
@@ -30,8 +34,11 @@ export async function readUploadRequest<Options>(
   return { options, audio: decodeBase64(encoded, upload), uploadParam: upload.jsonField }
 }
 
-/** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json`. */
+/** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json` and `duplicate_field`. */
 export function parseJsonBody(bytes: Buffer): unknown {
+  const structure = checkJsonStructure(bytes)
+  if (structure.outcome === 'too_complex') throw new AppError('invalid_json', { message: structure.message })
+  if (structure.outcome === 'repeated_key') throw repeatedField(structure.key)
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (cause) {
@@ -65,6 +72,11 @@ function decodeBase64(encoded: unknown, { jsonField, maximumBase64Length }: Uplo
     throw new AppError('audio_too_large', {
       param: jsonField,
       message: `${jsonField} has ${encoded.length.toLocaleString('en')} characters; the limit is ${maximumBase64Length.toLocaleString('en')}.`,
+    })
+  if (encoded.length < MINIMUM_BASE64_LENGTH)
+    throw new AppError('invalid_base64', {
+      param: jsonField,
+      message: `${jsonField} must have at least ${MINIMUM_BASE64_LENGTH} characters of canonical RFC 4648 Base64.`,
     })
   const bytes = Buffer.from(encoded, 'base64')
   if (bytes.length === 0 || bytes.toString('base64') !== encoded)

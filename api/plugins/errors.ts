@@ -60,6 +60,8 @@ export function addErrorHandling(
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
+  // The rest of such a body is not waited for.
+  if (error.code === 'body_too_large') reply.header('connection', 'close')
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   return reply
     .status(error.entry.status)
