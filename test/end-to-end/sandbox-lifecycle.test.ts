@@ -18,7 +18,7 @@ beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
 })
 afterEach(async () => {
-  for (const { supervisor } of started.splice(0)) supervisor.kill('SIGTERM')
+  await Promise.all(started.splice(0).map(stop))
   await rm(directory, { recursive: true, force: true })
 })
 

@@ -29,7 +29,7 @@ export async function createPayer(
   return payer
 }
 
-export async function approvePermit2(payer: TestPayer, value: bigint): Promise<void> {
+async function approvePermit2(payer: TestPayer, value: bigint): Promise<void> {
   const wallet = await walletOf(payer)
   await mined(
     payer,

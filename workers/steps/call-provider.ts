@@ -1,13 +1,13 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { decryptUpload } from '#shared/media/staged-upload.ts'
 import { type EffectiveTranscription, transcriptions } from '#shared/operations/transcriptions.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { deploymentFor, type TranscriptionDeployment } from '../providers/deployments.ts'
 import type { ProviderFailure, TranscriptionInput } from '../providers/provider.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
+import { readStagedAudio } from './read-staged-audio.ts'
 import { sealTranscription } from './seal-result.ts'
 
 export interface GenerationDependencies {
@@ -21,6 +21,8 @@ export interface GenerationDependencies {
   readonly logger: Logger
 }
 
+/** Between attempts to read from a store that cannot be reached. */
+const STORAGE_RETRY_MS = 2000
 /** Between attempts to ask a chain that cannot be reached. */
 const CHAIN_RETRY_MS = 2000
 
@@ -41,13 +43,15 @@ export async function callProvider(
       reason: 'no deployment serves the model',
       attempt: 'none',
     })
-  const audio = await readStagedAudio(dependencies, job)
-  if (!audio)
-    return failWith(store, job, { code: 'upload_expired', reason: 'the staged upload is gone', attempt: 'none' })
+  const staged = await readStagedAudio(dependencies, job)
+  if (staged.outcome === 'unreachable')
+    return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
+  if (staged.outcome === 'gone')
+    return failWith(store, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
 
   const { written, attemptId } = await store.startAttempt(job, deployment.name)
   if (written === 'stale') return { next: 'stale' }
-  const outcome = await deployment.provider.transcribe(transcriptionInput(effective, audio), {
+  const outcome = await deployment.provider.transcribe(transcriptionInput(effective, staged.audio), {
     signal,
     timeoutMs: providerTimeoutMs,
   })
@@ -90,15 +94,6 @@ async function checkPaymentAgain(
       attempt: 'none',
     })
   return null
-}
-
-async function readStagedAudio(
-  { store, uploads }: GenerationDependencies,
-  { stagedUploadId }: ClaimedJob,
-): Promise<Uint8Array | null> {
-  const upload = stagedUploadId === null ? null : await store.openStagedUpload(stagedUploadId)
-  const sealed = upload && (await uploads.get(upload.objectKey))
-  return sealed ? decryptUpload(upload, sealed) : null
 }
 
 function transcriptionInput(effective: EffectiveTranscription, audio: Uint8Array): TranscriptionInput {
