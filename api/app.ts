@@ -2,7 +2,7 @@ import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { parseJsonBody } from './paid-request/read-json-request.ts'
-import { addErrorHandling } from './plugins/errors.ts'
+import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addHealthRoutes } from './routes/health.ts'
@@ -37,6 +37,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
+    clientErrorHandler: refuseMalformedHttp,
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()

@@ -8,19 +8,20 @@ import { createDependencies } from './dependencies.ts'
 const GRACE_MS = 3000
 const SHUTDOWN_DEADLINE_MS = 10_000
 
+function letHeldCallersGo(): void {
+  const message = 'The service restarts. Nothing was charged; retry shortly.'
+  stopping.abort(new AppError('capacity_exceeded', { message }))
+}
+
 const config = readConfig()
 const stopping = new AbortController()
 const dependencies = await createDependencies(config, stopping.signal)
 const app = await buildApp(dependencies)
 stopOnSignal(async () => {
-  const letGo = () =>
-    stopping.abort(
-      new AppError('capacity_exceeded', { message: 'The service restarts. Nothing was charged; retry shortly.' }),
-    )
-  const grace = setTimeout(letGo, GRACE_MS)
+  const grace = setTimeout(letHeldCallersGo, GRACE_MS)
   await app.close()
   clearTimeout(grace)
-  letGo()
+  letHeldCallersGo()
   await dependencies.close()
 }, SHUTDOWN_DEADLINE_MS)
 const address = await app.listen({ host: config.HOST, port: config.PORT })

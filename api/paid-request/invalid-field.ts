@@ -20,6 +20,10 @@ export function missingField(name: string): AppError {
   return new AppError('missing_field', { param: name, message: `${name} is required.` })
 }
 
+export function repeatedField(name: string): AppError {
+  return new AppError('duplicate_field', { param: name, message: `${shownText(name)} was sent more than once.` })
+}
+
 function faultOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':

@@ -1,15 +1,13 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { invalidField, unknownField } from './invalid-field.ts'
+import { checkJsonStructure } from './check-json-structure.ts'
+import { invalidField, repeatedField, unknownField } from './invalid-field.ts'
 
-/** Deep enough for any schema or conversation, shallow enough for every recursive walk over a body. */
-const MAXIMUM_DEPTH = 64
-
-const [QUOTE, BACKSLASH, OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x22, 0x5c, 0x5b, 0x5d, 0x7b, 0x7d]
-
-/** Parses a JSON body of raw bytes: UTF-8 only, not nested deeper than 64 levels. Throws `invalid_json`. */
+/** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json` and `duplicate_field`. */
 export function parseJsonBody(bytes: Buffer): unknown {
-  refuseDepth(bytes)
+  const structure = checkJsonStructure(bytes)
+  if (structure.outcome === 'too_complex') throw new AppError('invalid_json', { message: structure.message })
+  if (structure.outcome === 'repeated_key') throw repeatedField(structure.key)
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (cause) {
@@ -36,27 +34,4 @@ export function parseFields<Body>(schema: z.ZodType<Body>, fields: Record<string
   const parsed = schema.safeParse(fields)
   if (!parsed.success) throw invalidField(parsed.error, fields)
   return parsed.data
-}
-
-/** Counts brackets outside of strings before anything is parsed; strings are skipped as a whole. */
-function refuseDepth(bytes: Buffer): void {
-  let depth = 0
-  for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes[at]
-    if (byte === QUOTE) at = endOfString(bytes, at)
-    else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) depth += 1
-    else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth -= 1
-    if (depth > MAXIMUM_DEPTH)
-      throw new AppError('invalid_json', { message: `The request body is nested deeper than ${MAXIMUM_DEPTH} levels.` })
-  }
-}
-
-/** The index of the closing quote, or of the end for a string that has none. */
-function endOfString(bytes: Buffer, start: number): number {
-  for (let end = bytes.indexOf(QUOTE, start + 1); end !== -1; end = bytes.indexOf(QUOTE, end + 1)) {
-    let backslashes = 0
-    while (bytes[end - 1 - backslashes] === BACKSLASH) backslashes += 1
-    if (backslashes % 2 === 0) return end
-  }
-  return bytes.length
 }

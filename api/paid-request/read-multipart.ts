@@ -2,15 +2,17 @@ import type { Multipart } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
-import { unknownField } from './invalid-field.ts'
+import { repeatedField } from './invalid-field.ts'
 
 /** No option of any endpoint is longer. */
 const MAXIMUM_FIELD_BYTES = 4096
 const MAXIMUM_FIELDS = 32
+/** What decoding puts in the place of bytes that are not UTF-8. */
+const REPLACEMENT_CHARACTER = '\uFFFD'
 
 /**
  * Reads a form with one file and options as text. Form text becomes the types of the JSON form: `true` and `false` for
- * booleans, digits for integers; other text is left for validation to refuse. `file` is `null` when none was sent.
+ * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent.
  */
 export async function readMultipart(
   request: FastifyRequest,
@@ -18,61 +20,107 @@ export async function readMultipart(
 ): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
   const fields: Record<string, unknown> = {}
   let file: Uint8Array | null = null
-  for await (const part of partsOf(request, upload)) {
-    if (part.type === 'file') {
-      if (part.fieldname !== upload.multipartField) throw unknownField(part.fieldname)
-      if (file !== null) throw repeated(part.fieldname)
-      file = await readFile(part, upload)
-    } else {
-      if (Object.hasOwn(fields, part.fieldname)) throw repeated(part.fieldname)
-      if (part.valueTruncated || typeof part.value !== 'string')
-        throw new AppError('invalid_field', {
-          param: part.fieldname,
-          message: `${part.fieldname} has more than ${MAXIMUM_FIELD_BYTES} bytes.`,
-        })
-      fields[part.fieldname] = typedValue(part.value, upload.formTypes[part.fieldname])
+  const letRestRunOff = limitBody(request)
+  try {
+    for await (const part of request.parts(partLimits(upload))) {
+      const { fieldname: name } = part
+      if (part.type === 'file') {
+        if (name !== upload.multipartField) throw unexpectedFile(name, upload)
+        if (file !== null) throw repeatedField(name)
+        file = await readFile(part, upload)
+      } else {
+        if (Object.hasOwn(fields, name)) throw repeatedField(name)
+        fields[name] = readField(part, upload)
+      }
     }
+    return { fields, file }
+  } catch (cause) {
+    throw toAppError(cause)
+  } finally {
+    letRestRunOff()
   }
-  return { fields, file }
 }
 
-/** A broken form is the caller's fault; everything else that happens while reading keeps its own error. */
-async function* partsOf(request: FastifyRequest, upload: UploadField): AsyncGenerator<Multipart> {
-  const limits = {
-    fileSize: upload.maximumBytes,
-    fieldSize: MAXIMUM_FIELD_BYTES,
-    fields: MAXIMUM_FIELDS,
-    // One more than allowed, so that the second one can be named in the refusal.
-    files: 2,
+function partLimits(upload: UploadField) {
+  return {
+    limits: {
+      fileSize: upload.maximumBytes,
+      fieldSize: MAXIMUM_FIELD_BYTES,
+      fields: MAXIMUM_FIELDS,
+      // One more than allowed, so that the second one can be named in the refusal.
+      files: 2,
+    },
+    throwFileSizeLimit: false,
+    // Clients may leave out the file name; the field's name says that it is the file.
+    isPartAFile: (name: string | undefined, _type: string | undefined, fileName: string | undefined) =>
+      name === upload.multipartField || fileName !== undefined,
   }
-  // Clients may leave out the file name; the field's name says that it is the file.
-  const isPartAFile = (name: string | undefined, _type: string | undefined, fileName: string | undefined) =>
-    name === upload.multipartField || fileName !== undefined
-  try {
-    yield* request.parts({ limits, isPartAFile })
-  } catch (cause) {
-    if (cause instanceof AppError) throw cause
-    throw new AppError('invalid_multipart', { cause })
+}
+
+/**
+ * Forms are parsed as they arrive, past the server's own body limit, so the limit is kept here. Whoever is refused early
+ * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost.
+ */
+function limitBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequest): () => void {
+  const tooLarge = new AppError('body_too_large')
+  if (Number(headers['content-length']) > bodyLimit) throw tooLarge
+  let arrivedBytes = 0
+  let isRead = false
+  raw.on('data', ({ length }: Buffer) => {
+    arrivedBytes += length
+    if (arrivedBytes <= bodyLimit) return
+    if (isRead) raw.destroy()
+    // The form's parser listens for it and fails with it, wherever it stands.
+    else raw.emit('error', tooLarge)
+  })
+  return () => {
+    isRead = true
+    raw.unpipe()
+    if (arrivedBytes <= bodyLimit) raw.resume()
   }
+}
+
+/** A broken form is the caller's fault: nothing but the caller's bytes is involved in reading it. */
+function toAppError(cause: unknown): AppError {
+  if (cause instanceof AppError) return cause
+  // The parser keeps names like `constructor` to itself.
+  const isForbiddenName = cause instanceof Error && 'code' in cause && cause.code === 'FST_PROTO_VIOLATION'
+  return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
 }
 
 async function readFile(part: Extract<Multipart, { type: 'file' }>, upload: UploadField): Promise<Uint8Array> {
+  const tooLarge = new AppError('audio_too_large', {
+    param: upload.multipartField,
+    message: `The ${upload.multipartField} has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
+  })
+  // At once, not when the rest of the part has arrived.
+  part.file.once('limit', () => part.file.destroy(tooLarge))
   const chunks: Buffer[] = []
   for await (const chunk of part.file) chunks.push(chunk as Buffer)
-  if (part.file.truncated)
-    throw new AppError('audio_too_large', {
-      param: upload.multipartField,
-      message: `The file has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
-    })
+  if (part.file.truncated) throw tooLarge
   return Buffer.concat(chunks)
+}
+
+function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {
+  const { fieldname: name, value } = part
+  if (part.valueTruncated)
+    throw new AppError('invalid_field', { param: name, message: `${name} has more than ${MAXIMUM_FIELD_BYTES} bytes.` })
+  // A part that calls itself JSON was parsed as such; validation judges its type.
+  if (typeof value !== 'string') return value
+  if (value.includes(REPLACEMENT_CHARACTER))
+    throw new AppError('invalid_field', { param: name, message: `${name} must be valid UTF-8.` })
+  return typedValue(value, formTypes[name])
 }
 
 function typedValue(text: string, type: 'boolean' | 'integer' | undefined): unknown {
   if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
-  if (type === 'integer' && /^-?\d{1,15}$/.test(text)) return Number(text)
+  if (type === 'integer' && /^-?\d+(\.\d+)?$/.test(text)) return Number(text)
   return text
 }
 
-function repeated(name: string): AppError {
-  return new AppError('duplicate_field', { param: name, message: `${name} was sent more than once.` })
+function unexpectedFile(name: string, { multipartField }: UploadField): AppError {
+  return new AppError('unknown_field', {
+    param: name,
+    message: `${JSON.stringify(name)} is not a file of this endpoint; the file is ${JSON.stringify(multipartField)}.`,
+  })
 }

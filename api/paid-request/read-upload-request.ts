@@ -6,6 +6,9 @@ import { missingField } from './invalid-field.ts'
 import { asObject, parseFields } from './read-json-request.ts'
 import { readMultipart } from './read-multipart.ts'
 
+/** One byte, with its padding. */
+const MINIMUM_BASE64_LENGTH = 4
+
 /** One request's validated fields with its upload, whichever of the two forms it came in. */
 export interface UploadRequest<Body> {
   readonly body: Body
@@ -43,6 +46,11 @@ function decodeBase64(encoded: unknown, { jsonField, maximumBase64Length }: Uplo
     throw new AppError('audio_too_large', {
       param: jsonField,
       message: `${jsonField} has ${encoded.length.toLocaleString('en')} characters; the limit is ${maximumBase64Length.toLocaleString('en')}.`,
+    })
+  if (encoded.length < MINIMUM_BASE64_LENGTH)
+    throw new AppError('invalid_base64', {
+      param: jsonField,
+      message: `${jsonField} must have at least ${MINIMUM_BASE64_LENGTH} characters of canonical RFC 4648 Base64.`,
     })
   const bytes = Buffer.from(encoded, 'base64')
   if (bytes.length === 0 || bytes.toString('base64') !== encoded)

@@ -1,8 +1,10 @@
+import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { newRequestId } from './request-context.ts'
 
 /** `error.type` in each family's own names (openai and Anthropic API references, Errors). */
 const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
@@ -30,6 +32,27 @@ const fastifyCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_content_type',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_json',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+}
+
+/**
+ * Answers what Node's HTTP parser refuses before there is a request: the common body, on the raw socket, and the
+ * connection ends. The endpoint is unknown here, so the names are OpenAI's.
+ */
+export function refuseMalformedHttp(failure: { code?: string }, socket: Socket): void {
+  if (!socket.writable) return
+  const error = new AppError(failure.code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large' : 'malformed_http')
+  const requestId = newRequestId()
+  const body = JSON.stringify(errorBody(error, 'openai', requestId))
+  const head = [
+    'HTTP/1.1 400 Bad Request',
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    `request-id: ${requestId}`,
+    ...Object.entries(retryHeaders(error)).map(([name, value]) => `${name}: ${value}`),
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }
 
 /** How long a caller is asked to wait before repeating, unless the place of failure knows better. */
@@ -60,6 +83,8 @@ export function addErrorHandling(
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
+  // The rest of such a body is not waited for.
+  if (error.code === 'body_too_large') reply.header('connection', 'close')
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   return reply
     .status(error.entry.status)

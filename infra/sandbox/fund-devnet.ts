@@ -5,7 +5,7 @@ import { DEVNET_ADDRESSES } from './devnet.ts'
 import { callRpc } from './json-rpc.ts'
 
 /** 1,000 USDC, in atomic units of six decimals. */
-export const PAYER_FUNDS_ATOMIC = 1_000_000_000n
+const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 
 const SETTLEMENT_FUNDS_WEI = parseEther('100')
 

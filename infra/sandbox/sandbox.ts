@@ -64,12 +64,12 @@ export interface Sandbox {
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const parts = new Map<PartName, Part>()
   const crashed = Promise.withResolvers<{ part: PartName; exit: ProcessExit }>()
+  // A part that was replaced or stopped on purpose is no longer in the map.
+  const reportCrash = (name: PartName, part: Part, exit: ProcessExit) =>
+    parts.get(name) === part ? crashed.resolve({ part: name, exit }) : undefined
   const add = <P extends Part>(name: PartName, part: P): P => {
     parts.set(name, part)
-    void part.exited.then((exit) => {
-      // A part that was replaced or stopped on purpose is no longer in the map.
-      if (parts.get(name) === part) crashed.resolve({ part: name, exit })
-    })
+    void part.exited.then((exit) => reportCrash(name, part, exit))
     return part
   }
   const stop = async () => {

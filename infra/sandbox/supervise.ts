@@ -42,8 +42,9 @@ export function listenForStopSignals(): StopSignals {
 
 /** npm that is killed does not pass the signal on; without it nobody would ever stop the sandbox. */
 async function untilParentGone(): Promise<void> {
-  const runByNpm = process.env['npm_lifecycle_event'] !== undefined
+  // Started by hand, and so perhaps meant to outlive the shell.
+  if (process.env['npm_lifecycle_event'] === undefined) return new Promise(() => undefined)
   const parent = process.ppid
   do await delay(PARENT_LOOK_MS, undefined, { ref: false })
-  while (!runByNpm || process.ppid === parent)
+  while (process.ppid === parent)
 }

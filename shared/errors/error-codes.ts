@@ -34,6 +34,8 @@ export const errorCodes = {
     ...invalidRequest,
     message: 'The header x-idempotency-key must be 1 to 255 visible ASCII characters (no spaces).',
   },
+  malformed_http: { ...invalidRequest, message: 'The request is not well-formed HTTP.' },
+  headers_too_large: { ...invalidRequest, message: 'The request headers are larger than 16 KB together.' },
   duplicate_header: { ...invalidRequest, message: 'A header that may appear once was sent more than once.' },
   invalid_json: { ...invalidRequest, message: 'The request body is not valid JSON.' },
   invalid_multipart: { ...invalidRequest, message: 'The multipart body could not be read.' },

@@ -31,7 +31,7 @@ export function encryptUpload(upload: StagedUpload, plaintext: Uint8Array): Uint
 /** Throws when the bytes were changed, cut, or belong to another upload. */
 export function decryptUpload(upload: StagedUpload, sealed: Uint8Array): Uint8Array {
   const nonce = sealed.subarray(0, NONCE_BYTES)
-  const decipher = createDecipheriv(ALGORITHM, upload.dataKey, nonce)
+  const decipher = createDecipheriv(ALGORITHM, upload.dataKey, nonce, { authTagLength: TAG_BYTES })
     .setAAD(Buffer.from(upload.objectKey))
     .setAuthTag(sealed.subarray(-TAG_BYTES))
   return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])

@@ -13,7 +13,9 @@ const MAXIMUM_LANGUAGE_LENGTH = 64
 
 const languageSchema = z
   .string()
-  .max(MAXIMUM_LANGUAGE_LENGTH)
+  .refine((language) => Array.from(language).length <= MAXIMUM_LANGUAGE_LENGTH, {
+    error: `must have at most ${MAXIMUM_LANGUAGE_LENGTH} characters`,
+  })
   .refine((language) => language.isWellFormed(), { error: 'must be valid Unicode without lone surrogates' })
 
 const bodySchema = z.strictObject({
@@ -21,7 +23,8 @@ const bodySchema = z.strictObject({
   file_format: z.literal('other').default('other'),
   language: languageSchema.optional(),
   diarize: z.boolean().default(false),
-  num_speakers: z.int().min(1).max(32).optional(),
+  // Bounds first, so that their message wins over the one on unsafe integers.
+  num_speakers: z.number().min(1).max(32).int().optional(),
   timestamps: z.enum(['none', 'word', 'character']).default('none'),
   tag_audio_events: z.boolean().default(false),
   response_format: z.enum(['json', 'verbose_json']).default('json'),

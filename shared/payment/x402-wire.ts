@@ -24,6 +24,23 @@ const signature = z
   .regex(/^0x([0-9a-fA-F]{2}){1,4096}$/, { error: 'must be 0x and whole hexadecimal bytes' })
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
+/** The order of secp256k1; `r` and `s` lie between it and zero. Source: SEC 2, section 2.4.1. */
+const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+/** 65 bytes r, s, v: the only form that EIP-2612's `permit(…, v, r, s)` takes. */
+const ecdsaSignature = signature.refine(isEcdsaSignature, {
+  error: 'must be an ECDSA signature of 65 bytes (r, s and v of 27 or 28)',
+})
+
+function isEcdsaSignature(hex: string): boolean {
+  if (!/^0x[0-9a-f]{128}(00|01|1b|1c)$/.test(hex)) return false
+  return [hex.slice(2, 66), hex.slice(66, 130)].map((digits) => BigInt(`0x${digits}`)).every(isScalar)
+}
+
+function isScalar(value: bigint): boolean {
+  return value > 0n && value < CURVE_ORDER
+}
+
 /** The chosen `accepts` entry. Only its shape is checked here; whether it equals the challenge is verification's matter. */
 const acceptedSchema = z.looseObject({
   scheme: z.string(),
@@ -62,7 +79,7 @@ const gasSponsoringSchema = z.looseObject({
     amount: uint256,
     nonce: uint256,
     deadline: uint256,
-    signature,
+    signature: ecdsaSignature,
     version: z.string(),
   }),
 })

@@ -52,12 +52,19 @@ function describeError(error: unknown): unknown {
     type: error.name,
     code,
     message: firstLine(error.message),
-    frames: error.stack
-      ?.split('\n')
-      .filter((line) => line.startsWith('    at '))
-      .slice(0, 8),
+    frames: framesOf(error),
     cause: error.cause === undefined ? undefined : describeError(error.cause),
   }
+}
+
+/** The stack repeats the whole message before its frames, and a line of that may look like a frame. */
+function framesOf({ stack = '', message }: Error): string[] {
+  const start = stack.indexOf(message)
+  return stack
+    .slice(start < 0 ? 0 : start + message.length)
+    .split('\n')
+    .filter((line) => line.startsWith('    at '))
+    .slice(0, 8)
 }
 
 /** viem puts URLs and request bodies on the lines after the first. */

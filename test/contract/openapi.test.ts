@@ -75,7 +75,7 @@ describe('the interface description', () => {
   })
 
   it('has changed only on purpose', async () => {
-    await expect(`${JSON.stringify(document, null, 2)}\n`).toMatchFileSnapshot('fixtures/openapi.json')
+    await expect(`${JSON.stringify(document, null, 2)}\n`).toMatchFileSnapshot('fixtures/openapi.json.snap')
   })
 
   it('has version 0.5.0, a contact, guidance of a length that agents take, and a server', () => {

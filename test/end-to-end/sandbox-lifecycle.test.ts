@@ -18,7 +18,7 @@ beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
 })
 afterEach(async () => {
-  for (const { supervisor } of started.splice(0)) supervisor.kill('SIGTERM')
+  await Promise.all(started.splice(0).map(stop))
   await rm(directory, { recursive: true, force: true })
 })
 
@@ -49,11 +49,20 @@ async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
   return sandbox
 }
 
-async function expectNothingLeft({ info, sandboxFile }: Started, options = { fileGone: true }) {
+async function expectNothingRuns({ info }: Started) {
   await vi.waitUntil(() => Object.values(info.pids).every((pid) => !isRunning(pid)), { timeout: 10_000 })
   for (const url of [info.baseUrl, info.rpcUrl, info.upstreamUrl, info.databaseUrl])
     await vi.waitUntil(() => refusesConnections(new URL(url)), { timeout: 10_000 })
-  if (options.fileGone) await expect(readFile(sandboxFile)).rejects.toThrow('ENOENT')
+}
+
+async function expectNothingLeft(sandbox: Started) {
+  await expectNothingRuns(sandbox)
+  await expect(readFile(sandbox.sandboxFile)).rejects.toThrow('ENOENT')
+}
+
+async function stop({ supervisor, exitCode }: Started) {
+  supervisor.kill('SIGTERM')
+  await exitCode
 }
 
 test('SIGTERM and Ctrl-C stop everything with exit code 0', async () => {
@@ -78,7 +87,7 @@ test('a part that is killed takes everything else down with it, and the exit cod
 test('a killed supervisor leaves no process and no port behind', async () => {
   const sandbox = await start()
   sandbox.supervisor.kill('SIGKILL')
-  await expectNothingLeft(sandbox, { fileGone: false })
+  await expectNothingRuns(sandbox)
 })
 
 test('a second sandbox beside the first works and ends without touching it', async () => {
@@ -101,10 +110,6 @@ test('a paid result and its receipt survive a restart, and --fresh forgets them'
       headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
       body: JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: audio }),
     })
-  const stop = async ({ supervisor, exitCode }: Started) => {
-    supervisor.kill('SIGTERM')
-    await exitCode
-  }
 
   const before = await start()
   const client = createPayingClient({ ...before.info, privateKey: before.info.payer.privateKey })

@@ -157,7 +157,7 @@ const optionRules: readonly OptionRules[] = [
       [0, '1'],
       [-1, '1'],
       [33, '32'],
-      [9_007_199_254_740_993, '32'],
+      [2 ** 53, '32'],
       [1e300, '32'],
       [1.5, 'integer'],
       ['2', 'number'],
@@ -215,8 +215,25 @@ describe.each(optionRules)('$name', ({ name, accepted, refusedJson, refusedForm 
   })
 })
 
+const missing = (param: string) => ({ code: 'missing_field', param, says: [param, 'required'] })
+
+const twice = (param: string) => ({ code: 'duplicate_field', param, says: [param] })
+
+const zeros = (length: number) => new Uint8Array(length)
+
+const headOf = (contentType: string): [string, string][] => [
+  ['x-idempotency-key', randomUUID()],
+  ['content-type', contentType],
+]
+
+const chunk = (data: string) => Buffer.from(`${data.length.toString(16)}\r\n${data}\r\n`)
+
+function* endless(first: string, piece: string) {
+  yield chunk(first)
+  for (;;) yield chunk(piece.repeat(65_536 / piece.length))
+}
+
 describe('required fields', () => {
-  const missing = (param: string) => ({ code: 'missing_field', param, says: [param, 'required'] })
   test.each([
     ['model in JSON', jsonWith({ model: undefined }), 'model'],
     ['model in a form', formWith('model', undefined), 'model'],
@@ -246,9 +263,16 @@ describe('unknown fields', () => {
     const body = `{"model":${JSON.stringify(MODEL)},"audio_base64":"${base64}",${JSON.stringify(name)}:{"a":1}}`
     await expectRefused(text(body), { code: 'unknown_field', param: name, says: [name] })
   })
-  test.each(names.filter((name) => name !== ''))('%j is refused in a form', async (name) => {
-    await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: name, says: [name] })
+  const inherited = ['constructor', 'toString', '__proto__']
+  test.each(inherited)('%j is refused in a form, whose parser does not tell the name', async (name) => {
+    await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: null })
   })
+  test.each(names.filter((name) => name !== '' && !inherited.includes(name)))(
+    '%j is refused in a form',
+    async (name) => {
+      await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: name, says: [name] })
+    },
+  )
   test('the form’s file is no field of the JSON form', async () => {
     await expectRefused(jsonWith({ file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
     await expectRefused(json({ model: MODEL, file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
@@ -266,7 +290,6 @@ describe('unknown fields', () => {
 })
 
 describe('repeated fields', () => {
-  const twice = (param: string) => ({ code: 'duplicate_field', param, says: [param] })
   test.each([
     ['an equal option', form(model, model, file()), 'model'],
     ['a different option', form(model, field('language', 'en'), field('language', 'de'), file()), 'language'],
@@ -379,7 +402,6 @@ describe('the upload’s size and duration', () => {
 })
 
 describe('the upload’s format is decided by its bytes', () => {
-  const zeros = (length: number) => new Uint8Array(length)
   const starting = (...head: readonly (string | number[])[]) =>
     joinBytes(...head.map((part) => Uint8Array.from(Buffer.from(part as string, 'latin1'))), zeros(2000))
   // MPEG 1 layer II, 128 kbit/s, 44.1 kHz: 417 bytes each.
@@ -419,10 +441,13 @@ describe('the upload’s format is decided by its bytes', () => {
     ['with an odd file name', { fileName: "../../etc/pässwd %00\\'; DROP TABLE jobs;--" }],
     ['with an empty file name', { fileName: '' }],
     ['without a type', { contentType: undefined }],
-  ])('an MP3 is accepted %s', async (_, { contentType, fileName = 'speech.mp3' }: Partial<FormPart>) => {
-    const part = { name: 'file', value: mp3, fileName, ...(contentType === undefined ? {} : { contentType }) }
-    await expectChallenged(form(model, part))
-  })
+  ])(
+    'an MP3 is accepted %s',
+    async (_, { contentType, fileName = 'speech.mp3' }: { contentType?: string | undefined; fileName?: string }) => {
+      const part = { name: 'file', value: mp3, fileName, ...(contentType === undefined ? {} : { contentType }) }
+      await expectChallenged(form(model, part))
+    },
+  )
   test('an MP3 is accepted without a file name and without a type', async () => {
     await expectChallenged(form(model, field('file', mp3)))
     await expectChallenged(form(model, { name: 'file', value: mp3, contentType: 'audio/mpeg' }))
@@ -510,7 +535,7 @@ describe('the form', () => {
   })
   test('an option may not be a file', async () => {
     const sent = form({ name: 'model', value: MODEL, fileName: 'model.txt' }, file())
-    await expectRefused(sent, { code: 'invalid_field', param: 'model', says: ['model', 'file'] })
+    await expectRefused(sent, { code: 'unknown_field', param: 'model', says: ['model', 'file'] })
   })
   test('an option may carry a content type', async () => {
     await expectChallenged(form({ ...model, contentType: 'text/plain; charset=utf-8' }, file()))
@@ -568,18 +593,9 @@ describe('the content type', () => {
 describe('a body beyond any valid one is refused with 413 while it still arrives', () => {
   const tooLarge = { status: 413, code: 'body_too_large', param: null }
   const announced = 100_000_000
-  const head = (contentType: string): [string, string][] => [
-    ['x-idempotency-key', randomUUID()],
-    ['content-type', contentType],
-  ]
-  function* endless(first: string, piece: string) {
-    yield chunk(first)
-    for (;;) yield chunk(piece.repeat(65_536 / piece.length))
-  }
-  const chunk = (data: string) => Buffer.from(`${data.length.toString(16)}\r\n${data}\r\n`)
 
   test.each(['application/json', multipartContentType])('by its announced length: %s', async (contentType) => {
-    const headers = [...head(contentType), ['content-length', String(announced)] as const]
+    const headers = [...headOf(contentType), ['content-length', String(announced)] as const]
     const { answer } = await sendRaw(sandbox.info.baseUrl, { path: PATH, headers, body: [Buffer.from('{')] })
     await expectNeverRetry(answer, tooLarge)
   })
@@ -587,7 +603,7 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
     ['JSON', 'application/json', '{"audio_base64":"', 'A'],
     ['a form before its first part', multipartContentType, '\r\n', 'preamble'],
   ])('by the bytes that came: %s', async (_, contentType, first, piece) => {
-    const headers = [...head(contentType), ['transfer-encoding', 'chunked'] as const]
+    const headers = [...headOf(contentType), ['transfer-encoding', 'chunked'] as const]
     const { answer, sentBytes } = await sendRaw(sandbox.info.baseUrl, {
       path: PATH,
       headers,
@@ -597,7 +613,7 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
     expect(sentBytes).toBeLessThan(60_000_000)
   })
   test('a file part alone is refused as audio_too_large while it still arrives', async () => {
-    const headers = [...head(multipartContentType), ['transfer-encoding', 'chunked'] as const]
+    const headers = [...headOf(multipartContentType), ['transfer-encoding', 'chunked'] as const]
     const first = multipartBody([model, file(new Uint8Array(0))])
       .toString('latin1')
       .replace(/\r\n--[^\r]*--\r\n$/, '')

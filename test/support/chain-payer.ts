@@ -52,11 +52,20 @@ export interface AuthorizationChanges {
   readonly signer?: PrivateKeyAccount
 }
 
+/** Minting sends from one account, whose nonces anvil mixes up when several are sent at once. */
+let minting: Promise<unknown> = Promise.resolve()
+
+function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> {
+  const minted = minting.then(() => mintUsdc(rpcUrl, to, usdcAtomic))
+  minting = minted.catch(() => undefined)
+  return minted
+}
+
 /** A fresh key with `usdcAtomic` and neither gas nor allowance. */
 export async function createChainPayer(devnet: TestDevnet, usdcAtomic = 1_000_000n): Promise<ChainPayer> {
   const account = privateKeyToAccount(generatePrivateKey())
   const address = account.address.toLowerCase() as Hex
-  if (usdcAtomic > 0n) await mintUsdc(devnet.rpcUrl, address, usdcAtomic)
+  if (usdcAtomic > 0n) await mintInTurn(devnet.rpcUrl, address, usdcAtomic)
   const send = async (to: Hex, data: Hex) => {
     await callRpc(devnet.rpcUrl, 'anvil_setBalance', [address, toHex(10n ** 18n)])
     await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [address])

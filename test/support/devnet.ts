@@ -9,7 +9,7 @@ import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 const CACHE_DIRECTORY = fileURLToPath(new URL('../../node_modules/.cache/farebox-sandbox', import.meta.url))
 
 /** What the tests read of USDC and Permit2. */
-export const DEVNET_READ_ABI = parseAbi([
+const DEVNET_READ_ABI = parseAbi([
   'function balanceOf(address account) view returns (uint256)',
   'function allowance(address owner, address spender) view returns (uint256)',
   'function nonceBitmap(address owner, uint256 word) view returns (uint256)',

@@ -16,6 +16,8 @@ export interface RpcProxy {
   readonly calls: readonly string[]
   /** From now on calls of these methods (all, when none is named) meet the fault; `null` lets everything pass. */
   setFault(fault: RpcFault | null, ...methods: readonly string[]): void
+  /** The next `passing` calls pass, and `times` calls after them meet the fault. */
+  setFaultFor(passing: number, times: number, fault: RpcFault): void
   stop(): Promise<void>
 }
 
@@ -24,11 +26,21 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   const calls: string[] = []
   let fault: RpcFault | null = null
   let faultyMethods: ReadonlySet<string> = new Set()
+  let [passing, times] = [0, Number.POSITIVE_INFINITY]
+  const takeFault = (method: string): RpcFault | null => {
+    if (!fault || (faultyMethods.size > 0 && !faultyMethods.has(method))) return null
+    if (passing > 0) {
+      passing -= 1
+      return null
+    }
+    times -= 1
+    return times >= 0 ? fault : null
+  }
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const body = await readBody(request)
     const { id, method } = JSON.parse(body) as { id: number; method: string }
     calls.push(method)
-    const met = fault && (faultyMethods.size === 0 || faultyMethods.has(method)) ? fault : null
+    const met = takeFault(method)
     if (met && met.kind !== 'lost_answer') return answerFaulty(met, id, request, response)
     const upstream = await fetch(targetUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
     const text = await upstream.text()
@@ -45,6 +57,14 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     setFault: (next, ...methods) => {
       fault = next
       faultyMethods = new Set(methods)
+      passing = 0
+      times = Number.POSITIVE_INFINITY
+    },
+    setFaultFor: (nextPassing, nextTimes, next) => {
+      fault = next
+      faultyMethods = new Set()
+      passing = nextPassing
+      times = nextTimes
     },
     stop: () =>
       new Promise((resolve) => {

@@ -15,8 +15,8 @@ import { createTestDatabase } from './test-database.ts'
 type Hex = `0x${string}`
 type Completion = Parameters<ExecutionStore['completeJob']>[1]
 
-export const NETWORK = 'eip155:8453'
-export const TERMS: TranscriptionTerms = {
+const NETWORK = 'eip155:8453'
+const TERMS: TranscriptionTerms = {
   price_per_audio_hour_usd: '0.122',
   minimum_charge_usd: '0.005034',
   maximum_charge_usd: '0.122',
@@ -158,7 +158,7 @@ export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = 
 }
 
 /** A result as sealing would make it. */
-export function sealedResult(overrides: Partial<SealedResult> = {}): SealedResult {
+function sealedResult(overrides: Partial<SealedResult> = {}): SealedResult {
   const resultBody = overrides.resultBody ?? JSON.stringify({ text: 'one canary', id: randomUUID() })
   return {
     usage: { input_audio_ms: 2000 },

@@ -54,8 +54,8 @@ export interface TestWorker {
   /** Lets a job that was put off run at once. */
   runNow(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
-  /** Dependencies whose chain is reached through another proxy. */
-  through(proxy: RpcProxy): Pick<RunJobDependencies, 'verifier' | 'settler'>
+  /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
+  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'>
   stop(): Promise<void>
 }
 
@@ -84,12 +84,8 @@ export async function startTestWorker(): Promise<TestWorker> {
   const log = (message: string, fields: LogFields = {}) => {
     logged.push(JSON.stringify({ message, ...fields, error: undefined }))
   }
-  const through = ({ url }: RpcProxy) => ({
-    verifier: createAuthorizationVerifier(createChainClient(url), 8453),
-    settler: createSettler(createChainClient(url), 8453, [devnet.accounts.settlement.privateKey]),
-  })
   const dependencies: RunJobDependencies = {
-    ...through(proxy),
+    ...through(proxy, devnet.accounts.settlement.privateKey),
     store: ledger.execution,
     uploads,
     receiptSecretId: 'first',
@@ -150,6 +146,15 @@ export async function startTestWorker(): Promise<TestWorker> {
       await Promise.all([upstream.stop(), devnet.stop(), ledger.close()])
       await rm(directory, { recursive: true, force: true })
     },
+  }
+}
+
+/** What a worker needs of the chain, reached through a proxy. */
+function through({ url }: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'> {
+  const client = createChainClient(url)
+  return {
+    verifier: createAuthorizationVerifier(client, 8453),
+    settler: createSettler(client, 8453, [settlementKey]),
   }
 }
 

@@ -52,11 +52,7 @@ export async function recordCharge(
 export async function collectCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
   const { store, settler, logger } = dependencies
   const settlement = await store.readSettlement(job)
-  for (const transaction of settlement.transactions) {
-    const sent = await settler.broadcast(transaction)
-    if (sent.outcome === 'unreachable') logger.warn('broadcast not answered', { jobId: job.id, error: sent.cause })
-  }
-  const { transaction, confirmation } = await watch(settler, job, settlement)
+  const { transaction, confirmation } = await sendAndWatch(settler, logger, job, settlement)
   switch (confirmation.outcome) {
     case 'confirmed':
       return complete(dependencies, job, settlement, transaction, confirmation)
@@ -72,18 +68,29 @@ export async function collectCharge(dependencies: SettlementDependencies, job: C
   }
 }
 
-/** Looks for any of the settlement's transactions until one is final in some way or the time is up. */
-async function watch(
+/**
+ * Sends the settlement's transactions and looks for any of them until one is final in some way or the time is up. One that
+ * was not taken is sent again at each look: every later account nonce waits for it.
+ */
+async function sendAndWatch(
   settler: Settler,
+  logger: Logger,
   job: ClaimedJob,
   { transactions }: StoredSettlement,
 ): Promise<{ transaction: SignedTransaction; confirmation: Confirmation }> {
   const { chargeAmount } = requireSealed(job)
   const [newest] = transactions
   if (!newest) throw new Error(`job ${job.id} is settling without a transaction`)
+  const sent = new Set<string>()
+  const send = async (transaction: SignedTransaction) => {
+    const answer = await settler.broadcast(transaction)
+    if (answer.outcome === 'sent') sent.add(transaction.hash)
+    else logger.warn('broadcast not answered', { jobId: job.id, error: answer.cause })
+  }
   let last: { transaction: SignedTransaction; confirmation: Confirmation } | undefined
   for (let [waited, pause] = [0, FIRST_LOOK_MS]; waited < WATCH_MS; waited += pause, pause = nextPause(pause)) {
     for (const transaction of transactions) {
+      if (!sent.has(transaction.hash)) await send(transaction)
       const confirmation = await settler.confirm(transaction.hash, job.authorization, chargeAmount)
       last = { transaction, confirmation }
       if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return last

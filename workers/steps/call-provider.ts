@@ -2,7 +2,6 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { decryptUpload } from '#shared/media/staged-upload.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Execution, PreparedExecution } from '../executions/execution.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
@@ -11,6 +10,7 @@ import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
 import { checkPaymentAgain, hasTimeForACall, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
+import { readStagedAudio } from './read-staged-audio.ts'
 import { screenRequest } from './screen-request.ts'
 import { type SealingDependencies, sealProduct } from './seal-result.ts'
 
@@ -23,6 +23,9 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
   readonly logger: Logger
 }
 
+/** Between attempts to read from a store that cannot be reached. */
+const STORAGE_RETRY_MS = 2000
+
 /** accepted → generating → generated, or failed uncharged. Nothing is sent upstream that could not be paid for any more. */
 export async function callProvider(
   dependencies: GenerationDependencies,
@@ -32,9 +35,12 @@ export async function callProvider(
   const refusal = await checkPaymentAgain(dependencies, job)
   if (refusal) return refusal
   const { store } = dependencies
-  const audio = await readStagedAudio(dependencies, job)
-  if (job.stagedUploadId !== null && !audio)
-    return failWith(store, job, { code: 'upload_expired', reason: 'the staged upload is gone', attempt: 'none' })
+  const staged = await readStagedAudio(dependencies, job)
+  if (staged.outcome === 'unreachable')
+    return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
+  if (staged.outcome === 'gone')
+    return failWith(store, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
+  const { audio } = staged
   const execution = dependencies.executionOf(job.operation)
   const rejection = await screenRequest(dependencies, job, execution.screenedTexts({ job, audio }))
   if (rejection) return rejection
@@ -97,13 +103,4 @@ export async function failLostAttempt(
     reason: 'the worker was lost during the provider call',
     attempt: 'failed_ambiguous',
   })
-}
-
-async function readStagedAudio(
-  { store, uploads }: GenerationDependencies,
-  { stagedUploadId }: ClaimedJob,
-): Promise<Uint8Array | null> {
-  const upload = stagedUploadId === null ? null : await store.openStagedUpload(stagedUploadId)
-  const sealed = upload && (await uploads.get(upload.objectKey))
-  return sealed ? decryptUpload(upload, sealed) : null
 }

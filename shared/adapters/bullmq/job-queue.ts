@@ -54,11 +54,13 @@ export function consumeJobs(options: {
   return { close: (deadlineMs) => closeWithin(worker, deadlineMs) }
 }
 
-/** A job that outlives the deadline is left to its lease: another worker takes it over when that runs out. */
-async function closeWithin(worker: { close(force?: boolean): Promise<void> }, deadlineMs: number): Promise<void> {
-  const { promise: deadline, resolve } = Promise.withResolvers<'late'>()
-  const timer = setTimeout(() => resolve('late'), deadlineMs)
-  const closed = await Promise.race([worker.close().then(() => 'closed' as const), deadline])
+/**
+ * A job that outlives the deadline is left to its lease: another worker takes it over when that runs out. BullMQ cannot
+ * turn a close that waits into a forced one, so the consumer's connections then stay until the process ends.
+ */
+async function closeWithin(worker: { close(): Promise<void> }, deadlineMs: number): Promise<void> {
+  const { promise: deadline, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, deadlineMs)
+  await Promise.race([worker.close(), deadline])
   clearTimeout(timer)
-  if (closed === 'late') await worker.close(true)
 }

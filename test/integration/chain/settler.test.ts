@@ -40,6 +40,11 @@ async function transactionFor(authorization: Authorization, charge: AtomicAmount
   return await settler.sign(authorization, charge, prepared.terms, prepared.minimumAccountNonce)
 }
 
+/** Anvil answers a broadcast a moment before it has mined it. */
+async function mined(hash: `0x${string}`): Promise<void> {
+  await devnet.client.waitForTransactionReceipt({ hash })
+}
+
 async function received(): Promise<bigint> {
   return await devnet.usdcBalance(devnet.accounts.recipient.address)
 }
@@ -51,6 +56,7 @@ describe('a settlement', () => {
     const transaction = await transactionFor(authorization)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
     expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    await mined(transaction.hash)
     const confirmation = await settler.confirm(transaction.hash, authorization, CHARGE)
     const block = await devnet.client.getBlock()
     expect(confirmation).toEqual({
@@ -66,6 +72,7 @@ describe('a settlement', () => {
     const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
+    await mined(transaction.hash)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
     expect(await devnet.usdcBalance(poor.address)).toBe(4000n)
   })
@@ -74,6 +81,7 @@ describe('a settlement', () => {
     const poor = await createChainPayer(devnet, 5000n)
     const transaction = await transactionFor(await poor.sign({ authorizedMaximum: MAXIMUM }))
     expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    await mined(transaction.hash)
     expect(await devnet.usdcBalance(poor.address)).toBe(0n)
   })
 
@@ -148,6 +156,7 @@ describe('broadcasting', () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
+    await mined(transaction.hash)
     const before = await received()
     for (let time = 0; time < 3; time += 1) expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
     expect(await received()).toBe(before)
@@ -163,6 +172,7 @@ describe('broadcasting', () => {
       expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
       expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
       await callRpc(devnet.rpcUrl, 'anvil_mine', [])
+      await mined(transaction.hash)
       expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
     } finally {
       await callRpc(devnet.rpcUrl, 'evm_setAutomine', [true])
@@ -175,6 +185,7 @@ describe('broadcasting', () => {
     const before = await received()
     proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction')
     expect(await settler.broadcast(transaction)).toMatchObject({ outcome: 'unreachable' })
+    await mined(transaction.hash)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
     expect((await received()) - before).toBe(CHARGE)
   })
@@ -193,6 +204,7 @@ describe('broadcasting', () => {
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
     proxy.setFault(null)
     expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    await mined(transaction.hash)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
   })
 })
@@ -204,6 +216,7 @@ describe('confirming', () => {
     const transaction = await transactionFor(authorization)
     await poor.spend(9000n)
     await settler.broadcast(transaction)
+    await mined(transaction.hash)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'reverted' })
   })
 
@@ -211,6 +224,7 @@ describe('confirming', () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
+    await mined(transaction.hash)
     const other = '0x1111111111111111111111111111111111111111'
     const claims: readonly (readonly [Authorization, bigint])[] = [
       [authorization, CHARGE + 1n],
@@ -241,6 +255,7 @@ describe('confirming', () => {
       data: encodeFunctionData({ abi: erc20Abi, functionName: 'approve', args: [sender.address, 1n] }),
     })
     await settler.broadcast({ raw, hash: keccak256(raw) })
+    await mined(keccak256(raw))
     expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'unproven' })
   })
 
@@ -250,6 +265,7 @@ describe('confirming', () => {
       const authorization = await signed()
       const transaction = await transactionFor(authorization)
       await settler.broadcast(transaction)
+      await mined(transaction.hash)
       for (const fault of [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const) {
         proxy.setFault(fault, method)
         expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })

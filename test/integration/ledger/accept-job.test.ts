@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Acceptance, NewJob } from '#shared/jobs/job-store.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import {
   acceptTestJob,
   bindTestKey,
@@ -267,7 +268,7 @@ describe('prior work', () => {
     const jobId = await acceptTestJob(ledger, job)
     const { payer } = job.authorization
     const held = { jobId, payer, state: 'accepted' }
-    const find = ledger.admission.findPriorWork
+    const find = (key: string, signed: Authorization) => ledger.admission.findPriorWork(key, signed)
     expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claimedFor: jobId })
     expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claimedFor: null })
     expect(await find('free-key', job.authorization)).toEqual({ holder: null, claimedFor: jobId })

@@ -1,6 +1,7 @@
 import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { jobStates } from '#shared/jobs/job.ts'
@@ -52,9 +53,10 @@ describe('taking due jobs', () => {
     const client = await ledger.pool.connect()
     await client.query('BEGIN')
     await client.query('SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE', [held])
-    expect(await take()).toEqual([free])
+    const taken = await Promise.race([take(), delay(2000, 'waited for the held row')])
     await client.query('ROLLBACK')
     client.release()
+    expect(taken).toEqual([free])
     expect(await take()).toEqual([held])
   })
 

@@ -67,7 +67,7 @@ export function paymentRequiredFor(requirements: PaymentRequirements): PaymentRe
 }
 
 /** The official client, reading the chain through the devnet. */
-export function createOfficialClient(devnet: TestDevnet): x402Client {
+function createOfficialClient(devnet: TestDevnet): x402Client {
   const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
   const signer = toClientEvmSigner(account, devnet.client)
   return new x402Client().register('eip155:8453', new UptoClientScheme(signer))
@@ -86,7 +86,7 @@ export function permitInfoOf(payment: PaymentPayload): PermitInfo | undefined {
   return extension?.info.signature === undefined ? undefined : (extension.info as PermitInfo)
 }
 
-export function settleArguments({ signature, permit2Authorization }: UptoAuthorization, chargeAtomic: bigint) {
+function settleArguments({ signature, permit2Authorization }: UptoAuthorization, chargeAtomic: bigint) {
   const { permitted, nonce, deadline, from, witness } = permit2Authorization
   return [
     {

@@ -124,7 +124,7 @@ describe('the proxy stand-in for a payer with a standing approval', () => {
 
   it('does not settle after the deadline', async () => {
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
-    await callRpc(devnet.rpcUrl, 'evm_increaseTime', [301])
+    await callRpc(devnet.rpcUrl, 'evm_increaseTime', [3600])
     await callRpc(devnet.rpcUrl, 'evm_mine', [])
     // Permit2's SignatureExpired(uint256).
     await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0xcd21db4f')

@@ -1,4 +1,7 @@
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import type { ChainPayer } from '../../support/chain-payer.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
@@ -8,26 +11,35 @@ beforeAll(async () => {
 })
 afterAll(() => worker.stop())
 
+interface Parties {
+  readonly jobId: string
+  readonly payer: ChainPayer
+  readonly chain: ReturnType<TestWorker['through']>
+}
+
+/** A settlement that is not sent holds up the later ones of its key, so each test has a key too. */
+async function withProxy(work: (proxy: RpcProxy, parties: Parties) => Promise<void>): Promise<void> {
+  const proxy = await startRpcProxy(worker.devnet.rpcUrl)
+  const settlementKey = generatePrivateKey()
+  const facilitator = privateKeyToAccount(settlementKey).address
+  await callRpc(worker.devnet.rpcUrl, 'anvil_setBalance', [facilitator, '0xde0b6b3a7640000'])
+  try {
+    const { jobId, payer } = await worker.accept({ signed: { facilitator } })
+    await work(proxy, { jobId, payer, chain: worker.through(proxy, settlementKey) })
+  } finally {
+    await proxy.stop()
+  }
+}
+
+async function transfersFrom(payer: { address: string }): Promise<number> {
+  const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+  return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
+}
+
 /** One run watches the chain for 20 seconds, so all these tests go on at once, each behind a proxy of its own. */
 describe.concurrent('while the payment network is gone a job is put off, and it is paid exactly once afterwards', () => {
-  async function withProxy(work: (proxy: RpcProxy) => Promise<void>): Promise<void> {
-    const proxy = await startRpcProxy(worker.devnet.rpcUrl)
-    try {
-      await work(proxy)
-    } finally {
-      await proxy.stop()
-    }
-  }
-
-  async function transfersFrom(payer: { address: string }): Promise<number> {
-    const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
-    return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
-  }
-
   it('before the call: accepted, no call made', async ({ expect }) => {
-    await withProxy(async (proxy) => {
-      const { jobId, payer } = await worker.accept()
-      const chain = worker.through(proxy)
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
       proxy.setFault({ kind: 'reset' })
       await worker.run(jobId, chain)
       expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true, leased: false })
@@ -39,9 +51,8 @@ describe.concurrent('while the payment network is gone a job is put off, and it 
   })
 
   it('at the preparation: generated, nothing signed', async ({ expect }) => {
-    await withProxy(async (proxy) => {
-      const { jobId, payer } = await worker.accept()
-      const { settler } = worker.through(proxy)
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
+      const { settler } = chain
       proxy.setFault({ kind: 'error', code: -32603, message: 'internal error' })
       await worker.run(jobId, { settler })
       expect(await worker.view(jobId)).toMatchObject({
@@ -69,9 +80,8 @@ describe.concurrent('while the payment network is gone a job is put off, and it 
     ],
   ]
   it.for(outages)('%s: settling, the outcome open', async ([, fault, methods, moved], { expect }) => {
-    await withProxy(async (proxy) => {
-      const { jobId, payer } = await worker.accept()
-      const { settler } = worker.through(proxy)
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
+      const { settler } = chain
       proxy.setFault(fault, ...methods)
       await worker.run(jobId, { settler })
       expect(await worker.view(jobId)).toMatchObject({
@@ -94,9 +104,8 @@ describe.concurrent('while the payment network is gone a job is put off, and it 
   })
 
   it('for a moment only: the same run goes on and completes', async ({ expect }) => {
-    await withProxy(async (proxy) => {
-      const { jobId, payer } = await worker.accept()
-      const { settler } = worker.through(proxy)
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
+      const { settler } = chain
       proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction', 'eth_getTransactionReceipt')
       const running = worker.run(jobId, { settler })
       await expect
@@ -113,13 +122,15 @@ describe.concurrent('while the payment network is gone a job is put off, and it 
 it('a worker that dies after signing leaves a transaction that the next one sends, once', async () => {
   const { jobId, payer } = await worker.accept()
   const { settler } = worker.dependencies
-  const dies = () => Promise.reject(new Error('killed'))
-  await expect(worker.run(jobId, { settler: { ...settler, broadcast: dies } })).rejects.toThrow('killed')
+  await expect(worker.run(jobId, { settler: { ...settler, broadcast: rejecting('killed') } })).rejects.toThrow('killed')
   const before = await worker.view(jobId)
   expect(before).toMatchObject({ state: 'settling', settlements: ['signed'], leased: true })
   await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
-  const sign = () => Promise.reject(new Error('signed a second time'))
-  await worker.run(jobId, { settler: { ...settler, sign } })
+  await worker.run(jobId, { settler: { ...settler, sign: rejecting('signed a second time') } })
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
   expect(await worker.devnet.usdcBalance(payer.address)).toBe(1_000_000n - 5034n)
 })
+
+function rejecting(message: string): () => Promise<never> {
+  return () => Promise.reject(new Error(message))
+}

@@ -307,15 +307,15 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
   })
 })
 
-describe('a worker that loses its lease during the call', () => {
-  async function takeOver(jobId: string): Promise<void> {
-    const taken = await worker.ledger.sql(
-      "UPDATE jobs SET fence = fence + 1, lease_expires_at = now() + interval '1 minute' WHERE id = $1 RETURNING id",
-      [jobId],
-    )
-    expect(taken).toHaveLength(1)
-  }
+async function takeOver(jobId: string): Promise<void> {
+  const taken = await worker.ledger.sql(
+    "UPDATE jobs SET fence = fence + 1, lease_expires_at = now() + interval '1 minute' WHERE id = $1 RETURNING id",
+    [jobId],
+  )
+  expect(taken).toHaveLength(1)
+}
 
+describe('a worker that loses its lease during the call', () => {
   it('writes nothing when the answer comes', async () => {
     const { jobId, payer } = await worker.accept()
     worker.upstream.setFaults([{ fault: 'none', delayMs: 300 }])

@@ -21,9 +21,8 @@ export function refuseKey({ headers }: VendorRequest, apiKey: string | undefined
 
 /** The request's fields for the call log; of images in data URIs only the beginning stays. */
 export function describeJson({ body }: Pick<VendorRequest, 'body'>): Record<string, string> {
-  const withoutImages = ([name, json]: [string, string]) => [
-    name,
-    json.replaceAll(/;base64,[A-Za-z0-9+/]{200,}=*/g, ';base64,…'),
-  ]
-  return Object.fromEntries(Object.entries(loggedFields(body)).map(withoutImages))
+  const fields = Object.entries(loggedFields(body))
+  return Object.fromEntries(fields.map(([name, json]) => [name, json.replaceAll(longDataUri, ';base64,…')]))
 }
+
+const longDataUri = /;base64,[A-Za-z0-9+/]{200,}=*/g

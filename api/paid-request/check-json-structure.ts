@@ -1,0 +1,82 @@
+/** Deeper than any SDK's request; a parser's memory grows with every level. */
+const MAXIMUM_DEPTH = 64
+/** Commas and openings; each value costs a parser many times its bytes. */
+const MAXIMUM_STRUCTURE = 200_000
+
+export type JsonStructure =
+  | { outcome: 'sound' }
+  | { outcome: 'too_complex'; message: string }
+  | { outcome: 'repeated_key'; key: string }
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/**
+ * Looks over JSON text before it is parsed: nesting and size of the structure are bounded, and no object may name a key
+ * twice, since parsers disagree on which one counts. Text that is not JSON may pass; parsing refuses it. Linear, and as
+ * fast as a search for the next quote inside strings.
+ */
+export function checkJsonStructure(bytes: Buffer): JsonStructure {
+  /** The keys of each open object, `null` for an array. */
+  const open: (Set<string> | null)[] = []
+  let structure = 0
+  let expectsKey = false
+  for (let index = 0; index < bytes.length; index++) {
+    switch (bytes[index]) {
+      case QUOTE: {
+        const end = closingQuote(bytes, index)
+        if (end < 0) return { outcome: 'sound' }
+        const keys = open.at(-1)
+        if (expectsKey && keys) {
+          const key = readString(bytes.subarray(index, end + 1))
+          if (keys.has(key)) return { outcome: 'repeated_key', key }
+          keys.add(key)
+        }
+        expectsKey = false
+        index = end
+        break
+      }
+      case 0x7b: // {
+      case 0x5b: // [
+        expectsKey = bytes[index] === 0x7b
+        open.push(expectsKey ? new Set() : null)
+        structure++
+        if (open.length > MAXIMUM_DEPTH)
+          return { outcome: 'too_complex', message: `The JSON is nested deeper than ${MAXIMUM_DEPTH} levels.` }
+        break
+      case 0x7d: // }
+      case 0x5d: // ]
+        open.pop()
+        expectsKey = false
+        break
+      case 0x2c: // ,
+        expectsKey = open.at(-1) instanceof Set
+        structure++
+        break
+      default:
+        break
+    }
+    if (structure > MAXIMUM_STRUCTURE)
+      return { outcome: 'too_complex', message: `The JSON holds more than ${MAXIMUM_STRUCTURE} values.` }
+  }
+  return { outcome: 'sound' }
+}
+
+function closingQuote(bytes: Buffer, opening: number): number {
+  for (let end = bytes.indexOf(QUOTE, opening + 1); end >= 0; end = bytes.indexOf(QUOTE, end + 1)) {
+    let first = end
+    while (bytes[first - 1] === BACKSLASH) first--
+    if ((end - first) % 2 === 0) return end
+  }
+  return -1
+}
+
+/** Two spellings of one key are one key. */
+function readString(quoted: Buffer): string {
+  const text = quoted.toString('utf8')
+  try {
+    return String(JSON.parse(text))
+  } catch {
+    return text
+  }
+}

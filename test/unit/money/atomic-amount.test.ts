@@ -1,0 +1,114 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { atomicAmount, atomicFromDollars, dollarsFromAtomic, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
+import { clamp, divideRoundingUp } from '#shared/money/rounding.ts'
+import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
+
+const amounts = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
+
+describe('an amount', () => {
+  it('is never negative', () => {
+    expect(() => atomicAmount(-1n)).toThrow(RangeError)
+    expect(atomicAmount(0n)).toBe(0n)
+  })
+
+  it('on the wire is decimal digits and nothing else', () => {
+    const others = [
+      '',
+      ' 1',
+      '1 ',
+      '+1',
+      '-1',
+      '01',
+      '00',
+      '1.0',
+      '1e3',
+      '0x10',
+      '1_000',
+      '١',
+      '1\n',
+      'NaN',
+      '9'.repeat(79),
+    ]
+    for (const text of others) expect([text, parseAtomicAmount(text)]).toEqual([text, null])
+    expect(parseAtomicAmount('0')).toBe(0n)
+    expect(parseAtomicAmount('9'.repeat(78))).toBe(10n ** 78n - 1n)
+  })
+
+  it('of any size survives the wire', () => {
+    fc.assert(fc.property(amounts, (value) => parseAtomicAmount(value.toString()) === value))
+  })
+
+  it('of any size survives being written in dollars', () => {
+    fc.assert(fc.property(amounts, (value) => atomicFromDollars(dollarsFromAtomic(atomicAmount(value))) === value))
+  })
+
+  it('in dollars has no trailing zero, no exponent and no float error', () => {
+    const written = [
+      [0n, '0'],
+      [1n, '0.000001'],
+      [5034n, '0.005034'],
+      [122_000n, '0.122'],
+      [1_000_000n, '1'],
+      [1_000_001n, '1.000001'],
+      [12_345_678_901_234_567_890_123_456n, '12345678901234567890.123456'],
+    ] as const
+    for (const [value, dollars] of written) expect(dollarsFromAtomic(atomicAmount(value))).toBe(dollars)
+  })
+
+  it('in dollars is read exactly or not at all', () => {
+    expect(atomicFromDollars('0.1')).toBe(100_000n)
+    expect(atomicFromDollars('9007199254740993.000001')).toBe(9_007_199_254_740_993_000_001n)
+    for (const text of ['', '.', '.5', '1.', '0.0000001', '-1', '+1', '1e2', '$1', '1,000', ' 1', '0x1', 'Infinity'])
+      expect(() => atomicFromDollars(text)).toThrow(RangeError)
+  })
+})
+
+describe('rounding', () => {
+  it('goes up to the next whole unit and never further', () => {
+    fc.assert(
+      fc.property(amounts, fc.bigInt({ min: 1n, max: 2n ** 128n }), (dividend, divisor) => {
+        const quotient = divideRoundingUp(dividend, divisor)
+        return quotient * divisor >= dividend && (quotient === 0n || (quotient - 1n) * divisor < dividend)
+      }),
+    )
+  })
+
+  it('refuses what has no meaning', () => {
+    expect(() => divideRoundingUp(-1n, 2n)).toThrow(RangeError)
+    expect(() => divideRoundingUp(1n, 0n)).toThrow(RangeError)
+    expect(() => divideRoundingUp(1n, -2n)).toThrow(RangeError)
+    expect(() => clamp(1n, 3n, 2n)).toThrow(RangeError)
+  })
+
+  it('is done once: the price of a sum is never more than the sum of the prices', () => {
+    const price = unitPrice('0.122', 3_600_000n)
+    const quantity = fc.bigInt({ min: 0n, max: 10n ** 12n })
+    fc.assert(
+      fc.property(quantity, quantity, (one, other) => {
+        const [whole, parts] = [priceOf(price, one + other), priceOf(price, one) + priceOf(price, other)]
+        return whole <= parts && parts <= whole + 1n
+      }),
+    )
+  })
+})
+
+describe('a unit price', () => {
+  it('is exact: a multiple of its units costs the same multiple of its price', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 10n ** 30n }), (hours) => {
+        return priceOf(unitPrice('0.122', 3_600_000n), hours * 3_600_000n) === hours * 122_000n
+      }),
+    )
+  })
+
+  it('charges one atomic unit for the smallest quantity, and nothing for none', () => {
+    expect(priceOf(unitPrice('0.000001', 1_000_000n), 1n)).toBe(1n)
+    expect(priceOf(unitPrice('0.000001', 1_000_000n), 0n)).toBe(0n)
+  })
+
+  it('is for at least one unit', () => {
+    expect(() => unitPrice('0.122', 0n)).toThrow(RangeError)
+    expect(() => priceOf(unitPrice('0.122', 1n), -1n)).toThrow(RangeError)
+  })
+})

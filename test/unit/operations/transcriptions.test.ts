@@ -1,0 +1,180 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createCatalog, publishedCatalog } from '#shared/catalog/catalog.ts'
+import { transcriptionModels } from '#shared/catalog/transcription-models.ts'
+import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { operations } from '#shared/operations/registry.ts'
+import {
+  type EffectiveTranscription,
+  type TranscriptionTerms,
+  transcriptions,
+} from '#shared/operations/transcriptions.ts'
+
+const TERMS: TranscriptionTerms = {
+  price_per_audio_hour_usd: '0.122',
+  minimum_charge_usd: '0.005034',
+  maximum_charge_usd: '0.122',
+}
+const AUDIO = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
+const BODY = { model: 'speechvendor/scribe-v2' }
+
+const durations = fc.integer({ min: 1, max: 3_600_000 })
+const charge = (ms: number) => transcriptions.charge({ input_audio_ms: ms }, TERMS)
+
+function effective(body: Record<string, unknown>, audio = AUDIO): EffectiveTranscription {
+  return transcriptions.effectiveRequest(transcriptions.optionsSchema.parse(body), audio)
+}
+
+function digest(body: Record<string, unknown>, audio = AUDIO): string {
+  return sha256Hex(canonicalJson(effective(body, audio)))
+}
+
+describe('the charge', () => {
+  it('is the published price by the millisecond, rounded up once, within the published bounds', () => {
+    fc.assert(
+      fc.property(durations, (ms) => {
+        const exact = (122_000n * BigInt(ms)) / 3_600_000n + ((122_000n * BigInt(ms)) % 3_600_000n === 0n ? 0n : 1n)
+        const bounded = exact < 5034n ? 5034n : exact > 122_000n ? 122_000n : exact
+        return charge(ms) === bounded
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it('never falls when the audio gets longer', () => {
+    fc.assert(fc.property(durations, durations, (one, other) => one > other || charge(one) <= charge(other)))
+  })
+
+  it('stays within 5034 and 122000, which its ends reach', () => {
+    fc.assert(fc.property(durations, (ms) => charge(ms) >= 5034n && charge(ms) <= 122_000n))
+    expect([charge(1), charge(3_600_000)]).toEqual([5034n, 122_000n])
+  })
+
+  it('leaves the minimum exactly where the price by the millisecond passes it', () => {
+    // 148,544 ms cost 5033.99… and 148,545 ms cost 5034.03 atomic units.
+    expect([charge(148_544), charge(148_545), charge(148_546)]).toEqual([5034n, 5035n, 5035n])
+    expect(charge(3_599_999)).toBe(122_000n)
+    expect(charge(3_599_970)).toBe(121_999n)
+  })
+
+  it('is the quoted maximum, since the duration is known before', () => {
+    fc.assert(
+      fc.property(durations, (durationMs) => {
+        const quote = transcriptions.quote(effective(BODY, { ...AUDIO, durationMs }), publishedCatalog)
+        return quote.quotedMaximum === transcriptions.charge({ input_audio_ms: durationMs }, quote.terms)
+      }),
+    )
+  })
+
+  it('follows the terms of the quote, whatever the catalog says later', () => {
+    expect(transcriptions.charge({ input_audio_ms: 3_600_000 }, { ...TERMS, maximum_charge_usd: '0.05' })).toBe(50_000n)
+  })
+})
+
+describe('the quote', () => {
+  it('names the catalog that it was made under and freezes its prices', () => {
+    expect(transcriptions.quote(effective(BODY), publishedCatalog)).toEqual({
+      quotedMaximum: 5034n,
+      catalogVersion: publishedCatalog.version,
+      terms: TERMS,
+    })
+  })
+
+  it('for a model that the catalog does not have is a defect', () => {
+    const empty = createCatalog({ transcriptionModels: [] })
+    expect(() => transcriptions.quote(effective(BODY), empty)).toThrow('no model')
+  })
+})
+
+describe('the effective request', () => {
+  it('is the same whether defaults are written or left out', () => {
+    const written = {
+      ...BODY,
+      file_format: 'other',
+      diarize: false,
+      timestamps: 'none',
+      tag_audio_events: false,
+      response_format: 'json',
+    }
+    expect(digest(written)).toBe(digest(BODY))
+  })
+
+  it('is the same in any order of fields', () => {
+    expect(digest({ diarize: true, language: 'en', ...BODY })).toBe(digest({ ...BODY, language: 'en', diarize: true }))
+  })
+
+  it('takes an empty language for none', () => {
+    expect(digest({ ...BODY, language: '' })).toBe(digest(BODY))
+  })
+
+  it('differs with every option and with everything that was measured', () => {
+    const digests = [
+      digest(BODY),
+      digest({ ...BODY, language: 'en' }),
+      digest({ ...BODY, language: 'de' }),
+      digest({ ...BODY, diarize: true }),
+      digest({ ...BODY, num_speakers: 2 }),
+      digest({ ...BODY, num_speakers: 3 }),
+      digest({ ...BODY, timestamps: 'word' }),
+      digest({ ...BODY, timestamps: 'character' }),
+      digest({ ...BODY, tag_audio_events: true }),
+      digest({ ...BODY, response_format: 'verbose_json' }),
+      digest(BODY, { ...AUDIO, sha256: 'b'.repeat(64) }),
+      digest(BODY, { ...AUDIO, bytes: 1001 }),
+      digest(BODY, { ...AUDIO, durationMs: 2001 }),
+    ]
+    expect(new Set(digests).size).toBe(digests.length)
+  })
+
+  it('survives storage', () => {
+    const stored = effective({ ...BODY, language: 'en', num_speakers: 4, diarize: true })
+    expect(transcriptions.effectiveRequestSchema.parse(JSON.parse(JSON.stringify(stored)))).toEqual(stored)
+  })
+
+  it('takes no option that nobody would carry out', () => {
+    const refused = [
+      { ...BODY, temperature: 0 },
+      { ...BODY, model: 'speechvendor/other' },
+      { ...BODY, num_speakers: 0 },
+      { ...BODY, num_speakers: 33 },
+      { ...BODY, num_speakers: 1.5 },
+      { ...BODY, diarize: 'true' },
+      { ...BODY, language: 'x'.repeat(65) },
+      { ...BODY, language: '\ud800' },
+      { ...BODY, timestamps: 'segment' },
+      {},
+    ]
+    for (const body of refused)
+      expect([body, transcriptions.optionsSchema.safeParse(body).success]).toEqual([body, false])
+  })
+})
+
+describe('the catalog version', () => {
+  const [model] = transcriptionModels
+
+  it('is the same for the same content', () => {
+    expect(createCatalog({ transcriptionModels: [{ ...model }] }).version).toBe(publishedCatalog.version)
+  })
+
+  it('does not depend on the order in which fields are written', () => {
+    const reversed = Object.fromEntries(Object.entries(model).toReversed()) as unknown as typeof model
+    expect(createCatalog({ transcriptionModels: [reversed] }).version).toBe(publishedCatalog.version)
+  })
+
+  it('changes with any field of any model, and with the list itself', () => {
+    const changed = Object.entries(model).map(([field, value]) => {
+      const other = typeof value === 'number' ? value + 1 : Array.isArray(value) ? ['wav'] : `${String(value)}x`
+      return createCatalog({ transcriptionModels: [{ ...model, [field]: other }] }).version
+    })
+    const lists = [[], [model, model]].map((list) => createCatalog({ transcriptionModels: list }).version)
+    const versions = [publishedCatalog.version, ...changed, ...lists]
+    expect(new Set(versions).size).toBe(Object.keys(model).length + 3)
+  })
+})
+
+describe('the registry', () => {
+  it('has no id and no path twice', () => {
+    for (const key of ['id', 'path'] as const)
+      expect(new Set(operations.map((operation) => operation[key])).size).toBe(operations.length)
+  })
+})

@@ -1,0 +1,85 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type ChallengeClaims, openChallengeToken, sealChallengeToken } from '#shared/payment/challenge-token.ts'
+
+const SECRET = 'a secret of the tests'
+const claims: ChallengeClaims = {
+  idempotencyKey: 'key-canary',
+  requestDigest: 'd'.repeat(64),
+  quotedMaximum: atomicAmount(5034n),
+  expiresAt: new Date('2026-01-02T03:04:05.678Z'),
+}
+const token = sealChallengeToken(claims, SECRET)
+
+describe('a challenge token', () => {
+  it('opens for its key and request with what it was issued for', () => {
+    expect(openChallengeToken(token, claims, SECRET)).toEqual({
+      outcome: 'genuine',
+      quotedMaximum: 5034n,
+      matchesRequest: true,
+      expiresAt: new Date('2026-01-02T03:04:05Z'),
+    })
+  })
+
+  it('of any key, digest and amount opens again', () => {
+    const amount = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
+    fc.assert(
+      fc.property(fc.string(), fc.string(), amount, (idempotencyKey, requestDigest, maximum) => {
+        const issued = { ...claims, idempotencyKey, requestDigest, quotedMaximum: atomicAmount(maximum) }
+        expect(openChallengeToken(sealChallengeToken(issued, SECRET), issued, SECRET)).toMatchObject({
+          quotedMaximum: maximum,
+          matchesRequest: true,
+        })
+      }),
+    )
+  })
+
+  it('with any one character changed, cut or added is forged', () => {
+    for (let index = 0; index < token.length; index += 1) {
+      const changed = token[index] === 'A' ? 'B' : 'A'
+      const variants = [
+        token.slice(0, index) + changed + token.slice(index + 1),
+        token.slice(0, index) + token.slice(index + 1),
+        `${token.slice(0, index)}A${token.slice(index)}`,
+      ]
+      for (const variant of variants.filter((other) => other !== token))
+        expect([variant, openChallengeToken(variant, claims, SECRET)]).toEqual([variant, { outcome: 'forged' }])
+    }
+  })
+
+  it('in another spelling of the same bytes is forged', () => {
+    for (const variant of [`${token}=`, `${token} `, token.toUpperCase(), `.${token}`, `${token}.`, `${token}.x`])
+      expect(openChallengeToken(variant, claims, SECRET)).toEqual({ outcome: 'forged' })
+  })
+
+  it('under another secret is forged', () => {
+    expect(openChallengeToken(token, claims, `${SECRET}.`)).toEqual({ outcome: 'forged' })
+  })
+
+  it('does not match another key or another request', () => {
+    const others = [
+      { ...claims, idempotencyKey: 'key-canary2' },
+      { ...claims, requestDigest: 'e'.repeat(64) },
+    ]
+    for (const other of others)
+      expect(openChallengeToken(token, other, SECRET)).toMatchObject({ outcome: 'genuine', matchesRequest: false })
+  })
+
+  it('does not show the key, which is a capability', () => {
+    expect(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()).not.toContain('canary')
+  })
+
+  it('is forged, and nothing is thrown, whatever a stranger sends', () => {
+    fc.assert(
+      fc.property(fc.anything(), (value) => {
+        expect(openChallengeToken(value, claims, SECRET)).toEqual({ outcome: 'forged' })
+      }),
+    )
+    fc.assert(
+      fc.property(fc.base64String(), fc.base64String(), (body, tag) => {
+        expect(openChallengeToken(`${body}.${tag}`, claims, SECRET)).toEqual({ outcome: 'forged' })
+      }),
+    )
+  })
+})

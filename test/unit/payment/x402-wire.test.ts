@@ -1,0 +1,202 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { authorizationOf, storedAuthorization, storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { decodePaymentSignature } from '#shared/payment/x402-wire.ts'
+
+const address = (digit: string) => `0x${digit.repeat(40)}`
+const SIGNATURE = `0x${'ab'.repeat(64)}1b`
+
+function payment() {
+  return {
+    x402Version: 2,
+    resource: { url: 'https://example.test/v1/audio/transcriptions' },
+    accepted: {
+      scheme: 'upto',
+      network: 'eip155:8453',
+      amount: '5034',
+      asset: address('a'),
+      payTo: address('b'),
+      maxTimeoutSeconds: 600,
+      extra: { challenge: 'token' },
+    },
+    payload: {
+      signature: SIGNATURE,
+      permit2Authorization: {
+        from: address('C'),
+        permitted: { token: address('a'), amount: '5034' },
+        spender: address('d'),
+        nonce: '7',
+        deadline: '1900000000',
+        witness: { to: address('b'), facilitator: address('e'), validAfter: '0' },
+      },
+    },
+    extensions: { eip2612GasSponsoring: { info: permit() } } as Record<string, unknown>,
+  }
+}
+
+function permit(): Record<string, unknown> {
+  return {
+    from: address('C'),
+    asset: address('a'),
+    spender: address('f'),
+    amount: '5034',
+    nonce: '0',
+    deadline: '1900000000',
+    signature: SIGNATURE,
+    version: '1',
+  }
+}
+
+const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64')
+const decode = (value: unknown) => decodePaymentSignature(encode(value))
+
+function authorization(value: unknown = payment()) {
+  const decoded = decode(value)
+  if (decoded.outcome !== 'decoded') throw new Error(JSON.stringify(decoded))
+  return authorizationOf(decoded.payment)
+}
+
+/** Every place in a JSON value, as a way to replace what stands there. */
+function places(value: unknown, path: readonly string[] = []): (readonly string[])[] {
+  if (typeof value !== 'object' || value === null) return [path]
+  return [path, ...Object.entries(value).flatMap(([key, member]) => places(member, [...path, key]))]
+}
+
+function withValueAt(value: unknown, [key, ...rest]: readonly string[], replacement: unknown): unknown {
+  if (key === undefined) return replacement
+  const object = value as Record<string, unknown>
+  return { ...object, [key]: withValueAt(object[key], rest, replacement) }
+}
+
+describe('decoding PAYMENT-SIGNATURE', () => {
+  it('gives the project’s words, with numbers exact and addresses in lower case', () => {
+    expect(authorization()).toMatchObject({
+      network: 'eip155:8453',
+      payer: address('c'),
+      payTo: address('b'),
+      facilitator: address('e'),
+      spender: address('d'),
+      authorizedMaximum: 5034n,
+      nonce: 7n,
+      deadline: 1_900_000_000n,
+      validAfter: 0n,
+      gasSponsoring: { from: address('c'), spender: address('f'), amount: 5034n, nonce: 0n },
+    })
+  })
+
+  it('never throws, whatever a stranger sends', () => {
+    const known = new Set(['malformed', 'other_scheme', 'decoded'])
+    fc.assert(fc.property(fc.string(), (header) => known.has(decodePaymentSignature(header).outcome)))
+    fc.assert(fc.property(fc.string({ unit: 'binary' }), (header) => known.has(decodePaymentSignature(header).outcome)))
+    fc.assert(fc.property(fc.base64String(), (header) => known.has(decodePaymentSignature(header).outcome)))
+    fc.assert(
+      fc.property(fc.json(), (json) => known.has(decode(JSON.parse(json)).outcome)),
+      { numRuns: 500 },
+    )
+  })
+
+  it('never throws and never takes junk for an amount, with any one place replaced by anything', () => {
+    const original = payment()
+    fc.assert(
+      fc.property(fc.constantFrom(...places(original)), fc.jsonValue(), (path, junk) => {
+        const decoded = decode(withValueAt(original, path, junk))
+        if (decoded.outcome !== 'decoded') return
+        const read = authorizationOf(decoded.payment)
+        for (const value of [read.authorizedMaximum, read.nonce, read.deadline, read.validAfter])
+          expect(typeof value).toBe('bigint')
+        expect(storedAuthorizationSchema.parse(JSON.parse(storedAuthorization(read)))).toEqual(read)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it('gives a reason that quotes nothing of what was sent', () => {
+    const malformed = withValueAt(payment(), ['payload', 'permit2Authorization', 'nonce'], 'canary')
+    const decoded = decode(malformed)
+    expect(decoded).toMatchObject({
+      outcome: 'malformed',
+      reason: expect.stringContaining('permit2Authorization.nonce'),
+    })
+    expect(JSON.stringify(decoded)).not.toContain('canary')
+  })
+
+  it('takes standard Base64 of JSON only', () => {
+    const header = encode(payment())
+    const others = [
+      '',
+      ' ',
+      `${header} `,
+      `${header}\n`,
+      header.replace(/./, '-'),
+      `data:,${header}`,
+      encode('').slice(1),
+    ]
+    for (const other of others) expect(decodePaymentSignature(other)).toMatchObject({ outcome: 'malformed' })
+  })
+
+  it.each(['1', '0x10', '-1', '1e3', '01', '', '1.0', ' 7'].slice(1))('takes no %j for a number', (text) => {
+    const numbers = [
+      ['payload', 'permit2Authorization', 'nonce'],
+      ['payload', 'permit2Authorization', 'deadline'],
+      ['payload', 'permit2Authorization', 'permitted', 'amount'],
+      ['payload', 'permit2Authorization', 'witness', 'validAfter'],
+      ['extensions', 'eip2612GasSponsoring', 'info', 'amount'],
+    ]
+    for (const path of numbers)
+      expect(decode(withValueAt(payment(), path, text))).toMatchObject({ outcome: 'malformed' })
+  })
+
+  it('takes the greatest 256-bit number, and not the next one', () => {
+    const nonce = ['payload', 'permit2Authorization', 'nonce']
+    expect(authorization(withValueAt(payment(), nonce, String(2n ** 256n - 1n))).nonce).toBe(2n ** 256n - 1n)
+    expect(decode(withValueAt(payment(), nonce, String(2n ** 256n)))).toMatchObject({ outcome: 'malformed' })
+  })
+
+  it('takes no unknown field into what is signed', () => {
+    const extra = ['payload', 'permit2Authorization', 'extra']
+    expect(decode(withValueAt(payment(), extra, 'x'))).toMatchObject({ outcome: 'malformed' })
+  })
+
+  it('names another scheme as such, and another version as malformed', () => {
+    expect(decode(withValueAt(payment(), ['accepted', 'scheme'], 'exact'))).toEqual({
+      outcome: 'other_scheme',
+      scheme: 'exact',
+    })
+    expect(decode(withValueAt(payment(), ['x402Version'], 1))).toMatchObject({ outcome: 'malformed' })
+  })
+
+  it('takes an echoed gas-sponsoring declaration for no permit, and half a permit for none at all', () => {
+    const echoed = withValueAt(payment(), ['extensions', 'eip2612GasSponsoring'], {
+      info: { description: 'x' },
+      schema: {},
+    })
+    expect(authorization(echoed).gasSponsoring).toBeNull()
+    expect(authorization(withValueAt(payment(), ['extensions'], {})).gasSponsoring).toBeNull()
+    const half = { info: { signature: SIGNATURE } }
+    expect(decode(withValueAt(payment(), ['extensions', 'eip2612GasSponsoring'], half))).toMatchObject({
+      outcome: 'malformed',
+    })
+  })
+})
+
+describe('a stored authorization', () => {
+  it('is read back exactly, with and without a permit', () => {
+    for (const value of [authorization(), { ...authorization(), gasSponsoring: null }])
+      expect(storedAuthorizationSchema.parse(JSON.parse(storedAuthorization(value)))).toEqual(value)
+  })
+
+  it('keeps numbers of any size', () => {
+    const number = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
+    fc.assert(
+      fc.property(number, number, (nonce, deadline) => {
+        const value = { ...authorization(), nonce, deadline }
+        expect(storedAuthorizationSchema.parse(JSON.parse(storedAuthorization(value)))).toEqual(value)
+      }),
+    )
+  })
+
+  it('stores nothing that an open permit may have carried beside its fields', () => {
+    const extended = withValueAt(payment(), ['extensions', 'eip2612GasSponsoring', 'info', 'note'], 'canary')
+    expect(storedAuthorization(authorization(extended))).not.toContain('canary')
+  })
+})
