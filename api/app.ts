@@ -1,14 +1,25 @@
 import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { operations } from '#shared/operations/registry.ts'
+import type { BalanceReader } from '#shared/payment/balance-reader.ts'
+import { readEffectiveBody } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { parseJsonBody } from './paid-request/read-json-request.ts'
+import { addCors } from './plugins/cors.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
-import { addHealthRoutes } from './routes/health.ts'
+import { addBalanceRoutes } from './routes/balance.ts'
+import { addDiscoveryRoutes } from './routes/discovery.ts'
+import { addHealthRoutes, type ReadinessChecks } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
+import { addModelRoutes } from './routes/models.ts'
 import { addPaidRoutes } from './routes/paid.ts'
+import { addPricingRoutes } from './routes/pricing.ts'
+import { addQuoteRoutes } from './routes/quotes.ts'
 import { addReceiptRoutes } from './routes/receipts.ts'
+import { addVoiceRoutes } from './routes/voices.ts'
 
 /**
  * No valid body is larger: the longest audio_base64 is 34,952,536 characters, some JSON writers escape each slash in it,
@@ -26,6 +37,11 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
+  readonly readinessChecks: ReadinessChecks
+  readonly balances: BalanceReader
+  /** Everything that is published, available now or not: the interface description does not change with availability. */
+  readonly publishedCatalog: Catalog
+  readonly contactEmail: string
 }
 
 /** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
@@ -41,15 +57,32 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
+  // A probe may name JSON and send nothing.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    parseJsonBody(body),
+    body.length === 0 ? undefined : parseJsonBody(body),
   )
   await app.register(multipart)
   addRequestContext(app, dependencies.logger)
+  await addCors(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
-  addHealthRoutes(app)
+  await addRoutes(app, dependencies)
+  return app
+}
+
+async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
+  const { limitRate } = dependencies
+  addHealthRoutes(app, dependencies.readinessChecks)
+  addModelRoutes(app, dependencies)
+  addPricingRoutes(app, dependencies)
+  addVoiceRoutes(app, dependencies)
+  addBalanceRoutes(app, dependencies)
+  addQuoteRoutes(app, {
+    ...dependencies,
+    operations,
+    readEffectiveBody: (operation, body) => readEffectiveBody(dependencies, operation, body),
+  })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
-  addPaidRoutes(app, dependencies, dependencies)
-  return app
+  addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  await addDiscoveryRoutes(app, { ...dependencies, operations })
 }

@@ -32,6 +32,13 @@ const configSchema = z.object({
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
+  /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
+  DEPLOYMENTS_FILE: z.string().min(1),
+  /** Overrides of prices and availability. */
+  CATALOG_FILE: z.string().min(1).optional(),
+  CONTACT_EMAIL: z.email(),
+  /** Of one client address; bursts up to a minute's worth. */
+  REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
   FFMPEG_PATH: z.string().optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),

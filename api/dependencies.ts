@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import { createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
@@ -7,7 +9,10 @@ import { isConnectionFailure } from '#shared/adapters/postgres/connection-failur
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import { publishedCatalog } from '#shared/catalog/catalog.ts'
+import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
+import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
+import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
+import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -16,6 +21,7 @@ import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
+import { createRateLimiter } from './plugins/rate-limits.ts'
 
 const CHAIN_ID = 8453
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
@@ -29,6 +35,10 @@ export async function createDependencies(
   config: ApiConfig,
   stopping: AbortSignal,
 ): Promise<AppDependencies & { close(): Promise<void> }> {
+  const { published, available } = await readCatalogs(config)
+  const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
+  const chain = createChainClient(config.RPC_URL)
+  const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
@@ -47,7 +57,9 @@ export async function createDependencies(
     logger.warn('the queue reports an error', { error }),
   )
   return {
-    catalog: publishedCatalog,
+    catalog: available,
+    publishedCatalog: published,
+    contactEmail: config.CONTACT_EMAIL,
     terms: {
       network: `eip155:${CHAIN_ID}`,
       chainId: CHAIN_ID,
@@ -63,13 +75,27 @@ export async function createDependencies(
     challengeSecret: config.CHALLENGE_SECRET,
     receiptSecrets: config.RECEIPT_SECRETS,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    mp3Inspector: await createInspector(config, stopping, (reason) =>
+    mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
       logger.error('audio inspection is unavailable', { reason }),
     ),
     store,
     queue,
-    uploads: createDiskObjectStore(config.OBJECT_STORE_DIRECTORY),
-    verifier: createAuthorizationVerifier(createChainClient(config.RPC_URL), CHAIN_ID),
+    uploads: objects,
+    media: objects,
+    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    balances: createBalanceReader(chain),
+    limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
+    readinessChecks: {
+      database: async () => {
+        await pool.query('SELECT 1')
+      },
+      chain: async () => {
+        if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
+      },
+      audio_inspection: async () => {
+        if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')
+      },
+    },
     outcomes,
     logger,
     now: () => new Date(),
@@ -84,10 +110,23 @@ export async function createDependencies(
   }
 }
 
-async function createInspector(config: ApiConfig, signal: AbortSignal, onUnavailable: (reason: string) => void) {
-  const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
-  const [model] = publishedCatalog.transcriptionModels
-  if (!model) throw new Error('the catalog has no transcription model')
+/** What is published, and what of it a deployment serves; only model ids are read of the private file. */
+async function readCatalogs(config: ApiConfig): Promise<{ published: Catalog; available: Catalog }> {
+  const overrides = config.CATALOG_FILE === undefined ? null : await readFile(config.CATALOG_FILE, 'utf8')
+  const published = overrides === null ? publishedCatalog : overrideCatalog(publishedCatalog, overrides)
+  const deployments = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+  return { published, available: availableCatalog(published, servedModels(deployments)) }
+}
+
+function createInspector(
+  config: ApiConfig,
+  ffmpegPath: string | undefined,
+  signal: AbortSignal,
+  onUnavailable: (reason: string) => void,
+) {
+  // Limits are those of the one transcription model, offered or not: an endpoint without a deployment still answers 400s.
+  const model = findModel(publishedCatalog, 'speech_to_text', 'speechvendor/scribe-v2')
+  if (!model) throw new Error('the published catalog has no transcription model')
   return createMp3Inspector({
     decode:
       ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIME_LIMIT_MS }),

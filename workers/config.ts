@@ -17,9 +17,14 @@ const configSchema = z.object({
     .pipe(z.array(privateKey).nonempty()),
   /** The name of the newest of the API's receipt secrets; the secret itself stays there. */
   RECEIPT_SECRET_ID: z.string().regex(/^[a-z0-9]+$/),
-  ELEVENLABS_BASE_URL: z.url().default('https://api.elevenlabs.io'),
-  ELEVENLABS_API_KEY: z.string().min(1),
-  ELEVENLABS_TRANSCRIPTION_MODEL: z.string().default('scribe_v2'),
+  /** How callers reach the API; it stands in the media URLs of results. */
+  PUBLIC_BASE_URL: z.url(),
+  /** The private file that says which upstreams serve which public models. */
+  DEPLOYMENTS_FILE: z.string().min(1),
+  /** An OpenAI-style moderation API; without it nothing is screened here. */
+  SCREENING_BASE_URL: z.url().optional(),
+  SCREENING_API_KEY: z.string().min(1).optional(),
+  SCREENING_MODEL: z.string().min(1).optional(),
   PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().default(270),
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
   WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(16),
@@ -28,11 +33,14 @@ const configSchema = z.object({
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
-export type WorkerConfig = Readonly<z.infer<typeof configSchema>>
+export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
+  /** Where the deployments file's `api_key_env` names are looked up. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
 
 /** Reads the environment once. Throws with every wrong variable named. Provider and settlement keys exist only here. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): WorkerConfig {
   const parsed = configSchema.safeParse(environment)
   if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
-  return Object.freeze(parsed.data)
+  return Object.freeze({ ...parsed.data, environment })
 }

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
@@ -5,19 +6,26 @@ import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { WorkerConfig } from './config.ts'
-import { createElevenLabsTranscription } from './providers/elevenlabs/transcription.ts'
-import { createHttp } from './providers/http.ts'
+import { createImageFetcher } from './executions/fetch-remote-image.ts'
+import { createExecutions } from './executions/registry.ts'
+import { createDeployments } from './providers/deployments-file.ts'
+import { createHttp, type SendHttp } from './providers/http.ts'
+import { createRouter } from './providers/route.ts'
 import type { RunJobDependencies } from './run-job.ts'
+import { createModerationScreener } from './screening/moderation-endpoint.ts'
+import { noScreening, type Screener } from './screening/screener.ts'
 
 const CHAIN_ID = 8453
 
 export interface WorkerDependencies extends RunJobDependencies {
   readonly queue: JobQueue
   readonly uploads: ObjectStore
+  readonly media: ObjectStore
   /** Starts taking jobs. */
   consume(run: (jobId: string) => Promise<void>): JobConsumer
   /** Ends every connection that was opened here; stop the consumer first. */
@@ -25,7 +33,7 @@ export interface WorkerDependencies extends RunJobDependencies {
 }
 
 /** Composes the worker process. */
-export function createDependencies(config: WorkerConfig): WorkerDependencies {
+export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
   const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
@@ -37,29 +45,30 @@ export function createDependencies(config: WorkerConfig): WorkerDependencies {
   const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
   const queue = createJobQueue(queueUrl, onQueueError)
   const chain = createChainClient(config.RPC_URL)
+  const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
+  const http = createHttp({ fetch })
+  const now = () => new Date()
+  const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
     store: createExecutionStore(pool),
     queue,
-    uploads: createDiskObjectStore(config.OBJECT_STORE_DIRECTORY),
+    uploads: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
     settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS),
     receiptSecretId: config.RECEIPT_SECRET_ID,
-    deployments: [
-      {
-        name: 'elevenlabs',
-        publicModel: 'speechvendor/scribe-v2',
-        provider: createElevenLabsTranscription({
-          baseUrl: config.ELEVENLABS_BASE_URL,
-          apiKey: config.ELEVENLABS_API_KEY,
-          upstreamModel: config.ELEVENLABS_TRANSCRIPTION_MODEL,
-          http: createHttp({ fetch }),
-        }),
-      },
-    ],
+    media: objects,
+    publicBaseUrl: config.PUBLIC_BASE_URL,
+    router: createRouter(createDeployments(file, { environment: config.environment, http }), {
+      now,
+      random: Math.random,
+      maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
+    }),
+    screener: createScreener(config, http),
+    executionOf: createExecutions(createImageFetcher()),
     providerTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
     settlementMarginMs: config.SETTLEMENT_MARGIN_SECONDS * 1000,
     leaseMs: config.LEASE_SECONDS * 1000,
-    now: () => new Date(),
+    now,
     logger,
     consume: (run) => consumeJobs({ queueUrl, concurrency: config.WORKER_CONCURRENCY, run, onError: onQueueError }),
     close: async () => {
@@ -67,4 +76,9 @@ export function createDependencies(config: WorkerConfig): WorkerDependencies {
       await pool.end()
     },
   }
+}
+
+function createScreener(config: WorkerConfig, http: SendHttp): Screener {
+  const { SCREENING_BASE_URL: baseUrl, SCREENING_API_KEY: apiKey, SCREENING_MODEL: model } = config
+  return baseUrl === undefined ? noScreening : createModerationScreener({ baseUrl, apiKey, model, http })
 }

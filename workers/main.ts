@@ -3,6 +3,7 @@ import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
 import { runJob } from './run-job.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { reapMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
 
@@ -11,7 +12,7 @@ const DRAIN_DEADLINE_MS = 30_000
 const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
 
 const config = readConfig()
-const dependencies = createDependencies(config)
+const dependencies = await createDependencies(config)
 const { logger } = dependencies
 const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
 const sweepers = startSweepers(
@@ -20,6 +21,7 @@ const sweepers = startSweepers(
     resumeStalled(dependencies),
     reconcileSettlements(dependencies),
     reapUploads(dependencies),
+    reapMedia(dependencies),
   ],
   config.SWEEP_SECONDS * 1000,
   logger,

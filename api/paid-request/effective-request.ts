@@ -3,7 +3,7 @@ import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canoni
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { readJsonRequest } from './read-json-request.ts'
-import { readUploadRequest } from './read-upload-request.ts'
+import { readJsonUpload, readMultipartRequest, type UploadRequest } from './read-upload-request.ts'
 
 /** What will really be executed, with the digest that identifies it and the upload that it speaks of, if any. */
 export interface EffectiveRequest {
@@ -19,11 +19,27 @@ export async function readEffectiveRequest(
   operation: AnyOperation,
   request: FastifyRequest,
 ): Promise<EffectiveRequest> {
-  if (!operation.upload) {
-    const body = readJsonRequest(request.body, operation.bodySchema)
-    return withDigest(operation.effectiveRequest(body, null), null)
-  }
-  const { body, audio, uploadParam } = await readUploadRequest(request, operation.upload, operation.bodySchema)
+  const { upload, bodySchema } = operation
+  if (!upload || !request.isMultipart()) return readEffectiveBody({ mp3Inspector }, operation, request.body)
+  return measureUpload({ mp3Inspector }, operation, await readMultipartRequest(request, upload, bodySchema))
+}
+
+/** The same for a parsed JSON body, wherever it came from. */
+export async function readEffectiveBody(
+  { mp3Inspector }: { mp3Inspector: Mp3Inspector },
+  operation: AnyOperation,
+  body: unknown,
+): Promise<EffectiveRequest> {
+  const { upload, bodySchema } = operation
+  if (upload) return measureUpload({ mp3Inspector }, operation, readJsonUpload(body, upload, bodySchema))
+  return withDigest(operation.effectiveRequest(readJsonRequest(body, bodySchema), null), null)
+}
+
+async function measureUpload(
+  { mp3Inspector }: { mp3Inspector: Mp3Inspector },
+  operation: AnyOperation,
+  { body, audio, uploadParam }: UploadRequest<unknown>,
+): Promise<EffectiveRequest> {
   const sha256 = sha256Hex(audio)
   const { durationMs } = await mp3Inspector.inspect(audio, sha256, uploadParam)
   return withDigest(operation.effectiveRequest(body, { sha256, bytes: audio.length, durationMs }), audio)

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
+import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
@@ -18,6 +18,7 @@ import { findOwnJob } from './find-own-job.ts'
 import { type Challenge, renderChallenge } from './payment-challenge.ts'
 import { readAuthorization } from './read-authorization.ts'
 import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
+import { requireAvailable } from './require-available.ts'
 import { type PaidAnswer, respond } from './respond.ts'
 import { verifyAuthorization } from './verify-authorization.ts'
 
@@ -75,9 +76,7 @@ async function bindChallenge(
   idempotencyKey: string,
   { effective, requestDigest }: EffectiveRequest,
 ): Promise<Challenge> {
-  // The catalog lists only what a deployment serves; a known model that nobody serves is not quoted.
-  if (!findModel(catalog, operation.category, operation.publicModel(effective)))
-    throw new AppError('model_unavailable', { param: 'model' })
+  requireAvailable(catalog, operation, effective)
   const binding = await store.bindKey({
     idempotencyKey,
     requestDigest,

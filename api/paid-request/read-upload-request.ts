@@ -17,19 +17,25 @@ export interface UploadRequest<Body> {
   readonly uploadParam: string
 }
 
-/** Reads `application/json` or `multipart/form-data`; both describe the same request. Throws the 400s of the field table. */
-export async function readUploadRequest<Body>(
+/** Reads the form. Throws the 400s of the field table. */
+export async function readMultipartRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
   bodySchema: z.ZodType<Body>,
 ): Promise<UploadRequest<Body>> {
-  if (request.isMultipart()) {
-    const { fields, file } = await readMultipart(request, upload)
-    const body = parseFields(bodySchema, fields)
-    if (file === null) throw missingField(upload.multipartField)
-    return { body, audio: file, uploadParam: upload.multipartField }
-  }
-  const { [upload.jsonField]: encoded, ...fields } = asObject(request.body)
+  const { fields, file } = await readMultipart(request, upload)
+  const body = parseFields(bodySchema, fields)
+  if (file === null) throw missingField(upload.multipartField)
+  return { body, audio: file, uploadParam: upload.multipartField }
+}
+
+/** Reads the JSON form of the same request. Throws the 400s of the field table. */
+export function readJsonUpload<Body>(
+  given: unknown,
+  upload: UploadField,
+  bodySchema: z.ZodType<Body>,
+): UploadRequest<Body> {
+  const { [upload.jsonField]: encoded, ...fields } = asObject(given)
   const body = parseFields(bodySchema, fields)
   return { body, audio: decodeBase64(encoded, upload), uploadParam: upload.jsonField }
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
+import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders } from '../paid-request/read-headers.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 
@@ -23,7 +24,7 @@ export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDep
       onRequest: async (request, reply) => {
         limitRate(request, reply, operation.family)
         refuseDuplicateHeaders(request.raw)
-        readIdempotencyKey(request.headers)
+        if (!mayBeProbe(request.headers)) readIdempotencyKey(request.headers)
       },
       handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
     })
@@ -43,7 +44,9 @@ async function answer(
   const interim = setInterval(() => reply.raw.writeProcessing(), INTERIM_ANSWER_MS)
   try {
     const held = AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)])
-    const { status, headers, body } = await handlePaidRequest(dependencies, operation, request, held)
+    const { status, headers, body } = isProbe(request.headers, request.body)
+      ? renderProbeChallenge(dependencies, operation, request.id)
+      : await handlePaidRequest(dependencies, operation, request, held)
     return await reply.status(status).headers(headers).send(body)
   } finally {
     clearInterval(interim)

@@ -7,6 +7,7 @@ import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { invalidField } from '../paid-request/invalid-field.ts'
+import { requireAvailable } from '../paid-request/require-available.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 /** Anything else is refused: a field beside these would look priced and be ignored. */
@@ -85,6 +86,7 @@ function renderQuote(
   effective: JsonValue,
   requestDigest: string,
 ): z.infer<typeof quoteSchema> {
+  requireAvailable(catalog, operation, effective)
   const quote = operation.quote(effective, catalog)
   return {
     object: 'quote',

@@ -1,6 +1,9 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { migrateAll } from '../commands/migrate.ts'
+import { sandboxDeployments } from './deployments.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './devnet.ts'
 import { startPostgres } from './embedded-postgres.ts'
 import { findFreePort } from './free-port.ts'
@@ -10,6 +13,8 @@ import { replaceFile } from './replace-file.ts'
 import { startService } from './service-processes.ts'
 import { discardState, keepSecrets, type SandboxSecrets } from './state-directory.ts'
 
+/** The variable that the deployments file names. */
+const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'
 /** The sandbox never rotates its one receipt secret. */
 const RECEIPT_SECRET_ID = 'k1'
 
@@ -34,6 +39,8 @@ export interface SandboxOptions {
   fresh?: boolean
   upstreamDelayMs?: number
   blockTimeSeconds?: number
+  /** Changes the deployments file before it is written. */
+  deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
   /** Additional settings of API and worker, over the sandbox's own. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
@@ -113,6 +120,8 @@ async function startParts(
     DATABASE_URL: database.connectionString,
     OBJECT_STORE_DIRECTORY: join(directory, 'uploads'),
     RPC_URL: chain.rpcUrl,
+    PUBLIC_BASE_URL: baseUrl,
+    DEPLOYMENTS_FILE: await writeDeployments(options, upstream.url),
   }
   const logsDirectory = join(directory, 'logs')
   const start = {
@@ -125,7 +134,7 @@ async function startParts(
         environment: {
           ...shared,
           PORT: String(apiPort),
-          PUBLIC_BASE_URL: baseUrl,
+          CONTACT_EMAIL: 'sandbox@farebox.example',
           PAY_TO: secrets.accounts.recipient.address,
           FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
           CHALLENGE_SECRET: secrets.challengeSecret,
@@ -143,8 +152,7 @@ async function startParts(
           ...shared,
           RECEIPT_SECRET_ID,
           SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
-          ELEVENLABS_BASE_URL: upstream.url,
-          ELEVENLABS_API_KEY: secrets.upstreamApiKey,
+          [UPSTREAM_KEY]: secrets.upstreamApiKey,
           ...options.workerEnvironment,
         },
       }),
@@ -213,6 +221,19 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
   )
   const { listening } = JSON.parse(upstream.readyLine) as { listening: number }
   return { ...upstream, url: `http://127.0.0.1:${listening}` }
+}
+
+/** Every model of the catalog, served by the simulated upstream on several vendors' wires. */
+async function writeDeployments({ directory, deployments }: SandboxOptions, upstreamUrl: string): Promise<string> {
+  const path = join(directory, 'deployments.json')
+  const all = sandboxDeployments({
+    upstreamUrl,
+    apiKeyEnv: UPSTREAM_KEY,
+    models: publishedCatalog.models,
+    voices: publishedCatalog.voices.map(({ id }) => id),
+  })
+  await replaceFile(path, JSON.stringify(deployments ? deployments(all) : all, null, 2))
+  return path
 }
 
 /** Those who use others stop first, so that nobody sees a dependency vanish. */

@@ -17,11 +17,10 @@ export interface PlacedMedia {
 }
 
 /** A provider's success, not yet a public result: what was measured, and how the result reads once media have a place. */
-export interface Product {
-  readonly usage: JsonValue
-  readonly media: ProducedMedia | null
-  result(placed: PlacedMedia | null, createdAt: Date): unknown
-}
+export type Product = { readonly usage: JsonValue } & (
+  | { readonly media: null; result(placed: null, createdAt: Date): unknown }
+  | { readonly media: ProducedMedia; result(placed: PlacedMedia, createdAt: Date): unknown }
+)
 
 export type ExecutionOutcome = { readonly outcome: 'produced'; readonly product: Product } | ProviderFailure
 

@@ -2,6 +2,7 @@ import { lookup as resolveName } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
 import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
+import { type ImageMediaType, imageMediaType } from '#shared/operations/image-bytes.ts'
 
 /** What a fetched image may weigh and how long the whole fetch may take, redirects included. */
 const MAXIMUM_BYTES = 10 * 1024 * 1024
@@ -52,7 +53,7 @@ export function isPublicAddress(address: string): boolean {
 
 export interface RemoteImage {
   readonly bytes: Uint8Array
-  readonly mediaType: 'image/png' | 'image/jpeg' | 'image/webp' | 'image/gif'
+  readonly mediaType: ImageMediaType
 }
 
 export interface ImageFetcher {
@@ -96,7 +97,7 @@ async function fetchChecked(url: string, agent: Agent, isAllowed: (address: stri
     }
     if (response.status !== 200) throw unavailable(`its server answers ${response.status}`)
     const bytes = await readCapped(response.body)
-    const mediaType = imageType(bytes)
+    const mediaType = imageMediaType(bytes)
     if (!mediaType) throw unavailable('it is not a PNG, JPEG, WebP or GIF image')
     return { bytes, mediaType }
   }
@@ -123,16 +124,6 @@ async function readCapped(body: AsyncIterable<Uint8Array> | null): Promise<Uint8
     throw error instanceof AppError ? error : unavailable('it could not be read to its end')
   }
   return Buffer.concat(chunks)
-}
-
-/** By the first bytes; what the server calls it does not count. */
-export function imageType(bytes: Uint8Array): RemoteImage['mediaType'] | null {
-  const head = Buffer.from(bytes.subarray(0, 12)).toString('latin1')
-  if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'
-  if (head.startsWith('\xff\xd8\xff')) return 'image/jpeg'
-  if (head.startsWith('RIFF') && head.slice(8) === 'WEBP') return 'image/webp'
-  if (head.startsWith('GIF87a') || head.startsWith('GIF89a')) return 'image/gif'
-  return null
 }
 
 function unavailable(why: string): AppError {

@@ -90,7 +90,7 @@ async function tryDeployments(
         reason: failed.failure.reason,
         attempt: failed.failure.certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
       })
-    : failWith(store, job, { code: 'provider_unavailable', reason: 'no deployment may be called now', attempt: 'none' })
+    : failWith(store, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
 }
 
 /** A job found `generating` at claim time belonged to a worker that died during or after its call: the outcome is lost. */

@@ -26,11 +26,11 @@ export async function sealProduct(
   product: Product,
 ): Promise<{ sealed: SealedResult; media: Media | null }> {
   const createdAt = now()
-  const placed = product.media && (await placeMedia({ media, publicBaseUrl }, attemptId, product.media, createdAt))
+  const { result, record } = await renderResult({ media, publicBaseUrl }, attemptId, product, createdAt)
   const operation = operationById(job.operation)
   const usage = operation.usageSchema.parse(product.usage)
   const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
-  const resultBody = JSON.stringify(operation.resultSchema.parse(product.result(placed?.place ?? null, createdAt)))
+  const resultBody = JSON.stringify(operation.resultSchema.parse(result))
   return {
     sealed: {
       usage: storedUsageSchema.parse(usage),
@@ -40,8 +40,20 @@ export async function sealProduct(
       resultBody,
       resultDigest: sha256Hex(resultBody),
     },
-    media: placed?.record ?? null,
+    media: record,
   }
+}
+
+/** The public result, after its media have been stored and given a place. */
+async function renderResult(
+  dependencies: Omit<SealingDependencies, 'now'>,
+  attemptId: string,
+  product: Product,
+  createdAt: Date,
+): Promise<{ result: unknown; record: Media | null }> {
+  if (product.media === null) return { result: product.result(null, createdAt), record: null }
+  const { place, record } = await placeMedia(dependencies, attemptId, product.media, createdAt)
+  return { result: product.result(place, createdAt), record }
 }
 
 async function placeMedia(

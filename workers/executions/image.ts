@@ -1,0 +1,35 @@
+import { imageResult, images } from '#shared/operations/images.ts'
+import { type Execution, unsupportedBy } from './execution.ts'
+
+/** The specification's seven days. */
+const IMAGE_LIFETIME_SECONDS = 7 * 24 * 3600
+
+/** One hosted image, with its bytes inline when they were asked for. */
+export const imageGeneration: Execution = {
+  screenedTexts: ({ job }) => [images.effectiveRequestSchema.parse(job.effectiveRequest).prompt],
+  prepare: async ({ job }) => {
+    const effective = images.effectiveRequestSchema.parse(job.effectiveRequest)
+    const { price_per_image_usd: price } = images.termsSchema.parse(job.terms)
+    return {
+      call: async (deployment, options) => {
+        if (!deployment.image) return unsupportedBy(deployment)
+        const outcome = await deployment.image.generateImage({ prompt: effective.prompt, size: '1024x1024' }, options)
+        if (outcome.outcome === 'failed') return outcome
+        const { bytes, contentType } = outcome.image
+        const product = {
+          usage: { images: 1 },
+          media: { bytes, contentType, lifetimeSeconds: IMAGE_LIFETIME_SECONDS },
+          result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
+            imageResult({
+              created: Math.floor(createdAt.getTime() / 1000),
+              ...placed,
+              price,
+              ...(effective.response_format === 'b64_json' ? { base64: Buffer.from(bytes).toString('base64') } : {}),
+              ...(outcome.revisedPrompt === undefined ? {} : { revisedPrompt: outcome.revisedPrompt }),
+            }),
+        }
+        return { outcome: 'produced', product }
+      },
+    }
+  },
+}

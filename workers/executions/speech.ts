@@ -1,0 +1,48 @@
+import { walkFrames } from '#shared/audio/walk-frames.ts'
+import { countCodePoints } from '#shared/operations/request-text.ts'
+import { speech, speechResult } from '#shared/operations/speech.ts'
+import { upstreamVoice } from '../providers/registry.ts'
+import { type Execution, unsupportedBy } from './execution.ts'
+
+/** The specification's 24 hours. */
+const SPEECH_LIFETIME_SECONDS = 24 * 3600
+
+/** One hosted MP3. Its duration and size are measured from the audio received, characters from the input. */
+export const speechSynthesis: Execution = {
+  screenedTexts: ({ job }) => [speech.effectiveRequestSchema.parse(job.effectiveRequest).input],
+  prepare: async ({ job }) => {
+    const effective = speech.effectiveRequestSchema.parse(job.effectiveRequest)
+    const characters = countCodePoints(effective.input)
+    return {
+      call: async (deployment, options) => {
+        const voice = upstreamVoice(deployment, effective.voice)
+        if (!deployment.speech || voice === undefined) return unsupportedBy(deployment)
+        const input = { text: effective.input, voice, speed: effective.speed_thousandths / 1000 }
+        const outcome = await deployment.speech.synthesize(input, options)
+        if (outcome.outcome === 'failed') return outcome
+        const walk = walkFrames(outcome.audio)
+        if (walk.outcome !== 'mp3')
+          return {
+            outcome: 'failed',
+            certainty: 'definite',
+            code: 'provider_empty_output',
+            reason: `the speech is not an MP3: ${walk.found}`,
+          }
+        const product = {
+          usage: { input_characters: characters },
+          media: { bytes: outcome.audio, contentType: 'audio/mpeg', lifetimeSeconds: SPEECH_LIFETIME_SECONDS },
+          result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
+            speechResult({
+              id: job.id,
+              created: Math.floor(createdAt.getTime() / 1000),
+              ...placed,
+              bytes: outcome.audio.length,
+              durationMs: walk.durationMs,
+              characters,
+            }),
+        }
+        return { outcome: 'produced', product }
+      },
+    }
+  },
+}

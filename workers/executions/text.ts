@@ -1,0 +1,102 @@
+import { AppError } from '#shared/errors/app-error.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { chatCompletions } from '#shared/operations/chat-completions.ts'
+import { chatCompletionResult, type TextResultFacts } from '#shared/operations/chat-result.ts'
+import { messageResult } from '#shared/operations/message-result.ts'
+import { messages } from '#shared/operations/messages.ts'
+import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import { type Execution, unsupportedBy } from './execution.ts'
+import type { ImageFetcher } from './fetch-remote-image.ts'
+
+/** More than any conversation needs; each is a fetch that a stranger makes us do. */
+const MAXIMUM_REMOTE_IMAGES = 16
+
+/** What a family's endpoint adds to the text request that both share. */
+interface TextFamily {
+  readRequest(job: ClaimedJob): { request: TextRequest; includeThoughtSignatures: boolean }
+  result(facts: TextResultFacts, output: TextOutput): unknown
+}
+
+const chatFamily: TextFamily = {
+  readRequest: ({ effectiveRequest }) => {
+    const { request, include_thought_signatures } = chatCompletions.effectiveRequestSchema.parse(effectiveRequest)
+    return { request, includeThoughtSignatures: include_thought_signatures }
+  },
+  result: chatCompletionResult,
+}
+
+const messageFamily: TextFamily = {
+  readRequest: ({ effectiveRequest }) => {
+    const { request, include_thought_signatures } = messages.effectiveRequestSchema.parse(effectiveRequest)
+    return { request, includeThoughtSignatures: include_thought_signatures }
+  },
+  result: messageResult,
+}
+
+export const chatCompletion = (imageFetcher: ImageFetcher): Execution => textExecution(chatFamily, imageFetcher)
+export const message = (imageFetcher: ImageFetcher): Execution => textExecution(messageFamily, imageFetcher)
+
+/** Text, whichever family asked: one internal request goes upstream, and the answer takes the family's shape. */
+function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Execution {
+  return {
+    screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
+    prepare: async ({ job }) => {
+      const { request, includeThoughtSignatures } = family.readRequest(job)
+      const inlined = await inlineRemoteImages(request, imageFetcher)
+      return {
+        call: async (deployment, options) => {
+          if (!deployment.text) return unsupportedBy(deployment)
+          const outcome = await deployment.text.generateText(inlined, options)
+          if (outcome.outcome === 'failed') return outcome
+          const product = {
+            usage: outcome.output.usage,
+            media: null,
+            result: (_: null, createdAt: Date) =>
+              family.result(
+                {
+                  id: job.id.replaceAll('-', ''),
+                  created: Math.floor(createdAt.getTime() / 1000),
+                  model: job.publicModel,
+                  includeThoughtSignatures,
+                },
+                outcome.output,
+              ),
+          }
+          return { outcome: 'produced', product }
+        },
+      }
+    },
+  }
+}
+
+/** Everything a person or tool wrote; what the model itself said before was screened when it was asked for. */
+function textsOf({ system, messages: turns }: TextRequest): readonly string[] {
+  const parts = turns.flatMap(({ parts }) => parts)
+  const texts = parts.flatMap((part) => (part.type === 'text' || part.type === 'tool_result' ? [part.text] : []))
+  return [...(system === undefined ? [] : [system]), ...texts].filter((text) => text.trim() !== '')
+}
+
+/** Fetches what is named by URL, each address once. Throws `image_unavailable`. */
+async function inlineRemoteImages(request: TextRequest, { fetch }: ImageFetcher): Promise<TextRequest> {
+  const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
+  if (urls.size === 0) return request
+  if (urls.size > MAXIMUM_REMOTE_IMAGES)
+    throw new AppError('image_unavailable', { message: `At most ${MAXIMUM_REMOTE_IMAGES} images by URL are fetched.` })
+  const fetched = new Map(await Promise.all([...urls].map(async (url) => [url, await fetch(url)] as const)))
+  return {
+    ...request,
+    messages: request.messages.map(({ role, parts }) => ({
+      role,
+      parts: parts.map((part) => {
+        const image = part.type === 'image' && part.source.kind === 'url' ? fetched.get(part.source.url) : undefined
+        if (!image) return part
+        const base64 = Buffer.from(image.bytes).toString('base64')
+        return { type: 'image' as const, source: { kind: 'inline' as const, media_type: image.mediaType, base64 } }
+      }),
+    })),
+  }
+}
+
+function remoteUrl(part: TextPart): string[] {
+  return part.type === 'image' && part.source.kind === 'url' ? [part.source.url] : []
+}
