@@ -1,5 +1,9 @@
 import { encodePaymentRequiredHeader } from '@x402/core/http'
-import { declareEip2612GasSponsoringExtension } from '@x402/extensions'
+import {
+  declareEip2612GasSponsoringExtension,
+  declarePaymentIdentifierExtension,
+  PAYMENT_IDENTIFIER,
+} from '@x402/extensions'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -57,7 +61,10 @@ export function renderChallenge(
       mimeType: 'application/json',
     },
     accepts: [accepted],
-    extensions: { ...declareEip2612GasSponsoringExtension() },
+    extensions: {
+      ...declareEip2612GasSponsoringExtension(),
+      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
+    },
   }
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,

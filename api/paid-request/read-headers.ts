@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { AppError } from '#shared/errors/app-error.ts'
+import { readPaymentIdentifier } from '#shared/payment/x402-wire.ts'
 
 /** Visible ASCII: the key goes into logs of callers and proxies, so nothing invisible may hide in it. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
@@ -19,12 +20,19 @@ export function refuseDuplicateHeaders(request: IncomingMessage): void {
   }
 }
 
-/** The caller's key. Throws `missing_idempotency_key` or `invalid_idempotency_key`. */
+/**
+ * The caller's key: the header, or x402's `payment-identifier` inside the payment, which means the same. Throws
+ * `missing_idempotency_key`, `invalid_idempotency_key`, and `idempotency_key_conflict` when the two differ.
+ */
 export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
-  const key = headers['x-idempotency-key']
-  if (key === undefined) throw new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
+  const paymentHeader = readPaymentHeader(headers)
+  const identifier = paymentHeader === null ? null : readPaymentIdentifier(paymentHeader)
+  const key = headers['x-idempotency-key'] ?? identifier
+  if (key === null) throw new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
   if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key))
     throw new AppError('invalid_idempotency_key', { param: 'x-idempotency-key' })
+  if (identifier !== null && identifier !== key)
+    throw new AppError('idempotency_key_conflict', { param: 'x-idempotency-key' })
   return key
 }
 

@@ -34,6 +34,11 @@ export const errorCodes = {
     ...invalidRequest,
     message: 'The header x-idempotency-key must be 1 to 255 visible ASCII characters (no spaces).',
   },
+  idempotency_key_conflict: {
+    ...invalidRequest,
+    message:
+      'The header x-idempotency-key and the payment-identifier extension differ. Send one of them, or both alike.',
+  },
   malformed_http: { ...invalidRequest, message: 'The request is not well-formed HTTP.' },
   headers_too_large: { ...invalidRequest, message: 'The request headers are larger than 16 KB together.' },
   duplicate_header: { ...invalidRequest, message: 'A header that may appear once was sent more than once.' },

@@ -118,6 +118,17 @@ export function decodePaymentSignature(header: string): DecodedPayment {
   }
 }
 
+/** The extension's `info` once a client has put its identifier in; the mere echo of our declaration has none. */
+const paymentIdentifierSchema = z.looseObject({
+  extensions: z.looseObject({ 'payment-identifier': z.looseObject({ info: z.looseObject({ id: z.string() }) }) }),
+})
+
+/** The `payment-identifier` of a `PAYMENT-SIGNATURE` value, or `null`. Says nothing about the rest of the payment. */
+export function readPaymentIdentifier(header: string): string | null {
+  const parsed = paymentIdentifierSchema.safeParse(parseBase64Json(header))
+  return parsed.success ? parsed.data.extensions['payment-identifier'].info.id : null
+}
+
 /** Clients echo the server's declaration even when they sign no permit; only an `info` with a signature is a permit. */
 function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
   const declared = extensions?.['eip2612GasSponsoring']
