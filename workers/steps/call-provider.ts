@@ -3,13 +3,14 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Execution, PreparedExecution } from '../executions/execution.ts'
+import type { Execution, PreparedExecution, Product } from '../executions/execution.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
 import { checkPaymentAgain, hasTimeForACall, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
+import { keepTrying } from './keep-trying.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
 import { screenRequest } from './screen-request.ts'
 import { type SealingDependencies, sealProduct } from './seal-result.ts'
@@ -75,10 +76,7 @@ async function tryDeployments(
     )
     if (written === 'stale') return { next: 'stale' }
     const outcome = await slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
-    if (outcome.outcome === 'produced') {
-      const { sealed, media } = await sealProduct(dependencies, job, attemptId, outcome.product)
-      return after(await store.sealResult(job, attemptId, sealed, media), 'moved')
-    }
+    if (outcome.outcome === 'produced') return sealOutput(dependencies, job, attemptId, outcome.product)
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
     failed = { attemptId, failure: outcome }
@@ -91,6 +89,33 @@ async function tryDeployments(
         attempt: failed.failure.certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
       })
     : failWith(store, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
+}
+
+/**
+ * Stores what a provider produced, through outages of either store, for as long as it could still be settled. What cannot be
+ * stored or does not make a valid result is failed uncharged; the provider may have billed it, so it is not asked again.
+ */
+async function sealOutput(
+  dependencies: GenerationDependencies,
+  job: ClaimedJob,
+  attemptId: string,
+  product: Product,
+): Promise<StepOutcome> {
+  const { store, settlementMarginMs, logger } = dependencies
+  const giveUpAt = new Date(Number(job.authorization.deadline) * 1000 - settlementMarginMs)
+  let result: Awaited<ReturnType<typeof sealProduct>>
+  try {
+    result = await sealProduct(dependencies, job, attemptId, product, giveUpAt)
+  } catch (error) {
+    logger.error('the output could not be sealed', { jobId: job.id, error })
+    const reason = 'the output could not be stored, or is not a valid result'
+    return failWith(store, job, { code: 'provider_outcome_unknown', reason, attempt: 'failed_ambiguous' })
+  }
+  const { sealed, media } = result
+  const written = await keepTrying(dependencies, 'sealing the result', giveUpAt, () =>
+    store.sealResult(job, attemptId, sealed, media),
+  )
+  return after(written, 'moved')
 }
 
 /** A job found `generating` at claim time belonged to a worker that died during or after its call: the outcome is lost. */

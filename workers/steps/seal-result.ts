@@ -5,12 +5,15 @@ import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/med
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
-import type { PlacedMedia, ProducedMedia, Product } from '../executions/execution.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { Product } from '../executions/execution.ts'
+import { keepTrying } from './keep-trying.ts'
 
 export interface SealingDependencies {
   readonly media: Pick<ObjectStore, 'put'>
   readonly publicBaseUrl: string
   readonly now: () => Date
+  readonly logger: Logger
 }
 
 const storedUsageSchema = z.record(z.string(), z.int())
@@ -20,13 +23,20 @@ const storedUsageSchema = z.record(z.string(), z.int())
  * charge follows from measured usage under the terms of the quote and never passes what the payer signed.
  */
 export async function sealProduct(
-  { media, publicBaseUrl, now }: SealingDependencies,
+  { media, publicBaseUrl, now, logger }: SealingDependencies,
   job: ClaimedJob,
   attemptId: string,
   product: Product,
+  giveUpAt: Date,
 ): Promise<{ sealed: SealedResult; media: Media | null }> {
   const createdAt = now()
-  const { result, record } = await renderResult({ media, publicBaseUrl }, attemptId, product, createdAt)
+  // One object for each attempt: a rerun never overwrites what an earlier result points to.
+  const objectKey = `media/${attemptId}`
+  if (product.media) {
+    const { bytes } = product.media
+    await keepTrying({ now, logger }, 'storing media', giveUpAt, () => media.put(objectKey, bytes))
+  }
+  const { result, record } = renderResult(publicBaseUrl, objectKey, product, createdAt)
   const operation = operationById(job.operation)
   const usage = operation.usageSchema.parse(product.usage)
   const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
@@ -44,39 +54,21 @@ export async function sealProduct(
   }
 }
 
-/** The public result, after its media have been stored and given a place. */
-async function renderResult(
-  dependencies: Omit<SealingDependencies, 'now'>,
-  attemptId: string,
+/** The public result, and the record of its media with their place. */
+function renderResult(
+  publicBaseUrl: string,
+  objectKey: string,
   product: Product,
   createdAt: Date,
-): Promise<{ result: unknown; record: Media | null }> {
+): { result: unknown; record: Media | null } {
   if (product.media === null) return { result: product.result(null, createdAt), record: null }
-  const { place, record } = await placeMedia(dependencies, attemptId, product.media, createdAt)
-  return { result: product.result(place, createdAt), record }
-}
-
-async function placeMedia(
-  { media, publicBaseUrl }: Omit<SealingDependencies, 'now'>,
-  attemptId: string,
-  { bytes, contentType, lifetimeSeconds }: ProducedMedia,
-  createdAt: Date,
-): Promise<{ place: PlacedMedia; record: Media }> {
-  // One object for each attempt: a rerun never overwrites what an earlier result points to.
-  const objectKey = `media/${attemptId}`
-  await media.put(objectKey, bytes)
+  const { bytes, contentType, lifetimeSeconds } = product.media
   const token = newMediaToken()
   // Whole seconds, as the result writes it and the route keeps it.
   const expiresAt = new Date((Math.floor(createdAt.getTime() / 1000) + lifetimeSeconds) * 1000)
+  const sha256 = sha256Hex(bytes)
   return {
-    place: { url: mediaUrl(publicBaseUrl, token), expiresAt },
-    record: {
-      objectKey,
-      tokenSha256: hashMediaToken(token),
-      contentType,
-      sha256: sha256Hex(bytes),
-      bytes: bytes.length,
-      expiresAt,
-    },
+    result: product.result({ url: mediaUrl(publicBaseUrl, token), expiresAt }, createdAt),
+    record: { objectKey, tokenSha256: hashMediaToken(token), contentType, sha256, bytes: bytes.length, expiresAt },
   }
 }
