@@ -32,6 +32,8 @@ export interface WorkerDependencies extends RunJobDependencies {
   close(): Promise<void>
 }
 
+const now = () => new Date()
+
 /** Composes the worker process. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
   const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL })
@@ -47,7 +49,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const chain = createChainClient(config.RPC_URL)
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const http = createHttp({ fetch })
-  const now = () => new Date()
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
     store: createExecutionStore(pool),

@@ -77,12 +77,14 @@ function textsOf({ system, messages: turns }: TextRequest): readonly string[] {
 }
 
 /** Fetches what is named by URL, each address once. Throws `image_unavailable`. */
-async function inlineRemoteImages(request: TextRequest, { fetch }: ImageFetcher): Promise<TextRequest> {
+async function inlineRemoteImages(request: TextRequest, imageFetcher: ImageFetcher): Promise<TextRequest> {
   const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
   if (urls.size === 0) return request
   if (urls.size > MAXIMUM_REMOTE_IMAGES)
     throw new AppError('image_unavailable', { message: `At most ${MAXIMUM_REMOTE_IMAGES} images by URL are fetched.` })
-  const fetched = new Map(await Promise.all([...urls].map(async (url) => [url, await fetch(url)] as const)))
+  const fetched = new Map(
+    await Promise.all([...urls].map(async (url) => [url, await imageFetcher.fetch(url)] as const)),
+  )
   return {
     ...request,
     messages: request.messages.map(({ role, parts }) => ({

@@ -24,6 +24,8 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
   readonly logger: Logger
 }
 
+/** A signature may be valid for years; an outage this long is not ridden out in memory. */
+const LONGEST_OUTAGE_MS = 300_000
 /** Between attempts to read from a store that cannot be reached. */
 const STORAGE_RETRY_MS = 2000
 
@@ -102,7 +104,8 @@ async function sealOutput(
   product: Product,
 ): Promise<StepOutcome> {
   const { store, settlementMarginMs, logger } = dependencies
-  const giveUpAt = new Date(Number(job.authorization.deadline) * 1000 - settlementMarginMs)
+  const lastMoment = Number(job.authorization.deadline) * 1000 - settlementMarginMs
+  const giveUpAt = new Date(Math.min(lastMoment, dependencies.now().getTime() + LONGEST_OUTAGE_MS))
   let result: Awaited<ReturnType<typeof sealProduct>>
   try {
     result = await sealProduct(dependencies, job, attemptId, product, giveUpAt)

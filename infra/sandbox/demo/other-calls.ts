@@ -54,7 +54,8 @@ export async function showOtherCalls(baseUrl: string, client: PayingClient): Pro
   console.log()
 }
 
-async function showCall(baseUrl: string, client: PayingClient, { path, body, summary }: Call): Promise<void> {
+async function showCall(baseUrl: string, client: PayingClient, call: Call): Promise<void> {
+  const { path, body } = call
   const idempotencyKey = randomUUID()
   const send = (payment: Record<string, string>) =>
     fetch(`${baseUrl}${path}`, {
@@ -67,7 +68,7 @@ async function showCall(baseUrl: string, client: PayingClient, { path, body, sum
   const paid = await send(await client.sign(challenge))
   if (paid.status !== 200 || !terms) throw new Error(`${path}: ${paid.status} ${await paid.text()}`)
   const { amount = '0' } = decodePaymentResponseHeader(paid.headers.get('payment-response') ?? '')
-  const line = summary(await paid.json())
+  const line = call.summary(await paid.json())
   printField(
     path.slice('/v1/'.length).split('/').at(-1) ?? path,
     `${path}, ${String(body['model'])}`,
