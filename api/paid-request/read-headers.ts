@@ -36,6 +36,13 @@ export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
   return key
 }
 
+/** Throws `unsupported_content_type` where Fastify would take a form, or would recommend one, that the operation does not. */
+export function refuseOtherThanJson(headers: IncomingHttpHeaders): void {
+  const mediaType = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase()
+  if (mediaType !== 'application/json')
+    throw new AppError('unsupported_content_type', { message: 'Send application/json.' })
+}
+
 /** The signed payment as sent, or `null` on an unpaid request. */
 export function readPaymentHeader(headers: IncomingHttpHeaders): string | null {
   const value = headers['payment-signature']

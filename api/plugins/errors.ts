@@ -1,3 +1,4 @@
+import type { OutgoingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -83,13 +84,37 @@ export function addErrorHandling(
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
-  // The rest of such a body is not waited for.
-  if (error.code === 'body_too_large') reply.header('connection', 'close')
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
+  const body = errorBody(error, family, request.id)
+  reply.status(error.entry.status).headers(retryHeaders(error))
+  return error.code === 'body_too_large' ? sendWhileBodyArrives(reply, request, body) : reply.send(body)
+}
+
+/** How long the rest of a refused body is read and thrown away. */
+const LINGER_MS = 2000
+
+/**
+ * Sends the whole answer at once, and closes only when the rest of the body has arrived or the time is up: a connection that
+ * is closed on unread bytes is reset, and the caller would lose the answer.
+ */
+function sendWhileBodyArrives(reply: FastifyReply, request: FastifyRequest, answer: unknown): FastifyReply {
+  const body = JSON.stringify(answer)
+  const headers = reply.getHeaders() as OutgoingHttpHeaders
+  reply.hijack()
+  reply.raw.writeHead(reply.statusCode, {
+    ...headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  })
+  reply.raw.write(body)
+  const linger = setTimeout(() => reply.raw.end(), LINGER_MS)
+  request.raw.once('end', () => {
+    clearTimeout(linger)
+    reply.raw.end()
+  })
+  request.raw.resume()
   return reply
-    .status(error.entry.status)
-    .headers(retryHeaders(error))
-    .send(errorBody(error, family, request.id))
 }
 
 function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
