@@ -42,6 +42,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Everything that is published, available now or not: the interface description does not change with availability. */
   readonly publishedCatalog: Catalog
   readonly contactEmail: string
+  /** Whose `X-Forwarded-For` counts; exactly these, since rate limits go by the caller's address. */
+  readonly trustedProxies: string[] | undefined
 }
 
 /** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
@@ -50,6 +52,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     logger: false,
     genReqId: newRequestId,
     requestIdHeader: false,
+    trustProxy: dependencies.trustedProxies ?? false,
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',

@@ -37,6 +37,11 @@ const configSchema = z.object({
   /** Overrides of prices and availability. */
   CATALOG_FILE: z.string().min(1).optional(),
   CONTACT_EMAIL: z.email(),
+  /** Addresses or networks of the proxies whose X-Forwarded-For counts, comma-separated; none when left out. */
+  TRUSTED_PROXIES: z
+    .string()
+    .transform((list) => list.split(','))
+    .optional(),
   /** Of one client address; bursts up to a minute's worth. */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
   FFMPEG_PATH: z.string().optional(),

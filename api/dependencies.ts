@@ -60,6 +60,7 @@ export async function createDependencies(
     catalog: available,
     publishedCatalog: published,
     contactEmail: config.CONTACT_EMAIL,
+    trustedProxies: config.TRUSTED_PROXIES,
     terms: {
       network: `eip155:${CHAIN_ID}`,
       chainId: CHAIN_ID,

@@ -27,11 +27,13 @@ export async function asAudioBytes({ store, media }: Dependencies, answer: PaidA
   const { usage, data } = speechSchema.parse(JSON.parse(String(answer.body)))
   const [{ url, expires_at, duration_ms, content_type }] = data
   const found = await store.findMedia(hashMediaToken(url.slice(url.lastIndexOf('/') + 1)))
-  if (!found) throw new AppError('result_expired')
+  // The receipt stays known to the caller whatever becomes of the file.
+  const { 'content-type': _, ...headers } = answer.headers
+  if (!found) throw new AppError('result_expired', { headers })
   const bytes = await media.get(found.objectKey).catch((cause: unknown) => {
-    throw new AppError('storage_unavailable', { cause })
+    throw new AppError('media_unavailable', { headers, cause })
   })
-  if (!bytes) throw new AppError('storage_unavailable')
+  if (!bytes) throw new AppError('media_unavailable', { headers })
   return {
     status: answer.status,
     headers: {

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { AppError } from '#shared/errors/app-error.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { readJsonRequest } from './read-json-request.ts'
@@ -46,5 +47,12 @@ async function measureUpload(
 }
 
 function withDigest(effective: JsonValue, audio: Uint8Array | null): EffectiveRequest {
-  return { effective, requestDigest: sha256Hex(canonicalJson(effective)), audio }
+  try {
+    return { effective, requestDigest: sha256Hex(canonicalJson(effective)), audio }
+  } catch (cause) {
+    // JSON may write a number, such as 1e400, that no JSON number can carry on.
+    if (cause instanceof TypeError)
+      throw new AppError('invalid_json', { message: 'The request holds a number that is too large.', cause })
+    throw cause
+  }
 }

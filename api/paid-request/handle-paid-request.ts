@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -15,8 +15,8 @@ import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
 import type { OutcomeAwaiter } from './await-outcome.ts'
 import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
 import { findOwnJob } from './find-own-job.ts'
-import { type Challenge, renderChallenge } from './payment-challenge.ts'
-import { readAuthorization } from './read-authorization.ts'
+import { type Challenge, type ChallengeSubject, renderChallenge } from './payment-challenge.ts'
+import { type PresentedPayment, readAuthorization } from './read-authorization.ts'
 import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
 import { requireAvailable } from './require-available.ts'
 import { type PaidAnswer, respond } from './respond.ts'
@@ -53,29 +53,47 @@ export async function handlePaidRequest(
 ): Promise<PaidAnswer> {
   const idempotencyKey = readIdempotencyKey(request.headers)
   const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
-  const challenge = await bindChallenge(dependencies, operation, idempotencyKey, effectiveRequest)
+  const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
+  const binding = await findOwnBinding(dependencies.store, subject)
 
   const paymentHeader = readPaymentHeader(request.headers)
-  if (paymentHeader === null) return renderChallenge(dependencies, challenge, request.id)
+  if (paymentHeader === null)
+    return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
-    const jobId = await payForJob(dependencies, challenge, effectiveRequest, paymentHeader)
+    const payment = await readAuthorization(dependencies, paymentHeader, subject)
+    const jobId =
+      (await findOwnJob(dependencies.store, idempotencyKey, payment.authorization)) ??
+      (await payForJob(dependencies, subject, binding, effectiveRequest, payment))
     const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
-    if (error instanceof AppError && error.entry.kind === 'payment')
+    if (error instanceof AppError && error.entry.kind === 'payment') {
+      const challenge = await quoteAndBind(dependencies, subject, effectiveRequest)
       return renderChallenge(dependencies, challenge, request.id, error)
+    }
     throw error
   }
 }
 
+/** Throws `idempotency_key_reused` (409) when the key is bound to another request. */
+async function findOwnBinding(
+  store: Pick<AdmissionStore, 'findBinding'>,
+  { idempotencyKey, requestDigest }: ChallengeSubject,
+): Promise<PresentBinding | null> {
+  const binding = await store.findBinding(idempotencyKey)
+  if (binding && binding.requestDigest !== requestDigest)
+    throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+  return binding
+}
+
 /** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
-async function bindChallenge(
+async function quoteAndBind(
   { catalog, terms, store }: PaidRequestDependencies,
-  operation: AnyOperation,
-  idempotencyKey: string,
-  { effective, requestDigest }: EffectiveRequest,
+  subject: ChallengeSubject,
+  { effective }: EffectiveRequest,
 ): Promise<Challenge> {
+  const { operation, idempotencyKey, requestDigest } = subject
   requireAvailable(catalog, operation, effective)
   const binding = await store.bindKey({
     idempotencyKey,
@@ -84,19 +102,21 @@ async function bindChallenge(
     lifetimeSeconds: terms.challengeLifetimeSeconds,
   })
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
-  return { operation, idempotencyKey, requestDigest, quote: binding.quote, expiresAt: binding.expiresAt }
+  return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
 }
 
-/** The id of the job that the presented payment stands for: an earlier one of the same payer, or a new one. */
+/** A new job for the presented payment, at the price it was challenged with while that challenge lives. */
 async function payForJob(
   dependencies: PaidRequestDependencies,
-  challenge: Challenge,
+  subject: ChallengeSubject,
+  binding: PresentBinding | null,
   effectiveRequest: EffectiveRequest,
-  paymentHeader: string,
+  payment: PresentedPayment,
 ): Promise<string> {
-  const payment = await readAuthorization(dependencies, paymentHeader, challenge)
-  const ownJobId = await findOwnJob(dependencies.store, challenge.idempotencyKey, payment.authorization)
-  if (ownJobId !== null) return ownJobId
+  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.effective)
+  const challenge = binding?.isLive
+    ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
+    : await quoteAndBind(dependencies, subject, effectiveRequest)
   await verifyAuthorization(dependencies, payment, challenge)
   return acceptJob(dependencies, challenge, effectiveRequest, payment.authorization)
 }

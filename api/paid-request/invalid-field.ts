@@ -24,18 +24,21 @@ export function repeatedField(name: string): AppError {
   return new AppError('duplicate_field', { param: name, message: `${shownText(name)} was sent more than once.` })
 }
 
+/** What callers know these of our schemas' types as. */
+const jsonTypes: Record<string, string> = { int: 'integer', record: 'object' }
+
+/** How a bound of text and of lists is told; of a number it is the value itself. */
+const verbs: Record<string, string> = { string: 'have', array: 'have' }
+const nouns: Record<string, string> = { string: ' characters', array: ' items' }
+
 function faultOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      return `must be ${article(issue.expected === 'int' ? 'integer' : issue.expected)}`
+      return `must be ${article(jsonTypes[issue.expected] ?? issue.expected)}`
     case 'too_big':
-      return issue.origin === 'string'
-        ? `must have at most ${issue.maximum} characters`
-        : `must be at most ${issue.maximum}`
+      return `must ${verbs[issue.origin] ?? 'be'} at most ${issue.maximum}${nouns[issue.origin] ?? ''}`
     case 'too_small':
-      return issue.origin === 'string'
-        ? `must have at least ${issue.minimum} characters`
-        : `must be at least ${issue.minimum}`
+      return `must ${verbs[issue.origin] ?? 'be'} at least ${issue.minimum}${nouns[issue.origin] ?? ''}`
     case 'invalid_value':
       return issue.values.length === 1
         ? `must be ${JSON.stringify(issue.values[0])}`

@@ -12,11 +12,15 @@ import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 
-/** A quote as it stands for one key and request: what a 402 offers and what a signed retry is held against. */
-export interface Challenge {
+/** Which request a challenge or a payment is about. */
+export interface ChallengeSubject {
   readonly operation: AnyOperation
   readonly idempotencyKey: string
   readonly requestDigest: string
+}
+
+/** A quote as it stands for one key and request: what a 402 offers and what a signed retry is held against. */
+export interface Challenge extends ChallengeSubject {
   readonly quote: Quote<JsonValue>
   readonly expiresAt: Date
 }

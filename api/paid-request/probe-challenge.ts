@@ -39,8 +39,8 @@ export function mayBeProbe(headers: IncomingHttpHeaders): boolean {
  */
 export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
   if (!mayBeProbe(headers)) return false
-  if (body === undefined || body === null) return true
-  return typeof body === 'object' && !Array.isArray(body) && Object.keys(body).length === 0
+  if (body === undefined) return true
+  return typeof body === 'object' && body !== null && !Array.isArray(body) && Object.keys(body).length === 0
 }
 
 /**

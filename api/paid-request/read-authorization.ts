@@ -4,7 +4,7 @@ import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { type AcceptedTerms, decodePaymentSignature } from '#shared/payment/x402-wire.ts'
-import type { Challenge } from './payment-challenge.ts'
+import type { ChallengeSubject } from './payment-challenge.ts'
 
 /** A payment that was really signed by its payer, to us, for this request. Whether it can still be settled is open. */
 export interface PresentedPayment {
@@ -20,14 +20,14 @@ interface Dependencies {
 }
 
 /**
- * Decodes a `PAYMENT-SIGNATURE` and holds it against the challenge. Local computation only. Throws
+ * Decodes a `PAYMENT-SIGNATURE` and holds it against the request it should pay for. Local computation only. Throws
  * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 codes
  * of everything in it that differs from what was asked for.
  */
 export async function readAuthorization(
   { terms, challengeSecret, verifier }: Dependencies,
   header: string,
-  challenge: Challenge,
+  subject: ChallengeSubject,
 ): Promise<PresentedPayment> {
   const decoded = decodePaymentSignature(header)
   if (decoded.outcome === 'malformed')
@@ -40,7 +40,7 @@ export async function readAuthorization(
   const authorization = authorizationOf(decoded.payment)
   requireOurTerms(accepted, authorization, terms)
 
-  const opened = openChallengeToken(accepted.extra?.['challenge'], challenge, challengeSecret)
+  const opened = openChallengeToken(accepted.extra?.['challenge'], subject, challengeSecret)
   if (opened.outcome === 'forged')
     throw new AppError('payment_terms_mismatch', {
       message:

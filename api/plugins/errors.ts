@@ -86,7 +86,7 @@ export function addErrorHandling(
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
-  reply.status(error.entry.status).headers(retryHeaders(error))
+  reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })
   return error.code === 'body_too_large' ? sendWhileBodyArrives(reply, request, body) : reply.send(body)
 }
 

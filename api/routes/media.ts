@@ -3,15 +3,18 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
 import { hashMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'findMedia'>
   readonly media: Pick<ObjectStore, 'get'>
+  readonly limitRate: RateLimiter
 }
 
 /** `GET /media/{token}`: result media for whoever holds its URL, until its expiry to the second; then 404. */
-export function addMediaRoutes(app: FastifyInstance, { store, media }: Dependencies): void {
+export function addMediaRoutes(app: FastifyInstance, { store, media, limitRate }: Dependencies): void {
   app.get<{ Params: { token: string } }>('/media/:token', async (request, reply) => {
+    limitRate(request, reply, 'openai')
     const found = await store.findMedia(hashMediaToken(request.params.token))
     if (!found) throw new AppError('not_found', { message: 'There is no such media, or it has expired.' })
     const bytes = await readObject(media, found.objectKey)
@@ -40,9 +43,9 @@ async function readObject(media: Pick<ObjectStore, 'get'>, objectKey: string): P
   try {
     bytes = await media.get(objectKey)
   } catch (cause) {
-    throw new AppError('storage_unavailable', { cause })
+    throw new AppError('media_unavailable', { cause })
   }
-  if (!bytes) throw new AppError('storage_unavailable', { cause: new Error('recorded media has no object') })
+  if (!bytes) throw new AppError('media_unavailable', { cause: new Error('recorded media has no object') })
   return Buffer.from(bytes)
 }
 

@@ -1,4 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
@@ -7,6 +9,17 @@ import type { RateLimiter } from '../plugins/rate-limits.ts'
 
 /** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
 const INTERIM_ANSWER_MS = 30_000
+
+/** What reading a body throws before any route sees it. */
+const unreadableBody: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
+
+/** Four thousand code points, each escaped in full, and everything else of such a request. */
+const SHORT_BODY_BYTES = 256 * 1024
+
+/** Operations whose requests hold one bounded text: their bodies need not be read further. */
+function isShort({ category }: AnyOperation): boolean {
+  return category === 'image_generation' || category === 'text_to_speech'
+}
 
 /** How long callers are held: for `holdMs`, and no longer than the process lives. */
 interface Holding {
@@ -25,12 +38,24 @@ export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDep
   })
   for (const operation of operations) {
     app.post(operation.path, {
+      ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
       // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
       onRequest: async (request) => {
         refuseDuplicateHeaders(request.raw)
-        if (mayBeProbe(request.headers)) return
+        if (mayBeProbe(request.headers)) {
+          // Listing services send `{}` under any name or none.
+          request.raw.headers['content-type'] = 'application/json'
+          return
+        }
         readIdempotencyKey(request.headers)
         if (!operation.upload) refuseOtherThanJson(request.headers)
+      },
+      // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
+      errorHandler: (error, request) => {
+        const isUnreadable = error instanceof AppError && unreadableBody.has(error.code)
+        throw isUnreadable && mayBeProbe(request.headers)
+          ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
+          : error
       },
       handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
     })

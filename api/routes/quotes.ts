@@ -7,6 +7,7 @@ import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { invalidField } from '../paid-request/invalid-field.ts'
+import { refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import { requireAvailable } from '../paid-request/require-available.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 
@@ -57,7 +58,10 @@ interface QuoteDependencies {
  */
 export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependencies): void {
   app.post('/v1/quotes', {
-    onRequest: async (request, reply) => dependencies.limitRate(request, reply, 'openai'),
+    onRequest: async (request, reply) => {
+      dependencies.limitRate(request, reply, 'openai')
+      refuseOtherThanJson(request.headers)
+    },
     handler: async (request, reply) => {
       const { operation, body } = readQuoteRequest(request.body, dependencies.operations)
       const { effective, requestDigest } = await dependencies.readEffectiveBody(operation, body)

@@ -7,6 +7,8 @@ export interface AppErrorDetails {
   param?: string
   /** Seconds until a retry makes sense. */
   retryAfterSeconds?: number
+  /** Sent with the answer, for failures that must not hide a receipt. */
+  headers?: Readonly<Record<string, string>>
   cause?: unknown
 }
 
@@ -17,6 +19,7 @@ export class AppError extends Error {
   readonly entry: ErrorCodeEntry
   readonly param: string | undefined
   readonly retryAfterSeconds: number | undefined
+  readonly headers: Readonly<Record<string, string>>
 
   constructor(code: ErrorCode, details: AppErrorDetails = {}) {
     super(
@@ -27,5 +30,6 @@ export class AppError extends Error {
     this.entry = errorCodes[code]
     this.param = details.param
     this.retryAfterSeconds = details.retryAfterSeconds
+    this.headers = details.headers ?? {}
   }
 }

@@ -65,6 +65,8 @@ export const errorCodes = {
   },
   image_unavailable: {
     ...invalidRequest,
+    // Its server may answer next time.
+    retry: 'new_payment',
     message: 'An image of the request could not be fetched. Nothing was charged.',
   },
   context_length_exceeded: {
@@ -169,6 +171,11 @@ export const errorCodes = {
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
   capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
+  media_unavailable: {
+    ...unavailable,
+    message: 'The media storage is unavailable. The call is paid for; repeat the same request.',
+    payment: 'settled',
+  },
   storage_unavailable: { ...unavailable, message: 'Upload storage is unavailable. Nothing was charged.' },
   payment_network_unavailable: {
     ...unavailable,

@@ -19,6 +19,15 @@ export interface KeyBindingRequest {
 /** `quote` is the one the key was first challenged with, kept until its challenge expires. */
 export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
 
+/** What a key is bound to at present: until its challenge expires, or for good once a job has it. */
+export interface PresentBinding {
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly expiresAt: Date
+  /** Whether the challenge still lives; a key that a job has stays bound after it. */
+  readonly isLive: boolean
+}
+
 /** What a key and an authorization already stand for, read in one snapshot. */
 export interface PriorWork {
   /** The job that the key is bound to for good. */
@@ -52,6 +61,8 @@ export type Acceptance =
 /** What the API may do to the ledger. */
 export interface AdmissionStore {
   bindKey(request: KeyBindingRequest): Promise<KeyBinding>
+  /** `null` for a key that is free to be bound. */
+  findBinding(idempotencyKey: string): Promise<PresentBinding | null>
   findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
   /** Authorization and job in one transaction; the row is the outbox. */
   acceptJob(job: NewJob): Promise<Acceptance>

@@ -9,8 +9,9 @@ const transitions: Record<JobState, readonly JobState[]> = {
   settling: ['completed', 'settlement_failed', 'review'],
   // Uncharged: a fresh authorization under the same key may try again.
   failed: ['accepted'],
-  // The work is stored: a fresh authorization pays for it without another provider call.
-  settlement_failed: ['generated'],
+  // The work is stored: a fresh authorization pays for it without another provider call, or for new work when its hosted
+  // media have expired meanwhile.
+  settlement_failed: ['generated', 'accepted'],
   completed: [],
   review: [],
 }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { chatMessageSchema, translateChatMessages } from './chat-messages.ts'
 import { type ChatCompletionResult, chatCompletionResultSchema } from './chat-result.ts'
 import type { Operation } from './operation.ts'
-import { refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
 import { chargeText, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
 import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
@@ -16,7 +16,7 @@ const bodySchema = z
   .looseObject({
     model: textModelSchema,
     messages: z.array(chatMessageSchema).min(1),
-    max_tokens: z.int().min(1).max(65_536).optional().meta({ default: DEFAULT_MAX_TOKENS }),
+    max_tokens: maxTokensSchema.optional().meta({ default: DEFAULT_MAX_TOKENS }),
     stream: z.literal(false).default(false),
     tools: z.array(z.unknown()).optional(),
     response_format: z.unknown().optional(),

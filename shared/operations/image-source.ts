@@ -57,7 +57,7 @@ function imageOf({ image, fault }: ImageReading): ImagePart {
 }
 
 function readImageUrl(url: string): ImageReading {
-  if (!/^data:/i.test(url)) return readHttpsUrl(url)
+  if (!/^data:/i.test(url)) return readHttpsUrl(url, 'an https URL or a Base64 data URI of an image')
   const [head, mediaType] = DATA_URI_HEAD.exec(url) ?? []
   if (head === undefined || !mediaTypes.some((known) => known === mediaType?.toLowerCase()))
     return refused('must be a Base64 data URI of type image/png, image/jpeg, image/webp or image/gif')
@@ -76,9 +76,9 @@ function readBase64(base64: string): ImageReading {
 }
 
 /** Whether the address may be reached is decided when the worker connects; only the form is checked here. */
-function readHttpsUrl(text: string): ImageReading {
+function readHttpsUrl(text: string, expected = 'an https URL'): ImageReading {
   const url = URL.canParse(text) ? new URL(text) : null
-  if (url?.protocol !== 'https:') return refused('must be an https URL or a Base64 data URI of an image')
+  if (url?.protocol !== 'https:') return refused(`must be ${expected}`)
   if (url.username !== '' || url.password !== '') return refused('must not hold a user name or password')
   return accepted({ kind: 'url', url: url.href })
 }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { messageSchema, systemSchema, translateMessages } from './message-blocks.ts'
 import { type MessageResult, messageResultSchema } from './message-result.ts'
 import type { Operation } from './operation.ts'
-import { refuseUnstorableText, textModelSchema } from './request-text.ts'
+import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
 import { chargeText, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
 import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
@@ -13,7 +13,7 @@ const bodySchema = z
   .looseObject({
     model: textModelSchema,
     messages: z.array(messageSchema).min(1),
-    max_tokens: z.int().min(1).max(65_536),
+    max_tokens: maxTokensSchema,
     stream: z.literal(false).default(false),
     tools: z.array(z.unknown()).optional(),
     system: systemSchema.optional(),

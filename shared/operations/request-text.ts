@@ -11,6 +11,9 @@ export const textModelSchema = z.enum([
   'textmodel-2.5-flash-lite',
 ])
 
+/** The bounds come first, so that integers beyond the safe ones are told them too. */
+export const maxTokensSchema = z.number().min(1).max(65_536).int()
+
 /** Unicode code points, which is what lengths and billed characters are counted in. */
 export function countCodePoints(text: string): number {
   let count = 0

@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { CallOptions, ProviderFailure } from '../providers/provider.ts'
 import type { Deployment } from '../providers/registry.ts'
+import { unserviceable } from '../providers/unserviceable.ts'
 
 /** Bytes that the result will point to, and how long they are served. */
 export interface ProducedMedia {
@@ -32,7 +33,7 @@ export interface ExecutionInput {
 
 /** How one operation is carried out by any deployment that serves its model. */
 export interface Execution {
-  /** Texts and images that safety screening looks at, in the caller's words. */
+  /** Texts that safety screening looks at. Images are not screened here. */
   screenedTexts(input: ExecutionInput): readonly string[]
   /**
    * Readies what every deployment needs alike (remote images are fetched once), before any attempt. Throws `AppError` when
@@ -46,12 +47,7 @@ export interface PreparedExecution {
   call(deployment: Deployment, options: CallOptions): Promise<ExecutionOutcome>
 }
 
-/** The failure of a deployment that lists a model which its adapter cannot serve. */
+/** The failure of a deployment that cannot serve this kind of request: no such port, or no such voice. */
 export function unsupportedBy(deployment: Deployment): ProviderFailure {
-  return {
-    outcome: 'failed',
-    certainty: 'definite',
-    code: 'provider_unavailable',
-    reason: `the adapter of ${deployment.name} does not serve this kind of model`,
-  }
+  return unserviceable(`${deployment.name} does not serve this kind of request`)
 }

@@ -1,16 +1,16 @@
-import { lookup as resolveName } from 'node:dns'
+import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
 import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ImageMediaType, imageMediaType } from '#shared/operations/image-bytes.ts'
 
-/** What a fetched image may weigh and how long the whole fetch may take, redirects included. */
+/** What a fetched image may weigh. */
 const MAXIMUM_BYTES = 10 * 1024 * 1024
 const TIMEOUT_MS = 15_000
 const MAXIMUM_REDIRECTS = 3
 
-/** Everything that is not the public internet, for both address families (IANA special-purpose registries). */
-const privateAddresses = new BlockList()
+/** Everything that is not the public internet (IANA IPv4 and IPv6 special-purpose registries), by family. */
+const privateAddresses = { ipv4: new BlockList(), ipv6: new BlockList() }
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -28,27 +28,24 @@ for (const [network, prefix] of [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ] as const)
-  privateAddresses.addSubnet(network, prefix, 'ipv4')
+  privateAddresses.ipv4.addSubnet(network, prefix, 'ipv4')
 for (const [network, prefix] of [
-  ['::', 96],
-  ['::ffff:0:0', 96],
-  ['64:ff9b::', 96],
-  ['64:ff9b:1::', 48],
-  ['100::', 64],
+  // Only 2000::/3 is global unicast. Outside lie loopback, IPv4 in its mapped, translated and NAT64 forms, and all local ones.
+  ['::', 3],
+  ['4000::', 2],
+  ['8000::', 1],
   ['2001::', 23],
   ['2001:db8::', 32],
   ['2002::', 16],
   ['3fff::', 20],
-  ['5f00::', 16],
-  ['fc00::', 7],
-  ['fe80::', 10],
-  ['ff00::', 8],
 ] as const)
-  privateAddresses.addSubnet(network, prefix, 'ipv6')
+  privateAddresses.ipv6.addSubnet(network, prefix, 'ipv6')
 
 export function isPublicAddress(address: string): boolean {
   const family = isIP(address)
-  return family !== 0 && !privateAddresses.check(address, family === 6 ? 'ipv6' : 'ipv4')
+  if (family === 0) return false
+  const name = family === 6 ? 'ipv6' : 'ipv4'
+  return !privateAddresses[name].check(address, name)
 }
 
 export interface RemoteImage {
@@ -61,13 +58,27 @@ export interface ImageFetcher {
   fetch(url: string): Promise<RemoteImage>
 }
 
+/** What a test puts in the place of the public internet. */
+export interface Surroundings {
+  readonly isAllowed: (address: string) => boolean
+  readonly resolveName: typeof lookup
+  /** Certificate authorities in PEM; absent: those of Node. */
+  readonly ca?: string
+  /** For the whole fetch, redirects included. */
+  readonly timeoutMs: number
+}
+
+const publicInternet: Surroundings = { isAllowed: isPublicAddress, resolveName: lookup, timeoutMs: TIMEOUT_MS }
+
 /**
  * Fetches images that callers name by URL: https only, and the address is checked inside the connection's own lookup, so
  * that a name which changes its mind between check and connection gains nothing. Every redirect is checked alike.
  */
-export function createImageFetcher(isAllowed: (address: string) => boolean = isPublicAddress): ImageFetcher {
+export function createImageFetcher(surroundings: Partial<Surroundings> = {}): ImageFetcher {
+  const { isAllowed, resolveName, ca, timeoutMs } = { ...publicInternet, ...surroundings }
   const agent = new Agent({
     connect: {
+      ...(ca === undefined ? {} : { ca }),
       lookup: (hostname, options, callback) => {
         resolveName(hostname, { ...options, all: true }, (error, addresses) => {
           if (error) callback(error, [])
@@ -78,12 +89,15 @@ export function createImageFetcher(isAllowed: (address: string) => boolean = isP
       },
     },
   })
-  return { fetch: (url) => fetchChecked(url, agent, isAllowed) }
+  return { fetch: (url) => fetchChecked(url, { agent, isAllowed, timeoutMs }) }
 }
 
-async function fetchChecked(url: string, agent: Agent, isAllowed: (address: string) => boolean): Promise<RemoteImage> {
-  const signal = AbortSignal.timeout(TIMEOUT_MS)
-  let target = new URL(url)
+async function fetchChecked(
+  url: string,
+  { agent, isAllowed, timeoutMs }: Pick<Surroundings, 'isAllowed' | 'timeoutMs'> & { agent: Agent },
+): Promise<RemoteImage> {
+  const signal = AbortSignal.timeout(timeoutMs)
+  let target = readUrl(url)
   for (let redirects = 0; redirects <= MAXIMUM_REDIRECTS; redirects += 1) {
     requireAllowed(target, isAllowed)
     const response = await fetch(target, { dispatcher: agent, redirect: 'manual', signal }).catch(() => {
@@ -92,7 +106,7 @@ async function fetchChecked(url: string, agent: Agent, isAllowed: (address: stri
     const location = response.headers.get('location')
     if (response.status >= 300 && response.status < 400 && location !== null) {
       await response.body?.cancel()
-      target = new URL(location, target)
+      target = readUrl(location, target)
       continue
     }
     if (response.status !== 200) throw unavailable(`its server answers ${response.status}`)
@@ -102,6 +116,12 @@ async function fetchChecked(url: string, agent: Agent, isAllowed: (address: stri
     return { bytes, mediaType }
   }
   throw unavailable(`it redirects more than ${MAXIMUM_REDIRECTS} times`)
+}
+
+function readUrl(text: string, base?: URL): URL {
+  const url = URL.parse(text, base?.href)
+  if (!url) throw unavailable('its address cannot be read')
+  return url
 }
 
 /** Literal addresses never reach the lookup, so they are checked here. */

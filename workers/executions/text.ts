@@ -6,10 +6,13 @@ import { messageResult } from '#shared/operations/message-result.ts'
 import { messages } from '#shared/operations/messages.ts'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
-import type { ImageFetcher } from './fetch-remote-image.ts'
+import type { ImageFetcher, RemoteImage } from './fetch-remote-image.ts'
 
 /** More than any conversation needs; each is a fetch that a stranger makes us do. */
 const MAXIMUM_REMOTE_IMAGES = 16
+
+/** No vendor takes a larger request. */
+const MAXIMUM_REMOTE_BYTES = 20 * 1024 * 1024
 
 /** What a family's endpoint adds to the text request that both share. */
 interface TextFamily {
@@ -69,11 +72,22 @@ function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Executio
   }
 }
 
-/** Everything a person or tool wrote; what the model itself said before was screened when it was asked for. */
-function textsOf({ system, messages: turns }: TextRequest): readonly string[] {
+/**
+ * Every text that goes upstream. The model's own turns too, since the caller sends them and could have written anything
+ * there, and tool descriptions and schemas, which can carry a prompt as well as a message.
+ */
+function textsOf({ system, messages: turns, tools = [], response_format: format }: TextRequest): readonly string[] {
   const parts = turns.flatMap(({ parts }) => parts)
-  const texts = parts.flatMap((part) => (part.type === 'text' || part.type === 'tool_result' ? [part.text] : []))
-  return [...(system === undefined ? [] : [system]), ...texts].filter((text) => text.trim() !== '')
+  const texts = parts.flatMap((part) => {
+    if (part.type === 'tool_call') return [part.arguments_json]
+    return part.type === 'text' || part.type === 'tool_result' ? [part.text] : []
+  })
+  const definitions = tools.map(({ name, description = '', parameters }) =>
+    [name, description, JSON.stringify(parameters)].join(' '),
+  )
+  const schema = format?.type === 'json_schema' ? [JSON.stringify(format.schema)] : []
+  const all = [...(system === undefined ? [] : [system]), ...texts, ...definitions, ...schema]
+  return all.filter((text) => text.trim() !== '')
 }
 
 /** Fetches what is named by URL, each address once. Throws `image_unavailable`. */
@@ -82,9 +96,16 @@ async function inlineRemoteImages(request: TextRequest, imageFetcher: ImageFetch
   if (urls.size === 0) return request
   if (urls.size > MAXIMUM_REMOTE_IMAGES)
     throw new AppError('image_unavailable', { message: `At most ${MAXIMUM_REMOTE_IMAGES} images by URL are fetched.` })
-  const fetched = new Map(
-    await Promise.all([...urls].map(async (url) => [url, await imageFetcher.fetch(url)] as const)),
-  )
+  const fetched = new Map<string, RemoteImage>()
+  let bytes = 0
+  // One after the other: a worker holds many jobs, and each image is in memory several times on its way upstream.
+  for (const url of urls) {
+    const image = await imageFetcher.fetch(url)
+    bytes += image.bytes.length
+    if (bytes > MAXIMUM_REMOTE_BYTES)
+      throw new AppError('image_unavailable', { message: 'The images by URL are larger than 20 MB together.' })
+    fetched.set(url, image)
+  }
   return {
     ...request,
     messages: request.messages.map(({ role, parts }) => ({

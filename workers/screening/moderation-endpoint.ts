@@ -35,12 +35,12 @@ export function createModerationScreener(options: {
       )
       if (exchange.outcome !== 'response') return { outcome: 'unavailable', reason: exchange.reason }
       if (exchange.status !== 200) return { outcome: 'unavailable', reason: `status ${exchange.status}` }
-      return verdictOf(exchange.bytes)
+      return verdictOf(exchange.bytes, texts.length)
     },
   }
 }
 
-function verdictOf(bytes: Uint8Array): Screening {
+function verdictOf(bytes: Uint8Array, inputs: number): Screening {
   let answer: z.infer<typeof answerSchema>
   try {
     answer = answerSchema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
@@ -49,7 +49,10 @@ function verdictOf(bytes: Uint8Array): Screening {
     return { outcome: 'unavailable', reason: 'the verdict could not be read' }
   }
   const flagged = answer.results.filter((result) => result.flagged)
-  if (flagged.length === 0) return { outcome: 'passed' }
+  if (flagged.length === 0)
+    return answer.results.length === inputs
+      ? { outcome: 'passed' }
+      : { outcome: 'unavailable', reason: `${answer.results.length} verdicts on ${inputs} texts` }
   const categories = flagged.flatMap((result) =>
     Object.entries(result.categories).flatMap(([name, is]) => (is ? [name] : [])),
   )

@@ -8,7 +8,7 @@ import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
-import { checkPaymentAgain, hasTimeForACall, type PaymentCheckDependencies } from './check-payment-again.ts'
+import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
 import { keepTrying } from './keep-trying.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
@@ -28,6 +28,8 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
 const LONGEST_OUTAGE_MS = 300_000
 /** Between attempts to read from a store that cannot be reached. */
 const STORAGE_RETRY_MS = 2000
+/** Between attempts to ask a chain that cannot be reached. */
+const CHAIN_RETRY_MS = 2000
 
 /** accepted → generating → generated, or failed uncharged. Nothing is sent upstream that could not be paid for any more. */
 export async function callProvider(
@@ -35,24 +37,24 @@ export async function callProvider(
   job: ClaimedJob,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const refusal = await checkPaymentAgain(dependencies, job)
-  if (refusal) return refusal
-  const { store } = dependencies
+  const { store, logger } = dependencies
   const staged = await readStagedAudio(dependencies, job)
   if (staged.outcome === 'unreachable')
     return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
   if (staged.outcome === 'gone')
     return failWith(store, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
-  const { audio } = staged
-  const execution = dependencies.executionOf(job.operation)
-  const rejection = await screenRequest(dependencies, job, execution.screenedTexts({ job, audio }))
-  if (rejection) return rejection
+  const input = { job, audio: staged.audio }
   let prepared: PreparedExecution
   try {
-    prepared = await execution.prepare({ job, audio })
+    const execution = dependencies.executionOf(job.operation)
+    const rejection = await screenRequest(dependencies, job, execution.screenedTexts(input))
+    if (rejection) return rejection
+    prepared = await execution.prepare(input)
   } catch (error) {
-    if (!(error instanceof AppError)) throw error
-    return failWith(store, job, { code: error.code, reason: error.message, attempt: 'none' })
+    // Left to the lease, a request that cannot be prepared would be tried again for as long as it is signed for.
+    const code = error instanceof AppError ? error.code : 'provider_outcome_unknown'
+    logger.error('the request could not be prepared', { jobId: job.id, code, error })
+    return failWith(store, job, { code, reason: 'the request could not be prepared', attempt: 'none' })
   }
   return tryDeployments(dependencies, job, prepared, signal)
 }
@@ -70,7 +72,12 @@ async function tryDeployments(
   const { store, router, logger } = dependencies
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   for (const slot of router.candidates(job.publicModel)) {
-    if (failed && !hasTimeForACall(dependencies, job)) break
+    // Directly before each call: nothing that a payer could wait for lies between this look and the spending.
+    const check = await checkPaymentAgain(dependencies, job)
+    if (check.outcome === 'unreachable' && !failed)
+      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+    if (check.outcome === 'refused' && !failed) return failWith(store, job, { ...check, attempt: 'none' })
+    if (check.outcome !== 'payable') break
     const { written, attemptId } = await store.startAttempt(
       job,
       slot.deployment.name,

@@ -29,13 +29,14 @@ export async function sealProduct(
   product: Product,
   giveUpAt: Date,
 ): Promise<{ sealed: SealedResult; media: Media | null }> {
-  const createdAt = now()
   // One object for each attempt: a rerun never overwrites what an earlier result points to.
   const objectKey = `media/${attemptId}`
   if (product.media) {
     const { bytes } = product.media
     await keepTrying({ now, logger }, 'storing media', giveUpAt, () => media.put(objectKey, bytes))
   }
+  // Lifetimes start when the media are stored.
+  const createdAt = now()
   const { result, record } = renderResult(publicBaseUrl, objectKey, product, createdAt)
   const operation = operationById(job.operation)
   const usage = operation.usageSchema.parse(product.usage)

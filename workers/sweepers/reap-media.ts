@@ -5,6 +5,8 @@ import type { Sweep } from './start-sweepers.ts'
 const BATCH = 200
 /** A day longer than the longest lifetime: by then no result can point to the object. */
 const STRAY_AFTER_MS = 8 * 24 * 3600 * 1000
+/** Looking for strays reads the whole folder. */
+const STRAY_INTERVAL_MS = 3600 * 1000
 
 /** Deletes expired result media. The route stops serving them to the second; this frees the space afterwards. */
 export function reapMedia({
@@ -14,6 +16,7 @@ export function reapMedia({
   store: Pick<ExecutionStore, 'findExpiredMedia' | 'markMediaDeleted'>
   media: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
 }): Sweep {
+  let straysLookedForAt = 0
   return {
     name: 'deleted expired media',
     run: async () => {
@@ -21,6 +24,9 @@ export function reapMedia({
       for (const objectKey of objectKeys) await media.delete(objectKey)
       if (objectKeys.length > 0) await store.markMediaDeleted(objectKeys)
       // Objects of a worker that died between storing and sealing have no row.
+      const now = Date.now()
+      if (now - straysLookedForAt < STRAY_INTERVAL_MS) return objectKeys.length
+      straysLookedForAt = now
       return objectKeys.length + (await media.deleteOlderThan('media', STRAY_AFTER_MS))
     },
   }

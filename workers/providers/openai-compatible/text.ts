@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
@@ -141,12 +142,16 @@ const finishReasons = {
   content_filter: 'content_filter',
 } as const satisfies Record<CompletionWire['choices'][number]['finish_reason'], TextOutput['finish_reason']>
 
-function readCompletion({ choices, usage }: CompletionWire): TextOutcome {
+function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
   const [choice] = choices
   if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
   const finishReason = finishReasons[choice.finish_reason]
-  const calls = (choice.message.tool_calls ?? []).map((call) => ({
-    id: call.id,
+  // Ids are our own, because the server's would tell which server it is.
+  const calls = (choice.message.tool_calls ?? []).map((call, index) => ({
+    id: `call_${createHash('sha256')
+      .update(JSON.stringify([id, index, call.id]))
+      .digest('hex')
+      .slice(0, 24)}`,
     name: call.function.name,
     arguments_json: call.function.arguments.trim() === '' ? '{}' : call.function.arguments,
   }))

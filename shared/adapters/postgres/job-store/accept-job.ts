@@ -28,8 +28,9 @@ export async function acceptJob(pool: Pool, job: NewJob): Promise<Acceptance> {
     if (key.job_id === null) return await insertJob(sql, job)
     const holder = await readHolder(sql, key.job_id)
     if (holder.payer !== job.authorization.payer) return { outcome: 'other_request' }
+    if (holder.state === 'settlement_failed' && (await isResultWhole(sql, key.job_id)))
+      return await settleAgain(sql, key.job_id, job)
     if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job)
-    if (holder.state === 'settlement_failed') return await settleAgain(sql, key.job_id, job)
     return { outcome: 'exists', jobId: key.job_id }
   })
 }
@@ -78,7 +79,18 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
   return { outcome: 'accepted', jobId }
 }
 
-/** failed → accepted: nothing was charged, and the fresh authorization pays for a fresh attempt at today's quote. */
+/** Whoever pays for a stored result should have at least this long to fetch its media. */
+const SHORTEST_MEDIA_LIFE_SECONDS = 3600
+
+async function isResultWhole(sql: Sql, jobId: string): Promise<boolean> {
+  const { rows } = await sql.query(
+    'SELECT 1 FROM media WHERE job_id = $1 AND expires_at <= now() + make_interval(secs => $2)',
+    [jobId, SHORTEST_MEDIA_LIFE_SECONDS],
+  )
+  return rows.length === 0
+}
+
+/** failed or settlement_failed → accepted: nothing was charged, and the fresh authorization pays for a fresh attempt at today's quote. */
 async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job)
   if (claim.outcome !== 'claimed') return claim
@@ -86,6 +98,7 @@ async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptanc
   await sql.query(
     `UPDATE jobs SET state = 'accepted', authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
        catalog_version = $5, terms = $6, failure_code = NULL, failure_reason = NULL, finished_at = NULL,
+       usage = NULL, charge_amount = NULL, result_body = NULL, result_digest = NULL,
        lease_expires_at = NULL, run_after = now(), enqueued_at = NULL, accepted_at = now()
      WHERE id = $1 AND state = ANY($7)`,
     [

@@ -1,6 +1,7 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { KeyBinding, KeyBindingRequest } from '#shared/jobs/job-store.ts'
+import type { KeyBinding, KeyBindingRequest, PresentBinding } from '#shared/jobs/job-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
 import type { Sql } from '../pool.ts'
 
 interface BoundRow {
@@ -11,8 +12,8 @@ interface BoundRow {
 }
 
 /**
- * Binds a key to a request until its challenge expires. A key that is bound already keeps the quote it was challenged
- * with while that challenge lives, so that a signed retry finds its price again across a catalog change.
+ * Binds a key to a request until its challenge expires. A live challenge of the same request is kept as it is, price and
+ * expiry, until three quarters of its life are over; then the next one replaces it, so that no price is held for ever.
  */
 export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<KeyBinding> {
   const { rows } = await sql.query<BoundRow>(
@@ -21,10 +22,10 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
      VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
      ON CONFLICT (idempotency_key) DO UPDATE SET
        request_digest = EXCLUDED.request_digest,
-       quoted_maximum = CASE WHEN bound.expires_at > now() THEN bound.quoted_maximum ELSE EXCLUDED.quoted_maximum END,
-       catalog_version = CASE WHEN bound.expires_at > now() THEN bound.catalog_version ELSE EXCLUDED.catalog_version END,
-       terms = CASE WHEN bound.expires_at > now() THEN bound.terms ELSE EXCLUDED.terms END,
-       expires_at = EXCLUDED.expires_at
+       quoted_maximum = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.quoted_maximum ELSE EXCLUDED.quoted_maximum END,
+       catalog_version = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.catalog_version ELSE EXCLUDED.catalog_version END,
+       terms = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.terms ELSE EXCLUDED.terms END,
+       expires_at = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.expires_at ELSE EXCLUDED.expires_at END
      WHERE bound.request_digest = EXCLUDED.request_digest OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum, catalog_version, terms, expires_at`,
     [
@@ -37,14 +38,22 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
     ],
   )
   const [row] = rows
-  if (!row) return { outcome: 'other_request' }
-  return {
-    outcome: 'bound',
-    quote: {
-      quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
-      catalogVersion: row.catalog_version,
-      terms: row.terms,
-    },
-    expiresAt: row.expires_at,
-  }
+  return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
+}
+
+/** What holds a key at present; an expired challenge without a job holds nothing. */
+export async function findBinding(sql: Sql, idempotencyKey: string): Promise<PresentBinding | null> {
+  const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>(
+    `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live
+     FROM idempotency_keys WHERE idempotency_key = $1 AND (job_id IS NOT NULL OR expires_at > now())`,
+    [idempotencyKey],
+  )
+  const [row] = rows
+  return row
+    ? { requestDigest: row.request_digest, quote: quoteFromRow(row), expiresAt: row.expires_at, isLive: row.is_live }
+    : null
+}
+
+function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {
+  return { quotedMaximum: atomicAmount(BigInt(quoted_maximum)), catalogVersion: catalog_version, terms }
 }

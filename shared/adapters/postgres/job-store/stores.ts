@@ -1,7 +1,7 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
-import { bindKey } from './bind-key.ts'
+import { bindKey, findBinding } from './bind-key.ts'
 import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
 import { failJob } from './fail-job.ts'
@@ -20,6 +20,7 @@ import { markEnqueued, takeDueJobs } from './take-due-jobs.ts'
 export function createAdmissionStore(pool: Pool): AdmissionStore {
   return {
     bindKey: (request) => bindKey(pool, request),
+    findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
     findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
     acceptJob: (job) => acceptJob(pool, job),
     markEnqueued: (jobId) => markEnqueued(pool, jobId),
