@@ -83,6 +83,7 @@ export const headers = {
   'Retry-After': header('Seconds until a retry makes sense.', { type: 'integer' }),
   ETag: header('Strong validator of the content.'),
   Allow: header('The methods of this route.'),
+  'Content-Range': header('Which bytes of how many.'),
 }
 
 export const parameters = {
@@ -137,7 +138,10 @@ const failures = {
   412: challenge('Permit2 may not spend the payer’s USDC yet, and no gas-sponsored permit came along.'),
   413: failure('The body is larger than any valid one.'),
   415: failure('The content type is unknown.'),
-  416: failure('The range lies outside of the media.'),
+  416: {
+    description: 'The range lies outside of the media. Without a body.',
+    headers: headerReferences('X-Request-ID', 'Content-Range'),
+  },
   429: failure('Too many requests.', 'Retry-After'),
   503: failure('A provider, payment or safety dependency is unavailable.', 'Retry-After'),
 }

@@ -65,6 +65,7 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
         headers: headerReferences('X-Request-ID', 'ETag'),
         content: { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } },
       },
+      '304': { description: 'The caller has it already.', headers: headerReferences('X-Request-ID', 'ETag') },
     },
   }
 }
@@ -90,6 +91,6 @@ const balanceOperation = {
       headers: headerReferences('X-Request-ID'),
       content: { 'application/json': { schema: { $ref: '#/components/schemas/WalletBalance' } } },
     },
-    ...failureReferences(400, 503),
+    ...failureReferences(400, 429, 503),
   },
 }

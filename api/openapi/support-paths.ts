@@ -71,17 +71,25 @@ const receipts = support({
   failures: [401, 404, 503],
 })
 
+const mediaContent = {
+  'image/png': { schema: { type: 'string', format: 'binary' } },
+  'audio/mpeg': { schema: { type: 'string', format: 'binary' } },
+}
+
 const media = support({
   operationId: 'getMedia',
   summary: 'Fetch a generated image or speech until it expires',
-  description: 'The path is a capability: keep it out of logs and public messages. Ranges are answered with 206.',
+  description: 'The path is a capability: keep it out of logs and public messages.',
   parameters: [pathParameter('token', { type: 'string' })],
-  content: {
-    'image/png': { schema: { type: 'string', format: 'binary' } },
-    'audio/mpeg': { schema: { type: 'string', format: 'binary' } },
-  },
-  failures: [404, 416, 503],
+  content: mediaContent,
+  failures: [404, 416, 429, 503],
 })
+
+const partOfMedia = {
+  description: 'The bytes that the header Range asks for.',
+  headers: headerReferences('X-Request-ID', 'Content-Range'),
+  content: mediaContent,
+}
 
 const readiness = support({
   operationId: 'getReadiness',
@@ -101,7 +109,7 @@ export function supportPaths(): DocumentPart {
     paths: {
       '/v1/quotes': { post: quotes },
       '/v1/receipts/{id}': { get: receipts },
-      '/media/{token}': { get: media },
+      '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },
       '/.well-known/x402': page('getX402Resources', 'The paid resources of this origin', json(anyObject)),
       '/openapi.json': page('getInterfaceDescription', 'This document', json(anyObject)),
       '/llms.txt': page('getGuidance', 'Guidance for agents', plainText('text/plain')),

@@ -1,6 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { encodePaymentRequiredHeader } from '@x402/core/http'
-import { declareDiscoveryExtension, declareEip2612GasSponsoringExtension } from '@x402/extensions'
+import {
+  declareDiscoveryExtension,
+  declareEip2612GasSponsoringExtension,
+  declarePaymentIdentifierExtension,
+  PAYMENT_IDENTIFIER,
+} from '@x402/extensions'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -75,7 +80,11 @@ export function renderProbeChallenge(
         extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', facilitatorAddress },
       },
     ],
-    extensions: { ...declareEip2612GasSponsoringExtension(), ...bazaarExtension(operation) },
+    extensions: {
+      ...declareEip2612GasSponsoringExtension(),
+      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
+      ...bazaarExtension(operation),
+    },
   }
   return {
     status: 402,

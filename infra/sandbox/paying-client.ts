@@ -16,6 +16,8 @@ export function createPayingClient(options: {
   privateKey: `0x${string}`
   rpcUrl: string
   network: string
+  /** Sends the requests; left out: Node's own. */
+  fetch?: typeof globalThis.fetch
 }): PayingClient {
   const account = privateKeyToAccount(options.privateKey)
   const client = new x402Client().register(
@@ -25,7 +27,7 @@ export function createPayingClient(options: {
   const http = new x402HTTPClient(client)
   return {
     address: account.address,
-    fetch: wrapFetchWithPayment(fetch, client),
+    fetch: wrapFetchWithPayment(options.fetch ?? fetch, client),
     sign: async (challenge) => {
       const required = http.getPaymentRequiredResponse((name) => challenge.headers.get(name))
       return http.encodePaymentSignatureHeader(await http.createPaymentPayload(required))

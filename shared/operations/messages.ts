@@ -13,7 +13,8 @@ const bodySchema = z
   .looseObject({
     model: textModelSchema,
     messages: z.array(messageSchema).min(1),
-    max_tokens: maxTokensSchema,
+    // Required here, and the default declared all the same (specification, POST /v1/messages).
+    max_tokens: maxTokensSchema.meta({ default: 512 }),
     stream: z.literal(false).default(false),
     tools: z.array(z.unknown()).optional(),
     system: systemSchema.optional(),

@@ -5,7 +5,7 @@ import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState, SealedResult } from '#shared/jobs/job.ts'
 import type { AdmissionStore, ExecutionStore, NewJob } from '#shared/jobs/job-store.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
+import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -121,8 +121,11 @@ export const EFFECTIVE: EffectiveTranscription = {
   response_format: 'json',
 }
 
+/** A transcription as it is accepted: a request with an upload. */
+export type TestJob = NewJob & { readonly stagedUpload: StagedUpload }
+
 /** A request ready to be accepted; its key is not bound yet. */
-export function newTestJob(overrides: Partial<NewJob> = {}): NewJob {
+export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
   const idempotencyKey = overrides.idempotencyKey ?? randomUUID()
   return {
     idempotencyKey,
@@ -207,13 +210,20 @@ export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise
 export const fencedWrites = {
   startAttempt: {
     to: 'generating',
-    run: async ({ execution }, job) => (await execution.startAttempt(job, 'elevenlabs')).written,
+    run: async (ledger, job) => {
+      const [open] = await ledger.sql<{ id: string }>(
+        "SELECT id FROM upstream_attempts WHERE job_id = $1 AND state = 'open'",
+        [job.id],
+      )
+      const failed = open ? { attemptId: open.id, reason: 'test' } : null
+      return (await ledger.execution.startAttempt(job, 'elevenlabs', failed)).written
+    },
   },
   sealResult: {
     to: 'generated',
     run: async (ledger, job) => {
       const [attempt] = await ledger.sql<{ id: string }>('SELECT id FROM upstream_attempts WHERE job_id = $1', [job.id])
-      return await ledger.execution.sealResult(job, attempt?.id ?? randomUUID(), sealedResult())
+      return await ledger.execution.sealResult(job, attempt?.id ?? randomUUID(), sealedResult(), null)
     },
   },
   failJob: {

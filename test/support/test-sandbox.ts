@@ -14,6 +14,8 @@ const SAMPLE = fileURLToPath(new URL('../../infra/sandbox/samples/last-tram.mp3'
 
 /** A whole farebox of real processes, with everything that a test looks at from outside. */
 export interface TestSandbox extends Sandbox {
+  /** Its state: secrets, stored objects, and each process's output in `logs`. */
+  readonly directory: string
   readonly chain: ReturnType<typeof createChainReader>
   readonly payer: PayingClient
   readonly sample: Buffer
@@ -21,6 +23,8 @@ export interface TestSandbox extends Sandbox {
   upstreamCalls(): Promise<readonly UpstreamCall[]>
   setFaults(rules: readonly FaultRuleInput[]): Promise<void>
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
+  /** One JSON request to a paid endpoint. */
+  post(path: string, body: Record<string, unknown>, request?: Omit<TranscriptionCall, 'body'>): Promise<Response>
   /** `POST /v1/audio/transcriptions` in the JSON form. */
   transcribe(request?: TranscriptionCall): Promise<Response>
 }
@@ -40,8 +44,16 @@ export async function startTestSandbox(options: Partial<SandboxOptions> = {}): P
   const pool = new pg.Pool({ connectionString: info.databaseUrl, max: 2 })
   const sample = await readFile(SAMPLE)
   const simulator = (path: string, init?: RequestInit) => fetch(`${info.upstreamUrl}/_simulator/${path}`, init)
+  const post: TestSandbox['post'] = (path, body, { idempotencyKey = randomUUID(), headers, signal } = {}) =>
+    fetch(`${info.baseUrl}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body: JSON.stringify(body),
+      ...(signal ? { signal } : {}),
+    })
   return {
     ...sandbox,
+    directory,
     chain: createChainReader(info.rpcUrl),
     payer: createPayingClient({ privateKey: info.payer.privateKey, rpcUrl: info.rpcUrl, network: info.network }),
     sample,
@@ -56,13 +68,13 @@ export async function startTestSandbox(options: Partial<SandboxOptions> = {}): P
     },
     sql: async <Row extends pg.QueryResultRow>(statement: string, parameters: readonly unknown[] = []) =>
       (await pool.query<Row>(statement, [...parameters])).rows,
-    transcribe: ({ idempotencyKey = randomUUID(), body, headers, signal } = {}) =>
-      fetch(`${info.baseUrl}/v1/audio/transcriptions`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
-        body: JSON.stringify(body ?? { model: 'speechvendor/scribe-v2', audio_base64: sample.toString('base64') }),
-        ...(signal ? { signal } : {}),
-      }),
+    post,
+    transcribe: ({ body, ...request } = {}) =>
+      post(
+        '/v1/audio/transcriptions',
+        body ?? { model: 'speechvendor/scribe-v2', audio_base64: sample.toString('base64') },
+        request,
+      ),
     stop: async () => {
       await pool.end()
       await sandbox.stop()

@@ -7,19 +7,23 @@ import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import type { NewJob } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import type { LogFields } from '#shared/runtime/logger.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { createImageFetcher } from '../../workers/executions/fetch-remote-image.ts'
+import { createExecutions } from '../../workers/executions/registry.ts'
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp } from '../../workers/providers/http.ts'
+import type { Deployment } from '../../workers/providers/registry.ts'
+import { createRouter } from '../../workers/providers/route.ts'
 import { type RunJobDependencies, runJob } from '../../workers/run-job.ts'
+import { noScreening } from '../../workers/screening/screener.ts'
 import { type AuthorizationChanges, type ChainPayer, createChainPayer } from './chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import { generatedDurationMs, generateMp3 } from './mp3-generator.ts'
 import { type RpcProxy, startRpcProxy } from './rpc-proxy.ts'
-import { createTestLedger, EFFECTIVE, newTestJob, type TestLedger } from './test-ledger.ts'
+import { createTestLedger, EFFECTIVE, newTestJob, type TestJob, type TestLedger } from './test-ledger.ts'
 
 const AUDIO = { durationMs: 1500, seed: 'worker' } as const
 
@@ -48,6 +52,8 @@ export interface TestWorker {
   /** What was logged, as JSON. */
   readonly logged: readonly string[]
   readonly dependencies: RunJobDependencies
+  /** The only deployment, over `upstream`. */
+  readonly deployment: Deployment
   /** A funded payer and his accepted job, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
   run(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
@@ -68,7 +74,7 @@ export interface AcceptOptions {
 export interface AcceptedJob {
   readonly jobId: string
   readonly payer: ChainPayer
-  readonly request: NewJob
+  readonly request: TestJob
 }
 
 export async function startTestWorker(): Promise<TestWorker> {
@@ -84,24 +90,28 @@ export async function startTestWorker(): Promise<TestWorker> {
   const log = (message: string, fields: LogFields = {}) => {
     logged.push(JSON.stringify({ message, ...fields, error: undefined }))
   }
+  const deployment: Deployment = {
+    name: 'elevenlabs',
+    serves: ['speechvendor/scribe-v2'],
+    priority: 0,
+    weight: 1,
+    transcription: createElevenLabsTranscription({
+      baseUrl: upstream.url,
+      apiKey: 'test-key',
+      upstreamModel: 'scribe_v2',
+      http: createHttp({ fetch }),
+    }),
+  }
   const dependencies: RunJobDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
     store: ledger.execution,
     uploads,
     receiptSecretId: 'first',
-    deployments: [
-      {
-        name: 'elevenlabs',
-        publicModel: 'speechvendor/scribe-v2',
-        provider: createElevenLabsTranscription({
-          baseUrl: upstream.url,
-          apiKey: 'test-key',
-          upstreamModel: 'scribe_v2',
-          http: createHttp({ fetch }),
-        }),
-      },
-    ],
-    providerTimeoutMs: 2000,
+    media: uploads,
+    publicBaseUrl: 'http://api.test',
+    executionOf: createExecutions(createImageFetcher()),
+    screener: noScreening,
+    ...routedTo([deployment], 2000),
     settlementMarginMs: 1000,
     leaseMs: 15_000,
     now: () => new Date(),
@@ -117,6 +127,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     uploads,
     logged,
     dependencies,
+    deployment,
     through,
     accept: async ({ payer: given, signed, effective } = {}) => {
       const payer = given ?? (await createChainPayer(devnet))
@@ -147,6 +158,15 @@ export async function startTestWorker(): Promise<TestWorker> {
       await rm(directory, { recursive: true, force: true })
     },
   }
+}
+
+/** A router of its own, so that no circuit stays open from one test to the next, and the time limit it goes with. */
+export function routedTo(
+  deployments: readonly Deployment[],
+  providerTimeoutMs: number,
+): Pick<RunJobDependencies, 'router' | 'providerTimeoutMs'> {
+  const clock = { now: () => new Date(), random: Math.random }
+  return { router: createRouter(deployments, { ...clock, maximumTimeoutMs: providerTimeoutMs }), providerTimeoutMs }
 }
 
 /** What a worker needs of the chain, reached through a proxy. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance, NewJob } from '#shared/jobs/job-store.ts'
+import type { Acceptance } from '#shared/jobs/job-store.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -13,6 +13,7 @@ import {
   jobInState,
   newTestJob,
   randomAddress,
+  type TestJob,
   type TestLedger,
   testAuthorization,
   testPermit,
@@ -27,7 +28,7 @@ afterAll(() => ledger.close())
 const TWENTY = Array.from({ length: 20 }, (_, index) => index)
 
 /** The same request sent again: each sending stages an upload of its own. */
-function again(job: NewJob, changes: Partial<NewJob> = {}): NewJob {
+function again(job: TestJob, changes: Partial<TestJob> = {}): TestJob {
   return { ...job, stagedUpload: newStagedUpload(), ...changes }
 }
 
@@ -196,7 +197,7 @@ describe('a job that failed uncharged', () => {
       sealed: null,
     })
     expect(claimed.fence).toBeGreaterThan(failed.fence)
-    expect(await ledger.execution.startAttempt(claimed, 'elevenlabs')).toMatchObject({ written: 'written' })
+    expect(await ledger.execution.startAttempt(claimed, 'elevenlabs', null)).toMatchObject({ written: 'written' })
     expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
   })
 

@@ -2,7 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { NewJob } from '#shared/jobs/job-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { acceptTestJob, bindTestKey, createTestLedger, newTestJob, type TestLedger } from '../../support/test-ledger.ts'
+import {
+  acceptTestJob,
+  bindTestKey,
+  createTestLedger,
+  newTestJob,
+  type TestJob,
+  type TestLedger,
+} from '../../support/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -10,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
-function requests(changes: Partial<NewJob> = {}): { first: NewJob; dearer: NewJob; other: NewJob } {
+function requests(changes: Partial<TestJob> = {}): { first: NewJob; dearer: NewJob; other: NewJob } {
   const first = newTestJob(changes)
   return {
     first,

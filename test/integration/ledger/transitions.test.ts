@@ -135,6 +135,29 @@ describe('the rows that move together with the job', () => {
     },
   )
 
+  it('are the attempt that failed definitely and the next deployment’s when a job generates again', async () => {
+    const job = await jobInState(ledger, 'generating')
+    const [first] = await attemptsOf(job.id)
+    const failed = { attemptId: first?.id ?? '', reason: 'HTTP 429' }
+    const { written, attemptId } = await ledger.execution.startAttempt(job, 'second', failed)
+    expect(written).toBe('written')
+    expect(await attemptsOf(job.id)).toEqual([
+      { id: first?.id, deployment: 'elevenlabs', state: 'failed_definite', reason: 'HTTP 429' },
+      { id: attemptId, deployment: 'second', state: 'open', reason: null },
+    ])
+  })
+
+  it('never grow by a second attempt while the first is open, nor after it failed ambiguously', async () => {
+    const job = await jobInState(ledger, 'generating')
+    const before = await ledger.fingerprint()
+    await expect(ledger.execution.startAttempt(job, 'second', null)).rejects.toThrow('one_call_per_authorization')
+    expect(await ledger.fingerprint()).toBe(before)
+    await ledger.sql("UPDATE upstream_attempts SET state = 'failed_ambiguous', finished_at = now() WHERE job_id = $1", [
+      job.id,
+    ])
+    await expect(ledger.execution.startAttempt(job, 'second', null)).rejects.toThrow('one_call_per_authorization')
+  })
+
   it('are the attempt, the erased upload and the fixed charge when a result is sealed', async () => {
     const job = await jobInState(ledger, 'generated')
     expect(
@@ -175,6 +198,13 @@ describe('the rows that move together with the job', () => {
     },
   )
 })
+
+async function attemptsOf(jobId: string) {
+  return await ledger.sql<{ id: string }>(
+    'SELECT id, deployment, state, reason FROM upstream_attempts WHERE job_id = $1 ORDER BY started_at',
+    [jobId],
+  )
+}
 
 async function expireLease(jobId: string): Promise<void> {
   await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])

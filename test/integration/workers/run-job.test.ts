@@ -3,7 +3,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 let worker: TestWorker
 beforeAll(async () => {
@@ -101,7 +101,7 @@ describe('a job fails uncharged when the provider', () => {
   it.each(providerFailures)('%s', async (_, fault, code, attempt) => {
     const { jobId, payer } = await worker.accept()
     worker.upstream.setFaults([fault])
-    await worker.run(jobId, { providerTimeoutMs: 400 })
+    await worker.run(jobId, routedTo([worker.deployment], 400))
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -118,9 +118,7 @@ describe('a job fails uncharged when the provider', () => {
 
   it('cannot be connected to, which is definite', async () => {
     const { jobId, payer } = await worker.accept()
-    const [deployment] = worker.dependencies.deployments
-    if (!deployment) throw new Error('no deployment')
-    const provider = {
+    const transcription = {
       transcribe: () =>
         Promise.resolve({
           outcome: 'failed',
@@ -129,7 +127,7 @@ describe('a job fails uncharged when the provider', () => {
           reason: 'not sent: ECONNREFUSED',
         } as const),
     }
-    await worker.run(jobId, { deployments: [{ ...deployment, provider }] })
+    await worker.run(jobId, routedTo([{ ...worker.deployment, transcription }], 2000))
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -141,7 +139,7 @@ describe('a job fails uncharged when the provider', () => {
 
   it('is not there for the model', async () => {
     const { jobId } = await worker.accept()
-    await worker.run(jobId, { deployments: [] })
+    await worker.run(jobId, routedTo([], 2000))
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -156,7 +154,7 @@ describe('nothing is sent upstream', () => {
     const { jobId, payer } = await worker.accept()
     const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
     if (!dead) throw new Error('not claimed')
-    await worker.ledger.execution.startAttempt(dead, 'elevenlabs')
+    await worker.ledger.execution.startAttempt(dead, 'elevenlabs', null)
     await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
     await worker.run(jobId)
     expect(await worker.view(jobId)).toMatchObject({
@@ -332,7 +330,7 @@ describe('a worker that loses its lease during the call', () => {
   it('gives the call up when a renewal tells it, and writes nothing', async () => {
     const { jobId } = await worker.accept()
     worker.upstream.setFaults([{ fault: 'hang' }])
-    const running = worker.run(jobId, { leaseMs: 600, providerTimeoutMs: 60_000 })
+    const running = worker.run(jobId, { leaseMs: 600, ...routedTo([worker.deployment], 60_000) })
     await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
     await takeOver(jobId)
     const before = await worker.ledger.fingerprint()

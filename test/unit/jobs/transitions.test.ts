@@ -6,6 +6,7 @@ import { isUnfinished, mayMove, statesBefore } from '#shared/jobs/transitions.ts
 const moves: readonly (readonly [JobState, JobState])[] = [
   ['accepted', 'generating'],
   ['accepted', 'failed'],
+  ['generating', 'generating'],
   ['generating', 'generated'],
   ['generating', 'failed'],
   ['generated', 'settling'],
@@ -36,8 +37,8 @@ describe('a job', () => {
     expect([statesBefore('completed'), statesBefore('settling')]).toEqual([['settling'], ['generated']])
   })
 
-  it('never gets back to a provider call without a fresh acceptance', () => {
-    expect(statesBefore('generating')).toEqual(['accepted'])
+  it('gets back to a provider call by a fresh acceptance, or from one call to the next without another state between', () => {
+    expect(statesBefore('generating')).toEqual(['accepted', 'generating'])
     expect(statesBefore('accepted')).toEqual(['failed'])
   })
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createCatalog, publishedCatalog } from '#shared/catalog/catalog.ts'
-import { transcriptionModels } from '#shared/catalog/transcription-models.ts'
+import { createCatalog, type Model } from '#shared/catalog/catalog.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import { operations } from '#shared/operations/registry.ts'
 import {
@@ -22,7 +22,7 @@ const durations = fc.integer({ min: 1, max: 3_600_000 })
 const charge = (ms: number) => transcriptions.charge({ input_audio_ms: ms }, TERMS)
 
 function effective(body: Record<string, unknown>, audio = AUDIO): EffectiveTranscription {
-  return transcriptions.effectiveRequest(transcriptions.optionsSchema.parse(body), audio)
+  return transcriptions.effectiveRequest(transcriptions.bodySchema.parse(body), audio)
 }
 
 function digest(body: Record<string, unknown>, audio = AUDIO): string {
@@ -81,7 +81,7 @@ describe('the quote', () => {
   })
 
   it('for a model that the catalog does not have is a defect', () => {
-    const empty = createCatalog({ transcriptionModels: [] })
+    const empty = createCatalog({ models: [], voices: [] })
     expect(() => transcriptions.quote(effective(BODY), empty)).toThrow('no model')
   })
 })
@@ -144,29 +144,30 @@ describe('the effective request', () => {
       { ...BODY, timestamps: 'segment' },
       {},
     ]
-    for (const body of refused)
-      expect([body, transcriptions.optionsSchema.safeParse(body).success]).toEqual([body, false])
+    for (const body of refused) expect([body, transcriptions.bodySchema.safeParse(body).success]).toEqual([body, false])
   })
 })
 
 describe('the catalog version', () => {
-  const [model] = transcriptionModels
+  const { models, voices } = publishedCatalog
+  const model = models.at(-1) as Model
+  const versionWith = (last: Model) => createCatalog({ models: [...models.slice(0, -1), last], voices }).version
 
   it('is the same for the same content', () => {
-    expect(createCatalog({ transcriptionModels: [{ ...model }] }).version).toBe(publishedCatalog.version)
+    expect(versionWith({ ...model })).toBe(publishedCatalog.version)
   })
 
   it('does not depend on the order in which fields are written', () => {
-    const reversed = Object.fromEntries(Object.entries(model).toReversed()) as unknown as typeof model
-    expect(createCatalog({ transcriptionModels: [reversed] }).version).toBe(publishedCatalog.version)
+    const reversed = Object.fromEntries(Object.entries(model).toReversed()) as unknown as Model
+    expect(versionWith(reversed)).toBe(publishedCatalog.version)
   })
 
   it('changes with any field of any model, and with the list itself', () => {
     const changed = Object.entries(model).map(([field, value]) => {
       const other = typeof value === 'number' ? value + 1 : Array.isArray(value) ? ['wav'] : `${String(value)}x`
-      return createCatalog({ transcriptionModels: [{ ...model, [field]: other }] }).version
+      return versionWith({ ...model, [field]: other })
     })
-    const lists = [[], [model, model]].map((list) => createCatalog({ transcriptionModels: list }).version)
+    const lists = [[], [...models, model]].map((list) => createCatalog({ models: list, voices }).version)
     const versions = [publishedCatalog.version, ...changed, ...lists]
     expect(new Set(versions).size).toBe(Object.keys(model).length + 3)
   })
