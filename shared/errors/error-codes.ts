@@ -65,8 +65,6 @@ export const errorCodes = {
   },
   image_unavailable: {
     ...invalidRequest,
-    // Its server may answer next time.
-    retry: 'new_payment',
     message: 'An image of the request could not be fetched. Nothing was charged.',
   },
   context_length_exceeded: {

@@ -16,6 +16,7 @@ const moves: readonly (readonly [JobState, JobState])[] = [
   ['settling', 'review'],
   ['failed', 'accepted'],
   ['settlement_failed', 'generated'],
+  ['settlement_failed', 'accepted'],
 ]
 
 const pairs = jobStates.flatMap((from) => jobStates.map((to) => [from, to] as const))
@@ -39,7 +40,7 @@ describe('a job', () => {
 
   it('gets back to a provider call by a fresh acceptance, or from one call to the next without another state between', () => {
     expect(statesBefore('generating')).toEqual(['accepted', 'generating'])
-    expect(statesBefore('accepted')).toEqual(['failed'])
+    expect(statesBefore('accepted')).toEqual(['failed', 'settlement_failed'])
   })
 
   it('that is unfinished can move, and never waits for a payer', () => {

@@ -1,0 +1,41 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { operations } from '#shared/operations/registry.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+const CHECKER = fileURLToPath(new URL('../../node_modules/@agentcash/discovery/bin/discovery.js', import.meta.url))
+
+let sandbox: TestSandbox
+beforeAll(async () => {
+  sandbox = await startTestSandbox()
+})
+afterAll(() => sandbox.stop())
+
+/** Throws when the command fails. */
+async function check(...options: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, [CHECKER, sandbox.info.baseUrl, '-v', ...options])
+  return stdout
+}
+
+it('the listing services’ command finds every paid endpoint of a running origin and warns of nothing', async () => {
+  const report = JSON.parse(await check('--json')) as {
+    ok: boolean
+    warnings: unknown[]
+    resources: { authHint?: string }[]
+  }
+  expect({ ok: report.ok, warnings: report.warnings }).toEqual({ ok: true, warnings: [] })
+  expect(report.resources.filter(({ authHint }) => authHint === 'paid')).toHaveLength(operations.length)
+})
+
+it('says so to people too', async () => {
+  const said = await check()
+  for (const { path } of operations) expect(said).toContain(path)
+  expect(said).not.toMatch(/^\s*(?:warn|error|✗|⚠|!)/imu)
+})
+
+it('costs nothing', async () => {
+  expect(await sandbox.upstreamCalls()).toEqual([])
+  expect(await sandbox.sql('SELECT 1 FROM jobs')).toEqual([])
+})

@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { type InterfaceDescription, readDescription } from '../support/described-answers.ts'
+import { type ObservedAnswer, type ObservedSandbox, startObservedSandbox } from '../support/observed-sandbox.ts'
+import { keyHeader } from './sdks/sdk-contract.ts'
+
+let sandbox: ObservedSandbox
+let description: InterfaceDescription
+beforeAll(async () => {
+  sandbox = await startObservedSandbox()
+  description = await readDescription(sandbox.info.baseUrl)
+})
+afterAll(() => sandbox.stop())
+
+const text = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
+const paidBodies: Record<string, () => Record<string, unknown>> = {
+  '/v1/chat/completions': () => text,
+  '/v1/messages': () => text,
+  '/v1/images/generations': () => ({ model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram' }),
+  '/v1/audio/speech': () => ({ model: 'speechvendor/flash-v2.5', input: 'Mind the step.' }),
+  '/v1/audio/transcriptions': () => ({
+    model: 'speechvendor/scribe-v2',
+    audio_base64: sandbox.sample.toString('base64'),
+  }),
+}
+const paths = Object.keys(paidBodies)
+const bodyOf = (path: string) => paidBodies[path]?.() ?? {}
+
+interface Request {
+  /** Whether a 402 is paid. */
+  pays?: boolean
+  /** Sent as the body of a POST with a fresh key, unless `headers` has one. */
+  json?: unknown
+  headers?: Record<string, string>
+  method?: string
+}
+
+async function send(path: string, { pays = false, json, ...init }: Request = {}): Promise<Response> {
+  const sender = pays ? sandbox.payingFetch : sandbox.observingFetch
+  return sender(`${sandbox.info.baseUrl}${path}`, {
+    ...init,
+    ...(json === undefined
+      ? {}
+      : {
+          method: 'POST',
+          body: JSON.stringify(json),
+          headers: { ...keyHeader(), 'content-type': 'application/json', ...init.headers },
+        }),
+  })
+}
+
+/** Runs requests; gives the statuses that came, having checked every answer against the description. */
+async function statusesOf(...requests: (() => Promise<unknown>)[]): Promise<number[]> {
+  const first = sandbox.answers.length
+  for (const request of requests) await request()
+  const seen = sandbox.answers.slice(first)
+  expect(seen.flatMap(description.problemsOf)).toEqual([])
+  return seen.map(({ status }) => status)
+}
+
+it.each(paths)('%s answers as described with 402, 200, 400, 409 and 415', async (path) => {
+  const headers = keyHeader()
+  const statuses = await statusesOf(
+    () => send(path, { pays: true, json: bodyOf(path), headers }),
+    () => send(path, { json: { ...bodyOf(path), model: 'unknown' } }),
+    () => send(path, { json: otherBody(path), headers }),
+    () => send(path, { json: bodyOf(path), headers: { 'content-type': 'text/plain' } }),
+    () => send(path, { json: bodyOf(path), headers: { 'payment-signature': 'junk' } }),
+    () => send(path),
+    () => send(path, { json: {}, headers: { 'x-idempotency-key': '' } }),
+  )
+  expect(statuses).toEqual([402, 200, 400, 409, 415, 400, expect.toBeOneOf([402, 405]), 400])
+})
+
+function otherBody(path: string): Record<string, unknown> {
+  const { prompt, input, ...body } = bodyOf(path)
+  if (prompt !== undefined) return { ...body, prompt: 'A bus' }
+  if (input !== undefined) return { ...body, input: 'Mind the gap.' }
+  return 'messages' in body ? { ...body, max_tokens: 200 } : { ...body, language: 'it' }
+}
+
+it.each(paths)('%s answers as described with 503 when every vendor is down', async (path) => {
+  await sandbox.setFaults([{ fault: 'status', status: 503, times: 'always' }])
+  try {
+    expect(await statusesOf(() => send(path, { pays: true, json: bodyOf(path) }))).toEqual([402, 503])
+  } finally {
+    await sandbox.setFaults([])
+  }
+})
+
+it('speech as bytes is described', async () => {
+  const json = bodyOf('/v1/audio/speech')
+  const call = () => send('/v1/audio/speech', { pays: true, json, headers: { accept: 'audio/mpeg' } })
+  expect(await statusesOf(call)).toEqual([402, 200])
+})
+
+it('the free and support routes answer as described', async () => {
+  const image = await send('/v1/images/generations', { pays: true, json: bodyOf('/v1/images/generations') })
+  const { data } = (await image.json()) as { data: [{ url: string }] }
+  const media = new URL(data[0].url).pathname
+  const receipt = `/v1/receipts/${image.headers.get('x-receipt-id')}`
+  const token = `Bearer ${image.headers.get('x-receipt-token')}`
+  const etag = (await send('/v1/models')).headers.get('etag') ?? ''
+  const cases: [number, () => Promise<unknown>][] = [
+    [200, () => send('/v1/models')],
+    [304, () => send('/v1/models', { headers: { 'if-none-match': etag } })],
+    [200, () => send('/v1/pricing')],
+    [200, () => send('/v1/audio/voices')],
+    [200, () => send(`/v1/balance?address=${sandbox.payer.address}`)],
+    [400, () => send('/v1/balance?address=nobody')],
+    [200, () => send('/v1/quotes', { json: { operation: 'createMessage', request: text } })],
+    [400, () => send('/v1/quotes', { json: { operation: 'createPoem', request: text } })],
+    [200, () => send(receipt, { headers: { authorization: token } })],
+    [401, () => send(receipt)],
+    [404, () => send(receipt, { headers: { authorization: 'Bearer x' } })],
+    [200, () => send(media)],
+    [206, () => send(media, { headers: { range: 'bytes=0-9' } })],
+    [416, () => send(media, { headers: { range: 'bytes=999999999-' } })],
+    [404, () => send('/media/unknown')],
+    [200, () => send('/.well-known/x402')],
+    [200, () => send('/openapi.json')],
+    [200, () => send('/llms.txt')],
+    [200, () => send('/healthz')],
+    [200, () => send('/readyz')],
+    [404, () => send('/v1/unknown')],
+    [405, () => send('/v1/models', { method: 'DELETE' })],
+  ]
+  expect(await statusesOf(...cases.map(([, request]) => request))).toEqual(cases.map(([status]) => status))
+})
+
+it('notices what is not described', async () => {
+  await send('/v1/models')
+  const answer = sandbox.answers.at(-1) as ObservedAnswer
+  const list = JSON.parse(answer.body.toString()) as Record<string, unknown>
+  const changed = (change: Partial<ObservedAnswer>) => description.problemsOf({ ...answer, ...change })
+  expect(changed({})).toEqual([])
+  expect(changed({ status: 418 })).toHaveLength(1)
+  expect(changed({ headers: new Headers({ 'content-type': 'text/html' }) }).length).toBeGreaterThan(1)
+  expect(changed({ body: Buffer.from(JSON.stringify({ ...list, object: 'array' })) })).toHaveLength(1)
+  expect(changed({ body: Buffer.from(JSON.stringify({ ...list, more: 1 })) })).toHaveLength(1)
+})

@@ -1,0 +1,34 @@
+import { createAnthropic } from '@ai-sdk/anthropic'
+import { generateText } from 'ai'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { MODEL, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
+import { describeAnswers, describeSdk, keyHeader } from './sdk-contract.ts'
+
+let sandbox: ObservedSandbox
+beforeAll(async () => {
+  sandbox = await startObservedSandbox()
+})
+afterAll(() => sandbox.stop())
+
+const anthropic = () =>
+  createAnthropic({ baseURL: `${sandbox.info.baseUrl}/v1`, apiKey: 'not-used', fetch: sandbox.payingFetch })
+
+describeSdk({
+  name: '@ai-sdk/anthropic',
+  sandbox: () => sandbox,
+  readFailure: readAiSdkFailure,
+  calls: [textCall((id) => anthropic()(id))],
+  otherUses: otherTextUses((id) => anthropic()(id)),
+})
+
+it('the AI SDK repeats a key used twice two times, though it is told not to, and pays nothing for it', async () => {
+  const headers = keyHeader()
+  const ask = (prompt: string) => generateText({ model: anthropic()(MODEL), maxOutputTokens: 100, prompt, headers })
+  await ask('Hello')
+  const seen = await sandbox.observe(() => ask('Another question'))
+  expect(seen).toMatchObject({ statuses: [409, 409, 409], upstreamCalls: 0, transfers: 0 })
+  expect(readAiSdkFailure(seen.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
+})
+
+describeAnswers(() => sandbox)

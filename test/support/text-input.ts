@@ -1,0 +1,211 @@
+import { expect, test } from 'vitest'
+import { allSay, atomicOf, type FieldRules, type JsonEndpoint } from './json-endpoint.ts'
+
+export const TEXT_MODELS = [
+  'textmodel-3.6-flash',
+  'textmodel-3.5-flash-lite',
+  'textmodel-3.5-flash',
+  'textmodel-3.1-flash-lite',
+  'textmodel-2.5-flash',
+  'textmodel-2.5-pro',
+  'textmodel-2.5-flash-lite',
+] as const
+
+export const TEXT_BOUNDS = ['0.002', '0.766952'] as const
+
+/** Its base64 is canonical; one transparent pixel. */
+export const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
+
+const message = (changes: Record<string, unknown>) => [{ role: 'user', content: 'a', ...changes }]
+
+/** The rules that chat completions and messages share; `max_tokens` is required in messages only. */
+export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
+  const notContent = [5, true, { type: 'text', text: 'a' }].map(
+    (content) => [message({ content }), 'must be a string or an array', 'messages[0].content'] as const,
+  )
+  return [
+    {
+      name: 'model',
+      required: true,
+      accepted: TEXT_MODELS,
+      refused: [
+        'textmodel-3.1-flash-lite-image',
+        'speechvendor/flash-v2.5',
+        'TEXTMODEL-2.5-PRO',
+        'textmodel-2.5-pro ',
+        'gpt-4o',
+        '',
+        '\ud800',
+        5,
+        true,
+        null,
+        ['textmodel-2.5-pro'],
+        {},
+      ].map((value) => [value, '"textmodel-2.5-flash"'] as const),
+    },
+    {
+      name: 'max_tokens',
+      required: maxTokensRequired,
+      accepted: [1, 2, 512, 32_768, 65_535, 65_536],
+      refused: [
+        ...allSay('must be at least 1', 0, -1, -65_536),
+        ...allSay('must be at most 65536', 65_537, 2 ** 53, 1e300),
+        ...allSay('must be an integer', 1.5, 65_535.5),
+        ...allSay('number', '16', '', true, null, [16], {}),
+      ],
+    },
+    {
+      name: 'stream',
+      accepted: [false],
+      refused: allSay('must be false', true, null, 0, 1, 'false', '', [], {}),
+    },
+    {
+      name: 'tools',
+      accepted: [[], [{}], [null, 5, 'search', { type: 'web_search' }, [[]]]],
+      refused: allSay('must be an array', null, {}, 'search', 5, true),
+    },
+    {
+      name: 'messages',
+      required: true,
+      accepted: [
+        message({}),
+        message({ content: '' }),
+        message({ content: [] }),
+        message({ content: [{ type: 'text', text: 'a', cache_control: { type: 'ephemeral' } }] }),
+        message({ content: '😀 \u202e\u0001\n' }),
+        message({ name: 'rider', anything: { else: [1] } }),
+        [...message({}), ...message({ role: 'assistant' }), ...message({})],
+      ],
+      refused: [
+        ...allSay('must be an array', null, 'hello', 5, true, { role: 'user', content: 'a' }),
+        [[], 'at least 1 item'],
+        [[null], 'must be an object', 'messages[0]'],
+        [['hello'], 'must be an object', 'messages[0]'],
+        [[...message({}), 5], 'must be an object', 'messages[1]'],
+        [message({ role: 5 }), 'must be a string', 'messages[0].role'],
+        [message({ role: null }), 'must be a string', 'messages[0].role'],
+        ...notContent,
+        [message({ content: null }), 'must be a string or an array', 'messages[0].content'],
+        [message({ content: 'a\ud800' }), 'surrogate', 'messages[0].content'],
+        [message({ content: '\udc00\ud83d' }), 'surrogate', 'messages[0].content'],
+        [message({ content: ['hello'] }), 'must be an object', 'messages[0].content[0]'],
+        [message({ content: [null] }), 'must be an object', 'messages[0].content[0]'],
+        [message({ content: [{ type: 'input_audio' }] }), '"text"', 'messages[0].content[0].type'],
+        [message({ content: [{ type: 'video_url' }] }), '"text"', 'messages[0].content[0].type'],
+        [message({ content: [{ type: 'Text', text: 'a' }] }), '"text"', 'messages[0].content[0].type'],
+        [message({ content: [{ type: null, text: 'a' }] }), '"text"', 'messages[0].content[0].type'],
+        [message({ content: [{ type: 'text', text: 5 }] }), 'must be a string', 'messages[0].content[0].text'],
+        [message({ content: [{ type: 'text', text: null }] }), 'must be a string', 'messages[0].content[0].text'],
+        [message({ content: [{ type: 'text', text: '\ud800' }] }), 'surrogate', 'messages[0].content[0].text'],
+      ],
+    },
+  ]
+}
+
+/** Registers the missing members of a message. */
+export function testMissingMembers(endpoint: JsonEndpoint, cases: readonly (readonly [unknown, string])[]): void {
+  const all: readonly (readonly [unknown, string])[] = [
+    [[{ content: 'a' }], 'messages[0].role'],
+    [[{ role: 'user' }], 'messages[0].content'],
+    [[{ role: 'user', content: [{}] }], 'messages[0].content[0].type'],
+    [[{ role: 'user', content: [{ text: 'a' }] }], 'messages[0].content[0].type'],
+    [[{ role: 'user', content: [{ type: 'text' }] }], 'messages[0].content[0].text'],
+    ...cases,
+  ]
+  test.each(all)('messages %j lack a member', async (messages, param) => {
+    const expected = { code: 'missing_field', param, says: [param, 'required'] }
+    await endpoint.expectRefused(endpoint.bodyWith({ messages }), expected)
+  })
+}
+
+/** Open objects: nothing unknown is an error, wherever it stands and whatever it is. */
+export function testExtraProperties(endpoint: JsonEndpoint): void {
+  test.each([
+    ['temperature', 0.3],
+    ['temperature', 99],
+    ['temperature', 'hot'],
+    ['top_p', null],
+    ['verbose', true],
+    ['stop', 5],
+    ['metadata', { user_id: 'a' }],
+    ['tool_choice', { type: 'nothing known' }],
+    ['n', 2],
+    ['', 1],
+    ['constructor', {}],
+    ['toString', 1],
+  ])('the extra property %j: %j is no error', async (name, value) => {
+    await endpoint.expectChallenged(endpoint.bodyWith({ [name]: value }))
+  })
+  test.each([
+    ['user', 'a\ud800', 'user'],
+    ['metadata', { a: ['\udfff'] }, 'metadata'],
+  ])('the extra property %j must be valid Unicode', async (name, value, place) => {
+    const message = await endpoint.expectRefused(endpoint.bodyWith({ [name]: value }), {
+      code: 'invalid_field',
+      param: name === 'metadata' ? 'metadata.a[0]' : name,
+      says: ['surrogate'],
+    })
+    expect(message).toContain(place)
+  })
+}
+
+/** Registers both sides of each model's published limit and of the published price of one call. */
+export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonly string[] = TEXT_MODELS): void {
+  test.each(tokensAlwaysFit)('max_tokens of %s reach to its published limit and no further', async (model) => {
+    const answer = await fetch(`${endpoint.sandbox().info.baseUrl}/v1/models`)
+    const { data } = (await answer.json()) as { data: { id: string; max_output_tokens: number }[] }
+    const limit = data.find(({ id }) => id === model)?.max_output_tokens ?? 0
+    expect(limit).toBeGreaterThan(0)
+    expect(limit).toBeLessThanOrEqual(65_536)
+    await endpoint.expectChallenged(endpoint.bodyWith({ model, max_tokens: limit }))
+    await endpoint.expectRefused(endpoint.bodyWith({ model, max_tokens: limit + 1 }), {
+      code: 'invalid_field',
+      param: 'max_tokens',
+      says: ['max_tokens', `at most ${limit}`],
+    })
+  })
+
+  test('a maximum price above the published bound is refused, saying by how much', async () => {
+    const withInput = (characters: number) =>
+      endpoint.bodyWith({
+        model: 'textmodel-2.5-pro',
+        max_tokens: 65_536,
+        messages: [{ role: 'user', content: 'x'.repeat(characters) }],
+      })
+    const bound = atomicOf(TEXT_BOUNDS[1])
+    const fewer = await endpoint.expectChallenged(withInput(80_000))
+    const more = await endpoint.expectChallenged(withInput(84_000))
+    // The price rises evenly with the input, so its place at the bound is known from any two.
+    const perCharacter = Number(more - fewer) / 4000
+    const last = 84_000 + Math.floor(Number(bound - more) / perCharacter)
+    expect(await endpoint.expectChallenged(withInput(last))).toBeGreaterThan(bound - 3n)
+    for (const beyond of [3, 40_000]) {
+      const message = await endpoint.expectRefused(withInput(last + beyond), {
+        code: 'maximum_price_exceeded',
+        param: 'max_tokens',
+        says: ['0.766952', 'max_tokens'],
+      })
+      const [, price = '', excess = ''] = /is ([\d.]+) USD, which is ([\d.]+) USD above/.exec(message) ?? []
+      expect(atomicOf(price) - bound).toBe(atomicOf(excess))
+      expect(atomicOf(excess)).toBeGreaterThan(0n)
+      expect(Math.abs(Number(atomicOf(excess)) - beyond * perCharacter)).toBeLessThanOrEqual(3)
+    }
+  })
+
+  test('an input that no max_tokens makes affordable is refused by the messages', async () => {
+    const messages = [{ role: 'user', content: 'x'.repeat(700_000) }]
+    await endpoint.expectRefused(endpoint.bodyWith({ model: 'textmodel-2.5-pro', max_tokens: 1, messages }), {
+      code: 'maximum_price_exceeded',
+      param: 'messages',
+      says: ['0.766952'],
+    })
+  })
+  test('an input beyond the context window is refused, saying by how much', async () => {
+    const messages = [{ role: 'user', content: 'x'.repeat(1_100_000) }]
+    await endpoint.expectRefused(endpoint.bodyWith({ model: 'textmodel-2.5-flash-lite', max_tokens: 1, messages }), {
+      code: 'context_length_exceeded',
+      param: 'messages',
+      says: ['1048576', 'more than'],
+    })
+  })
+}
