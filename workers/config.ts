@@ -30,6 +30,9 @@ const configSchema = z.object({
   WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(16),
   LEASE_SECONDS: z.coerce.number().positive().default(15),
   SWEEP_SECONDS: z.coerce.number().positive().default(1),
+  /** Where Prometheus scrapes this worker; nothing listens without it. */
+  METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
+  METRICS_HOST: z.string().default('127.0.0.1'),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

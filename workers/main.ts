@@ -1,6 +1,7 @@
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
+import { createMetrics, serveMetrics } from './metrics.ts'
 import { runJob } from './run-job.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { reapMedia } from './sweepers/reap-media.ts'
@@ -26,7 +27,11 @@ const sweepers = startSweepers(
   config.SWEEP_SECONDS * 1000,
   logger,
 )
+const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
+const metrics =
+  metricsPort === undefined ? null : await serveMetrics(createMetrics(dependencies), metricsHost, metricsPort)
 stopOnSignal(async () => {
+  await metrics?.close()
   await sweepers.stop()
   await consumer.close(DRAIN_DEADLINE_MS)
   await dependencies.close()

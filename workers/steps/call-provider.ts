@@ -101,8 +101,9 @@ async function tryDeployments(
 }
 
 /**
- * Stores what a provider produced, through outages of either store, for as long as it could still be settled. What cannot be
- * stored or does not make a valid result is failed uncharged; the provider may have billed it, so it is not asked again.
+ * Stores what a provider produced, through outages of either store, while it could still be settled. An outage of the ledger
+ * that outlasts the lease may hand the job to another worker, which fails it uncharged. So does what cannot be stored or makes
+ * no valid result; the provider may have billed it, so it is not asked again.
  */
 async function sealOutput(
   dependencies: GenerationDependencies,

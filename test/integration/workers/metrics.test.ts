@@ -1,0 +1,39 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createMetrics, type MetricsServer, serveMetrics } from '../../../workers/metrics.ts'
+import { createRouter } from '../../../workers/providers/route.ts'
+
+const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, weight: 1 }], {
+  now: () => new Date(),
+  random: Math.random,
+  maximumTimeoutMs: 1000,
+  failuresToOpen: 1,
+})
+let server: MetricsServer
+beforeAll(async () => {
+  server = await serveMetrics(createMetrics({ router }), '127.0.0.1', 0)
+})
+afterAll(() => server.close())
+
+const scrape = async () => (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text()
+
+test('a deployment in health shows a closed circuit', async () => {
+  expect(await scrape()).toContain('farebox_deployment_circuit{deployment="first",state="closed"} 1')
+})
+
+test('a failing deployment shows an open circuit and the calls it got', async () => {
+  for (const slot of router.candidates('model'))
+    await slot.run(async () => ({
+      outcome: 'failed',
+      certainty: 'definite',
+      code: 'provider_unavailable',
+      reason: 'test',
+    }))
+  const text = await scrape()
+  expect(text).toContain('farebox_deployment_circuit{deployment="first",state="open"} 1')
+  expect(text).toContain('farebox_deployment_recent_calls{deployment="first"} 1')
+  expect(text).toContain('farebox_deployment_active_calls{deployment="first"} 0')
+})
+
+test('nothing but /metrics is served', async () => {
+  expect((await fetch(`http://127.0.0.1:${server.port}/`)).status).toBe(404)
+})
