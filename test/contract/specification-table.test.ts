@@ -14,7 +14,7 @@ const inCode = (cell: string | undefined) => /^`(.+)`$/.exec(cell?.trim() ?? '')
 
 /** The rows that name a test: their last two cells are its file and its title, both as code. */
 function rowsOf(table: string): readonly Row[] {
-  const rows = table.split('\n').filter((line) => line.startsWith('| ') && line.includes('.ts` |'))
+  const rows = table.split('\n').filter((line) => /^\| .*\.ts`\s*\|/.test(line))
   return rows.map((line) => {
     const cells = line.split('|').slice(1, -1)
     return { statement: cells[0]?.trim() ?? '', file: inCode(cells.at(-2)), title: inCode(cells.at(-1)) }
