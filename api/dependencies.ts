@@ -3,7 +3,7 @@ import { createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -23,7 +23,6 @@ import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
 
-const CHAIN_ID = 8453
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
 const OUTCOME_POLL_MS = 1000
 const INSPECTIONS_REMEMBERED = 10_000
@@ -63,7 +62,6 @@ export async function createDependencies(
     trustedProxies: config.TRUSTED_PROXIES,
     terms: {
       network: `eip155:${CHAIN_ID}`,
-      chainId: CHAIN_ID,
       asset: USDC_ADDRESS,
       spender: UPTO_PROXY_ADDRESS,
       permit2: PERMIT2_ADDRESS,

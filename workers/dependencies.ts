@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { CHAIN_ID } from '#shared/adapters/chain/contracts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -19,8 +20,6 @@ import { createRouter } from './providers/route.ts'
 import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
-
-const CHAIN_ID = 8453
 
 export interface WorkerDependencies extends RunJobDependencies {
   readonly queue: JobQueue

@@ -1,9 +1,3 @@
-import { encodePaymentRequiredHeader } from '@x402/core/http'
-import {
-  declareEip2612GasSponsoringExtension,
-  declarePaymentIdentifierExtension,
-  PAYMENT_IDENTIFIER,
-} from '@x402/extensions'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -11,6 +5,7 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import { renderPaymentRequired } from './payment-required.ts'
 
 /** Which request a challenge or a payment is about. */
 export interface ChallengeSubject {
@@ -38,57 +33,22 @@ export function renderChallenge(
   requestId: string,
   refusal?: AppError,
 ) {
-  const { operation, quote, expiresAt } = challenge
-  const amount = dollarsFromAtomic(quote.quotedMaximum)
-  const accepted = {
-    scheme: 'upto',
-    network: terms.network as `${string}:${string}`,
-    amount: quote.quotedMaximum.toString(),
-    asset: terms.asset,
-    payTo: terms.payTo,
-    maxTimeoutSeconds: terms.maxTimeoutSeconds,
+  const { operation, requestDigest, quote, expiresAt } = challenge
+  const { quotedMaximum } = quote
+  return renderPaymentRequired({
+    terms,
+    publicBaseUrl,
+    operation,
+    maximum: quotedMaximum,
+    message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,
     extra: {
-      name: 'USD Coin',
-      version: '2',
-      assetTransferMethod: 'permit2',
-      facilitatorAddress: facilitatorFor(terms, challenge.requestDigest),
-      challenge: sealChallengeToken({ ...challenge, quotedMaximum: quote.quotedMaximum }, challengeSecret),
+      facilitatorAddress: facilitatorFor(terms, requestDigest),
+      challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecret),
       expiresAt: expiresAt.toISOString(),
     },
-  }
-  const required = {
-    x402Version: 2,
-    ...(refusal ? { error: refusal.code } : {}),
-    resource: {
-      url: new URL(operation.path, publicBaseUrl).href,
-      description: operation.summary,
-      mimeType: 'application/json',
-    },
-    accepts: [accepted],
-    extensions: {
-      ...declareEip2612GasSponsoringExtension(),
-      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
-    },
-  }
-  return {
-    status: refusal?.entry.status === 412 ? 412 : 402,
-    headers: { 'payment-required': encodePaymentRequiredHeader(required), 'cache-control': 'no-store' },
-    body: {
-      error: 'Payment Required',
-      message:
-        refusal?.message ??
-        `This request costs at most ${amount} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,
-      price: { amount, currency: 'USDC', type: 'maximum' },
-      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
-      ...(refusal ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry } : {}),
-      // The protocol's own fields beside the specified ones; `error` stays the specification's.
-      x402Version: required.x402Version,
-      resource: required.resource,
-      accepts: required.accepts,
-      extensions: required.extensions,
-      request_id: requestId,
-    },
-  }
+    refusal,
+    requestId,
+  })
 }
 
 /** Deterministic over the request, so that the same challenge names the same settling key on every API process. */

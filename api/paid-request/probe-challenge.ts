@@ -1,11 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { encodePaymentRequiredHeader } from '@x402/core/http'
-import {
-  declareDiscoveryExtension,
-  declareEip2612GasSponsoringExtension,
-  declarePaymentIdentifierExtension,
-  PAYMENT_IDENTIFIER,
-} from '@x402/extensions'
+import { declareDiscoveryExtension } from '@x402/extensions'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { AppError } from '#shared/errors/app-error.ts'
@@ -15,6 +9,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { outlineSchema } from '../openapi/json-schema.ts'
 import { notesOf } from '../openapi/operation-notes.ts'
 import { jsonRequestSchema, resultSchemaOf } from '../openapi/operation-schemas.ts'
+import { renderPaymentRequired } from './payment-required.ts'
 
 /** Deep enough to show every field and its type; the whole schemas are in /openapi.json and would overflow the header. */
 const REQUEST_DEPTH = 3
@@ -60,47 +55,17 @@ export function renderProbeChallenge(
 ) {
   const bounds = priceBounds(catalog, operation.category)
   if (!bounds) throw new AppError('model_unavailable')
-  const amount = bounds.maximumChargeUsd
-  const [facilitatorAddress] = terms.facilitators
-  const required = {
-    x402Version: 2,
-    resource: {
-      url: new URL(operation.path, publicBaseUrl).href,
-      description: operation.summary,
-      mimeType: 'application/json',
-    },
-    accepts: [
-      {
-        scheme: 'upto',
-        network: terms.network as `${string}:${string}`,
-        amount: atomicFromDollars(amount).toString(),
-        asset: terms.asset,
-        payTo: terms.payTo,
-        maxTimeoutSeconds: terms.maxTimeoutSeconds,
-        extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', facilitatorAddress },
-      },
-    ],
-    extensions: {
-      ...declareEip2612GasSponsoringExtension(),
-      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
-      ...bazaarExtension(operation),
-    },
-  }
-  return {
-    status: 402,
-    headers: { 'payment-required': encodePaymentRequiredHeader(required), 'cache-control': 'no-store' },
-    body: {
-      error: 'Payment Required',
-      message: `A call costs at most ${amount} USDC. Send a request with the header x-idempotency-key to get its own price.`,
-      price: { amount, currency: 'USDC', type: 'maximum' },
-      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
-      x402Version: required.x402Version,
-      resource: required.resource,
-      accepts: required.accepts,
-      extensions: required.extensions,
-      request_id: requestId,
-    },
-  }
+  const { maximumChargeUsd } = bounds
+  return renderPaymentRequired({
+    terms,
+    publicBaseUrl,
+    operation,
+    maximum: atomicFromDollars(maximumChargeUsd),
+    message: `A call costs at most ${maximumChargeUsd} USDC. Send a request with the header x-idempotency-key to get its own price.`,
+    extra: { facilitatorAddress: terms.facilitators[0] },
+    extensions: bazaarExtension(operation),
+    requestId,
+  })
 }
 
 /** What listing services index of an operation: schemas in outline, with an example of each that is valid against them. */

@@ -10,8 +10,8 @@ import { highlight, printField, printProblem, printStep, printTitle } from './te
 
 const HELP = `Usage: npm start [-- --fresh]
 
-Runs the whole of farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC, a
-simulated speech vendor, the API and a worker. State is kept in .farebox/ between starts.
+Runs the whole of farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
+simulated vendors, the API and a worker. State is kept in .farebox/ between starts.
 
   --fresh   forget all earlier payments, results and keys first
   --help    show this text

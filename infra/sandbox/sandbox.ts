@@ -112,7 +112,7 @@ async function startParts(
     step('chain', `devnet ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
       startChain(options, secrets, add),
     ),
-    step('upstream', 'simulated speech vendor', () => startUpstream(options, secrets, add)),
+    step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
   ])
   const apiPort = await findFreePort()
   const baseUrl = `http://127.0.0.1:${apiPort}`

@@ -2,7 +2,6 @@
 export interface PaymentTerms {
   /** CAIP-2, `eip155:8453` in production. */
   readonly network: string
-  readonly chainId: number
   readonly asset: `0x${string}`
   readonly spender: `0x${string}`
   /** The Permit2 contract, which the payer's allowance goes to. */

@@ -1,9 +1,9 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { ExecutionStore, Failure } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Execution, PreparedExecution, Product } from '../executions/execution.ts'
+import type { Execution, ExecutionInput, PreparedExecution, Product } from '../executions/execution.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
@@ -37,26 +37,39 @@ export async function callProvider(
   job: ClaimedJob,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { store, logger } = dependencies
+  const { store } = dependencies
   const staged = await readStagedAudio(dependencies, job)
   if (staged.outcome === 'unreachable')
     return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
   if (staged.outcome === 'gone')
     return failWith(store, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
-  const input = { job, audio: staged.audio }
-  let prepared: PreparedExecution
+  const ready = await prepareExecution(dependencies, { job, audio: staged.audio })
+  if (ready.outcome === 'refused') return failWith(store, job, { ...ready.failure, attempt: 'none' })
+  return tryDeployments(dependencies, job, ready.prepared, signal)
+}
+
+type Readiness =
+  | { readonly outcome: 'ready'; readonly prepared: PreparedExecution }
+  | { readonly outcome: 'refused'; readonly failure: Failure }
+
+/**
+ * Screens the request and readies what every deployment needs. Whatever is thrown here ends the job: left to the lease, a
+ * request that cannot be prepared would be tried again for as long as it is signed for.
+ */
+async function prepareExecution(
+  { executionOf, screener, logger }: GenerationDependencies,
+  input: ExecutionInput,
+): Promise<Readiness> {
   try {
-    const execution = dependencies.executionOf(job.operation)
-    const rejection = await screenRequest(dependencies, job, execution.screenedTexts(input))
-    if (rejection) return rejection
-    prepared = await execution.prepare(input)
+    const execution = executionOf(input.job.operation)
+    const rejection = await screenRequest(screener, execution.screenedTexts(input))
+    if (rejection) return { outcome: 'refused', failure: rejection }
+    return { outcome: 'ready', prepared: await execution.prepare(input) }
   } catch (error) {
-    // Left to the lease, a request that cannot be prepared would be tried again for as long as it is signed for.
     const code = error instanceof AppError ? error.code : 'provider_outcome_unknown'
-    logger.error('the request could not be prepared', { jobId: job.id, code, error })
-    return failWith(store, job, { code, reason: 'the request could not be prepared', attempt: 'none' })
+    logger.error('the request could not be prepared', { jobId: input.job.id, code, error })
+    return { outcome: 'refused', failure: { code, reason: 'the request could not be prepared' } }
   }
-  return tryDeployments(dependencies, job, prepared, signal)
 }
 
 /**

@@ -1,5 +1,8 @@
 import { parseAbi } from 'viem'
 
+/** Base; the `8453` of `eip155:8453`. */
+export const CHAIN_ID = 8453
+
 /** The contracts of eip155:8453 that scheme `upto` stands on (payments page, Wire). */
 export const USDC_ADDRESS = '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913'
 export const PERMIT2_ADDRESS = '0x000000000022d473030f116ddee9f6b43ac78ba3'

@@ -16,7 +16,6 @@ export const PUBLIC_BASE_URL = 'https://farebox.example'
 
 export const terms: PaymentTerms = {
   network: 'eip155:8453',
-  chainId: 8453,
   asset: '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913',
   spender: '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002',
   permit2: '0x000000000022d473030f116ddee9f6b43ac78ba3',

@@ -1,3 +1,4 @@
+import { failureWithoutAnswer, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { errorWire } from './wire.ts'
@@ -20,18 +21,14 @@ const accountMessage = /credit balance|usage limits?|spend limit|organization ha
  * 408 and 409 are ambiguous. The API has no idempotency key.
  */
 export function failureOf(exchange: HttpOutcome): ProviderFailure {
-  if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
-  if (exchange.outcome === 'unknown') {
-    const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
-    return unknownOutcome(`${status}${exchange.reason}`)
-  }
+  if (exchange.outcome !== 'response') return failureWithoutAnswer(exchange)
   const { status, headers } = exchange
   const { type, requestId, ofAccount } = readError(exchange.bytes)
   const reason = type === undefined ? `HTTP ${status}` : `HTTP ${status} ${type}`
   const vendorRequestId = requestIdOf(headers) ?? requestId
   const known = {
     ...(vendorRequestId === undefined ? {} : { vendorRequestId }),
-    ...retryAfter(headers.get('retry-after')),
+    ...retryAfter(headers),
   }
   if (deploymentRefusals.has(status)) return { ...unavailable(reason), ...known }
   if (inputRefusals.has(status)) return { ...(ofAccount ? unavailable(reason) : rejected(reason)), ...known }
@@ -42,25 +39,6 @@ export function failureOf(exchange: HttpOutcome): ProviderFailure {
 export function requestIdOf(headers: Headers): string | undefined {
   const id = headers.get('request-id')
   return id !== null && /^[A-Za-z0-9_.-]{1,128}$/.test(id) ? id : undefined
-}
-
-/** The vendor may have worked; nothing usable came of it. */
-export function unknownOutcome(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
-}
-
-/** The same input would be refused again. */
-export function rejected(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason }
-}
-
-/** The vendor worked and gave nothing that can be sold. */
-export function emptyOutput(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_empty_output', reason }
-}
-
-function unavailable(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
 function readError(bytes: Uint8Array): { type?: string; requestId?: string; ofAccount: boolean } {
@@ -79,8 +57,4 @@ function readError(bytes: Uint8Array): { type?: string; requestId?: string; ofAc
     ...(typeof requestId === 'string' ? { requestId } : {}),
     ofAccount: accountMessage.test(error.message ?? ''),
   }
-}
-
-function retryAfter(header: string | null): { retryAfterSeconds?: number } {
-  return header !== null && /^\d{1,5}$/.test(header) ? { retryAfterSeconds: Number(header) } : {}
 }

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextUsage } from '#shared/operations/text-request.ts'
+import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { emptyOutput, failureOf, rejected, requestIdOf, unknownOutcome } from './errors.ts'
+import { failureOf, requestIdOf } from './errors.ts'
 import { textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 

@@ -1,3 +1,4 @@
+import { failureWithoutAnswer, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { errorWire } from './wire.ts'
@@ -19,33 +20,20 @@ const accountCodes: ReadonlySet<string> = new Set(['invalid_api_key', 'quota_exc
  * ambiguous. The service has no idempotency key: an ambiguous call cannot be repeated safely.
  */
 export function failureOf(exchange: HttpOutcome): ProviderFailure {
-  if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
-  if (exchange.outcome === 'unknown') {
-    const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
-    return unknownOutcome(`${status}${exchange.reason}`)
-  }
+  if (exchange.outcome !== 'response') return failureWithoutAnswer(exchange)
   const { status, headers } = exchange
   const { code, requestId } = errorTokens(exchange.bytes)
   const reason = code === undefined ? `HTTP ${status}` : `HTTP ${status} ${code}`
   const known = {
     ...(requestId === undefined ? {} : { vendorRequestId: requestId }),
-    ...retryAfter(headers.get('retry-after')),
+    ...retryAfter(headers),
   }
   if (deploymentRefusals.has(status)) return { ...unavailable(reason), ...known }
   if (inputRefusals.has(status)) {
     if (code !== undefined && accountCodes.has(code)) return { ...unavailable(reason), ...known }
-    return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason, ...known }
+    return { ...rejected(reason), ...known }
   }
   return { ...unknownOutcome(reason), ...known }
-}
-
-/** The vendor may have worked; nothing usable came of it. */
-export function unknownOutcome(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
-}
-
-function unavailable(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
 function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
@@ -70,8 +58,4 @@ function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
     ...(code === undefined ? {} : { code }),
     ...(detail.request_id === undefined ? {} : { requestId: detail.request_id }),
   }
-}
-
-function retryAfter(header: string | null): { retryAfterSeconds?: number } {
-  return header !== null && /^\d{1,5}$/.test(header) ? { retryAfterSeconds: Number(header) } : {}
 }

@@ -1,7 +1,8 @@
+import { unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { ProviderFailure, SpeechInput, SpeechProvider } from '../provider.ts'
-import { failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */
 const maximumResponseBytes = 32 * 1024 * 1024

@@ -1,3 +1,4 @@
+import { unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import type {
   ProviderFailure,
@@ -8,7 +9,7 @@ import type {
   TranscriptionOutcome,
   TranscriptionProvider,
 } from '../provider.ts'
-import { failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
 
 /**

@@ -1,3 +1,4 @@
+import { failureWithoutAnswer, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { errorWire } from './wire.ts'
@@ -27,40 +28,19 @@ const unbilledServerErrors: ReadonlyMap<number, string> = new Map([
  * as FAILED_PRECONDITION (ai.google.dev/gemini-api/docs/troubleshooting).
  */
 export function failureOf(exchange: HttpOutcome): ProviderFailure {
-  if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
-  if (exchange.outcome === 'unknown') {
-    const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
-    return unknownOutcome(`${status}${exchange.reason}`)
-  }
+  if (exchange.outcome !== 'response') return failureWithoutAnswer(exchange)
   const { status, headers } = exchange
   const { name, detail, retryDelaySeconds } = readError(exchange.bytes)
   const reason = ['HTTP', status, name, detail].filter((word) => word !== undefined).join(' ')
-  const retryAfterSeconds = retryAfter(headers.get('retry-after')) ?? retryDelaySeconds
-  const known = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+  const known = {
+    ...(retryDelaySeconds === undefined ? {} : { retryAfterSeconds: retryDelaySeconds }),
+    ...retryAfter(headers),
+  }
   const ofDeployment = name === 'FAILED_PRECONDITION' || detail?.startsWith('API_KEY_') === true
   if (deploymentRefusals.has(status)) return { ...unavailable(reason), ...known }
   if (inputRefusals.has(status)) return { ...(ofDeployment ? unavailable(reason) : rejected(reason)), ...known }
   const unbilled = name !== undefined && unbilledServerErrors.get(status) === name
   return { ...(unbilled ? unavailable(reason) : unknownOutcome(reason)), ...known }
-}
-
-/** The vendor may have worked; nothing usable came of it. */
-export function unknownOutcome(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
-}
-
-/** The same input would be refused again. */
-export function rejected(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason }
-}
-
-/** The vendor worked and gave nothing that can be sold. */
-export function emptyOutput(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_empty_output', reason }
-}
-
-function unavailable(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
 function readError(bytes: Uint8Array): { name?: string; detail?: string; retryDelaySeconds?: number } {
@@ -82,8 +62,4 @@ function readError(bytes: Uint8Array): { name?: string; detail?: string; retryDe
     ...(detail === undefined ? {} : { detail }),
     ...(seconds === undefined ? {} : { retryDelaySeconds: Number(seconds) }),
   }
-}
-
-function retryAfter(header: string | null): number | undefined {
-  return header !== null && /^\d{1,5}$/.test(header) ? Number(header) : undefined
 }

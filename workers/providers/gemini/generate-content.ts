@@ -1,6 +1,7 @@
+import { unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import type { CallOptions, ProviderFailure } from '../provider.ts'
-import { failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 import { type AnswerWire, answerWire } from './wire.ts'
 
 export interface GeminiDependencies {

@@ -1,5 +1,6 @@
+import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
+import { generatedImageType } from '../generated-image-type.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
-import { emptyOutput, rejected, unknownOutcome } from './errors.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'
 
@@ -53,20 +54,12 @@ function readImage(answer: AnswerWire): ImageOutcome {
     return refusedPrompts.has(reason) ? rejected(text) : emptyOutput(text)
   }
   const bytes = Buffer.from(data, 'base64')
-  const contentType = contentTypeOf(bytes)
-  if (contentType === undefined) return emptyOutput('HTTP 200 with an image that is neither PNG, JPEG nor WebP')
+  const contentType = generatedImageType(bytes)
+  if (contentType === null) return emptyOutput('HTTP 200 with an image that is neither PNG, JPEG nor WebP')
   const { responseId } = answer
   return {
     outcome: 'generated',
     image: { bytes, contentType },
     ...(responseId === undefined ? {} : { vendorRequestId: responseId }),
   }
-}
-
-/** Sources: w3.org/TR/png-3 (signature), ITU-T T.81 (SOI), developers.google.com/speed/webp/docs/riff_container */
-function contentTypeOf(bytes: Buffer): 'image/png' | 'image/jpeg' | 'image/webp' | undefined {
-  if (bytes.subarray(0, 8).equals(Buffer.from('89504e470d0a1a0a', 'hex'))) return 'image/png'
-  if (bytes.subarray(0, 3).equals(Buffer.from('ffd8ff', 'hex'))) return 'image/jpeg'
-  const riff = bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP'
-  return riff ? 'image/webp' : undefined
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextUsage } from '#shared/operations/text-request.ts'
+import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { emptyOutput, rejected, unknownOutcome } from './errors.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import { type GeminiThinking, textBody } from './text-body.ts'
 import type { AnswerWire, PartWire } from './wire.ts'

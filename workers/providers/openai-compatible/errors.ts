@@ -1,3 +1,4 @@
+import { failureWithoutAnswer, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
@@ -29,41 +30,19 @@ const abilityCodes: ReadonlySet<string> = new Set(['unknown_parameter', 'unsuppo
  * `unavailable_error`, sent while the model is loading, before the request is looked at (tools/server/README.md).
  */
 export function failureOf(exchange: HttpOutcome): ProviderFailure {
-  if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
-  if (exchange.outcome === 'unknown') {
-    const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
-    return unknownOutcome(`${status}${exchange.reason}`)
-  }
+  if (exchange.outcome !== 'response') return failureWithoutAnswer(exchange)
   const { status, headers } = exchange
   const parsed = errorWire.safeParse(readJson(exchange.bytes))
   const { code, type } = parsed.success ? parsed.data : {}
   const said = code ?? type
   const reason = said === undefined || said === null ? `HTTP ${status}` : `HTTP ${status} ${said}`
-  const known = { ...callName(headers), ...retryAfter(headers.get('retry-after')) }
+  const known = { ...callName(headers), ...retryAfter(headers) }
   const isLoading = status === 503 && type === 'unavailable_error'
   if (deploymentRefusals.has(status) || isLoading) return { ...unavailable(reason), ...known }
   if (inputRefusals.has(status)) {
     if (deploymentCodes.has(code ?? '')) return { ...unavailable(reason), ...known }
     if (abilityCodes.has(code ?? '')) return { ...unserviceable(reason), ...known }
-    return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason, ...known }
+    return { ...rejected(reason), ...known }
   }
   return { ...unknownOutcome(reason), ...known }
-}
-
-/** The server may have worked; nothing usable came of it. */
-export function unknownOutcome(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
-}
-
-/** The server worked and returned nothing. */
-export function emptyOutput(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_empty_output', reason }
-}
-
-function unavailable(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
-}
-
-function retryAfter(header: string | null): { retryAfterSeconds?: number } {
-  return header !== null && /^\d{1,5}$/.test(header) ? { retryAfterSeconds: Number(header) } : {}
 }

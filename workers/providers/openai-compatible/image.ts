@@ -1,6 +1,8 @@
+import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { generatedImageType } from '../generated-image-type.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 import { imagesWire } from './wire.ts'
 
 /** 1024 × 1024 pixels of four bytes, not compressed at all, in Base64, twice. */
@@ -43,8 +45,8 @@ function readImage(answerBytes: Uint8Array): ImageOutcome {
   const base64 = item?.b64_json ?? ''
   if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL in place of the image') : noImage
   const bytes = Buffer.from(base64, 'base64')
-  const contentType = imageTypeOf(bytes)
-  if (contentType === undefined) return unknownOutcome('HTTP 200 with bytes that are no PNG, JPEG or WebP')
+  const contentType = generatedImageType(bytes)
+  if (contentType === null) return unknownOutcome('HTTP 200 with bytes that are no PNG, JPEG or WebP')
   const revisedPrompt = item?.revised_prompt
   return {
     outcome: 'generated',
@@ -54,11 +56,3 @@ function readImage(answerBytes: Uint8Array): ImageOutcome {
 }
 
 const noImage = emptyOutput('HTTP 200 without an image')
-
-/** By the signatures of PNG (w3.org/TR/png-3, 5.2), JPEG (SOI and the next marker) and WebP (RFC 9649, 2.4). */
-function imageTypeOf(bytes: Buffer): 'image/png' | 'image/jpeg' | 'image/webp' | undefined {
-  if (bytes.toString('latin1', 0, 8) === '\x89PNG\r\n\x1a\n') return 'image/png'
-  if (bytes[0] === 0xff && bytes[1] === 0xd8 && bytes[2] === 0xff) return 'image/jpeg'
-  const isWebp = bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP'
-  return isWebp ? 'image/webp' : undefined
-}

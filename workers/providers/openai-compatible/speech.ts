@@ -1,7 +1,8 @@
+import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { SpeechProvider } from '../provider.ts'
 import { callName, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
-import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 10 MB at the highest bitrate. */
 const maximumResponseBytes = 32 * 1024 * 1024

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 import { type CompletionWire, completionWire } from './wire.ts'
 
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */

@@ -1,7 +1,8 @@
+import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { emptyOutput, failureOf, unknownOutcome } from './errors.ts'
+import { failureOf } from './errors.ts'
 import { transcriptionWire, wordsWire } from './wire.ts'
 
 /** An hour of fast speech is some 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists. */

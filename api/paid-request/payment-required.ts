@@ -1,0 +1,71 @@
+import { encodePaymentRequiredHeader } from '@x402/core/http'
+import {
+  declareEip2612GasSponsoringExtension,
+  declarePaymentIdentifierExtension,
+  PAYMENT_IDENTIFIER,
+} from '@x402/extensions'
+import type { AppError } from '#shared/errors/app-error.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+
+/** What a 402 says: of a request that was priced, or of a route in general. */
+export interface PaymentRequiredContent {
+  readonly terms: PaymentTerms
+  readonly publicBaseUrl: string
+  readonly operation: AnyOperation
+  readonly maximum: AtomicAmount
+  readonly message: string
+  /** Of `accepts[0].extra`, beside what the scheme needs. */
+  readonly extra: { readonly facilitatorAddress: string | undefined } & Record<string, unknown>
+  /** Beside the extensions that every challenge offers. */
+  readonly extensions?: Record<string, unknown>
+  /** Why a given payment was not taken. */
+  readonly refusal?: AppError | undefined
+  readonly requestId: string
+}
+
+/** Status, header and body of a 402, or of the 412 for a missing allowance (specification, Errors; payments page, Wire). */
+export function renderPaymentRequired(content: PaymentRequiredContent) {
+  const { terms, operation, maximum, refusal } = content
+  const amount = dollarsFromAtomic(maximum)
+  const required = {
+    x402Version: 2,
+    resource: {
+      url: new URL(operation.path, content.publicBaseUrl).href,
+      description: operation.summary,
+      mimeType: 'application/json',
+    },
+    accepts: [
+      {
+        scheme: 'upto',
+        network: terms.network as `${string}:${string}`,
+        amount: maximum.toString(),
+        asset: terms.asset,
+        payTo: terms.payTo,
+        maxTimeoutSeconds: terms.maxTimeoutSeconds,
+        extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', ...content.extra },
+      },
+    ],
+    extensions: {
+      ...declareEip2612GasSponsoringExtension(),
+      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
+      ...content.extensions,
+    },
+  }
+  const header = { ...(refusal ? { error: refusal.code } : {}), ...required }
+  return {
+    status: refusal?.entry.status === 412 ? 412 : 402,
+    headers: { 'payment-required': encodePaymentRequiredHeader(header), 'cache-control': 'no-store' },
+    body: {
+      // The protocol's own fields beside the specified ones; `error` is the specification's.
+      ...required,
+      error: 'Payment Required',
+      message: refusal?.message ?? content.message,
+      price: { amount, currency: 'USDC', type: 'maximum' },
+      paymentInfo: { x402Version: 2, scheme: 'upto', network: terms.network, asset: terms.asset },
+      ...(refusal ? { code: refusal.code, payment: refusal.entry.payment, retry: refusal.entry.retry } : {}),
+      request_id: content.requestId,
+    },
+  }
+}
