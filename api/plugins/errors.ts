@@ -87,7 +87,12 @@ function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
   reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })
-  return error.code === 'body_too_large' ? sendWhileBodyArrives(reply, request, body) : reply.send(body)
+  return isStillArriving(request, error) ? sendWhileBodyArrives(reply, request, body) : reply.send(body)
+}
+
+/** Whether a body was refused for its size before its end came. */
+function isStillArriving(request: FastifyRequest, { code }: AppError): boolean {
+  return code === 'body_too_large' || (code === 'audio_too_large' && !request.raw.complete)
 }
 
 /** How long the rest of a refused body is read and thrown away. */
