@@ -1,6 +1,7 @@
 import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
+import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import { readEffectiveBody } from './paid-request/effective-request.ts'
@@ -39,6 +40,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
   readonly balances: BalanceReader
+  /** `null` when media are served by this process. */
+  readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
   readonly publishedCatalog: Catalog
   readonly contactEmail: string

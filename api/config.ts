@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { queueSettings } from '#shared/jobs/queue-settings.ts'
+import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 
 const address = z
   .string()
@@ -12,14 +14,16 @@ const receiptSecrets = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
 
-const configSchema = z.object({
+const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
   DATABASE_URL: z.url(),
-  QUEUE_URL: z.url().optional(),
+  ...queueSettings,
+  ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
-  OBJECT_STORE_DIRECTORY: z.string().min(1),
+  /** Media through this process, or by a redirect to a link of the object store that is good for a minute. */
+  MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   RPC_URL: z.url(),
   PAY_TO: address,
   FACILITATOR_ADDRESSES: z
@@ -49,6 +53,12 @@ const configSchema = z.object({
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+})
+
+const configSchema = settingsSchema.check(checkObjectStore, ({ value, issues }) => {
+  if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
+  const message = 'MEDIA_DELIVERY=redirect needs an S3_BUCKET: nobody but the API can read OBJECT_STORE_DIRECTORY'
+  issues.push({ code: 'custom', path: ['MEDIA_DELIVERY'], message, input: undefined })
 })
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
-import { createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
-import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
@@ -37,8 +37,9 @@ export async function createDependencies(
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const chain = createChainClient(config.RPC_URL)
-  const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
+  const { objects, links, close: closeObjects } = await openObjectStore(config)
+  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
@@ -52,9 +53,6 @@ export async function createDependencies(
     onOutcome: (jobId) => outcomes.wake(jobId),
     onError: (error) => logger.warn('the outcome listener lost its connection', { error }),
   })
-  const queue = createJobQueue(config.QUEUE_URL ?? config.DATABASE_URL, (error) =>
-    logger.warn('the queue reports an error', { error }),
-  )
   return {
     catalog: available,
     publishedCatalog: published,
@@ -81,6 +79,7 @@ export async function createDependencies(
     queue,
     uploads: objects,
     media: objects,
+    mediaLinks: config.MEDIA_DELIVERY === 'redirect' ? links : null,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
     balances: createBalanceReader(chain),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
@@ -105,6 +104,7 @@ export async function createDependencies(
       outcomes.close()
       await Promise.allSettled([listener.close(), queue.close()])
       await pool.end()
+      closeObjects()
     },
   }
 }

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
-import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/contracts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
-import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
@@ -17,6 +17,7 @@ import { createExecutions } from './executions/registry.ts'
 import { createDeployments } from './providers/deployments-file.ts'
 import { createHttp, type SendHttp } from './providers/http.ts'
 import { createRouter } from './providers/route.ts'
+import { concurrencyOf } from './queue-settings.ts'
 import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
@@ -42,11 +43,12 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     applicationName: 'farebox worker',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
-  const queueUrl = config.QUEUE_URL ?? config.DATABASE_URL
-  const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
-  const queue = createJobQueue(queueUrl, onQueueError)
+  const concurrency = concurrencyOf(config)
+  // A process that only settles calls no provider, and so is given none of their keys.
+  const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
+  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const chain = createChainClient(config.RPC_URL)
-  const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
+  const { objects, close: closeObjects } = await openObjectStore(config)
   const http = createHttp({ fetch })
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
@@ -54,15 +56,18 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     queue,
     uploads: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
-    settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS),
+    settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS ?? []),
     receiptSecretId: config.RECEIPT_SECRET_ID,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    router: createRouter(createDeployments(file, { environment: config.environment, http }), {
-      now,
-      random: Math.random,
-      maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
-    }),
+    router: createRouter(
+      createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http }),
+      {
+        now,
+        random: Math.random,
+        maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
+      },
+    ),
     screener: createScreener(config, http),
     executionOf: createExecutions(createImageFetcher()),
     providerTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
@@ -70,10 +75,13 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     leaseMs: config.LEASE_SECONDS * 1000,
     now,
     logger,
-    consume: (run) => consumeJobs({ queueUrl, concurrency: config.WORKER_CONCURRENCY, run, onError: onQueueError }),
+    serves: new Set(concurrency.keys()),
+    held: new Set(),
+    consume: (run) => queue.consume(concurrency, run),
     close: async () => {
       await queue.close()
       await pool.end()
+      closeObjects()
     },
   }
 }

@@ -2,19 +2,19 @@ import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
 import { createMetrics, serveMetrics } from './metrics.ts'
-import { runJob } from './run-job.ts'
+import { handBackJobs, runJob } from './run-job.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { reapMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
 
-/** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
-const DRAIN_DEADLINE_MS = 30_000
-const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
+/** To hand back what did not finish within DRAIN_SECONDS, and to end connections. */
+const HAND_BACK_MS = 5000
 
 const config = readConfig()
 const dependencies = await createDependencies(config)
 const { logger } = dependencies
+const drainMs = config.DRAIN_SECONDS * 1000
 const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
 const sweepers = startSweepers(
   [
@@ -33,7 +33,8 @@ const metrics =
 stopOnSignal(async () => {
   await metrics?.close()
   await sweepers.stop()
-  await consumer.close(DRAIN_DEADLINE_MS)
+  await consumer.close(drainMs)
+  await handBackJobs(dependencies)
   await dependencies.close()
-}, SHUTDOWN_DEADLINE_MS)
+}, drainMs + HAND_BACK_MS)
 logger.info('taking jobs')

@@ -1,4 +1,5 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { collectCharge, recordCharge, type SettlementDependencies } from './settlement/settle-charge.ts'
@@ -9,6 +10,11 @@ export interface RunJobDependencies extends GenerationDependencies, SettlementDe
   readonly store: ExecutionStore
   readonly logger: Logger
   readonly leaseMs: number
+  readonly queue: Pick<JobQueue, 'enqueue'>
+  /** The queues of this process: what goes on in another one is handed over. */
+  readonly serves: ReadonlySet<QueueName>
+  /** The jobs that this process holds at the moment, to be handed back when it must stop. */
+  readonly held: Set<ClaimedJob>
 }
 
 /**
@@ -20,6 +26,7 @@ export async function runJob(dependencies: RunJobDependencies, jobId: string): P
   let job = await store.claimJob(jobId, leaseMs)
   while (job) {
     const claimed = job
+    if (!dependencies.serves.has(queueOf(claimed))) return handOver(dependencies, claimed)
     const outcome = await withRenewedLease(dependencies, claimed, (signal) => takeStep(dependencies, claimed, signal))
     if (outcome.next === 'later') {
       logger.warn('job put off', { jobId, state: claimed.state, reason: outcome.reason })
@@ -27,6 +34,26 @@ export async function runJob(dependencies: RunJobDependencies, jobId: string): P
     }
     job = outcome.next === 'moved' ? await store.rereadJob(claimed) : null
   }
+}
+
+/** Lets a worker that serves the job's next queue go on. A queue that cannot be reached leaves the job to the sweeper. */
+async function handOver({ store, queue, logger }: RunJobDependencies, job: ClaimedJob): Promise<void> {
+  const handedOver = await store.handOverJob(job)
+  if (!handedOver) return
+  try {
+    await queue.enqueue(job.id, queueOf(handedOver))
+  } catch (error) {
+    logger.warn('not handed over; the sweeper will', { jobId: job.id, state: handedOver.state, error })
+    await store.releaseJob(handedOver, 0)
+  }
+}
+
+/**
+ * Gives up every job still held, so that other workers go on at once instead of when the lease runs out. What a step here still
+ * writes afterwards is fenced off.
+ */
+export async function handBackJobs(dependencies: RunJobDependencies): Promise<void> {
+  await Promise.allSettled([...dependencies.held].map((job) => handOver(dependencies, job)))
 }
 
 /** The one place that decides what a state needs next. */
@@ -45,7 +72,7 @@ async function takeStep(dependencies: RunJobDependencies, job: ClaimedJob, signa
 
 /** Keeps the lease while a step runs; `signal` aborts when it is lost, and nothing the step does afterwards counts. */
 async function withRenewedLease(
-  { store, logger, leaseMs }: RunJobDependencies,
+  { store, logger, leaseMs, held }: RunJobDependencies,
   job: ClaimedJob,
   step: (signal: AbortSignal) => Promise<StepOutcome>,
 ): Promise<StepOutcome> {
@@ -57,9 +84,11 @@ async function withRenewedLease(
       // The next renewal may get through before the lease runs out; if none does, the fence decides.
       .catch((error: unknown) => logger.warn('lease not renewed', { jobId: job.id, error }))
   }, leaseMs / 3)
+  held.add(job)
   try {
     return await step(lost.signal)
   } finally {
     clearInterval(renewal)
+    held.delete(job)
   }
 }

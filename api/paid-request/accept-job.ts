@@ -1,5 +1,5 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { JobQueue } from '#shared/jobs/job-queue.ts'
+import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
@@ -42,9 +42,12 @@ export async function acceptJob(
     await uploads.delete(stagedUpload.objectKey).catch(() => undefined)
   switch (acceptance.outcome) {
     case 'accepted':
-    case 'settles_again':
-      enqueueInBackground({ store, queue, logger }, acceptance.jobId)
+    case 'settles_again': {
+      const state = acceptance.outcome === 'accepted' ? 'accepted' : 'generated'
+      const queueName = queueOf({ operation: challenge.operation.id, state })
+      enqueueInBackground({ store, queue, logger }, acceptance.jobId, queueName)
       return acceptance.jobId
+    }
     case 'exists':
       return acceptance.jobId
     case 'other_request':
@@ -66,9 +69,13 @@ async function stageUpload(uploads: Pick<ObjectStore, 'put'>, audio: Uint8Array)
 }
 
 /** The row is the outbox: a queue that is slow or down delays the job until the sweeper's next round and nothing else. */
-function enqueueInBackground({ store, queue, logger }: Omit<Dependencies, 'uploads'>, jobId: string): void {
+function enqueueInBackground(
+  { store, queue, logger }: Omit<Dependencies, 'uploads'>,
+  jobId: string,
+  queueName: QueueName,
+): void {
   queue
-    .enqueue(jobId)
+    .enqueue(jobId, queueName)
     .then(() => store.markEnqueued(jobId))
     .catch((error: unknown) => logger.warn('not enqueued; the sweeper will', { jobId, error }))
 }

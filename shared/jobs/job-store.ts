@@ -7,7 +7,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { ClaimedJob, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
+import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
 
 export interface KeyBindingRequest {
   readonly idempotencyKey: string
@@ -88,6 +88,9 @@ export interface Failure {
   readonly reason: string
 }
 
+/** What the sweepers need to know to enqueue a job. */
+export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
+
 /** What a worker may do to a job it holds. Every write is fenced. */
 export interface ExecutionStore {
   claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
@@ -96,6 +99,8 @@ export interface ExecutionStore {
   renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
   /** Gives the job back, to be run again no earlier than `delayMs` from now. */
   releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>
+  /** Gives the job up to the worker that it is enqueued for next, under a higher fence; `null` when it cannot be given up. */
+  handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
   /**
    * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
@@ -139,8 +144,8 @@ export interface ExecutionStore {
   failSettlement(job: ClaimedJob, failure: Failure): Promise<Written>
   /** settling → review. */
   markForReview(job: ClaimedJob, reason: string): Promise<Written>
-  /** Ids of jobs in these states that nobody works on and nobody enqueued lately; marks them enqueued. */
-  takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly string[]>
+  /** Jobs in these states that nobody works on and nobody enqueued lately; marks them enqueued. */
+  takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly DueJob[]>
   /** Object keys of uploads that may be deleted; their data keys are erased by this call. */
   eraseExpiredUploads(limit: number): Promise<readonly string[]>
   markUploadsDeleted(objectKeys: readonly string[]): Promise<void>

@@ -7,6 +7,7 @@ import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import { queueNames } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import type { LogFields } from '#shared/runtime/logger.ts'
@@ -114,6 +115,9 @@ export async function startTestWorker(): Promise<TestWorker> {
     ...routedTo([deployment], 2000),
     settlementMarginMs: 1000,
     leaseMs: 15_000,
+    queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
+    serves: new Set(queueNames),
+    held: new Set(),
     now: () => new Date(),
     logger: { info: log, warn: log, error: log },
   }

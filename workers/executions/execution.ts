@@ -1,14 +1,15 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { MediaClass } from '#shared/media/retention.ts'
 import type { CallOptions, ProviderFailure } from '../providers/provider.ts'
 import type { Deployment } from '../providers/registry.ts'
 import { unserviceable } from '../providers/unserviceable.ts'
 
-/** Bytes that the result will point to, and how long they are served. */
+/** Bytes that the result will point to, and the class that says how long they are served. */
 export interface ProducedMedia {
   readonly bytes: Uint8Array
   readonly contentType: string
-  readonly lifetimeSeconds: number
+  readonly mediaClass: MediaClass
 }
 
 /** Where produced media are served until when; known once they are stored. */

@@ -1,9 +1,6 @@
 import { imageResult, images } from '#shared/operations/images.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 
-/** The specification's seven days. */
-const IMAGE_LIFETIME_SECONDS = 7 * 24 * 3600
-
 /** One hosted image, with its bytes inline when they were asked for. */
 export const imageGeneration: Execution = {
   screenedTexts: ({ job }) => [images.effectiveRequestSchema.parse(job.effectiveRequest).prompt],
@@ -18,7 +15,7 @@ export const imageGeneration: Execution = {
         const { bytes, contentType } = outcome.image
         const product = {
           usage: { images: 1 },
-          media: { bytes, contentType, lifetimeSeconds: IMAGE_LIFETIME_SECONDS },
+          media: { bytes, contentType, mediaClass: 'images' as const },
           result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
             imageResult({
               created: Math.floor(createdAt.getTime() / 1000),

@@ -4,9 +4,6 @@ import { speech, speechResult } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/registry.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 
-/** The specification's 24 hours. */
-const SPEECH_LIFETIME_SECONDS = 24 * 3600
-
 /** One hosted MP3. Its duration and size are measured from the audio received, characters from the input. */
 export const speechSynthesis: Execution = {
   screenedTexts: ({ job }) => [speech.effectiveRequestSchema.parse(job.effectiveRequest).input],
@@ -30,7 +27,7 @@ export const speechSynthesis: Execution = {
           }
         const product = {
           usage: { input_characters: characters },
-          media: { bytes: outcome.audio, contentType: 'audio/mpeg', lifetimeSeconds: SPEECH_LIFETIME_SECONDS },
+          media: { bytes: outcome.audio, contentType: 'audio/mpeg', mediaClass: 'speech' as const },
           result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
             speechResult({
               id: job.id,

@@ -3,6 +3,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import { mediaKey, retentionClasses } from '#shared/media/retention.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -29,15 +30,14 @@ export async function sealProduct(
   product: Product,
   giveUpAt: Date,
 ): Promise<{ sealed: SealedResult; media: Media | null }> {
-  // One object for each attempt: a rerun never overwrites what an earlier result points to.
-  const objectKey = `media/${attemptId}`
   if (product.media) {
-    const { bytes } = product.media
+    const { bytes, mediaClass } = product.media
+    const objectKey = mediaKey(mediaClass, attemptId)
     await keepTrying({ now, logger }, 'storing media', giveUpAt, () => media.put(objectKey, bytes))
   }
   // Lifetimes start when the media are stored.
   const createdAt = now()
-  const { result, record } = renderResult(publicBaseUrl, objectKey, product, createdAt)
+  const { result, record } = renderResult(publicBaseUrl, attemptId, product, createdAt)
   const operation = operationById(job.operation)
   const usage = operation.usageSchema.parse(product.usage)
   const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
@@ -58,18 +58,27 @@ export async function sealProduct(
 /** The public result, and the record of its media with their place. */
 function renderResult(
   publicBaseUrl: string,
-  objectKey: string,
+  attemptId: string,
   product: Product,
   createdAt: Date,
 ): { result: unknown; record: Media | null } {
   if (product.media === null) return { result: product.result(null, createdAt), record: null }
-  const { bytes, contentType, lifetimeSeconds } = product.media
+  const { bytes, contentType, mediaClass } = product.media
   const token = newMediaToken()
   // Whole seconds, as the result writes it and the route keeps it.
-  const expiresAt = new Date((Math.floor(createdAt.getTime() / 1000) + lifetimeSeconds) * 1000)
+  const expiresAt = new Date(
+    (Math.floor(createdAt.getTime() / 1000) + retentionClasses[mediaClass].lifetimeSeconds) * 1000,
+  )
   const sha256 = sha256Hex(bytes)
   return {
     result: product.result({ url: mediaUrl(publicBaseUrl, token), expiresAt }, createdAt),
-    record: { objectKey, tokenSha256: hashMediaToken(token), contentType, sha256, bytes: bytes.length, expiresAt },
+    record: {
+      objectKey: mediaKey(mediaClass, attemptId),
+      tokenSha256: hashMediaToken(token),
+      contentType,
+      sha256,
+      bytes: bytes.length,
+      expiresAt,
+    },
   }
 }

@@ -1,5 +1,5 @@
 import type { JobState } from '#shared/jobs/job.ts'
-import type { JobQueue } from '#shared/jobs/job-queue.ts'
+import { type JobQueue, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Sweep } from './start-sweepers.ts'
 
@@ -15,18 +15,18 @@ export function enqueueAccepted(dependencies: Dependencies): Sweep {
   return { name: 'enqueued accepted jobs', run: () => enqueueDue(dependencies, ['accepted']) }
 }
 
-/** Jobs whose worker is gone, or that were put off, during generation. */
+/** Jobs whose worker is gone during generation. */
 export function resumeStalled(dependencies: Dependencies): Sweep {
-  return { name: 'resumed stalled jobs', run: () => enqueueDue(dependencies, ['generating', 'generated']) }
+  return { name: 'resumed stalled jobs', run: () => enqueueDue(dependencies, ['generating']) }
 }
 
-/** Settlements without a proof yet: the stored transaction is sent again and looked up again. */
+/** Stored results whose charge is not collected yet; a stored transaction is sent again and looked up again. */
 export function reconcileSettlements(dependencies: Dependencies): Sweep {
-  return { name: 'resumed settlements', run: () => enqueueDue(dependencies, ['settling']) }
+  return { name: 'resumed settlements', run: () => enqueueDue(dependencies, ['generated', 'settling']) }
 }
 
 async function enqueueDue({ store, queue }: Dependencies, states: readonly JobState[]): Promise<number> {
-  const jobIds = await store.takeDueJobs(states, BATCH)
-  for (const jobId of jobIds) await queue.enqueue(jobId)
-  return jobIds.length
+  const jobs = await store.takeDueJobs(states, BATCH)
+  for (const job of jobs) await queue.enqueue(job.id, queueOf(job))
+  return jobs.length
 }

@@ -1,11 +1,10 @@
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import { mediaClasses, retentionClasses } from '#shared/media/retention.ts'
 import type { Sweep } from './start-sweepers.ts'
 
 const BATCH = 200
-/** A day longer than the longest lifetime: by then no result can point to the object. */
-const STRAY_AFTER_MS = 8 * 24 * 3600 * 1000
-/** Looking for strays reads the whole folder. */
+/** Looking for strays lists the whole store. */
 const STRAY_INTERVAL_MS = 3600 * 1000
 
 /** Deletes expired result media. The route stops serving them to the second; this frees the space afterwards. */
@@ -27,7 +26,13 @@ export function reapMedia({
       const now = Date.now()
       if (now - straysLookedForAt < STRAY_INTERVAL_MS) return objectKeys.length
       straysLookedForAt = now
-      return objectKeys.length + (await media.deleteOlderThan('media', STRAY_AFTER_MS))
+      let strays = 0
+      for (const mediaClass of mediaClasses) {
+        // A day longer than the lifetime: by then no result can point to the object.
+        const { prefix, backstopDays } = retentionClasses[mediaClass]
+        strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
+      }
+      return objectKeys.length + strays
     },
   }
 }

@@ -1,66 +1,100 @@
-import { createPostgresBackend, withBackend } from 'bullmq'
 import { z } from 'zod'
-import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
+import { type JobConsumer, type JobQueue, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
+import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
+import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
+import type { QueueEngine, Taker } from './queue-engine.ts'
+import { openRedisEngine } from './redis-engine.ts'
 
-const { Queue, Worker } = withBackend(createPostgresBackend)
-
-const QUEUE_NAME = 'paid-requests'
-/** The queue's tables live apart from the ledger's and may be dropped without losing work. */
-const QUEUE_SCHEMA = 'farebox_queue'
-/** A producer adds and a consumer fetches; neither needs many connections. */
-const MAXIMUM_CONNECTIONS = 4
+/** A queue that hangs must not hold up whoever enqueues: the sweeper enqueues again. */
+const ENQUEUE_DEADLINE_MS = 3000
 
 const messageSchema = z.strictObject({ jobId: z.uuid() })
 
-function connectionTo(queueUrl: string) {
-  return { connectionString: queueUrl, schema: QUEUE_SCHEMA, max: MAXIMUM_CONNECTIONS }
+/** Both sides of the queue over the same connections. */
+export interface OpenedJobQueue extends JobQueue {
+  /** Calls `run` for each id delivered, in each queue as many at once as `concurrency` says; it must not throw for a failed job. */
+  consume(concurrency: ReadonlyMap<QueueName, number>, run: (jobId: string) => Promise<void>): JobConsumer
 }
 
-/** Creates or updates the queue's own tables. Part of `npm run migrate`. */
+/** Creates or updates what the queue needs: tables in PostgreSQL, nothing in Redis. Part of `npm run migrate`. */
 export async function migrateQueue(queueUrl: string): Promise<void> {
-  const queue = new Queue(QUEUE_NAME, { connection: { ...connectionTo(queueUrl), migrate: true } })
-  await queue.waitUntilReady()
-  await queue.close()
-}
-
-/** The producing side. Finished messages are not kept: the job's row says everything about it. */
-export function createJobQueue(queueUrl: string, onError: (error: Error) => void): JobQueue {
-  const queue = new Queue(QUEUE_NAME, {
-    connection: connectionTo(queueUrl),
-    defaultJobOptions: { removeOnComplete: true, removeOnFail: true, attempts: 1 },
-  })
-  queue.on('error', onError)
-  return {
-    enqueue: async (jobId) => {
-      await queue.add('run', { jobId })
-    },
-    close: () => queue.close(),
-  }
-}
-
-/** The consuming side: `run` is called for each delivered id, `concurrency` at once. It must not throw for a failed job. */
-export function consumeJobs(options: {
-  queueUrl: string
-  concurrency: number
-  run: (jobId: string) => Promise<void>
-  onError: (error: Error) => void
-}): JobConsumer {
-  const worker = new Worker(QUEUE_NAME, (message) => options.run(messageSchema.parse(message.data).jobId), {
-    connection: connectionTo(options.queueUrl),
-    concurrency: options.concurrency,
-  })
-  worker.on('error', options.onError)
-  worker.on('failed', (_, error) => options.onError(error))
-  return { close: (deadlineMs) => closeWithin(worker, deadlineMs) }
+  const address = parseQueueUrl(queueUrl)
+  if (address.kind === 'postgres') await migratePostgresQueue(address.url)
 }
 
 /**
- * A job that outlives the deadline is left to its lease: another worker takes it over when that runs out. BullMQ cannot
- * turn a close that waits into a forced one, so the consumer's connections then stay until the process ends.
+ * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password, when
+ * it cannot be used; once open it reconnects by itself.
  */
-async function closeWithin(worker: { close(): Promise<void> }, deadlineMs: number): Promise<void> {
+export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
+  const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
+  const address = parseQueueUrl(settings.QUEUE_URL ?? settings.DATABASE_URL)
+  const report = oncePerError(onError)
+  const engine = await openEngine(address, settings.QUEUE_PREFIX, report).catch((error: unknown) => {
+    // Without the error as its cause: Redis clients hang the command, and with it the password, on theirs.
+    throw new Error(`${setting}: the queue at ${address.shown} cannot be used: ${reasonOf(error)}`)
+  })
+  const producers = new Map(queueNames.map((name) => [name, engine.createProducer(name)]))
+  for (const producer of producers.values()) producer.on('error', report)
+  return {
+    enqueue: async (jobId, queue) => {
+      await within(ENQUEUE_DEADLINE_MS, producers.get(queue)?.add('run', { jobId }))
+    },
+    consume: (concurrency, run) => {
+      const takers = [...concurrency].map(([name, count]) =>
+        engine.createTaker(name, count, (message) => run(messageSchema.parse(message.data).jobId)),
+      )
+      for (const taker of takers) {
+        taker.on('error', report)
+        taker.on('failed', (_, error) => report(error))
+      }
+      return { close: (deadlineMs) => closeWithin(takers, deadlineMs) }
+    },
+    close: async () => {
+      await Promise.allSettled([...producers.values()].map((producer) => producer.close()))
+      await engine.close()
+    },
+  }
+}
+
+function openEngine(address: QueueAddress, prefix: string, onError: (error: Error) => void): Promise<QueueEngine> {
+  return address.kind === 'postgres' ? openPostgresEngine(address.url) : openRedisEngine(address, prefix, onError)
+}
+
+/** The first line says it; a connection that tried several addresses has only its parts' messages. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
+  return error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : 'unknown'
+}
+
+/** Queues that share a connection all pass its errors on. */
+function oncePerError(onError: (error: Error) => void): (error: Error) => void {
+  const seen = new WeakSet<Error>()
+  return (error) => {
+    if (seen.has(error)) return
+    seen.add(error)
+    onError(error)
+  }
+}
+
+async function within(deadlineMs: number, work: Promise<unknown> | undefined): Promise<void> {
+  const { promise: deadline, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error('the queue does not answer')), deadlineMs)
+  try {
+    await Promise.race([work, deadline])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/**
+ * A job that outlives the deadline is left to whoever holds it. BullMQ cannot turn a close that waits into a forced one, so
+ * its connections then stay until the process ends.
+ */
+async function closeWithin(takers: readonly Taker[], deadlineMs: number): Promise<void> {
   const { promise: deadline, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, deadlineMs)
-  await Promise.race([worker.close(), deadline])
+  await Promise.race([Promise.all(takers.map((taker) => taker.close())), deadline])
   clearTimeout(timer)
 }

@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import type { ObjectStore } from '#shared/media/object-store.ts'
-
-/** Our own keys look like `staged/0f3c…`; anything that could leave the folder is refused. */
-const SAFE_KEY = /^[a-z]+\/[A-Za-z0-9-]+$/
+import { Readable } from 'node:stream'
+import { type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
 
 /** Objects as files below `directory`. A file appears under its name only when it is whole. */
 export function createDiskObjectStore(directory: string): ObjectStore {
-  const pathOf = (key: string) => {
-    if (!SAFE_KEY.test(key)) throw new RangeError('not an object key')
-    return join(directory, key)
-  }
+  const pathOf = (key: string) => join(directory, requireObjectKey(key))
   return {
     put: async (key, bytes) => {
       const path = pathOf(key)
@@ -20,45 +15,50 @@ export function createDiskObjectStore(directory: string): ObjectStore {
       await writeFile(partial, bytes, { mode: 0o600 })
       await rename(partial, path)
     },
-    get: async (key) => {
-      try {
-        return await readFile(pathOf(key))
-      } catch (error) {
-        if (isMissing(error)) return null
-        throw error
-      }
+    get: (key) => unlessMissing(readFile(pathOf(key))),
+    open: async (key, range) => {
+      const file = await unlessMissing(open(pathOf(key), 'r'))
+      if (!file) return null
+      const bytes = await sizeOf(file)
+      const [first, last] = range ?? [0, bytes - 1]
+      // A stream of a file ends after one byte at the least.
+      if (bytes === 0) return await file.close().then(() => ({ bytes, body: Readable.from([]) }))
+      return { bytes: last - first + 1, body: file.createReadStream({ start: first, end: last }) }
     },
     delete: async (key) => await rm(pathOf(key), { force: true }),
     deleteOlderThan: async (prefix, ageMs) => await deleteOlderThan(join(directory, prefix), ageMs),
   }
 }
 
-async function deleteOlderThan(folder: string, ageMs: number): Promise<number> {
-  const oldest = Date.now() - ageMs
-  let deleted = 0
-  for (const name of await namesIn(folder)) {
-    const path = join(folder, name)
-    try {
-      if ((await stat(path)).mtimeMs >= oldest) continue
-      await rm(path, { force: true })
-      deleted += 1
-    } catch (error) {
-      // Another worker's sweeper was faster.
-      if (!isMissing(error)) throw error
-    }
-  }
-  return deleted
-}
-
-async function namesIn(folder: string): Promise<readonly string[]> {
+/** Closes the file when its size cannot be read: nobody else would. */
+async function sizeOf(file: FileHandle): Promise<number> {
   try {
-    return await readdir(folder)
+    return (await file.stat()).size
   } catch (error) {
-    if (isMissing(error)) return []
+    await file.close()
     throw error
   }
 }
 
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+async function deleteOlderThan(folder: string, ageMs: number): Promise<number> {
+  const oldest = Date.now() - ageMs
+  let deleted = 0
+  for (const name of (await unlessMissing(readdir(folder))) ?? []) {
+    const path = join(folder, name)
+    // Another worker's sweeper may be faster.
+    const found = await unlessMissing(stat(path))
+    if (!found?.isFile() || found.mtimeMs >= oldest) continue
+    await rm(path, { force: true })
+    deleted += 1
+  }
+  return deleted
+}
+
+async function unlessMissing<T>(work: Promise<T>): Promise<T | null> {
+  try {
+    return await work
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
+    throw error
+  }
 }

@@ -8,6 +8,7 @@ import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
+import { handOverJob } from './hand-over-job.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
@@ -37,6 +38,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     rereadJob: (job) => rereadJob(pool, job),
     renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
+    handOverJob: (job) => handOverJob(pool, job),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
     sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),

@@ -1,15 +1,16 @@
 import type { JobState } from '#shared/jobs/job.ts'
+import type { DueJob } from '#shared/jobs/job-store.ts'
 import type { Sql } from '../pool.ts'
 
 /** A job that was enqueued this long ago and still is not held was lost by the queue, or waits in a long one: harmless. */
 const ENQUEUED_LONG_AGO_SECONDS = 30
 
 /**
- * Ids of unfinished jobs in `states` that are due, held by nobody and not enqueued lately; marks them enqueued. A job whose
+ * Unfinished jobs in `states` that are due, held by nobody and not enqueued lately; marks them enqueued. A job whose
  * lease ran out is due at once: whoever held it is gone.
  */
-export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly string[]> {
-  const { rows } = await sql.query<{ id: string }>(
+export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
+  const { rows } = await sql.query<DueJob>(
     `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
        WHERE state = ANY($1) AND run_after <= now()
@@ -17,10 +18,10 @@ export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: 
          AND (enqueued_at IS NULL OR enqueued_at < lease_expires_at
               OR enqueued_at <= now() - make_interval(secs => $3))
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
-     RETURNING id`,
+     RETURNING id, operation, state`,
     [states, limit, ENQUEUED_LONG_AGO_SECONDS],
   )
-  return rows.map(({ id }) => id)
+  return rows
 }
 
 /** Remembers that the queue was given the job, so that the sweeper need not. */

@@ -1,0 +1,56 @@
+import { PostgresConnection, PostgresQueueBackend, withBackend } from 'bullmq'
+import { CONNECT_TIMEOUT_MS, messageOptions, type QueueEngine, TAKER_RETRY_MS } from './queue-engine.ts'
+
+/** The queue's tables live apart from the ledger's and may be dropped without losing work. */
+const QUEUE_SCHEMA = 'farebox_queue'
+/** Adding and taking are short statements; the listening connection comes on top. */
+const MAXIMUM_CONNECTIONS = 6
+
+function connectTo(queueUrl: string, migrate: boolean): PostgresConnection {
+  return new PostgresConnection({
+    connectionString: queueUrl,
+    schema: QUEUE_SCHEMA,
+    max: MAXIMUM_CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    migrate,
+  })
+}
+
+/** Creates or updates the queue's own tables. */
+export async function migratePostgresQueue(queueUrl: string): Promise<void> {
+  const connection = connectTo(queueUrl, true)
+  try {
+    await connection.waitUntilReady()
+  } finally {
+    await connection.close()
+  }
+}
+
+/** BullMQ gives each queue a pool of its own; five queues in a few processes would use up a server's connections. */
+class SharingBackend extends PostgresQueueBackend {
+  /** The connection is the engine's: another queue may still need it to finish a job. */
+  override async close(): Promise<void> {
+    await this.disconnectBlocking()
+  }
+}
+
+/** Opens the queue in PostgreSQL. Throws when it cannot be reached or its tables are missing. */
+export async function openPostgresEngine(queueUrl: string): Promise<QueueEngine> {
+  const connection = connectTo(queueUrl, false)
+  try {
+    await connection.waitUntilReady()
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+  const { Queue, Worker } = withBackend<PostgresQueueBackend, string>(
+    (name, options) => new SharingBackend(connection, name, options, true),
+  )
+  return {
+    createProducer: (name) => new Queue(name, { connection: queueUrl, defaultJobOptions: messageOptions }),
+    createTaker: (name, concurrency, take) =>
+      new Worker(name, take, { connection: queueUrl, concurrency, runRetryDelay: TAKER_RETRY_MS }),
+    close: () => connection.close(),
+  }
+}

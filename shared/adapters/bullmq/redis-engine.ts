@@ -1,0 +1,39 @@
+import { Queue, Worker } from 'bullmq'
+import { messageOptions, type QueueEngine, TAKER_RETRY_MS } from './queue-engine.ts'
+import {
+  connectRedis,
+  createRedisClient,
+  type RedisAddress,
+  type RedisClient,
+  requireNoEviction,
+} from './redis-client.ts'
+
+/** Opens the queue in Redis. Throws when it cannot be reached or may evict messages. */
+export async function openRedisEngine(
+  address: RedisAddress,
+  prefix: string,
+  onError: (error: Error) => void,
+): Promise<QueueEngine> {
+  const producing = createRedisClient(address, 'producer')
+  await connectRedis(producing)
+  try {
+    await requireNoEviction(producing)
+  } catch (error) {
+    producing.disconnect()
+    throw error
+  }
+  producing.on('error', onError)
+  // Connected by the first taker; an API never takes.
+  let taking: RedisClient | undefined
+  return {
+    createProducer: (name) => new Queue(name, { connection: producing, prefix, defaultJobOptions: messageOptions }),
+    createTaker: (name, concurrency, take) => {
+      taking ??= createRedisClient(address, 'consumer')
+      return new Worker(name, take, { connection: taking, prefix, concurrency, runRetryDelay: TAKER_RETRY_MS })
+    },
+    close: async () => {
+      // Not `quit`, which waits for an answer that a lost server never gives; nothing is under way any more.
+      for (const client of [producing, taking]) client?.disconnect()
+    },
+  }
+}

@@ -1,0 +1,92 @@
+import { createHash } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  type GetObjectCommandOutput,
+  PutObjectCommand,
+  paginateListObjectsV2,
+  type S3Client,
+} from '@aws-sdk/client-s3'
+import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
+import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+import { statusOf } from './client.ts'
+
+/** All attempts together: a caller waits for an upload to be staged. */
+const WRITE_DEADLINE_MS = 45_000
+
+/** Objects in `bucket`. A put is atomic by itself, and refused by the store when what arrives has another SHA-256. */
+export function createS3ObjectStore(client: S3Client, bucket: string): ObjectStore {
+  const place = (key: string) => ({ Bucket: bucket, Key: requireObjectKey(key) })
+  const fetchObject = async (key: string, range?: ByteRange): Promise<GetObjectCommandOutput | null> => {
+    try {
+      return await client.send(
+        new GetObjectCommand({ ...place(key), ...(range ? { Range: `bytes=${range[0]}-${range[1]}` } : {}) }),
+      )
+    } catch (error) {
+      if (statusOf(error) === 404) return null
+      throw error
+    }
+  }
+  const deleteObject = async (key: string) => {
+    await client.send(new DeleteObjectCommand(place(key)))
+  }
+  return {
+    put: async (key, bytes) => {
+      const checksum = createHash('sha256').update(bytes).digest('base64')
+      await client.send(
+        new PutObjectCommand({
+          ...place(key),
+          Body: bytes,
+          ContentLength: bytes.length,
+          ContentType: 'application/octet-stream',
+          ChecksumSHA256: checksum,
+        }),
+        { abortSignal: AbortSignal.timeout(WRITE_DEADLINE_MS) },
+      )
+    },
+    get: async (key) => (await (await fetchObject(key))?.Body?.transformToByteArray()) ?? null,
+    open: async (key, range) => {
+      const answer = await fetchObject(key, range)
+      if (!answer?.Body) return null
+      // In Node the body is the response itself.
+      const body = answer.Body as unknown as Readable
+      if (answer.ContentLength === undefined) {
+        body.destroy()
+        throw new Error('the object store does not tell the size of an object')
+      }
+      return { bytes: answer.ContentLength, body }
+    },
+    delete: deleteObject,
+    deleteOlderThan: async (prefix, ageMs) => {
+      const oldest = Date.now() - ageMs
+      let deleted = 0
+      for await (const page of paginateListObjectsV2({ client }, { Bucket: bucket, Prefix: `${prefix}/` })) {
+        for (const { Key: key, LastModified: modified } of page.Contents ?? []) {
+          if (key === undefined || modified === undefined || modified.getTime() >= oldest) continue
+          await deleteObject(key)
+          deleted += 1
+        }
+      }
+      return deleted
+    },
+  }
+}
+
+/** Presigned addresses. The answer's headers are those of the media route, as far as S3 lets a link choose them. */
+export function createS3ObjectLinks(client: S3Client, bucket: string): ObjectLinks {
+  return {
+    link: (key, { contentType, lifetimeSeconds }) =>
+      getSignedUrl(
+        client,
+        new GetObjectCommand({
+          Bucket: bucket,
+          Key: requireObjectKey(key),
+          ResponseContentType: contentType,
+          ResponseContentDisposition: 'attachment',
+          ResponseCacheControl: 'private, no-store',
+        }),
+        { expiresIn: lifetimeSeconds },
+      ),
+  }
+}
