@@ -2,7 +2,13 @@ import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
 /** Programs that some tests need and `npm ci` does not bring, by the Debian package that does. */
-const debianPackages = { ffmpeg: 'ffmpeg', lame: 'lame', mpg123: 'mpg123', 'redis-server': 'redis-server', sox: 'sox' } as const
+const debianPackages = {
+  ffmpeg: 'ffmpeg',
+  lame: 'lame',
+  mpg123: 'mpg123',
+  'redis-server': 'redis-server',
+  sox: 'sox',
+} as const
 
 export type OptionalProgram = keyof typeof debianPackages
 

@@ -19,6 +19,8 @@ export interface TestRedis {
   restart(): Promise<void>
   /** Ends the server as a crash does. */
   kill(): Promise<void>
+  /** Lets the server hang: connections stay, nothing is answered. */
+  pause(): void
   stop(): Promise<void>
 }
 
@@ -48,6 +50,9 @@ export async function startTestRedis(options: readonly string[] = []): Promise<T
     url: `redis://127.0.0.1:${port}`,
     client,
     kill,
+    pause: () => {
+      process.kill(server.pid, 'SIGSTOP')
+    },
     restart: async () => {
       await kill()
       server = await start()

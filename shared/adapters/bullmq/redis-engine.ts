@@ -8,6 +8,9 @@ import {
   requireNoEviction,
 } from './redis-client.ts'
 
+/** Nobody reads BullMQ's events, of which it keeps ten thousand for each queue otherwise. */
+const EVENT_STREAM = { events: { maxLen: 10 } }
+
 /** Opens the queue in Redis. Throws when it cannot be reached or may evict messages. */
 export async function openRedisEngine(
   address: RedisAddress,
@@ -26,7 +29,8 @@ export async function openRedisEngine(
   // Connected by the first taker; an API never takes.
   let taking: RedisClient | undefined
   return {
-    createProducer: (name) => new Queue(name, { connection: producing, prefix, defaultJobOptions: messageOptions }),
+    createProducer: (name) =>
+      new Queue(name, { connection: producing, prefix, defaultJobOptions: messageOptions, streams: EVENT_STREAM }),
     createTaker: (name, concurrency, take) => {
       taking ??= createRedisClient(address, 'consumer')
       return new Worker(name, take, { connection: taking, prefix, concurrency, runRetryDelay: TAKER_RETRY_MS })

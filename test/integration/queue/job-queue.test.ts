@@ -50,7 +50,7 @@ async function storedIn({ client }: TestRedis): Promise<string> {
     hash: (key) => client.hgetall(key),
     list: (key) => client.lrange(key, 0, -1),
     set: (key) => client.smembers(key),
-    zset: (key) => client.zrange(key, 0, -1),
+    zset: (key) => client.zrange(key, '0', '-1'),
     stream: (key) => client.xrange(key, '-', '+'),
   }
   const keys = await client.keys('*')
@@ -281,7 +281,9 @@ describe('the queue’s tables in PostgreSQL', () => {
     const settings = { DATABASE_URL: ledger.url, QUEUE_PREFIX: PREFIX }
     const before = await ledger.fingerprint()
     await ledger.sql('DROP SCHEMA farebox_queue CASCADE')
-    await expect(openJobQueue(settings, () => undefined)).rejects.toThrow(/^DATABASE_URL: the queue at .*cannot be used/)
+    await expect(openJobQueue(settings, () => undefined)).rejects.toThrow(
+      /^DATABASE_URL: the queue at .*cannot be used/,
+    )
     await migrateQueue(ledger.url)
     const queue = await openJobQueue(settings, () => undefined)
     await queue.enqueue(randomUUID(), 'text')

@@ -1,0 +1,190 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../../support/redis-server.ts'
+
+/** Longer than any pause between attempts to reconnect. */
+const RECOVERY_MS = 20_000
+const PASSWORD = 'correct-horse'
+
+const servers: TestRedis[] = []
+const queues: OpenedJobQueue[] = []
+afterEach(async () => {
+  for (const queue of queues.splice(0)) await queue.close()
+  for (const server of servers.splice(0)) await server.stop()
+})
+
+async function start(...options: string[]): Promise<TestRedis> {
+  const server = await startTestRedis(options)
+  servers.push(server)
+  return server
+}
+
+async function open(queueUrl: string, errors: Error[] = []): Promise<OpenedJobQueue> {
+  const settings = { DATABASE_URL: 'postgres://not-used', QUEUE_URL: queueUrl, QUEUE_PREFIX: '{farebox}' }
+  const queue = await openJobQueue(settings, (error) => errors.push(error))
+  queues.push(queue)
+  return queue
+}
+
+function collect(queue: OpenedJobQueue): string[] {
+  const delivered: string[] = []
+  queue.consume(new Map([['text', 2]]), async (jobId) => {
+    delivered.push(jobId)
+  })
+  return delivered
+}
+
+async function messageOf(work: Promise<unknown>): Promise<string> {
+  return await work.then(
+    () => 'it did not fail',
+    (error: Error) => `${error.message} ${JSON.stringify(error.cause ?? null)}`,
+  )
+}
+
+describe.skipIf(!haveRedis())('opening the queue', () => {
+  it('fails and names the setting when nothing listens there, without the password', async () => {
+    const port = await findFreePort()
+    const message = await messageOf(open(`redis://user:${PASSWORD}@127.0.0.1:${port}`))
+    expect(message).toContain(`QUEUE_URL: the queue at redis://127.0.0.1:${port} cannot be used`)
+    expect(message).toContain('ECONNREFUSED')
+    expect(message).not.toContain(PASSWORD)
+  })
+
+  it('fails when the password is wrong, and never shows it', async () => {
+    const server = await start('requirepass something-else')
+    const message = await messageOf(open(`redis://:${PASSWORD}@127.0.0.1:${server.port}`))
+    expect(message).toContain('QUEUE_URL')
+    expect(message).toMatch(/WRONGPASS|invalid password/)
+    expect(message).not.toContain(PASSWORD)
+  })
+
+  it('succeeds with the right user, password and database', async () => {
+    const server = await start(`user farebox on >${PASSWORD} ~* +@all`)
+    const queue = await open(`redis://farebox:${PASSWORD}@127.0.0.1:${server.port}/3`)
+    await queue.enqueue(randomUUID(), 'text')
+    expect(await server.client.keys('*')).toEqual([])
+    await server.client.select(3)
+    const keys = await server.client.keys('*')
+    expect(keys).toContain('{farebox}:text:wait')
+    expect(keys.filter((key) => !key.startsWith('{farebox}:'))).toEqual([])
+  })
+
+  it.each(['allkeys-lru', 'volatile-ttl'])('fails at a Redis with maxmemory-policy %s', async (policy) => {
+    const server = await start('maxmemory 50mb', `maxmemory-policy ${policy}`)
+    const message = await messageOf(open(server.url))
+    expect(message).toContain(`QUEUE_URL: the queue at ${server.url} cannot be used`)
+    expect(message).toContain(`maxmemory-policy ${policy}`)
+    expect(message).toContain('set maxmemory-policy noeviction')
+  })
+
+  it('fails in bounded time at a server that never answers', async () => {
+    const server = await start()
+    server.pause()
+    expect(await messageOf(open(server.url))).toContain('QUEUE_URL')
+  })
+})
+
+describe.skipIf(!haveRedis())('a Redis that', () => {
+  it('is gone makes enqueuing fail soon, and works again when it is back, for both sides', async () => {
+    const server = await start()
+    const queue = await open(server.url)
+    const delivered = collect(queue)
+    const before = randomUUID()
+    await queue.enqueue(before, 'text')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toEqual([before])
+    await server.kill()
+    const outcome = await Promise.race([
+      queue.enqueue(randomUUID(), 'text').catch(() => 'failed'),
+      delay(5000, 'still waiting'),
+    ])
+    expect(outcome).toBe('failed')
+    await server.restart()
+    const after = randomUUID()
+    await expect
+      .poll(
+        () =>
+          queue.enqueue(after, 'text').then(
+            () => 'enqueued',
+            () => 'failed',
+          ),
+        { timeout: RECOVERY_MS },
+      )
+      .toBe('enqueued')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toContain(after)
+  })
+
+  it('hangs makes enqueuing fail soon', async () => {
+    const server = await start()
+    const queue = await open(server.url)
+    await queue.enqueue(randomUUID(), 'text')
+    server.pause()
+    const outcome = await Promise.race([
+      queue.enqueue(randomUUID(), 'text').catch(() => 'failed'),
+      delay(5000, 'still waiting'),
+    ])
+    expect(outcome).toBe('failed')
+  })
+
+  it('is wiped while it is used delivers what is enqueued afterwards', async () => {
+    const server = await start()
+    const queue = await open(server.url)
+    const delivered = collect(queue)
+    const first = randomUUID()
+    await queue.enqueue(first, 'text')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toEqual([first])
+    await server.client.flushall()
+    await server.client.script('FLUSH')
+    const second = randomUUID()
+    await queue.enqueue(second, 'text')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toContain(second)
+  })
+})
+
+describe.skipIf(!haveRedis())('the queue in', () => {
+  it('a Redis Cluster keeps all keys in one slot and delivers', async () => {
+    const server = await start('cluster-enabled yes')
+    await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+    await expect
+      .poll(() => server.client.call('CLUSTER', 'INFO'), { timeout: RECOVERY_MS })
+      .toContain('cluster_state:ok')
+    const queue = await open(`redis+cluster://127.0.0.1:${server.port}`)
+    const delivered = collect(queue)
+    const jobId = randomUUID()
+    await queue.enqueue(jobId, 'text')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toEqual([jobId])
+    const keys = await server.client.keys('*')
+    const slots = new Set(await Promise.all(keys.map((key) => server.client.call('CLUSTER', 'KEYSLOT', key))))
+    expect(slots.size).toBe(1)
+  })
+
+  it('a Redis Cluster refuses a master that may evict', async () => {
+    const server = await start('cluster-enabled yes', 'maxmemory 50mb', 'maxmemory-policy allkeys-lru')
+    await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+    await expect
+      .poll(() => server.client.call('CLUSTER', 'INFO'), { timeout: RECOVERY_MS })
+      .toContain('cluster_state:ok')
+    const message = await messageOf(open(`redis+cluster://127.0.0.1:${server.port}`))
+    expect(message).toContain('set maxmemory-policy noeviction')
+  })
+
+  it('the master that sentinels name delivers', async () => {
+    const master = await start()
+    const sentinel = await start(`sentinel monitor fare-master 127.0.0.1 ${master.port} 1`)
+    const queue = await open(`redis+sentinel://127.0.0.1:${sentinel.port}/fare-master`)
+    const delivered = collect(queue)
+    const jobId = randomUUID()
+    await queue.enqueue(jobId, 'text')
+    await expect.poll(() => delivered, { timeout: RECOVERY_MS }).toEqual([jobId])
+    expect(await master.client.keys('{farebox}:*')).not.toEqual([])
+  })
+
+  it('a master that no sentinel knows is a failure that names the setting', async () => {
+    const master = await start()
+    const sentinel = await start(`sentinel monitor fare-master 127.0.0.1 ${master.port} 1`)
+    const message = await messageOf(open(`redis+sentinel://127.0.0.1:${sentinel.port}/another`))
+    expect(message).toContain(`QUEUE_URL: the queue at redis+sentinel://127.0.0.1:${sentinel.port}/another`)
+  })
+})
