@@ -145,7 +145,7 @@ describe.skipIf(!haveRedis())('a Redis that', () => {
 
 describe.skipIf(!haveRedis())('the queue in', () => {
   it('a Redis Cluster keeps all keys in one slot and delivers', async () => {
-    const server = await start('cluster-enabled yes')
+    const server = await start('cluster-enabled yes', 'cluster-announce-ip 127.0.0.1')
     await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
     await expect
       .poll(() => server.client.call('CLUSTER', 'INFO'), { timeout: RECOVERY_MS })
@@ -161,7 +161,7 @@ describe.skipIf(!haveRedis())('the queue in', () => {
   })
 
   it('a Redis Cluster refuses a master that may evict', async () => {
-    const server = await start('cluster-enabled yes', 'maxmemory 50mb', 'maxmemory-policy allkeys-lru')
+    const server = await start('cluster-enabled yes', 'cluster-announce-ip 127.0.0.1', 'maxmemory 50mb', 'maxmemory-policy allkeys-lru')
     await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
     await expect
       .poll(() => server.client.call('CLUSTER', 'INFO'), { timeout: RECOVERY_MS })
