@@ -9,11 +9,20 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
-import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+import pLimit from 'p-limit'
+import {
+  type ByteRange,
+  type ObjectLinks,
+  type ObjectStore,
+  type OpenedObject,
+  requireObjectKey,
+} from '#shared/media/object-store.ts'
 import { statusOf } from './client.ts'
 
 /** All attempts together: a caller waits for an upload to be staged. */
 const WRITE_DEADLINE_MS = 45_000
+/** One by one: not every store knows the call that deletes many. */
+const DELETIONS_AT_ONCE = 16
 
 /** Objects in `bucket`. A put is atomic by itself, and refused by the store when what arrives has another SHA-256. */
 export function createS3ObjectStore(client: S3Client, bucket: string): ObjectStore {
@@ -55,22 +64,39 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
         body.destroy()
         throw new Error('the object store does not tell the size of an object')
       }
+      if (range && answer.ContentLength > range[1] - range[0] + 1) return cut(body, range)
       return { bytes: answer.ContentLength, body }
     },
     delete: deleteObject,
     deleteOlderThan: async (prefix, ageMs) => {
       const oldest = Date.now() - ageMs
+      const limit = pLimit(DELETIONS_AT_ONCE)
       let deleted = 0
       for await (const page of paginateListObjectsV2({ client }, { Bucket: bucket, Prefix: `${prefix}/` })) {
-        for (const { Key: key, LastModified: modified } of page.Contents ?? []) {
-          if (key === undefined || modified === undefined || modified.getTime() >= oldest) continue
-          await deleteObject(key)
-          deleted += 1
-        }
+        const old = (page.Contents ?? []).flatMap(({ Key: key, LastModified: modified }) =>
+          key !== undefined && modified !== undefined && modified.getTime() < oldest ? [key] : [],
+        )
+        await Promise.all(old.map((key) => limit(() => deleteObject(key))))
+        deleted += old.length
       }
       return deleted
     },
   }
+}
+
+/** A store may answer a range with the whole; some do for the very first byte alone. */
+function cut(body: Readable, [first, last]: ByteRange): OpenedObject {
+  const part = async function* (whole: AsyncIterable<Buffer>) {
+    let position = 0
+    for await (const chunk of whole) {
+      const wanted = chunk.subarray(Math.max(first - position, 0), Math.max(last + 1 - position, 0))
+      if (wanted.length > 0) yield wanted
+      position += chunk.length
+      if (position > last) return
+    }
+  }
+  // The types know only the interface of what `compose` returns.
+  return { bytes: last - first + 1, body: body.compose(part) as Readable }
 }
 
 /** Presigned addresses. The answer's headers are those of the media route, as far as S3 lets a link choose them. */

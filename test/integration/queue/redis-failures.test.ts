@@ -161,7 +161,12 @@ describe.skipIf(!haveRedis())('the queue in', () => {
   })
 
   it('a Redis Cluster refuses a master that may evict', async () => {
-    const server = await start('cluster-enabled yes', 'cluster-announce-ip 127.0.0.1', 'maxmemory 50mb', 'maxmemory-policy allkeys-lru')
+    const server = await start(
+      'cluster-enabled yes',
+      'cluster-announce-ip 127.0.0.1',
+      'maxmemory 50mb',
+      'maxmemory-policy allkeys-lru',
+    )
     await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
     await expect
       .poll(() => server.client.call('CLUSTER', 'INFO'), { timeout: RECOVERY_MS })

@@ -1,0 +1,151 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { createServer, type Server } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
+import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import { initializeBucket } from '../../../infra/commands/bucket-init.ts'
+import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { startTestS3, type TestS3 } from '../../support/s3-server.ts'
+
+let s3: TestS3
+beforeAll(async () => {
+  s3 = await startTestS3()
+})
+afterAll(() => s3.stop())
+
+const SECRET = 'a-secret-nobody-may-see'
+
+async function messageOf(work: Promise<unknown>): Promise<string> {
+  return await work.then(
+    () => 'it did not fail',
+    (error: Error) => error.message,
+  )
+}
+
+describe('opening the object store names the setting that is wrong', () => {
+  it('when the bucket is not there', async () => {
+    const message = await messageOf(openObjectStore(s3.settings({ S3_BUCKET: 'nowhere' })))
+    expect(message).toBe(`S3_BUCKET: there is no bucket nowhere at ${s3.url}; npm run bucket:init creates it`)
+  })
+
+  it('when the credentials are refused, without showing them', async () => {
+    const settings = s3.settings({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: SECRET })
+    const message = await messageOf(openObjectStore(settings))
+    expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
+    expect(message).toContain('refuses')
+    expect(message).not.toContain(SECRET)
+  })
+
+  it('when nothing listens at the endpoint', async () => {
+    const url = `http://127.0.0.1:${await findFreePort()}`
+    const message = await messageOf(openObjectStore(s3.settings({ S3_ENDPOINT: url, S3_SECRET_ACCESS_KEY: SECRET })))
+    expect(message).toContain(`S3_ENDPOINT: ${url} cannot be used`)
+    expect(message).not.toContain(SECRET)
+  })
+})
+
+interface Recorded {
+  readonly method: string
+  readonly url: string
+  readonly headers: Record<string, unknown>
+  readonly body: Buffer
+}
+
+describe('against a server that records', () => {
+  let server: Server | undefined
+  afterEach(() => {
+    server?.closeAllConnections()
+    server?.close()
+  })
+
+  /** Answers as `statusOf` says: the first answer of each list, then the next, the last for good. */
+  async function record(statusOf: (request: Recorded) => number): Promise<{ settings: S3Settings; all: Recorded[] }> {
+    const all: Recorded[] = []
+    server = createServer((request, response) => {
+      void buffer(request).then((body) => {
+        const recorded = { method: request.method ?? '', url: request.url ?? '', headers: request.headers, body }
+        all.push(recorded)
+        response.writeHead(statusOf(recorded)).end()
+      })
+    })
+    const port = await findFreePort()
+    await new Promise<void>((resolve) => server?.listen(port, '127.0.0.1', resolve))
+    return { settings: s3.settings({ S3_ENDPOINT: `http://127.0.0.1:${port}`, S3_BUCKET: 'farebox-media' }), all }
+  }
+
+  it('the bucket is created, closed to the public, and given one lifecycle rule for each class', async () => {
+    const { settings, all } = await record(({ method }) => (method === 'HEAD' ? 404 : 200))
+    const done = await initializeBucket({ ...settings, S3_REGION: 'eu-central-1' })
+    expect(done).toEqual({ bucket: 'done', publicAccessBlock: 'done', lifecycleRules: 'done' })
+    expect(all.map(({ method, url }) => `${method} ${url}`)).toEqual([
+      'HEAD /farebox-media',
+      'PUT /farebox-media',
+      'PUT /farebox-media?publicAccessBlock',
+      'PUT /farebox-media?lifecycle',
+    ])
+    const [, create, block, lifecycle] = all.map(({ body }) => body.toString())
+    expect(create).toContain('<LocationConstraint>eu-central-1</LocationConstraint>')
+    for (const setting of ['BlockPublicAcls', 'IgnorePublicAcls', 'BlockPublicPolicy', 'RestrictPublicBuckets'])
+      expect(block).toContain(`<${setting}>true</${setting}>`)
+    const rules = [...(lifecycle ?? '').matchAll(/<Rule>.*?<\/Rule>/gs)].map(([rule]) => ({
+      prefix: /<Prefix>(.*?)<\/Prefix>/.exec(rule)?.[1],
+      days: /<Days>(\d+)<\/Days>/.exec(rule)?.[1],
+      status: /<Status>(.*?)<\/Status>/.exec(rule)?.[1],
+    }))
+    expect(rules).toEqual([
+      { prefix: 'staged/', days: '1', status: 'Enabled' },
+      { prefix: 'media/speech/', days: '2', status: 'Enabled' },
+      { prefix: 'media/images/', days: '8', status: 'Enabled' },
+    ])
+  })
+
+  it('a dry run only looks', async () => {
+    const { settings, all } = await record(({ method }) => (method === 'HEAD' ? 404 : 200))
+    const done = await initializeBucket(settings, true)
+    expect(done).toEqual({
+      bucket: 'would be done',
+      publicAccessBlock: 'would be done',
+      lifecycleRules: 'would be done',
+    })
+    expect(all.map(({ method }) => method)).toEqual(['HEAD'])
+  })
+
+  it('every object is put with its SHA-256', async () => {
+    const { settings, all } = await record(() => 200)
+    const { objects, close } = await openObjectStore(settings)
+    const bytes = Buffer.from('the bytes of an object')
+    await objects.put(`staged/${randomUUID()}`, bytes)
+    close()
+    const put = all.find(({ method }) => method === 'PUT')
+    expect(put?.headers['x-amz-checksum-sha256']).toBe(createHash('sha256').update(bytes).digest('base64'))
+    expect(put?.body.equals(bytes)).toBe(true)
+  })
+
+  it('a failing store is asked again, but not for ever', async () => {
+    const { settings, all } = await record(({ method }) => (method === 'PUT' ? 503 : 200))
+    const { objects, close } = await openObjectStore(settings)
+    await expect(objects.put(`staged/${randomUUID()}`, Buffer.from('x'))).rejects.toThrow()
+    close()
+    expect(all.filter(({ method }) => method === 'PUT').length).toBe(3)
+  })
+})
+
+describe('npm run bucket:init', () => {
+  it('makes a bucket that can be used at once, says what the store does not know, and may be repeated', async () => {
+    const settings = s3.settings({ S3_BUCKET: 'made-by-the-command' })
+    const unsupported = { publicAccessBlock: 'unsupported', lifecycleRules: 'unsupported' }
+    expect(await initializeBucket(settings)).toEqual({ bucket: 'done', ...unsupported })
+    expect(await initializeBucket(settings)).toEqual({ bucket: 'already there', ...unsupported })
+    const { objects, close } = await openObjectStore(settings)
+    const key = `staged/${randomUUID()}`
+    await objects.put(key, Buffer.from('x'))
+    expect(await objects.get(key)).not.toBeNull()
+    close()
+  })
+
+  it('fails and names the setting when the store cannot be used', async () => {
+    const message = await messageOf(initializeBucket(s3.settings({ S3_ACCESS_KEY_ID: 'WRONG' })))
+    expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
+  })
+})

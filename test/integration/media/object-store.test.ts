@@ -1,0 +1,181 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { copyFile, mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type OpenedObjectStore, openObjectStore } from '#shared/adapters/object-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { startTestS3 } from '../../support/s3-server.ts'
+
+/** A store under test, and where its objects lie as files whose age can be changed. */
+interface Place {
+  readonly opened: OpenedObjectStore
+  readonly fileOf: (key: string) => string
+  close(): Promise<void>
+}
+
+async function onDisk(): Promise<Place> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-objects-'))
+  const opened = await openObjectStore({
+    S3_REGION: 'us-east-1',
+    S3_FORCE_PATH_STYLE: false,
+    OBJECT_STORE_DIRECTORY: directory,
+  })
+  return {
+    opened,
+    fileOf: (key) => join(directory, key),
+    close: () => rm(directory, { recursive: true, force: true }),
+  }
+}
+
+async function onS3(): Promise<Place> {
+  const server = await startTestS3()
+  const opened = await openObjectStore(server.settings())
+  return {
+    opened,
+    fileOf: (key) => join(server.directory, 'farebox-test', `${key}._S3rver_object`),
+    close: async () => {
+      opened.close()
+      await server.stop()
+    },
+  }
+}
+
+const places = [
+  { name: 'a folder', create: onDisk },
+  { name: 'S3', create: onS3 },
+]
+
+for (const { name, create } of places)
+  describe(`the object store in ${name}`, () => {
+    let place: Place
+    let store: ObjectStore
+    beforeAll(async () => {
+      place = await create()
+      store = place.opened.objects
+    })
+    afterAll(() => place.close())
+
+    const keyIn = (prefix: string) => `${prefix}/${randomUUID()}`
+
+    it.each(['staged', 'media/speech', 'media/images'])('gives back the same bytes below %s', async (prefix) => {
+      const [key, bytes] = [keyIn(prefix), randomBytes(100_000)]
+      await store.put(key, bytes)
+      expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
+    })
+
+    it('takes 25 MiB', async () => {
+      const [key, bytes] = [keyIn('staged'), randomBytes(25 * 1024 * 1024)]
+      await store.put(key, bytes)
+      expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
+    })
+
+    it('knows nothing of an object that was never stored', async () => {
+      const key = keyIn('staged')
+      expect(await store.get(key)).toBeNull()
+      expect(await store.open(key)).toBeNull()
+      expect(await store.open(key, [0, 1])).toBeNull()
+    })
+
+    it('streams an object and tells its size', async () => {
+      const [key, bytes] = [keyIn('media/speech'), randomBytes(300_000)]
+      await store.put(key, bytes)
+      const opened = await store.open(key)
+      expect(opened?.bytes).toBe(300_000)
+      expect(opened && (await buffer(opened.body)).equals(bytes)).toBe(true)
+    })
+
+    it.each([
+      [0, 0],
+      [0, 99],
+      [1000, 70_000],
+      [299_999, 299_999],
+      [150_000, 299_999],
+    ] as const)('streams the bytes %i to %i and nothing else', async (first, last) => {
+      const [key, bytes] = [keyIn('media/images'), randomBytes(300_000)]
+      await store.put(key, bytes)
+      const opened = await store.open(key, [first, last])
+      expect(opened?.bytes).toBe(last - first + 1)
+      expect(opened && (await buffer(opened.body)).equals(bytes.subarray(first, last + 1))).toBe(true)
+    })
+
+    it('lets a reader go away in the middle, more often than it has connections', async () => {
+      const [key, bytes] = [keyIn('media/images'), randomBytes(2_000_000)]
+      await store.put(key, bytes)
+      for (let round = 0; round < 60; round += 1) (await store.open(key))?.body.destroy()
+      expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
+    })
+
+    it('forgets a deleted object, and deletes what is gone already', async () => {
+      const key = keyIn('staged')
+      await store.put(key, randomBytes(10))
+      await store.delete(key)
+      await store.delete(key)
+      expect(await store.get(key)).toBeNull()
+    })
+
+    it.each(['../secret', 'staged/../../secret', 'staged/', '/etc/passwd', 'a/b/c/d', 'staged/x?y', ''])(
+      'refuses the key %j',
+      async (key) => {
+        const attempts = [
+          () => store.put(key, randomBytes(1)),
+          () => store.get(key),
+          () => store.open(key),
+          () => store.delete(key),
+        ]
+        for (const attempt of attempts)
+          await expect((async () => await attempt())()).rejects.toThrow('not an object key')
+      },
+    )
+
+    it('deletes what is older under one prefix, and leaves the younger and the other classes', async () => {
+      const [old, young, other] = [keyIn('media/speech'), keyIn('media/speech'), keyIn('media/images')]
+      for (const key of [old, young, other]) await store.put(key, randomBytes(10))
+      const longAgo = new Date(Date.now() - 3 * 24 * 3600 * 1000)
+      for (const key of [old, other]) await utimes(place.fileOf(key), longAgo, longAgo)
+      expect(await store.deleteOlderThan('media/speech', 2 * 24 * 3600 * 1000)).toBe(1)
+      expect(await store.get(old)).toBeNull()
+      expect(await store.get(young)).not.toBeNull()
+      expect(await store.get(other)).not.toBeNull()
+    })
+
+    it('has nothing to delete under a prefix that was never used', async () => {
+      expect(await store.deleteOlderThan('unused', 0)).toBe(0)
+    })
+  })
+
+it('S3 lists further pages when more is deleted than one page holds', async () => {
+  const server = await startTestS3()
+  const opened = await openObjectStore(server.settings())
+  const count = 1003
+  const first = `staged/${randomUUID()}`
+  await opened.objects.put(first, Buffer.from('x'))
+  // Put one by one they would take half a minute.
+  const bucket = join(server.directory, 'farebox-test')
+  const parts = (await readdir(join(bucket, 'staged'))).map((name) => name.slice(name.indexOf('.')))
+  for (let index = 1; index < count; index += 1) {
+    const copy = `staged/${randomUUID()}`
+    await Promise.all(parts.map((part) => copyFile(join(bucket, first + part), join(bucket, copy + part))))
+  }
+  expect(await opened.objects.deleteOlderThan('staged', -60_000)).toBe(count)
+  expect(await opened.objects.deleteOlderThan('staged', -60_000)).toBe(0)
+  opened.close()
+  await server.stop()
+})
+
+it('a link opens its object without credentials, with the headers asked for, until its time is over', async () => {
+  const server = await startTestS3()
+  const { objects, links, close } = await openObjectStore(server.settings())
+  const [key, bytes] = [`media/speech/${randomUUID()}`, randomBytes(1000)]
+  await objects.put(key, bytes)
+  const link = (await links?.link(key, { contentType: 'audio/mpeg', lifetimeSeconds: 3 })) ?? ''
+  const answer = await fetch(link)
+  expect(answer.status).toBe(200)
+  expect(answer.headers.get('content-type')).toBe('audio/mpeg')
+  expect(answer.headers.get('content-disposition')).toBe('attachment')
+  expect(Buffer.from(await answer.arrayBuffer()).equals(bytes)).toBe(true)
+  await expect.poll(async () => (await fetch(link)).status, { timeout: 10_000, interval: 500 }).toBe(403)
+  close()
+  await server.stop()
+})
