@@ -10,13 +10,7 @@ import {
 } from '@aws-sdk/client-s3'
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
 import pLimit from 'p-limit'
-import {
-  type ByteRange,
-  type ObjectLinks,
-  type ObjectStore,
-  type OpenedObject,
-  requireObjectKey,
-} from '#shared/media/object-store.ts'
+import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
 import { statusOf } from './client.ts'
 
 /** All attempts together: a caller waits for an upload to be staged. */
@@ -64,7 +58,6 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
         body.destroy()
         throw new Error('the object store does not tell the size of an object')
       }
-      if (range && answer.ContentLength > range[1] - range[0] + 1) return cut(body, range)
       return { bytes: answer.ContentLength, body }
     },
     delete: deleteObject,
@@ -82,21 +75,6 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
       return deleted
     },
   }
-}
-
-/** A store may answer a range with the whole; some do for the very first byte alone. */
-function cut(body: Readable, [first, last]: ByteRange): OpenedObject {
-  const part = async function* (whole: AsyncIterable<Buffer>) {
-    let position = 0
-    for await (const chunk of whole) {
-      const wanted = chunk.subarray(Math.max(first - position, 0), Math.max(last + 1 - position, 0))
-      if (wanted.length > 0) yield wanted
-      position += chunk.length
-      if (position > last) return
-    }
-  }
-  // The types know only the interface of what `compose` returns.
-  return { bytes: last - first + 1, body: body.compose(part) as Readable }
 }
 
 /** Presigned addresses. The answer's headers are those of the media route, as far as S3 lets a link choose them. */

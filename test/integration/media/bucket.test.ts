@@ -59,14 +59,16 @@ describe('against a server that records', () => {
     server?.close()
   })
 
-  /** Answers as `statusOf` says: the first answer of each list, then the next, the last for good. */
-  async function record(statusOf: (request: Recorded) => number): Promise<{ settings: S3Settings; all: Recorded[] }> {
+  async function record(
+    statusOf: (request: Recorded) => number,
+    bodyOf: (request: Recorded) => string = () => '',
+  ): Promise<{ settings: S3Settings; all: Recorded[] }> {
     const all: Recorded[] = []
     server = createServer((request, response) => {
       void buffer(request).then((body) => {
         const recorded = { method: request.method ?? '', url: request.url ?? '', headers: request.headers, body }
         all.push(recorded)
-        response.writeHead(statusOf(recorded)).end()
+        response.writeHead(statusOf(recorded)).end(bodyOf(recorded))
       })
     })
     const port = await findFreePort()
@@ -79,10 +81,10 @@ describe('against a server that records', () => {
     const done = await initializeBucket({ ...settings, S3_REGION: 'eu-central-1' })
     expect(done).toEqual({ bucket: 'done', publicAccessBlock: 'done', lifecycleRules: 'done' })
     expect(all.map(({ method, url }) => `${method} ${url}`)).toEqual([
-      'HEAD /farebox-media',
-      'PUT /farebox-media',
-      'PUT /farebox-media?publicAccessBlock',
-      'PUT /farebox-media?lifecycle',
+      'HEAD /farebox-media/',
+      'PUT /farebox-media/',
+      'PUT /farebox-media/?publicAccessBlock=',
+      'PUT /farebox-media/?lifecycle=',
     ])
     const [, create, block, lifecycle] = all.map(({ body }) => body.toString())
     expect(create).toContain('<LocationConstraint>eu-central-1</LocationConstraint>')
@@ -120,6 +122,26 @@ describe('against a server that records', () => {
     const put = all.find(({ method }) => method === 'PUT')
     expect(put?.headers['x-amz-checksum-sha256']).toBe(createHash('sha256').update(bytes).digest('base64'))
     expect(put?.body.equals(bytes)).toBe(true)
+  })
+
+  it('further pages are listed when more is old than one page holds, and the young stays', async () => {
+    const item = (key: string, modified: string) =>
+      `<Contents><Key>staged/${key}</Key><LastModified>${modified}</LastModified><Size>1</Size></Contents>`
+    const [old, young] = ['2020-01-01T00:00:00.000Z', new Date().toISOString()]
+    const pages = [
+      `<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>${item('a', old)}${item('b', young)}`,
+      `<IsTruncated>false</IsTruncated>${item('c', old)}`,
+    ]
+    const { settings, all } = await record(
+      ({ method }) => (method === 'DELETE' ? 204 : 200),
+      ({ method, url }) =>
+        method === 'GET' ? `<ListBucketResult>${pages[url.includes('token=next') ? 1 : 0]}</ListBucketResult>` : '',
+    )
+    const { objects, close } = await openObjectStore(settings)
+    expect(await objects.deleteOlderThan('staged', 3_600_000)).toBe(2)
+    close()
+    const deleted = all.filter(({ method }) => method === 'DELETE').map(({ url }) => url.split('?')[0])
+    expect(deleted).toEqual(['/farebox-media/staged/a', '/farebox-media/staged/c'])
   })
 
   it('a failing store is asked again, but not for ever', async () => {
