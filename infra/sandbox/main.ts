@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import { findOuterServices } from './outer-services.ts'
 import { type Sandbox, startSandbox } from './sandbox.ts'
 import { lockDirectory, unlockDirectory } from './state-directory.ts'
 import { listenForStopSignals, type StopReason, untilStop } from './supervise.ts'
@@ -19,7 +20,10 @@ simulated vendors, the API and a worker. State is kept in .farebox/ between star
 Environment:
   SANDBOX_FILE        where to write sandbox.json (default .farebox/sandbox.json)
   UPSTREAM_DELAY_MS   latency of the simulated vendor in milliseconds (default 0)
-  BLOCK_TIME_SECONDS  mine a block at this interval (default: each transaction at once)`
+  BLOCK_TIME_SECONDS  mine a block at this interval (default: each transaction at once)
+  QUEUE_URL           a Redis of your own for the queue (default: the sandbox's PostgreSQL)
+  S3_ENDPOINT         an S3 store of your own for uploads and media (default: a folder), with S3_BUCKET,
+                      S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY (default: those of s3rver)`
 
 const environmentSchema = z.object({
   SANDBOX_FILE: z.string().min(1).optional(),
@@ -42,6 +46,7 @@ async function main(): Promise<number> {
     const sandbox = await startSandbox({
       ...place,
       fresh: values.fresh ?? false,
+      outerServices: await findOuterServices(),
       upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
       ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
       onStep: printStep,

@@ -9,6 +9,7 @@ import { startPostgres } from './embedded-postgres.ts'
 import { findFreePort } from './free-port.ts'
 import { fundSandboxAccounts } from './fund-devnet.ts'
 import type { ProcessExit } from './guarded-process.ts'
+import type { OuterServices } from './outer-services.ts'
 import { replaceFile } from './replace-file.ts'
 import { startService } from './service-processes.ts'
 import { discardState, keepSecrets, type SandboxSecrets } from './state-directory.ts'
@@ -41,6 +42,8 @@ export interface SandboxOptions {
   blockTimeSeconds?: number
   /** Changes the deployments file before it is written. */
   deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
+  /** A queue and an object store that the caller runs, in place of the sandbox's own. */
+  outerServices?: OuterServices
   /** Additional settings of API and worker, over the sandbox's own. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
@@ -118,7 +121,8 @@ async function startParts(
   const baseUrl = `http://127.0.0.1:${apiPort}`
   const shared = {
     DATABASE_URL: database.connectionString,
-    OBJECT_STORE_DIRECTORY: join(directory, 'uploads'),
+    ...(options.outerServices?.['S3_BUCKET'] ? {} : { OBJECT_STORE_DIRECTORY: join(directory, 'uploads') }),
+    ...options.outerServices,
     RPC_URL: chain.rpcUrl,
     PUBLIC_BASE_URL: baseUrl,
     DEPLOYMENTS_FILE: await writeDeployments(options, upstream.url),

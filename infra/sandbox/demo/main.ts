@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { findOuterServices } from '../outer-services.ts'
 import { type Sandbox, startSandbox } from '../sandbox.ts'
 import { listenForStopSignals } from '../supervise.ts'
 import { printProblem, printStep, printTitle } from '../terminal.ts'
@@ -33,7 +34,7 @@ async function main(): Promise<number> {
 async function runDemo(directory: string, audio: { name: string; bytes: Buffer }): Promise<number> {
   const signals = listenForStopSignals()
   printTitle('Starting farebox')
-  const sandbox = await startSandbox({ directory, onStep: printStep })
+  const sandbox = await startSandbox({ directory, outerServices: await findOuterServices(), onStep: printStep })
   try {
     return await Promise.race([
       showPaidTranscription(sandbox.info, audio).then((shown) => (shown ? 0 : 1)),

@@ -1,0 +1,45 @@
+import { randomBytes } from 'node:crypto'
+import { z } from 'zod'
+import { queueSettings } from '#shared/jobs/queue-settings.ts'
+import { objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { initializeBucket } from '../commands/bucket-init.ts'
+
+const { QUEUE_URL, QUEUE_PREFIX } = queueSettings
+const { OBJECT_STORE_DIRECTORY: _, ...s3Settings } = objectStoreSettings
+
+const environmentSchema = z.object({
+  QUEUE_URL,
+  QUEUE_PREFIX: QUEUE_PREFIX.unwrap().optional(),
+  ...s3Settings,
+  S3_FORCE_PATH_STYLE: z.stringbool().default(true),
+})
+
+/** The settings of API and worker that stand for services which the sandbox does not start itself. */
+export type OuterServices = Readonly<Record<string, string>>
+
+/**
+ * Reads which services the caller already runs: a queue (`QUEUE_URL`) and an S3 store (`S3_ENDPOINT`, with a bucket that is
+ * made if need be, and the keys of s3rver unless others are given). Throws with every wrong variable named.
+ */
+export async function findOuterServices(environment: NodeJS.ProcessEnv = process.env): Promise<OuterServices> {
+  const parsed = environmentSchema.safeParse(environment)
+  if (!parsed.success) throw new Error(z.prettifyError(parsed.error))
+  const { QUEUE_URL: queueUrl, QUEUE_PREFIX: prefix, ...s3 } = parsed.data
+  return { ...(queueUrl === undefined ? {} : queueAt(queueUrl, prefix)), ...(await objectStoreOf(s3)) }
+}
+
+/** Sandboxes on one Redis must not take each other's jobs; what one leaves there is never needed again. */
+function queueAt(queueUrl: string, prefix = `{farebox-${randomBytes(4).toString('hex')}}`): OuterServices {
+  return { QUEUE_URL: queueUrl, QUEUE_PREFIX: prefix }
+}
+
+type S3Environment = Omit<z.infer<typeof environmentSchema>, 'QUEUE_URL' | 'QUEUE_PREFIX'>
+
+async function objectStoreOf(given: S3Environment): Promise<OuterServices> {
+  const { S3_ENDPOINT, S3_REGION, S3_BUCKET = 'farebox-sandbox' } = given
+  if (S3_ENDPOINT === undefined) return {}
+  const { S3_ACCESS_KEY_ID = 'S3RVER', S3_SECRET_ACCESS_KEY = 'S3RVER' } = given
+  const settings = { S3_ENDPOINT, S3_REGION, S3_BUCKET, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY }
+  await initializeBucket({ ...settings, S3_FORCE_PATH_STYLE: given.S3_FORCE_PATH_STYLE })
+  return { ...settings, S3_FORCE_PATH_STYLE: String(given.S3_FORCE_PATH_STYLE) }
+}
