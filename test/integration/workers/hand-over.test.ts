@@ -34,7 +34,12 @@ describe('a worker that serves transcriptions and no settlements', () => {
     const { jobId } = await worker.accept()
     const before = calls()
     await worker.run(jobId, serving('transcriptions'))
-    expect(await worker.view(jobId)).toMatchObject({ state: 'generated', settlements: [], leased: false, put_off: false })
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'generated',
+      settlements: [],
+      leased: false,
+      put_off: false,
+    })
     expect(enqueued).toEqual([`settlement ${jobId}`])
     await worker.run(jobId, serving('settlement'))
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
