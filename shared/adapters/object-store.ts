@@ -8,7 +8,7 @@ export interface OpenedObjectStore {
   readonly objects: ObjectStore
   /** `null` for a folder: only the API can read it. */
   readonly links: ObjectLinks | null
-  close(): void
+  readonly close: () => void
 }
 
 /** Opens the store that the settings name. Throws one error that names the setting when it cannot be used. */

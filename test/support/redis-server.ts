@@ -66,14 +66,10 @@ export async function startTestRedis(options: readonly string[] = []): Promise<T
 }
 
 async function untilListening(port: number, server: GuardedProcess): Promise<void> {
-  let ended = false
-  void server.exited.then(() => {
-    ended = true
-  })
   for (const startedAt = Date.now(); Date.now() - startedAt < START_TIMEOUT_MS; ) {
-    if (ended) throw new Error('redis-server ended before it listened')
     if (await accepts(port)) return
-    await delay(20)
+    const exit = await Promise.race([server.exited, delay(20, null)])
+    if (exit) throw new Error(`redis-server ended before it listened: ${exit.signal ?? `code ${exit.code}`}`)
   }
   throw new Error('redis-server does not listen')
 }

@@ -27,7 +27,11 @@ export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
     args: [
       '--openssl-legacy-provider',
       PROGRAM,
-      ...['--directory', directory, '--address', '127.0.0.1', '--port', '0', '--configure-bucket', bucket],
+      `--directory=${directory}`,
+      '--address=127.0.0.1',
+      '--port=0',
+      '--configure-bucket',
+      bucket,
     ],
     log: (line) => {
       const port = /listening on 127\.0\.0\.1:(\d+)/.exec(line)?.[1]

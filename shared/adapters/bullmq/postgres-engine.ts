@@ -7,7 +7,7 @@ const QUEUE_SCHEMA = 'farebox_queue'
 const MAXIMUM_CONNECTIONS = 6
 
 function connectTo(queueUrl: string, migrate: boolean): PostgresConnection {
-  return new PostgresConnection({
+  return new SharedConnection({
     connectionString: queueUrl,
     schema: QUEUE_SCHEMA,
     max: MAXIMUM_CONNECTIONS,
@@ -33,6 +33,35 @@ class SharingBackend extends PostgresQueueBackend {
   override async close(): Promise<void> {
     await this.disconnectBlocking()
   }
+}
+
+/** The queues begin to listen at the same time, over one connection that takes one statement after the other. */
+class SharedConnection extends PostgresConnection {
+  #listening: { client: ListenClient; serial: ListenClient } | undefined
+
+  override async getListenClient(): Promise<ListenClient> {
+    const client = await super.getListenClient()
+    if (this.#listening?.client !== client) this.#listening = { client, serial: oneAtATime(client) }
+    return this.#listening.serial
+  }
+}
+
+type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>
+
+function oneAtATime(client: ListenClient): ListenClient {
+  let last: Promise<unknown> = Promise.resolve()
+  const query: ListenClient['query'] = (...parameters) => {
+    const next = last.then(() => client.query(...parameters))
+    last = next.catch(() => undefined)
+    return next
+  }
+  return new Proxy(client, {
+    get: (target, name) => {
+      if (name === 'query') return query
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
 }
 
 /** Opens the queue in PostgreSQL. Throws when it cannot be reached or its tables are missing. */

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
@@ -52,6 +52,10 @@ interface Recorded {
   readonly body: Buffer
 }
 
+/** One object of a list, as S3 writes it. */
+const item = (key: string, modified: string) =>
+  `<Contents><Key>staged/${key}</Key><LastModified>${modified}</LastModified><Size>1</Size></Contents>`
+
 describe('against a server that records', () => {
   let server: Server | undefined
   afterEach(() => {
@@ -64,13 +68,13 @@ describe('against a server that records', () => {
     bodyOf: (request: Recorded) => string = () => '',
   ): Promise<{ settings: S3Settings; all: Recorded[] }> {
     const all: Recorded[] = []
-    server = createServer((request, response) => {
-      void buffer(request).then((body) => {
-        const recorded = { method: request.method ?? '', url: request.url ?? '', headers: request.headers, body }
-        all.push(recorded)
-        response.writeHead(statusOf(recorded)).end(bodyOf(recorded))
-      })
-    })
+    const answer = async (request: IncomingMessage, response: ServerResponse) => {
+      const { method = '', url = '', headers } = request
+      const recorded = { method, url, headers, body: await buffer(request) }
+      all.push(recorded)
+      response.writeHead(statusOf(recorded)).end(bodyOf(recorded))
+    }
+    server = createServer((request, response) => void answer(request, response))
     const port = await findFreePort()
     await new Promise<void>((resolve) => server?.listen(port, '127.0.0.1', resolve))
     return { settings: s3.settings({ S3_ENDPOINT: `http://127.0.0.1:${port}`, S3_BUCKET: 'farebox-media' }), all }
@@ -125,8 +129,6 @@ describe('against a server that records', () => {
   })
 
   it('further pages are listed when more is old than one page holds, and the young stays', async () => {
-    const item = (key: string, modified: string) =>
-      `<Contents><Key>staged/${key}</Key><LastModified>${modified}</LastModified><Size>1</Size></Contents>`
     const [old, young] = ['2020-01-01T00:00:00.000Z', new Date().toISOString()]
     const pages = [
       `<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>${item('a', old)}${item('b', young)}`,
@@ -147,7 +149,7 @@ describe('against a server that records', () => {
   it('a failing store is asked again, but not for ever', async () => {
     const { settings, all } = await record(({ method }) => (method === 'PUT' ? 503 : 200))
     const { objects, close } = await openObjectStore(settings)
-    await expect(objects.put(`staged/${randomUUID()}`, Buffer.from('x'))).rejects.toThrow()
+    await expect(objects.put(`staged/${randomUUID()}`, Buffer.from('x'))).rejects.toBeInstanceOf(Error)
     close()
     expect(all.filter(({ method }) => method === 'PUT').length).toBe(3)
   })

@@ -42,6 +42,8 @@ async function onS3(): Promise<Place> {
   }
 }
 
+const keyIn = (prefix: string) => `${prefix}/${randomUUID()}`
+
 const places = [
   { name: 'a folder', create: onDisk },
   { name: 'S3', create: onS3 },
@@ -56,8 +58,6 @@ for (const { name, create } of places)
       store = place.opened.objects
     })
     afterAll(() => place.close())
-
-    const keyIn = (prefix: string) => `${prefix}/${randomUUID()}`
 
     it.each(['staged', 'media/speech', 'media/images'])('gives back the same bytes below %s', async (prefix) => {
       const [key, bytes] = [keyIn(prefix), randomBytes(100_000)]

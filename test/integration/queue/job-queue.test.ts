@@ -227,7 +227,7 @@ for (const { name, create, missing } of engines)
         ]),
       )
       for (const [queueName, jobId] of jobIds) await queue.enqueue(jobId, queueName)
-      const expected = [jobIds.get('speech'), jobIds.get('settlement')]
+      const expected = [jobIds.get('speech') ?? '', jobIds.get('settlement') ?? '']
       await expect.poll(() => [...delivered].sort(), { timeout: QUICKLY_MS }).toEqual([...expected].sort())
       await new Promise((resolve) => setTimeout(resolve, 200))
       expect(delivered.length).toBe(2)

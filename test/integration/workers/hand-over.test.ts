@@ -78,24 +78,24 @@ it('a worker that serves both goes on in place', async () => {
   expect(enqueued).toEqual([])
 })
 
-describe('when a worker must stop before its jobs are done', () => {
-  /** Starts a run that stays in its step until the returned function is called. */
-  async function stuckIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<RunJobDependencies>) {
-    const reached = Promise.withResolvers<void>()
-    const goOn = Promise.withResolvers<void>()
-    const dependencies = {
-      ...worker.dependencies,
-      ...serving('transcriptions', 'settlement'),
-      ...changes(async () => {
-        reached.resolve()
-        await goOn.promise
-      }),
-    }
-    const running = worker.run(jobId, dependencies)
-    await reached.promise
-    return { dependencies, finish: async () => (goOn.resolve(), await running) }
+/** Starts a run that stays in its step until the returned function is called. */
+async function stuckIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<RunJobDependencies>) {
+  const reached = Promise.withResolvers<void>()
+  const goOn = Promise.withResolvers<void>()
+  const dependencies = {
+    ...worker.dependencies,
+    ...serving('transcriptions', 'settlement'),
+    ...changes(async () => {
+      reached.resolve()
+      await goOn.promise
+    }),
   }
+  const running = worker.run(jobId, dependencies)
+  await reached.promise
+  return { dependencies, finish: async () => (goOn.resolve(), await running) }
+}
 
+describe('when a worker must stop before its jobs are done', () => {
   it('a settlement is handed back at once, and what the worker still does changes nothing', async () => {
     const { jobId } = await worker.accept()
     const { settler } = worker.dependencies
