@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { initializeBucket } from '../commands/bucket-init.ts'
 
 const { QUEUE_URL, QUEUE_PREFIX } = queueSettings
 const { OBJECT_STORE_DIRECTORY: _, ...s3Settings } = objectStoreSettings
@@ -40,6 +39,7 @@ async function objectStoreOf(given: S3Environment): Promise<OuterServices> {
   if (S3_ENDPOINT === undefined) return {}
   const { S3_ACCESS_KEY_ID = 'S3RVER', S3_SECRET_ACCESS_KEY = 'S3RVER' } = given
   const settings = { S3_ENDPOINT, S3_REGION, S3_BUCKET, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY }
+  const { initializeBucket } = await import('../commands/bucket-init.ts')
   await initializeBucket({ ...settings, S3_FORCE_PATH_STYLE: given.S3_FORCE_PATH_STYLE })
   return { ...settings, S3_FORCE_PATH_STYLE: String(given.S3_FORCE_PATH_STYLE) }
 }
