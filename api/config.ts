@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
 const address = z
   .string()
@@ -31,6 +32,12 @@ const configSchema = z.object({
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
+  /** The most that one payer may have open at once, in USDC. */
+  MAXIMUM_OPEN_EXPOSURE_USDC: z
+    .string()
+    .regex(/^\d{1,9}(\.\d{1,6})?$/)
+    .default('20')
+    .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),

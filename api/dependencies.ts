@@ -4,6 +4,7 @@ import { createAuthorizationVerifier } from '#shared/adapters/chain/authorizatio
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -82,6 +83,8 @@ export async function createDependencies(
     uploads: objects,
     media: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
     readinessChecks: {

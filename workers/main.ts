@@ -4,6 +4,7 @@ import { createDependencies } from './dependencies.ts'
 import { createMetrics, serveMetrics } from './metrics.ts'
 import { runJob } from './run-job.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
 import { reapMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
@@ -23,6 +24,8 @@ const sweepers = startSweepers(
     reconcileSettlements(dependencies),
     reapUploads(dependencies),
     reapMedia(dependencies),
+    expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
+    forgetExpiredChallenges(dependencies),
   ],
   config.SWEEP_SECONDS * 1000,
   logger,

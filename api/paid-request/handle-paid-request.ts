@@ -4,8 +4,10 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -34,6 +36,8 @@ export interface PaidRequestDependencies {
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
+  readonly payerFunds: PayerFundsReader
+  readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
   readonly now: () => Date
@@ -117,6 +121,6 @@ async function payForJob(
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, payment.authorization)
+  const verified = await verifyAuthorization(dependencies, payment, challenge)
+  return acceptJob(dependencies, challenge, effectiveRequest, verified)
 }

@@ -18,6 +18,8 @@ export function respond(outcome: JobOutcome, receiptSecrets: readonly ReceiptSec
   switch (outcome.state) {
     case 'completed':
       return released(outcome, receiptSecrets)
+    case 'expired':
+      throw new AppError('result_expired', { headers: receiptHeaders(outcome, receiptSecrets) })
     case 'failed':
     case 'settlement_failed':
       throw new AppError(outcome.failureCode)
@@ -36,9 +38,6 @@ function released(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
   receiptSecrets: readonly ReceiptSecret[],
 ): PaidAnswer {
-  // A replay derives the token from the secret that the receipt was issued under, also after a rotation.
-  const secret = receiptSecrets.find(({ id }) => id === outcome.receiptSecretId)
-  if (!secret) throw new Error(`the receipt secret ${outcome.receiptSecretId} is no longer configured`)
   return {
     status: 200,
     headers: {
@@ -48,10 +47,19 @@ function released(
         ...outcome.paymentResponse,
         network: outcome.paymentResponse.network as `${string}:${string}`,
       }),
-      'x-receipt-id': outcome.receiptId,
-      'x-receipt-token': receiptToken(outcome.receiptId, secret),
+      ...receiptHeaders(outcome, receiptSecrets),
       'x-catalog-version': outcome.catalogVersion,
     },
     body: outcome.resultBody,
   }
+}
+
+/** A replay derives the token from the secret that the receipt was issued under, also after a rotation. */
+function receiptHeaders(
+  { receiptId, receiptSecretId }: { receiptId: string; receiptSecretId: string },
+  receiptSecrets: readonly ReceiptSecret[],
+) {
+  const secret = receiptSecrets.find(({ id }) => id === receiptSecretId)
+  if (!secret) throw new Error(`the receipt secret ${receiptSecretId} is no longer configured`)
+  return { 'x-receipt-id': receiptId, 'x-receipt-token': receiptToken(receiptId, secret) }
 }

@@ -22,7 +22,8 @@ export interface Job {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  readonly effectiveRequest: JsonValue
+  /** `null` once no provider needs it any more. */
+  readonly effectiveRequest: JsonValue | null
   readonly quotedMaximum: AtomicAmount
   readonly catalogVersion: string
   readonly terms: JsonValue
@@ -67,5 +68,7 @@ export type JobOutcome =
       receiptSecretId: string
       paymentResponse: PaymentResponse
     }
+  /** Completed, and its result is past its retention. */
+  | { state: 'expired'; receiptId: string; receiptSecretId: string }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
   | { state: 'review' }

@@ -13,7 +13,8 @@ export type RefusalCode =
 
 /** `unreachable` is the network's failure, never the payment's: it must not be answered with a fresh challenge. */
 export type Verification =
-  | { outcome: 'valid' }
+  /** `needsPermit`: the allowance alone does not suffice. */
+  | { outcome: 'valid'; needsPermit: boolean }
   | { outcome: 'refused'; code: RefusalCode; detail?: string }
   | { outcome: 'unreachable'; cause: unknown }
 

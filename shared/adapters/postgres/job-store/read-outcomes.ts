@@ -8,6 +8,7 @@ interface OutcomeRow {
   state: JobState
   catalog_version: string
   result_body: string | null
+  result_expired: boolean
   receipt_id: string | null
   token_secret_id: string | null
   payment_response: PaymentResponse | null
@@ -18,7 +19,7 @@ interface OutcomeRow {
 export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise<Map<string, JobOutcome>> {
   const { rows } = await sql.query<OutcomeRow>(
     `SELECT jobs.id, state, catalog_version, receipt_id, token_secret_id, payment_response, failure_code,
-       CASE WHEN state = 'completed' THEN result_body END AS result_body
+       CASE WHEN state = 'completed' THEN result_body END AS result_body, result_expired_at IS NOT NULL AS result_expired
      FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id WHERE jobs.id = ANY($1)`,
     [jobIds],
   )
@@ -33,6 +34,8 @@ function outcomeFromRow(row: OutcomeRow): JobOutcome {
     return { state: row.state, failureCode: row.failure_code }
   }
   const { result_body, receipt_id, token_secret_id, payment_response } = row
+  if (row.result_expired && receipt_id !== null && token_secret_id !== null)
+    return { state: 'expired', receiptId: receipt_id, receiptSecretId: token_secret_id }
   if (result_body === null || receipt_id === null || token_secret_id === null || payment_response === null)
     throw new Error(`job ${row.id} is completed without result, receipt or payment`)
   return {
