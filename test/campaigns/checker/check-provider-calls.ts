@@ -13,7 +13,7 @@ export function checkProviderCalls({ upstream, database, clients }: Ledgers): Vi
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
   const attemptsOf = Map.groupBy(database.attempts, ({ jobId }) => jobId)
   const unknown = upstream
-    .filter(({ marker }) => marker === null || !callOf.has(marker))
+    .filter(({ marker, started }) => (marker === null ? started : !callOf.has(marker)))
     .map(({ id, route }): Violation => ({ invariant: 'I3', jobId: null, detail: `call ${id} of ${route} is nobody’s` }))
   const byMarker = Map.groupBy(upstream, ({ marker }) => marker)
   return [

@@ -247,7 +247,7 @@ test.each<[reported: string, change: Change]>([
   ],
   ['I5: charged by 0xtransaction, but failed', ({ database }) => (first(database.jobs).state = 'failed')],
   ['I5: completed without its receipt', ({ database }) => (database.receipts = [])],
-  ['I5: call was charged and could not be replayed', ({ clients }) => (clients.replays = [])],
+  ['I5: call was charged and could not be replayed', ({ clients }) => (first(clients.replays).answer = null)],
   [
     'I5: a replay got 503 storage_unavailable',
     ({ clients }) => (first(clients.replays).answer = { ...released, status: 503, code: 'storage_unavailable' }),
