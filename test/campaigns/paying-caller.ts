@@ -47,6 +47,10 @@ export interface CallerOptions {
   readonly network: string
   /** After this long without a terminal answer the client gives up. */
   readonly patienceMs: number
+  /** Chooses which API is asked first. */
+  readonly random: () => number
+  /** Whether answers go into the record; they do when left out. */
+  readonly writesDown?: boolean
 }
 
 /** Longer advice than this is cut: a campaign's client asks more often than a polite one. */
@@ -131,9 +135,7 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
     replay: async (record) => {
       const state = states.get(record)
       if (!state?.headers) return null
-      const [baseUrl] = options.baseUrls
-      const exchange = await send(options, state, baseUrl ?? '', state.headers)
-      return exchange?.answer ?? null
+      return (await send({ ...options, writesDown: false }, state, options.baseUrls[0]))?.answer ?? null
     },
   }
 }
@@ -146,22 +148,23 @@ async function makeCall(
   onSigned: () => void,
 ): Promise<void> {
   const { record } = state
+  const { baseUrls, random } = options
   const giveUpAt = Date.now() + options.patienceMs
-  let first = true
-  for (let turn = Math.floor(Math.random() * options.baseUrls.length); Date.now() < giveUpAt; turn++) {
-    const baseUrl = options.baseUrls[turn % options.baseUrls.length] ?? ''
-    if (first && state.headers) {
+  let hasPaid = false
+  for (let turn = Math.floor(random() * baseUrls.length); Date.now() < giveUpAt; turn++) {
+    const isFirstPayment = state.headers !== null && !hasPaid
+    if (isFirstPayment) {
+      hasPaid = true
       onSigned()
       await gate
     }
-    const signal = first && state.headers ? hangUp : undefined
-    const copies = first && state.headers ? duplicates - 1 : 0
-    if (state.headers) first = false
-    const others = Array.from({ length: copies }, (_, index) =>
-      send(options, state, options.baseUrls[(turn + index + 1) % options.baseUrls.length] ?? '', state.headers),
+    const copies = isFirstPayment ? duplicates : 1
+    const signal = isFirstPayment ? hangUp : undefined
+    const [exchange = null] = await Promise.all(
+      Array.from({ length: copies }, (_, index) =>
+        send(options, state, baseUrls[(turn + index) % baseUrls.length], signal),
+      ),
     )
-    const exchange = await send(options, state, baseUrl, state.headers, signal)
-    await Promise.all(others)
     if (!exchange) {
       await delay(LONGEST_PAUSE_MS / 3)
       continue
@@ -206,21 +209,20 @@ async function signChallenge(state: CallState, response: Response): Promise<void
 /** One exchange, written down when its answer arrived whole; `null` when none did. */
 async function send(
   options: CallerOptions,
-  { record, body }: CallState,
-  baseUrl: string,
-  payment: Record<string, string> | null,
+  { record, body, headers }: CallState,
+  baseUrl: string | undefined,
   signal?: AbortSignal,
 ): Promise<Exchange | null> {
   try {
     const response = await fetch(`${baseUrl}${record.path}`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-idempotency-key': record.idempotencyKey, ...payment },
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': record.idempotencyKey, ...headers },
       body,
       ...(signal ? { signal } : {}),
     })
     const text = await response.text()
     const answer = await describe(options, response, text)
-    record.answers.push(answer)
+    if (options.writesDown !== false) record.answers.push(answer)
     return { answer, response, advice: adviceOf(response.status, text) }
   } catch (error) {
     // A connection that was refused or cut, or that this client gave up.
