@@ -22,7 +22,12 @@ await startApi(
     uploads: portWithPoints(reach, 'api.uploads', uploads),
     media: portWithPoints(reach, 'api.media', media),
     verifier: portWithPoints(reach, 'api.verifier', verifier),
-    outcomes: { ...outcomes, wait: callWithPoints(reach, 'api.outcomes.wait', outcomes.wait) },
+    outcomes: {
+      ...outcomes,
+      wait: callWithPoints(reach, 'api.outcomes.wait', (jobId: string, signal: AbortSignal) =>
+        outcomes.wait(jobId, signal),
+      ),
+    },
   },
   stopping,
 )

@@ -37,7 +37,8 @@ export function callWithPoints<Input extends unknown[], Output>(
  * `<call>.commit.sent`, when PostgreSQL is told to commit and has not answered.
  */
 export function addCommitPoints(reach: ReachPoint): void {
-  const query = pg.Client.prototype.query as (this: pg.Client, ...input: unknown[]) => unknown
+  // Its many overloads come to this.
+  const query = Reflect.get(pg.Client.prototype, 'query') as (this: pg.Client, ...input: unknown[]) => unknown
   const withPoints = function (this: pg.Client, ...input: unknown[]): unknown {
     const call = input[0] === 'COMMIT' ? presentCall.getStore() : undefined
     if (call !== undefined) reach(`${call}.commit.before`)
@@ -45,7 +46,7 @@ export function addCommitPoints(reach: ReachPoint): void {
     if (call !== undefined) reach(`${call}.commit.sent`)
     return answer
   }
-  pg.Client.prototype.query = withPoints as typeof pg.Client.prototype.query
+  Reflect.set(pg.Client.prototype, 'query', withPoints)
 }
 
 /**

@@ -29,7 +29,8 @@ function executionWithPoints(reach: ReachPoint, execution: Execution): Execution
     ...execution,
     prepare: async (input) => {
       const prepared = await execution.prepare(input)
-      return { ...prepared, call: callWithPoints(reach, 'worker.provider', prepared.call) }
+      const call = (...input: Parameters<typeof prepared.call>) => prepared.call(...input)
+      return { ...prepared, call: callWithPoints(reach, 'worker.provider', call) }
     },
   }
 }
