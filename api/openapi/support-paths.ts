@@ -111,6 +111,16 @@ export function supportPaths(): DocumentPart {
       '/v1/receipts/{id}': { get: receipts },
       '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },
       '/.well-known/x402': page('getX402Resources', 'The paid resources of this origin', json(anyObject)),
+      '/.well-known/did.json': page(
+        'getDidDocument',
+        'The keys that sign offers and receipts, as did:web',
+        json(anyObject),
+      ),
+      '/.well-known/jwks.json': page(
+        'getSigningKeys',
+        'The keys that sign offers and receipts, as JWKS',
+        json(anyObject),
+      ),
       '/openapi.json': page('getInterfaceDescription', 'This document', json(anyObject)),
       '/llms.txt': page('getGuidance', 'Guidance for agents', plainText('text/plain')),
       '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },

@@ -139,6 +139,7 @@ async function startParts(
           FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
           CHALLENGE_SECRET: secrets.challengeSecret,
           RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
+          RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
           ...options.apiEnvironment,
         },
       }),

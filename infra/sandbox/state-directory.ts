@@ -15,6 +15,7 @@ const secretsSchema = z.object({
   accounts: z.object({ payer: keyPair, settlement: keyPair, recipient: keyPair }),
   challengeSecret: z.string(),
   receiptSecret: z.string(),
+  receiptSigningSeed: z.string(),
   upstreamApiKey: z.string(),
 })
 
@@ -24,13 +25,15 @@ export type SandboxSecrets = z.infer<typeof secretsSchema>
 export async function keepSecrets(directory: string): Promise<SandboxSecrets> {
   const path = join(directory, 'secrets.json')
   const kept = await readFile(path, 'utf8').catch(() => null)
-  if (kept !== null) return secretsSchema.parse(JSON.parse(kept))
-  const secrets = {
+  const fresh: SandboxSecrets = {
     accounts: createSandboxAccounts(),
     challengeSecret: randomBytes(32).toString('hex'),
     receiptSecret: randomBytes(32).toString('hex'),
+    receiptSigningSeed: randomBytes(32).toString('hex'),
     upstreamApiKey: randomBytes(16).toString('hex'),
   }
+  // What an earlier version did not have is added to what it kept.
+  const secrets = kept === null ? fresh : secretsSchema.parse({ ...fresh, ...(JSON.parse(kept) as object) })
   await replaceFile(path, JSON.stringify(secrets, null, 2))
   return secrets
 }

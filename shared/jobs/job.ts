@@ -65,6 +65,7 @@ export type JobOutcome =
       catalogVersion: string
       receiptId: string
       receiptSecretId: string
+      receiptIssuedAt: Date
       paymentResponse: PaymentResponse
     }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
