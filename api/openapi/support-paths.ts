@@ -1,4 +1,4 @@
-import { receiptSchema } from '#shared/payment/receipt.ts'
+import { signedReceiptSchema } from '#shared/payment/receipt.ts'
 import { quoteSchema } from '../routes/quotes.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
 import { jsonSchemaOf } from './json-schema.ts'
@@ -57,6 +57,8 @@ const quotes = support({
 const receipts = support({
   operationId: 'getReceipt',
   summary: 'Read the receipt of a paid call',
+  description:
+    'Usage, unit prices, calculation and transaction, signed. The charge can be recomputed from it and the transfer found on chain.',
   parameters: [
     pathParameter('id', { type: 'string', format: 'uuid' }),
     {
@@ -135,6 +137,6 @@ export function supportPaths(): DocumentPart {
         },
       },
     },
-    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(receiptSchema, 'output') },
+    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(signedReceiptSchema, 'output') },
   }
 }
