@@ -152,7 +152,7 @@ describe('a receipt', () => {
 })
 
 it('the keys are published as a did:web document and as a key set alike', async () => {
-  const read = async (path: string) => (await fetch(`${sandbox.info.baseUrl}${path}`)).json() as Promise<unknown>
+  const read = async (path: string): Promise<unknown> => (await fetch(`${sandbox.info.baseUrl}${path}`)).json()
   const { id, verificationMethod } = (await read('/.well-known/did.json')) as {
     id: string
     verificationMethod: { id: string; publicKeyJwk: { x: string } }[]

@@ -4,6 +4,8 @@ import { atomicAmount, atomicFromDollars, dollarsFromAtomic, parseAtomicAmount }
 import { clamp, divideRoundingUp } from '#shared/money/rounding.ts'
 import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
 
+/** Of milliseconds of audio. */
+const audioPrice = (quantity: bigint) => atomicRoundedUp(priceOf(unitPrice('0.122', 3_600_000n), quantity))
 const amounts = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
 
 describe('an amount', () => {
@@ -82,12 +84,10 @@ describe('rounding', () => {
   })
 
   it('is done once: the price of a sum is never more than the sum of the prices', () => {
-    const price = unitPrice('0.122', 3_600_000n)
     const quantity = fc.bigInt({ min: 0n, max: 10n ** 12n })
     fc.assert(
       fc.property(quantity, quantity, (one, other) => {
-        const rounded = (units: bigint) => atomicRoundedUp(priceOf(price, units))
-        const [whole, parts] = [rounded(one + other), rounded(one) + rounded(other)]
+        const [whole, parts] = [audioPrice(one + other), audioPrice(one) + audioPrice(other)]
         return whole <= parts && parts <= whole + 1n
       }),
     )
@@ -98,7 +98,7 @@ describe('a unit price', () => {
   it('is exact: a multiple of its units costs the same multiple of its price', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 30n }), (hours) => {
-        return atomicRoundedUp(priceOf(unitPrice('0.122', 3_600_000n), hours * 3_600_000n)) === hours * 122_000n
+        return audioPrice(hours * 3_600_000n) === hours * 122_000n
       }),
     )
   })
