@@ -13,6 +13,13 @@ const receiptSecrets = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
 
+/** `newest:seed,older:seed`: the first signs, the public keys of all are published. */
+const signingSeeds = z
+  .string()
+  .transform((list) => list.split(',').map((entry) => entry.split(':')))
+  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
+  .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
+
 const configSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
@@ -29,6 +36,7 @@ const configSchema = z.object({
     .pipe(z.array(address).nonempty()),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
+  RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
@@ -60,7 +68,7 @@ const configSchema = z.object({
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 
-/** Reads the environment once. Throws with every wrong variable named. The API holds no private key. */
+/** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
   if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)

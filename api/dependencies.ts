@@ -14,6 +14,7 @@ import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -74,6 +75,7 @@ export async function createDependencies(
     },
     challengeSecret: config.CHALLENGE_SECRET,
     receiptSecrets: config.RECEIPT_SECRETS,
+    signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
       logger.error('audio inspection is unavailable', { reason }),

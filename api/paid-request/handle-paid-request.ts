@@ -10,6 +10,7 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
@@ -29,6 +30,7 @@ export interface PaidRequestDependencies {
   readonly terms: PaymentTerms
   readonly challengeSecret: string
   readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
   readonly store: AdmissionStore
@@ -68,7 +70,7 @@ export async function handlePaidRequest(
     const jobId =
       (await findOwnJob(dependencies.store, idempotencyKey, payment.authorization)) ??
       (await payForJob(dependencies, subject, binding, effectiveRequest, payment))
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.

@@ -66,6 +66,7 @@ export type JobOutcome =
       catalogVersion: string
       receiptId: string
       receiptSecretId: string
+      receiptIssuedAt: Date
       paymentResponse: PaymentResponse
     }
   /** Completed, and its result is past its retention. */
