@@ -13,7 +13,8 @@ import { type PaidCall, payForCall } from '../support/paid-call.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 
 const COMMAND = fileURLToPath(new URL('../../infra/commands/ledger.ts', import.meta.url))
-const SPEECH = { model: 'speechvendor/eleven-v3', input: 'Good evening.', voice: 'George' }
+const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }
+const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 
 interface Run {
   readonly exitCode: number | null
@@ -105,9 +106,8 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     const text = { model: 'textmodel-3.5-flash', messages, max_tokens: 64 }
     calls['chat'] = await payForCall(sandbox, '/v1/chat/completions', text)
     calls['messages'] = await payForCall(sandbox, '/v1/messages', text)
-    const { image, speech } = await bodies()
-    calls['image'] = await payForCall(sandbox, '/v1/images/generations', image)
-    calls['speech'] = await payForCall(sandbox, '/v1/audio/speech', speech)
+    calls['image'] = await payForCall(sandbox, '/v1/images/generations', IMAGE)
+    calls['speech'] = await payForCall(sandbox, '/v1/audio/speech', SPEECH)
     const transcription = { model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }
     calls['transcription'] = await payForCall(sandbox, '/v1/audio/transcriptions', transcription)
     calls['another'] = await payForCall(sandbox, '/v1/audio/transcriptions', { ...transcription, diarize: true })
@@ -116,17 +116,9 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     await sendFromStranger(777n)
   })
 
-  async function bodies() {
-    const models = (await (await fetch(`${sandbox.info.baseUrl}/v1/pricing`)).json()) as { data: { id: string }[] }
-    return {
-      image: { model: models.data.find(({ id }) => id.includes('image'))?.id, prompt: 'A tram at night.' },
-      speech: SPEECH,
-    }
-  }
-
   /** A call whose provider breaks off: nobody knows whether it was billed, and nothing is charged. */
   async function failOnce(): Promise<void> {
-    await sandbox.setFaults([{ match: {}, fault: { kind: 'reset' } }] as never)
+    await sandbox.setFaults([{ fault: 'resetAfterRead' }])
     const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000n, approved: true })
     const idempotencyKey = crypto.randomUUID()
     const required = challengeOf(await sandbox.transcribe({ idempotencyKey }))
@@ -216,7 +208,9 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     expect((await report()).exitCode).toBe(0)
   })
 
-  test.each<[string, string, (id: { job: string; block: string }) => string, (id: { job: string; block: string }) => string]>([
+  test.each<
+    [string, string, (id: { job: string; block: string }) => string, (id: { job: string; block: string }) => string]
+  >([
     [
       'a charge changed in the settlement',
       'amount_differs',
@@ -311,13 +305,28 @@ describe('wrong usage and what cannot be reached end with exit 2 and a name', ()
     ['an unknown option', ['--chain'], {}, /--chain/],
     ['a positional argument', ['today'], {}, /today/],
     ['a time that is none', ['--from', 'yesterday'], {}, /--from must be an ISO 8601 time/],
-    ['a period that ends before it begins', ['--from', '2026-01-02T00:00:00Z', '--to', '2026-01-01T00:00:00Z'], {}, /--from must be before --to/],
+    [
+      'a period that ends before it begins',
+      ['--from', '2026-01-02T00:00:00Z', '--to', '2026-01-01T00:00:00Z'],
+      {},
+      /--from must be before --to/,
+    ],
     ['a log range of zero', ['--log-range', '0'], {}, /--log-range/],
     ['no database', [], { DATABASE_URL: '' }, /DATABASE_URL is not set/],
     ['no chain', [], { RPC_URL: '' }, /RPC_URL is not set/],
-    ['a database that is gone', ['--no-chain'], { DATABASE_URL: 'postgres://nobody@127.0.0.1:9/none' }, /the database at DATABASE_URL cannot be read/],
+    [
+      'a database that is gone',
+      ['--no-chain'],
+      { DATABASE_URL: 'postgres://nobody@127.0.0.1:9/none' },
+      /the database at DATABASE_URL cannot be read/,
+    ],
     ['a chain that is gone', [], { RPC_URL: 'http://127.0.0.1:9/' }, /the chain at RPC_URL cannot be read/],
-    ['a sandbox that does not run', ['--sandbox'], { SANDBOX_FILE: '/nowhere/sandbox.json' }, /\/nowhere\/sandbox\.json cannot be read/],
+    [
+      'a sandbox that does not run',
+      ['--sandbox'],
+      { SANDBOX_FILE: '/nowhere/sandbox.json' },
+      /\/nowhere\/sandbox\.json cannot be read/,
+    ],
   ])('%s', async (_, programArguments, changes, says) => {
     const { exitCode, errors, output } = await run(programArguments, { ...environment, ...changes })
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' })
@@ -330,7 +339,10 @@ describe('wrong usage and what cannot be reached end with exit 2 and a name', ()
       exitCode: 0,
       output: 'Not reconciled with the chain (--no-chain).',
     })
-    expect(await run(['--help'], {})).toMatchObject({ exitCode: 0, output: expect.stringContaining('Usage: npm run ledger') })
+    expect(await run(['--help'], {})).toMatchObject({
+      exitCode: 0,
+      output: expect.stringContaining('Usage: npm run ledger'),
+    })
   })
 
   test('a sandbox is found through its file', async () => {
