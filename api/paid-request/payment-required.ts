@@ -7,7 +7,7 @@ import {
 import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 
 /** What a 402 says: of a request that was priced, or of a route in general. */
 export interface PaymentRequiredContent {
@@ -32,7 +32,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
   const required = {
     x402Version: 2,
     resource: {
-      url: new URL(operation.path, content.publicBaseUrl).href,
+      url: resourceUrl(operation, content.publicBaseUrl),
       description: operation.summary,
       mimeType: 'application/json',
     },
@@ -44,7 +44,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
         asset: terms.asset,
         payTo: terms.payTo,
         maxTimeoutSeconds: terms.maxTimeoutSeconds,
-        extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', ...content.extra },
+        extra: { ...SIGNING_TERMS, ...content.extra },
       },
     ],
     extensions: {
@@ -68,4 +68,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       request_id: content.requestId,
     },
   }
+}
+
+/** What a challenge names as the thing to be paid for. */
+export function resourceUrl({ path }: AnyOperation, publicBaseUrl: string): string {
+  return new URL(path, publicBaseUrl).href
 }
