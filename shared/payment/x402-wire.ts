@@ -139,7 +139,7 @@ export function readPaymentIdentifier(header: string): string | null {
   return parsed.success ? parsed.data.extensions['payment-identifier'].info.id : null
 }
 
-const declarationSchema = z.looseObject({ info: z.looseObject({ signature: z.unknown() }) })
+const declarationSchema = z.looseObject({ info: z.looseObject({ signature: z.unknown().optional() }) })
 
 /** Clients echo the server's declaration even when they sign no permit; only an `info` with a signature is a permit. */
 function readGasSponsoring(extensions: Record<string, unknown> | undefined) {

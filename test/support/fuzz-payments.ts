@@ -12,11 +12,14 @@ const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }
 const TAKEN_STATUSES = [400, 402, 409, 412]
 
+/** Mutations that are on their way at the same time. */
+const AT_ONCE = { minLength: 10, maxLength: 10 }
+
 /** How often each answer was given: `402 payment_signature_invalid` and the like. */
 export type FuzzTally = Record<string, number>
 
 /**
- * Sends `runs` mutations of a valid payment to a sandbox of its own and throws, with the seed and the smallest failing mutation,
+ * Sends `runs` mutations (rounded up to tens) of a valid payment to a sandbox of its own and throws, with the seed and the smallest failing mutation,
  * when an answer is no documented refusal. The payer holds no USDC, so that even an unspoilt payment buys nothing; at the end
  * no job, no claim and no upstream call may exist, and the API must be the same process without one unexpected failure.
  */
@@ -26,12 +29,15 @@ export async function fuzzPayments({ runs, seed }: { runs: number; seed: number 
     const pid = sandbox.pidOf('api')
     const tally: FuzzTally = {}
     const send = await preparedSender(sandbox)
-    const property = fc.asyncProperty(paymentMutation, async (mutation) => {
+    const sendOne = async (mutation: PaymentMutation) => {
       const { status, code } = await readRefusal(await send(mutation))
       const answer = `${status} ${code}`
       tally[answer] = (tally[answer] ?? 0) + 1
+    }
+    const property = fc.asyncProperty(fc.array(paymentMutation, AT_ONCE), async (mutations) => {
+      await Promise.all(mutations.map((mutation) => sendOne(mutation)))
     })
-    await fc.assert(property, { numRuns: runs, seed })
+    await fc.assert(property, { numRuns: Math.ceil(runs / AT_ONCE.maxLength), seed })
     await requireNoTrace(sandbox, pid)
     return tally
   } finally {
