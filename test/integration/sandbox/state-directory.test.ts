@@ -11,17 +11,17 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }))
 
 it('secrets are made once', async () => {
-  const first = await keepSecrets(directory)
-  expect(await keepSecrets(directory)).toEqual(first)
+  const first = await keepSecrets(directory, 1)
+  expect(await keepSecrets(directory, 1)).toEqual(first)
 })
 
 it('what an earlier version did not keep is added, and stays', async () => {
-  const { receiptSigningSeed: _, ...earlier } = await keepSecrets(directory)
+  const { receiptSigningSeed: _, ...earlier } = await keepSecrets(directory, 1)
   const path = join(directory, 'secrets.json')
   await writeFile(path, JSON.stringify(earlier))
-  const upgraded = await keepSecrets(directory)
+  const upgraded = await keepSecrets(directory, 1)
   expect(upgraded).toMatchObject(earlier)
   expect(upgraded.receiptSigningSeed).toMatch(/^[0-9a-f]{64}$/)
-  expect(await keepSecrets(directory)).toEqual(upgraded)
+  expect(await keepSecrets(directory, 1)).toEqual(upgraded)
   expect(JSON.parse(await readFile(path, 'utf8'))).toEqual(upgraded)
 })
