@@ -95,6 +95,7 @@ export async function createDependencies(
     uploads: objects,
     media: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    chainClock,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
