@@ -151,6 +151,8 @@ async function startParts(
         environment: {
           ...shared,
           RECEIPT_SECRET_ID,
+          // Its blocks come at once, so that whatever waits longer is stuck.
+          FEE_BUMP_AFTER_SECONDS: '3',
           SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
           [UPSTREAM_KEY]: secrets.upstreamApiKey,
           ...options.workerEnvironment,
