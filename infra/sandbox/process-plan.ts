@@ -123,6 +123,8 @@ function workerProcess(
     isReady: (line) => line.includes('taking jobs'),
     environment: {
       RECEIPT_SECRET_ID,
+      // Its blocks come at once, so that whatever waits longer is stuck.
+      FEE_BUMP_AFTER_SECONDS: '3',
       SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(','),
       [UPSTREAM_KEY]: secrets.upstreamApiKey,
       ...workerEnvironment,
