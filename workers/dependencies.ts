@@ -45,7 +45,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const queueUrl = config.QUEUE_URL ?? config.DATABASE_URL
   const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
   const queue = createJobQueue(queueUrl, onQueueError)
-  const chain = createChainClient(config.RPC_URL)
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const http = createHttp({ fetch })
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
