@@ -14,7 +14,7 @@ export type RpcAnswer = { readonly result: unknown } | { readonly error: { code:
 /**
  * How the way to a node can fail. `reset` closes without an answer before the node sees the call; `lost_answer` lets the
  * node act first; `hang` never answers; `slow` answers rightly after a while; `lie` tells something else than the node
- * said; the rest answer what a broken gateway or node would.
+ * said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
  */
 export type RpcFault =
   | { readonly kind: 'reset' | 'hang' | 'lost_answer' | 'invalid_json' | 'html' | 'empty' }
@@ -22,6 +22,7 @@ export type RpcFault =
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
   | { readonly kind: 'slow'; readonly delayMs: number }
   | { readonly kind: 'lie'; readonly tell: (truth: RpcAnswer) => RpcAnswer }
+  | { readonly kind: 'forge'; readonly answer: RpcAnswer }
 
 export interface RpcProxy {
   readonly url: string
@@ -126,6 +127,9 @@ function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, res
       return
     case 'status':
       response.writeHead(fault.status, json).end('{"error":"upstream"}')
+      return
+    case 'forge':
+      response.writeHead(200, json).end(JSON.stringify({ jsonrpc: '2.0', id, ...fault.answer }))
       return
     case 'error': {
       const { code, message } = fault
