@@ -11,6 +11,7 @@ import { findReceipt } from './find-receipt.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
+import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
 import { eraseExpiredUploads, markUploadsDeleted, openStagedUpload } from './staged-uploads.ts'
 import { startAttempt } from './start-attempt.ts'
@@ -43,6 +44,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     failJob: (job, failure) => failJob(pool, job, failure),
     recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
     readSettlement: (job) => readSettlement(pool, job),
+    renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     completeJob: (job, completion) => completeJob(pool, job, completion),
     failSettlement: (job, failure) => failSettlement(pool, job, failure),
     markForReview: (job, reason) => markForReview(pool, job, reason),

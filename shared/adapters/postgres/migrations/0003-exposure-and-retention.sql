@@ -1,0 +1,1 @@
+-- Exposure and retention (replaced at merge by the coordinator's).
