@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import {
   type ChatAnswer,
   payChat,
@@ -8,6 +7,7 @@ import {
   signChat,
   upstreamCallsByKey,
 } from '../support/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import type { RpcFault } from '../support/rpc-proxy.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { type ArmedFault, type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
@@ -130,10 +130,7 @@ interface FaultCase {
   readonly payer: TestPayer
 }
 
-async function payThroughFault(
-  stack: WatchedStack,
-  { stage, fault, payer }: FaultCase,
-): Promise<RpcFaultRow> {
+async function payThroughFault(stack: WatchedStack, { stage, fault, payer }: FaultCase): Promise<RpcFaultRow> {
   const { sandbox, rpc } = stack
   const { baseUrl } = sandbox.info
   const chat = await signChat(baseUrl, payer)

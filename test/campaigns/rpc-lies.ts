@@ -24,6 +24,10 @@ interface Lie {
   /** Settlements that the chain reverted. */
   readonly reverted: number
   readonly worst: string
+  /** Holds up every later account nonce for a while, so the quick run leaves it out. */
+  readonly isSlow?: true
+  /** Nobody may ask for it while all is well. */
+  readonly isUnheard?: true
 }
 
 const reverts: RpcFault = { kind: 'forge', answer: { error: { code: 3, message: 'execution reverted' } } }
@@ -146,6 +150,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'a delay: it is sent again',
+    isSlow: true,
   },
   {
     name: 'broadcast: a hash is returned and the transaction dropped',
@@ -156,9 +161,10 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'a delay: it is sent again',
+    isSlow: true,
   },
   {
-    name: 'terms: eth_getTransactionCount is too low',
+    name: 'terms: eth_getTransactionCount is 0 whatever was sent',
     payer: 'good',
     stages: ['terms'],
     methods: ['eth_getTransactionCount'],
@@ -167,6 +173,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'none: the ledger counts itself',
+    isUnheard: true,
   },
   {
     name: 'terms: the latest block is an hour old',
@@ -189,6 +196,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'none: transactions are signed for our own chain; /readyz tells it',
+    isUnheard: true,
   },
 ]
 
@@ -208,13 +216,14 @@ export interface RpcLieRow {
 }
 
 /** Each lie is met by a payment of its own, then the node is honest again and the caller does as he was told. */
-export async function runRpcLies(): Promise<readonly RpcLieRow[]> {
+export async function runRpcLies({ quick }: { quick: boolean }): Promise<readonly RpcLieRow[]> {
+  const told = (lie: Lie) => !(quick && lie.isSlow)
   const stack = await startWatchedStack()
   try {
     const ready: { lie: Lie; chat: SignedChat }[] = []
-    for (const lie of LIES) ready.push({ lie, chat: await signedBy(stack, lie) })
+    for (const lie of LIES.filter(told)) ready.push({ lie, chat: await signedBy(stack, lie) })
     const rows = await Promise.all(ready.map(({ lie, chat }) => tellLie(stack, lie, chat)))
-    for (const lie of LIES_TO_ALL) rows.push(await tellLie(stack, lie, await signedBy(stack, lie)))
+    for (const lie of LIES_TO_ALL.filter(told)) rows.push(await tellLie(stack, lie, await signedBy(stack, lie)))
     return rows
   } finally {
     await stack.stop()
@@ -252,7 +261,7 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   const violations: string[] = []
   const ended = last ? `${last.status} ${last.code}`.trim() : 'nothing'
   if (!lie.ends.includes(ended)) violations.push(`ended with ${ended}`)
-  if (armed.hits === 0 && lie.methods?.[0] !== 'eth_chainId') violations.push('the lie was never told')
+  if (armed.hits === 0 && !lie.isUnheard) violations.push('the lie was never told')
   if (transfers.length > 1) violations.push(`${transfers.length} charges`)
   const released = [...lied, ...honest, ...fresh].some(({ status }) => status === 200)
   if (released && transfers.length === 0) violations.push('released without a transfer')
@@ -275,10 +284,7 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   }
 }
 
-async function countReverted(
-  { sql, chain }: WatchedStack['sandbox'],
-  { idempotencyKey }: SignedChat,
-): Promise<number> {
+async function countReverted({ sql, chain }: WatchedStack['sandbox'], { idempotencyKey }: SignedChat): Promise<number> {
   const rows = await sql<{ hash: `0x${string}` }>(
     `SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
      JOIN jobs ON jobs.id = settlements.job_id WHERE jobs.idempotency_key = $1`,

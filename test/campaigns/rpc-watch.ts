@@ -79,7 +79,10 @@ function readCall({ method, params }: RpcCall, from: 'api' | 'worker', payerOfHa
   return payer === undefined ? { payer: null, stage: 'terms' } : { payer, stage: 'confirm' }
 }
 
-function readEthCall({ to = '', data = '0x' }: { to?: string; data?: `0x${string}` }, from: 'api' | 'worker'): ReadCall {
+function readEthCall(
+  { to = '', data = '0x' }: { to?: string; data?: `0x${string}` },
+  from: 'api' | 'worker',
+): ReadCall {
   if (to.toLowerCase() !== UPTO_PROXY_ADDRESS) {
     // balanceOf, allowance and nonceBitmap all begin with the owner.
     return { payer: data.length >= 74 ? `0x${data.slice(34, 74)}` : null, stage: 'reasons' }

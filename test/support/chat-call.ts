@@ -103,8 +103,7 @@ export async function payChatPatiently(
   for (let sent = 0; ; sent += 1) {
     const answer = await payChat(baseUrls[sent % baseUrls.length] ?? '', chat)
     answers.push(answer)
-    if (answer.retry !== 'same_request' || performance.now() > giveUpAt)
-      return answers as [ChatAnswer, ...ChatAnswer[]]
+    if (answer.retry !== 'same_request' || performance.now() > giveUpAt) return answers as [ChatAnswer, ...ChatAnswer[]]
     await delay(RETRY_MS)
   }
 }
