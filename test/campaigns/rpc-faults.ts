@@ -57,7 +57,15 @@ export interface WatchedStack {
   stop(): Promise<void>
 }
 
-export async function startWatchedStack(): Promise<WatchedStack> {
+export async function startWatchedStack({
+  upstreamDelayMs = 0,
+  holdSeconds = 1,
+  apiEnvironment = {},
+}: {
+  readonly upstreamDelayMs?: number
+  readonly holdSeconds?: number
+  readonly apiEnvironment?: Readonly<Record<string, string>>
+} = {}): Promise<WatchedStack> {
   const watching = Promise.withResolvers<RpcWatch>()
   let rpcUrls = { api: '', worker: '' }
   const sandbox = await startTestSandbox({
@@ -68,7 +76,8 @@ export async function startWatchedStack(): Promise<WatchedStack> {
       return real
     },
     environmentOf: (name) => ({ RPC_URL: name.startsWith('api') ? rpcUrls.api : rpcUrls.worker }),
-    apiEnvironment: { HOLD_SECONDS: '1', RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS) },
+    upstreamDelayMs,
+    apiEnvironment: { HOLD_SECONDS: String(holdSeconds), RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS), ...apiEnvironment },
     workerEnvironment: {
       RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS),
       LEASE_SECONDS: '3',

@@ -255,7 +255,7 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   const last = honest.at(-1)
   const fresh: ChatAnswer[] = []
   if (last?.retry === 'new_payment' && lie.payer === 'good')
-    await askUntilPaid(baseUrl, await signChat(baseUrl, chat.payer, chat.idempotencyKey), fresh, HONEST_MS)
+    await askUntilPaid(baseUrl, await signChat(baseUrl, chat.payer, chat), fresh, HONEST_MS)
   const { upstreamCalls, transfers } = await countFor(sandbox, chat)
   const reverted = await countReverted(sandbox, chat)
   const violations: string[] = []

@@ -2,19 +2,30 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentResponseHeader } from '@x402/core/http'
 import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
-import { challengeOf, paymentHeader, randomNonce, signCustomPayment, type TestPayer } from './custom-payment.ts'
+import {
+  challengeOf,
+  type PermitTerms,
+  paymentHeader,
+  randomNonce,
+  signCustomPayment,
+  type TestPayer,
+} from './custom-payment.ts'
 
 const PATH = '/v1/chat/completions'
 /** Between two requests of a caller who was told to repeat the same one. */
 const RETRY_MS = 200
 
-/** A chat whose prompt is its key, so that the upstream's log tells whose call was made. Its charge is far below its maximum. */
+/**
+ * A chat whose prompt holds its key, so that the upstream's log tells whose call was made. A long one is charged nearly
+ * its maximum, about half a cent; every other one a small part of it.
+ */
 export interface SignedChat {
   readonly idempotencyKey: string
   readonly payer: TestPayer
   readonly nonce: bigint
   readonly maximum: bigint
   readonly headers: Readonly<Record<string, string>>
+  readonly isLong: boolean
 }
 
 /** An answer as its caller reads it. `code`, `retry` and `payment` are those of a failure in either form. */
@@ -35,12 +46,13 @@ export async function sendChat(
   baseUrl: string,
   idempotencyKey: string,
   headers: Readonly<Record<string, string>> = {},
+  isLong = false,
 ): Promise<ChatAnswer & { readonly response: Response | null }> {
   try {
     const response = await fetch(`${baseUrl}${PATH}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
-      body: JSON.stringify(chatBody(idempotencyKey)),
+      body: JSON.stringify(chatBody(idempotencyKey, isLong)),
     })
     return { ...(await readAnswer(response)), response }
   } catch (error) {
@@ -49,8 +61,8 @@ export async function sendChat(
   }
 }
 
-function chatBody(idempotencyKey: string): Record<string, unknown> {
-  const messages = [{ role: 'user', content: `say ${idempotencyKey}` }]
+function chatBody(idempotencyKey: string, isLong: boolean): Record<string, unknown> {
+  const messages = [{ role: 'user', content: `say ${idempotencyKey}${isLong ? ' and write 3000 words' : ''}` }]
   return { model: 'textmodel-2.5-flash', messages, max_tokens: 1800 }
 }
 
@@ -73,23 +85,27 @@ async function readAnswer(response: Response): Promise<ChatAnswer> {
   }
 }
 
+export interface ChatOptions {
+  readonly idempotencyKey?: string
+  readonly isLong?: boolean
+  /** Sponsored gas: a permit that is right but for these members. */
+  readonly permit?: Partial<PermitTerms>
+}
+
 /** Asks for the price and signs it with a nonce of the payer's own. Throws when there is no challenge. */
-export async function signChat(
-  baseUrl: string,
-  payer: TestPayer,
-  idempotencyKey: string = randomUUID(),
-): Promise<SignedChat> {
-  const { status, body, response } = await sendChat(baseUrl, idempotencyKey)
+export async function signChat(baseUrl: string, payer: TestPayer, options: ChatOptions = {}): Promise<SignedChat> {
+  const { idempotencyKey = randomUUID(), isLong = false, permit } = options
+  const { status, body, response } = await sendChat(baseUrl, idempotencyKey, {}, isLong)
   if (status !== 402 || response === null) throw new Error(`no challenge, but ${status} ${body}`)
   const required = challengeOf(response)
   const nonce = randomNonce()
-  const payment = await signCustomPayment(required, payer, { terms: { nonce } })
+  const payment = await signCustomPayment(required, payer, { terms: { nonce }, ...(permit ? { permit } : {}) })
   const maximum = BigInt(required.accepts[0]?.amount ?? 0)
-  return { idempotencyKey, payer, nonce, maximum, headers: paymentHeader(payment) }
+  return { idempotencyKey, payer, nonce, maximum, headers: paymentHeader(payment), isLong }
 }
 
-export function payChat(baseUrl: string, { idempotencyKey, headers }: SignedChat): Promise<ChatAnswer> {
-  return sendChat(baseUrl, idempotencyKey, headers)
+export function payChat(baseUrl: string, { idempotencyKey, headers, isLong }: SignedChat): Promise<ChatAnswer> {
+  return sendChat(baseUrl, idempotencyKey, headers, isLong)
 }
 
 /** Repeats the same signed request for as long as the answers ask for that; tells every answer, the last one final. */
