@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
 const address = z
   .string()
@@ -11,6 +12,13 @@ const receiptSecrets = z
   .transform((list) => list.split(',').map((entry) => entry.split(':')))
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
+
+/** `newest:seed,older:seed`: the first signs, the public keys of all are published. */
+const signingSeeds = z
+  .string()
+  .transform((list) => list.split(',').map((entry) => entry.split(':')))
+  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
+  .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
 const configSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
@@ -29,9 +37,16 @@ const configSchema = z.object({
     .pipe(z.array(address).nonempty()),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
+  RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
+  /** The most that one payer may have open at once, in USDC. */
+  MAXIMUM_OPEN_EXPOSURE_USDC: z
+    .string()
+    .regex(/^\d{1,9}(\.\d{1,6})?$/)
+    .default('20')
+    .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),
@@ -54,7 +69,7 @@ const configSchema = z.object({
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 
-/** Reads the environment once. Throws with every wrong variable named. The API holds no private key. */
+/** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
   if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)

@@ -4,6 +4,7 @@ import { createAuthorizationVerifier } from '#shared/adapters/chain/authorizatio
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -13,6 +14,7 @@ import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -73,6 +75,7 @@ export async function createDependencies(
     },
     challengeSecret: config.CHALLENGE_SECRET,
     receiptSecrets: config.RECEIPT_SECRETS,
+    signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
       logger.error('audio inspection is unavailable', { reason }),
@@ -82,6 +85,8 @@ export async function createDependencies(
     uploads: objects,
     media: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
     readinessChecks: {

@@ -30,6 +30,8 @@ const configSchema = z.object({
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
   WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(16),
   LEASE_SECONDS: z.coerce.number().positive().default(15),
+  /** How long results are kept for replay, at least a day; receipts are kept for good. */
+  RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
   SWEEP_SECONDS: z.coerce.number().positive().default(1),
   /** Where Prometheus scrapes this worker; nothing listens without it. */
   METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),

@@ -3,6 +3,7 @@ import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.t
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/contracts.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -54,6 +55,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     queue,
     uploads: objects,
     verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
     settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS),
     receiptSecretId: config.RECEIPT_SECRET_ID,
     media: objects,

@@ -4,10 +4,13 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
@@ -27,6 +30,7 @@ export interface PaidRequestDependencies {
   readonly terms: PaymentTerms
   readonly challengeSecret: string
   readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
   readonly store: AdmissionStore
@@ -34,6 +38,8 @@ export interface PaidRequestDependencies {
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
+  readonly payerFunds: PayerFundsReader
+  readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
   readonly now: () => Date
@@ -64,7 +70,7 @@ export async function handlePaidRequest(
     const jobId =
       (await findOwnJob(dependencies.store, idempotencyKey, payment.authorization)) ??
       (await payForJob(dependencies, subject, binding, effectiveRequest, payment))
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
@@ -117,6 +123,6 @@ async function payForJob(
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, payment.authorization)
+  const verified = await verifyAuthorization(dependencies, payment, challenge)
+  return acceptJob(dependencies, challenge, effectiveRequest, verified)
 }

@@ -11,6 +11,15 @@ interface Dependencies {
   readonly now: () => Date
 }
 
+/** A payment that may pay for new work. */
+export interface VerifiedPayment {
+  readonly authorization: Authorization
+  /** Whether it can only be settled by submitting the permit that came along. */
+  readonly needsPermit: boolean
+  /** When its verification began, by the process's monotonic clock. */
+  readonly verifiedAtMs: number
+}
+
 /**
  * Whether a payment may pay for new work: in time, at the challenged price, and settleable on chain at its maximum. Throws
  * the 402 and 412 codes of a payment that is not, and `payment_network_unavailable` (503) when the chain cannot be asked.
@@ -19,7 +28,8 @@ export async function verifyAuthorization(
   { terms, verifier, now }: Dependencies,
   { authorization, challengeExpiresAt }: PresentedPayment,
   challenge: Challenge,
-): Promise<void> {
+): Promise<VerifiedPayment> {
+  const verifiedAtMs = performance.now()
   const nowSeconds = BigInt(Math.floor(now().getTime() / 1000))
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
@@ -34,6 +44,7 @@ export async function verifyAuthorization(
     const { code, detail } = verification
     throw new AppError(code, detail === undefined ? {} : { message: detail })
   }
+  return { authorization, needsPermit: verification.needsPermit, verifiedAtMs }
 }
 
 /** The provider's call and the settlement must both fit before a signature expires. */

@@ -106,6 +106,7 @@ function apiProcess(
       FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(','),
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
+      RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
       ...apiEnvironment,
     },
   }

@@ -16,6 +16,7 @@ const secretsSchema = z.object({
   furtherSettlementAccounts: z.array(keyPair).default([]),
   challengeSecret: z.string(),
   receiptSecret: z.string(),
+  receiptSigningSeed: z.string(),
   upstreamApiKey: z.string(),
 })
 
@@ -28,9 +29,9 @@ export type SandboxSecrets = z.infer<typeof secretsSchema>
 export async function keepSecrets(directory: string, settlementKeys: number): Promise<SandboxSecrets> {
   const path = join(directory, 'secrets.json')
   const kept = await readFile(path, 'utf8').catch(() => null)
-  const present = kept === null ? createSecrets() : secretsSchema.parse(JSON.parse(kept))
+  // What an earlier version did not have is added to what it kept.
+  const present = secretsSchema.parse({ ...createSecrets(), ...(kept === null ? {} : (JSON.parse(kept) as object)) })
   const missing = Math.max(0, settlementKeys - 1 - present.furtherSettlementAccounts.length)
-  if (kept !== null && missing === 0) return present
   const created = Array.from({ length: missing }, createSandboxAccount)
   const secrets = { ...present, furtherSettlementAccounts: [...present.furtherSettlementAccounts, ...created] }
   await replaceFile(path, JSON.stringify(secrets, null, 2))
@@ -43,6 +44,7 @@ function createSecrets(): SandboxSecrets {
     furtherSettlementAccounts: [],
     challengeSecret: randomBytes(32).toString('hex'),
     receiptSecret: randomBytes(32).toString('hex'),
+    receiptSigningSeed: randomBytes(32).toString('hex'),
     upstreamApiKey: randomBytes(16).toString('hex'),
   }
 }

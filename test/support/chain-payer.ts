@@ -29,6 +29,7 @@ const PERMIT_TYPES = {
 export interface ChainPayer {
   readonly address: Hex
   readonly account: PrivateKeyAccount
+  readonly privateKey: Hex
   /** Lets Permit2 spend his USDC. */
   approve(value?: bigint): Promise<void>
   /** Sends USDC away. */
@@ -63,7 +64,8 @@ function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> 
 
 /** A fresh key with `usdcAtomic` and neither gas nor allowance. */
 export async function createChainPayer(devnet: TestDevnet, usdcAtomic = 1_000_000n): Promise<ChainPayer> {
-  const account = privateKeyToAccount(generatePrivateKey())
+  const privateKey = generatePrivateKey()
+  const account = privateKeyToAccount(privateKey)
   const address = account.address.toLowerCase() as Hex
   if (usdcAtomic > 0n) await mintInTurn(devnet.rpcUrl, address, usdcAtomic)
   const send = async (to: Hex, data: Hex) => {
@@ -76,6 +78,7 @@ export async function createChainPayer(devnet: TestDevnet, usdcAtomic = 1_000_00
   return {
     address,
     account,
+    privateKey,
     approve: (value = maxUint256) =>
       send(USDC_ADDRESS, encodeFunctionData({ abi: ABI, functionName: 'approve', args: [PERMIT2_ADDRESS, value] })),
     spend: (value) =>

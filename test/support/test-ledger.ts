@@ -4,7 +4,7 @@ import { createAdmissionStore, createExecutionStore } from '#shared/adapters/pos
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState, SealedResult } from '#shared/jobs/job.ts'
-import type { AdmissionStore, ExecutionStore, NewJob } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore, ExecutionStore, ExposureTerms, NewJob } from '#shared/jobs/job-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'
@@ -136,8 +136,22 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     quote: { quotedMaximum: atomicAmount(5034n), catalogVersion: 'catalog-test', terms: TERMS },
     authorization: testAuthorization(),
     stagedUpload: newStagedUpload(),
+    exposure: AMPLE_FUNDS,
     ...overrides,
   }
+}
+
+/** The terms of a payer who can pay for anything. */
+export const AMPLE_FUNDS: ExposureTerms = {
+  maximumOpen: atomicAmount(10n ** 12n),
+  needsPermit: false,
+  verifiedMsAgo: 0,
+  funds: {
+    balance: atomicAmount(10n ** 12n),
+    allowance: atomicAmount(10n ** 12n),
+    blockNumber: 1n,
+    usedNonces: new Set(),
+  },
 }
 
 /** Binds a key as the unpaid request would. */

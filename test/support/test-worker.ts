@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -61,7 +62,10 @@ export interface TestWorker {
   runNow(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
-  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'>
+  through(
+    proxy: RpcProxy,
+    settlementKey: `0x${string}`,
+  ): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler'>
   stop(): Promise<void>
 }
 
@@ -170,10 +174,14 @@ export function routedTo(
 }
 
 /** What a worker needs of the chain, reached through a proxy. */
-function through({ url }: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'> {
+function through(
+  { url }: RpcProxy,
+  settlementKey: `0x${string}`,
+): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler'> {
   const client = createChainClient(url)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
+    payerFunds: createPayerFundsReader(client, () => performance.now()),
     settler: createSettler(client, 8453, [settlementKey]),
   }
 }

@@ -16,7 +16,10 @@ import { screenRequest } from './screen-request.ts'
 import { type SealingDependencies, sealProduct } from './seal-result.ts'
 
 export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies {
-  readonly store: Pick<ExecutionStore, 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'>
+  readonly store: Pick<
+    ExecutionStore,
+    'readExposureAhead' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
+  >
   readonly uploads: Pick<ObjectStore, 'get'>
   readonly screener: Screener
   readonly executionOf: (operationId: string) => Execution

@@ -73,7 +73,7 @@ export interface UpstreamLedgerCall {
   /** Whether the vendor worked, and so might bill. */
   readonly started: boolean
   readonly status: number | null
-  /** Of the call record that it belongs to; `null` when it carries no marker. */
+  /** Of the call record that it belongs to; `null` when it carries none, as a request that was never read. */
   readonly marker: string | null
 }
 
@@ -165,10 +165,11 @@ export interface StoredObject {
   readonly holdsPlaintext: boolean
 }
 
-/** What the service gave when a completed call was asked for once more after everything was quiet. */
+/** What the service gave when a released or charged call was asked for once more after everything was quiet. */
 export interface Replay {
   readonly callId: string
-  readonly answer: CallerAnswer
+  /** `null` when no answer came. */
+  readonly answer: CallerAnswer | null
   /** The media that its body points to, as fetched: `null` SHA-256 when that failed. */
   readonly media: readonly { readonly url: string; readonly sha256: string | null }[]
 }

@@ -1,14 +1,16 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
-import { bindKey, findBinding } from './bind-key.ts'
+import { bindKey, findBinding, forgetExpiredChallenges } from './bind-key.ts'
 import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
+import { expireResults } from './expire-results.ts'
 import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
+import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
 import { renewSettlement } from './renew-settlement.ts'
@@ -39,6 +41,8 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
+    readExposureAhead: (job, funds) =>
+      readExposure(pool, job.authorization.payer, { funds, verifiedMsAgo: 0, aheadOf: job }),
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
     sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),
     failJob: (job, failure) => failJob(pool, job, failure),
@@ -53,5 +57,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
     findExpiredMedia: (limit) => findExpiredMedia(pool, limit),
     markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
+    expireResults: (retentionMs, limit) => expireResults(pool, retentionMs, limit),
+    forgetExpiredChallenges: (limit) => forgetExpiredChallenges(pool, limit),
   }
 }

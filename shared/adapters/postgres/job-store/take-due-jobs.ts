@@ -23,7 +23,10 @@ export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: 
   return rows.map(({ id }) => id)
 }
 
-/** Remembers that the queue was given the job, so that the sweeper need not. */
+/**
+ * Remembers that the queue was given the job, so that the sweeper need not. A job that was taken and put off meanwhile is the
+ * sweeper's again.
+ */
 export async function markEnqueued(sql: Sql, jobId: string): Promise<void> {
-  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1', [jobId])
+  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1 AND run_after <= now()', [jobId])
 }
