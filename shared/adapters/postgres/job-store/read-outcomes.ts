@@ -35,8 +35,11 @@ function outcomeFromRow(row: OutcomeRow): JobOutcome {
     if (row.failure_code === null) throw new Error(`job ${row.id} failed without a code`)
     return { state: row.state, failureCode: row.failure_code }
   }
-       receipts.body->>'issued_at' AS receipt_issued_at,
-       CASE WHEN state = 'completed' THEN result_body END AS result_body, result_expired_at IS NOT NULL AS result_expired
+  const { result_body, receipt_id, token_secret_id, receipt_issued_at, payment_response } = row
+  if (receipt_id === null || token_secret_id === null || receipt_issued_at === null || payment_response === null)
+    throw new Error(`job ${row.id} is completed without receipt or payment`)
+  if (row.result_expired) return { state: 'expired', receiptId: receipt_id, receiptSecretId: token_secret_id }
+  if (result_body === null) throw new Error(`job ${row.id} is completed without result`)
   return {
     state: 'completed',
     resultBody: result_body,
