@@ -189,3 +189,10 @@ async function isReleased(
   const written = JSON.stringify(choices[0]?.message.content).slice(1, -1)
   return answers.some(({ status, body }) => status === 200 || body.includes(written))
 }
+
+/** `npm run campaign -- payer-attacks` */
+export async function run(): Promise<number> {
+  const rows = await runPayerAttacks()
+  console.table(rows)
+  return rows.some(({ released, transfers }) => released || transfers > 0) ? 1 : 0
+}

@@ -214,3 +214,10 @@ export function told({ status, code, payment }: ChatAnswer): string {
 export function distinct(answers: readonly ChatAnswer[]): string {
   return [...new Set(answers.map(told))].join(' → ')
 }
+
+/** `npm run campaign -- rpc-faults` */
+export async function run(): Promise<number> {
+  const rows = await runRpcFaults()
+  console.table(rows.map((row) => ({ ...row, violations: row.violations.join('; ') })))
+  return rows.every(({ violations }) => violations.length === 0) ? 0 : 1
+}

@@ -295,3 +295,10 @@ async function countReverted({ sql, chain }: WatchedStack['sandbox'], { idempote
   )
   return receipts.filter((receipt) => receipt?.status === 'reverted').length
 }
+
+/** `npm run campaign -- rpc-lies` */
+export async function run(): Promise<number> {
+  const rows = await runRpcLies({ quick: false })
+  for (const row of rows) console.log(row)
+  return rows.every(({ violations }) => violations.length === 0) ? 0 : 1
+}
