@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
-import { type ChatAnswer, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
+import {
+  type ChatAnswer,
+  payChatPatiently,
+  type SignedChat,
+  signChat,
+  upstreamCallsByKey,
+} from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startTestSandbox } from '../support/test-sandbox.ts'
 
