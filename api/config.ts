@@ -35,6 +35,8 @@ const configSchema = z.object({
     .string()
     .transform((list) => list.split(','))
     .pipe(z.array(address).nonempty()),
+  /** `/readyz` warns when a settlement key can pay for fewer settlements than this. */
+  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,

@@ -3,11 +3,15 @@ import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createMetrics, serveMetrics } from './metrics.ts'
 import { runJob } from './run-job.ts'
+import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
+import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
 import { reapMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
+import { watchFinality } from './sweepers/watch-finality.ts'
+import { watchGas } from './sweepers/watch-gas.ts'
 
 /** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
 const DRAIN_DEADLINE_MS = 30_000
@@ -17,11 +21,16 @@ const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
 export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
   const { logger } = dependencies
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
+  const registry = createMetrics(dependencies)
+  const { onReplacement } = addSettlementMetrics(registry, dependencies)
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
       resumeStalled(dependencies),
       reconcileSettlements(dependencies),
+      keepNoncesMoving({ ...dependencies, onReplacement }),
+      watchFinality(dependencies),
+      watchGas(dependencies),
       reapUploads(dependencies),
       reapMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
@@ -31,8 +40,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     logger,
   )
   const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
-  const metrics =
-    metricsPort === undefined ? null : await serveMetrics(createMetrics(dependencies), metricsHost, metricsPort)
+  const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
   stopOnSignal(async () => {
     await metrics?.close()
     await sweepers.stop()

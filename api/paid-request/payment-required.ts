@@ -8,7 +8,7 @@ import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { offerExtension } from '#shared/payment/offer-receipt.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
 /** What a 402 says: of a request that was priced, or of a route in general. */
@@ -35,7 +35,7 @@ export interface PaymentRequiredContent {
 export function renderPaymentRequired(content: PaymentRequiredContent) {
   const { terms, operation, maximum, refusal } = content
   const amount = dollarsFromAtomic(maximum)
-  const url = new URL(operation.path, content.publicBaseUrl).href
+  const url = resourceUrl(operation, content.publicBaseUrl)
   const accepted = {
     scheme: 'upto',
     network: terms.network as `${string}:${string}`,
@@ -43,7 +43,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     asset: terms.asset,
     payTo: terms.payTo,
     maxTimeoutSeconds: terms.maxTimeoutSeconds,
-    extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', ...content.extra },
+    extra: { ...SIGNING_TERMS, ...content.extra },
   }
   const required = {
     x402Version: 2,
@@ -71,4 +71,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       request_id: content.requestId,
     },
   }
+}
+
+/** What a challenge names as the thing to be paid for. */
+export function resourceUrl({ path }: AnyOperation, publicBaseUrl: string): string {
+  return new URL(path, publicBaseUrl).href
 }

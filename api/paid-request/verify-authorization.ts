@@ -26,11 +26,15 @@ export interface VerifiedPayment {
  */
 export async function verifyAuthorization(
   { terms, verifier, now }: Dependencies,
-  { authorization, challengeExpiresAt }: PresentedPayment,
+  { authorization, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
 ): Promise<VerifiedPayment> {
   const verifiedAtMs = performance.now()
   const nowSeconds = BigInt(Math.floor(now().getTime() / 1000))
+  if (alteredTerm !== null)
+    throw new AppError('payment_terms_mismatch', {
+      message: `The payment repeats the challenge with another ${alteredTerm}. Sign the challenge as it was given.`,
+    })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
   requireTime(authorization.deadline, nowSeconds, terms)

@@ -6,14 +6,14 @@ import { FAULT_POINTS, rowName, selectPoints } from './kill-matrix/fault-points.
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
 
-const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|name,…] [--stacks 1]
+const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
 
 Makes a process of a running farebox fail at each point of a paid call's life, again and again, and
 compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
 
   --trials   of each point (50)
   --seed     decides order, calls and payers (1)
-  --points   which points: core, all, or names (core); --list shows them
+  --points   which points: core, all, quick, or names (core); --list shows them
   --stacks   how many stacks run beside each other (1)
   --check-every   compare after so many trials (200)
   --at-once  trials under way at once (12)

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
@@ -49,6 +50,8 @@ export interface CampaignStack extends Sandbox {
   ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
 }
 
+/** Processes start so often here that parsing their code anew each time would be most of a campaign. */
+const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/farebox-campaigns', import.meta.url))
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 const QUIET_POLL_MS = 100
 
@@ -68,7 +71,10 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       workerEntry: 'test/campaigns/processes/worker.ts',
       apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', ...options.apiEnvironment },
       workerEnvironment: { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', ...options.workerEnvironment },
-      environmentOf: () => ({ FAULT_POINTS_DIRECTORY: join(directory, 'points') }),
+      environmentOf: () => ({
+        FAULT_POINTS_DIRECTORY: join(directory, 'points'),
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+      }),
       ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),
     })
     const [database, queue, rpc, upstream] = proxies

@@ -75,6 +75,11 @@ async function tamper(statement: string): Promise<void> {
   await sandbox.sql(`SET session_replication_role = replica; ${statement}; RESET session_replication_role`)
 }
 
+function replaceHash(from: string, to: string): Promise<void> {
+  return tamper(`UPDATE settlements SET transaction_hash = '${to}' WHERE transaction_hash = '${from}';
+    UPDATE settlement_transactions SET hash = '${to}' WHERE hash = '${from}'`)
+}
+
 async function settlementOf(call: PaidCall) {
   const [row] = await sandbox.sql<{ job_id: string; transaction_hash: string; block_number: string }>(
     'SELECT job_id, transaction_hash, block_number FROM settlements JOIN jobs ON jobs.id = job_id WHERE receipt_id = $1',
@@ -98,6 +103,18 @@ async function sendFromStranger(valueAtomic: bigint): Promise<void> {
   await sandbox.chain.client.waitForTransactionReceipt({ hash })
 }
 
+/** A call whose provider breaks off: nobody knows whether it was billed, and nothing is charged. */
+async function failOnce(): Promise<void> {
+  await sandbox.setFaults([{ fault: 'resetAfterRead' }])
+  const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000n, approved: true })
+  const idempotencyKey = crypto.randomUUID()
+  const required = challengeOf(await sandbox.transcribe({ idempotencyKey }))
+  const headers = paymentHeader(await signCustomPayment(required, payer))
+  const answer = await sandbox.transcribe({ idempotencyKey, headers })
+  expect(answer.status).toBe(503)
+  await sandbox.setFaults([])
+}
+
 describe('over paid calls of every operation, a failure and a foreign transfer', () => {
   const calls: Record<string, PaidCall> = {}
   let total = 0n
@@ -115,18 +132,6 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     await failOnce()
     await sendFromStranger(777n)
   })
-
-  /** A call whose provider breaks off: nobody knows whether it was billed, and nothing is charged. */
-  async function failOnce(): Promise<void> {
-    await sandbox.setFaults([{ fault: 'resetAfterRead' }])
-    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000n, approved: true })
-    const idempotencyKey = crypto.randomUUID()
-    const required = challengeOf(await sandbox.transcribe({ idempotencyKey }))
-    const headers = paymentHeader(await signCustomPayment(required, payer))
-    const answer = await sandbox.transcribe({ idempotencyKey, headers })
-    expect(answer.status).toBe(503)
-    await sandbox.setFaults([])
-  }
 
   const pick = (name: string): PaidCall => {
     const call = calls[name]
@@ -268,12 +273,9 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
   test('a settlement that never was on chain is missing there', async () => {
     const { job_id, transaction_hash } = await settlementOf(pick('speech'))
     const fake = `0x${'ab'.repeat(32)}`
-    const replace = (from: string, to: string) =>
-      tamper(`UPDATE settlements SET transaction_hash = '${to}' WHERE transaction_hash = '${from}';
-        UPDATE settlement_transactions SET hash = '${to}' WHERE hash = '${from}'`)
-    await replace(transaction_hash, fake)
+    await replaceHash(transaction_hash, fake)
     const { exitCode, reconciliation } = await report()
-    await replace(fake, transaction_hash)
+    await replaceHash(fake, transaction_hash)
     expect(exitCode).toBe(1)
     expect(reconciliation.differences).toContainEqual(
       expect.objectContaining({ kind: 'missing_on_chain', jobId: job_id, transaction: fake }),

@@ -2,7 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
@@ -65,7 +68,7 @@ export interface TestWorker {
   through(
     proxy: RpcProxy,
     settlementKey: `0x${string}`,
-  ): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler'>
+  ): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'>
   stop(): Promise<void>
 }
 
@@ -177,12 +180,14 @@ export function routedTo(
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
-): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler'> {
+): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
   const client = createChainClient(url)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
     payerFunds: createPayerFundsReader(client, () => performance.now()),
     settler: createSettler(client, 8453, [settlementKey]),
+    chainClock: createChainClock(client, () => new Date()),
+    gas: createGasReader(client, createFeeEstimator(client)),
   }
 }
 

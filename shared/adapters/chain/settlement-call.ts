@@ -5,6 +5,10 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import { UPTO_PROXY_ADDRESS } from './contracts.ts'
 import { isRevert } from './rpc-failure.ts'
 
+/** Measured on the devnet: 91,000 to 128,000 gas for `settle`, 177,000 for `settleWithPermit`; unused gas is not paid. */
+export const SETTLE_GAS = 200_000n
+export const SETTLE_WITH_PERMIT_GAS = 300_000n
+
 /** The proxy call that moves `amount` from payer to recipient, after submitting the payer's EIP-2612 permit if so asked. */
 export function settlementCall(
   authorization: Authorization,

@@ -4,13 +4,9 @@ import { broadcast } from './broadcast.ts'
 import { createConfirmTransfer } from './confirm-transfer.ts'
 import { diagnoseRefusal } from './diagnose-refusal.ts'
 import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'
-import { settlementCall, simulateSettlement } from './settlement-call.ts'
+import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall, simulateSettlement } from './settlement-call.ts'
 import { readEvidence } from './settlement-evidence.ts'
 import { settlementKeys } from './settlement-keys.ts'
-
-/** Measured on the devnet: 91,000 to 128,000 gas for `settle`, 177,000 for `settleWithPermit`; unused gas is not paid. */
-const SETTLE_GAS = 200_000n
-export const SETTLE_WITH_PERMIT_GAS = 300_000n
 
 export interface SettlerOptions {
   /** How many blocks must stand on a settlement, its own counted, before it counts. */

@@ -54,6 +54,10 @@ function checkOncePerJob(
     if (earlier === undefined) return []
     return [{ invariant: 'I1', jobId, detail: `its payment also pays for ${earlier}` }]
   })
+  const jobsOf = countBy(database.jobs.map(({ idempotencyKey }) => idempotencyKey))
+  const twice = database.jobs
+    .filter(({ idempotencyKey }) => (jobsOf.get(idempotencyKey) ?? 0) > 1)
+    .map(({ id }): Violation => ({ invariant: 'I1', jobId: id, detail: 'one of two jobs under one key' }))
   const jobOf = new Map(database.settlements.map(({ authorizationId, jobId }) => [authorizationId, jobId]))
   return [
     ...[...transfersOf].filter(([, count]) => count > 1).map(([jobId, count]) => over('transfers', jobId, count)),
@@ -62,6 +66,7 @@ function checkOncePerJob(
       .filter(([, count]) => count > 1)
       .map(([authorizationId, count]) => over('settlements of one payment', jobOf.get(authorizationId) ?? null, count)),
     ...claims,
+    ...twice,
   ]
 }
 

@@ -117,9 +117,21 @@ export function rowName({ name, action }: FaultPoint): string {
   return action === 'kill' ? name : `${name} (${action})`
 }
 
-/** The rows of `selection`: `core`, `all`, or names, separated by commas. A name stands for all actions at its point. */
+/** One kill for each port call of the core: between a commit and its answer where there is one. */
+function quickPoints(): readonly FaultPoint[] {
+  const byCall = new Map<string, FaultPoint>()
+  for (const one of FAULT_POINTS) {
+    const call = one.name.replace(/(\.commit)?\.[a-z]+$/, '')
+    const isBetter = !byCall.has(call) || one.name.endsWith('.commit.sent')
+    if (one.core && one.action === 'kill' && isBetter) byCall.set(call, one)
+  }
+  return [...byCall.values()]
+}
+
+/** The rows of `selection`: `quick`, `core`, `all`, or names, separated by commas. A name stands for all actions at its point. */
 export function selectPoints(selection: string): readonly FaultPoint[] {
   if (selection === 'all') return FAULT_POINTS
+  if (selection === 'quick') return quickPoints()
   if (selection === 'core') return FAULT_POINTS.filter((one) => one.core)
   return selection.split(',').flatMap((name) => {
     const found = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)

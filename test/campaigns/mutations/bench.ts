@@ -39,15 +39,19 @@ export interface Bench {
   stop(): Promise<void>
 }
 
+/** What the checker says, and how many calls ended with a result: a scenario without any proves nothing. */
+export interface Verdict {
+  readonly violations: readonly Violation[]
+  readonly released: number
+}
+
 const PAYER_FUNDS_ATOMIC = 10_000_000n
 /** A client has more patience than this; a scenario that is stuck for so long stays stuck. */
 const PATIENCE_MS = 9000
 const RETRY_PAUSE_MS = 150
 
 /** Two APIs and two workers with short leases, so that a lost worker is noticed within a second. */
-export async function startBench(
-  statements: readonly string[],
-): Promise<Bench & { judge(): Promise<readonly Violation[]> }> {
+export async function startBench(statements: readonly string[]): Promise<Bench & { judge(): Promise<Verdict> }> {
   const timing = { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', PROVIDER_TIMEOUT_SECONDS: '20' }
   const sandbox = await startTestSandbox({
     apis: 2,
@@ -144,7 +148,7 @@ function adviceIn(bodyText: string): string {
 async function judge(
   sandbox: TestSandbox,
   calls: readonly { call: BenchCall; headers: Record<string, string> }[],
-): Promise<readonly Violation[]> {
+): Promise<Verdict> {
   const giveUpAt = performance.now() + PATIENCE_MS
   while (performance.now() < giveUpAt) {
     const [unfinished] = await sandbox.sql<{ count: string }>(
@@ -158,7 +162,8 @@ async function judge(
   const { info, directory } = sandbox
   const lastHeaders = new Map(calls.map(({ call, headers }) => [call.record, { call, headers }]))
   const records = [...lastHeaders.keys()]
-  return check(
+  const released = records.filter(({ outcome }) => outcome === 'released')
+  const violations = check(
     await collect({
       rpcUrl: info.rpcUrl,
       payTo: info.payTo,
@@ -168,7 +173,7 @@ async function judge(
       objectStoreDirectory: join(directory, 'uploads'),
       canaries: calls.flatMap(({ call }) => call.request.canary ?? []),
       calls: records,
-      callsToReplay: records.filter(({ outcome }) => outcome === 'released'),
+      callsToReplay: released,
       replay: async (record) => {
         const paid = lastHeaders.get(record)
         if (!paid) return null
@@ -179,4 +184,5 @@ async function judge(
       },
     }),
   )
+  return { violations, released: released.length }
 }

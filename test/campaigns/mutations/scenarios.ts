@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseAbi } from 'viem'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { walletOf } from '../../support/custom-payment.ts'
+import { secondsFromNow, walletOf } from '../../support/custom-payment.ts'
 import type { Bench } from './bench.ts'
 
 /** What happens to a service whose defence is missing, and to one that has them all. Each ends with its calls at their end. */
@@ -21,7 +21,7 @@ export const scenarios = {
       const payer = await newPayer()
       const [one, other] = [open('chat', payer), open('chat', payer)]
       const [required, otherRequired] = await Promise.all([one.challenge(), other.challenge()])
-      const terms = { nonce: BigInt(round + 1), deadline: BigInt(Math.floor(Date.now() / 1000) + 250) }
+      const terms = { nonce: BigInt(round + 1), deadline: secondsFromNow(required.accepts[0]?.maxTimeoutSeconds ?? 0) }
       const [headers, otherHeaders] = await Promise.all([one.sign(required, terms), other.sign(otherRequired, terms)])
       await Promise.all([
         one.payUntilDone({ headers, signatures: 1 }),

@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module'
 import { env } from 'node:process'
 import { readConfig } from '../../../api/config.ts'
 import { createDependencies } from '../../../api/dependencies.ts'
@@ -31,3 +32,5 @@ await startApi(
   },
   stopping,
 )
+// A process that is killed has no later moment to keep what it compiled.
+flushCompileCache()

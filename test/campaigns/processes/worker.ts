@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module'
 import { env } from 'node:process'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
@@ -23,6 +24,8 @@ await startWorker(config, {
   settler: portWithPoints(reach, 'worker.settler', settler),
   executionOf: (operationId) => executionWithPoints(reach, executionOf(operationId)),
 })
+// A process that is killed has no later moment to keep what it compiled.
+flushCompileCache()
 
 function executionWithPoints(reach: ReachPoint, execution: Execution): Execution {
   return {

@@ -254,8 +254,10 @@ describe('over jobs in every state', () => {
         `SET session_replication_role = replica; ${statement.replaceAll('$1', `'${job.id}'`)}; RESET session_replication_role`,
       )
     }
-    const completed = () => stored('completed', { charge: 100n })
-    const [charge, receipt, lost, early] = [await completed(), await completed(), await completed(), await completed()]
+    const charge = await stored('completed', { charge: 100n })
+    const receipt = await stored('completed', { charge: 100n })
+    const lost = await stored('completed', { charge: 100n })
+    const early = await stored('completed', { charge: 100n })
     expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
     await spoil('UPDATE jobs SET charge_amount = 99 WHERE id = $1', charge)
     await setReceiptCharge(receipt, 101n)

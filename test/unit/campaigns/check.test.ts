@@ -152,6 +152,10 @@ test.each<[reported: string, change: Change]>([
       database.settlements.push({ ...first(database.settlements), id: 'second', state: 'reverted', hashes: [] }),
   ],
   [
+    'I1: one of two jobs under one key',
+    ({ database }) => database.jobs.push({ ...first(database.jobs), id: 'second' }),
+  ],
+  [
     'I1: its payment also pays for other',
     ({ database }) => database.authorizations.unshift({ ...first(database.authorizations), id: '2', jobId: 'other' }),
   ],
