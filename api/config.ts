@@ -29,6 +29,7 @@ const configSchema = z.object({
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
   OBJECT_STORE_DIRECTORY: z.string().min(1),
   RPC_URL: z.url(),
+  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
   PAY_TO: address,
   FACILITATOR_ADDRESSES: z
     .string()

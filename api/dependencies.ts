@@ -46,7 +46,7 @@ export async function createDependencies(
 ): Promise<AppDependencies & { close(): Promise<void> }> {
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
-  const chain = createChainClient(config.RPC_URL)
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const chainClock = createChainClock(chain, now)
   const gas = createGasReader(chain, createFeeEstimator(chain))
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)

@@ -11,6 +11,7 @@ const configSchema = z.object({
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
   OBJECT_STORE_DIRECTORY: z.string().min(1),
   RPC_URL: z.url(),
+  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
   SETTLEMENT_PRIVATE_KEYS: z
     .string()
     .transform((list) => list.split(','))

@@ -63,7 +63,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const queueUrl = config.QUEUE_URL ?? config.DATABASE_URL
   const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
   const queue = createJobQueue(queueUrl, onQueueError)
-  const chain = createChainClient(config.RPC_URL)
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   const accounts = createSettlementAccounts(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS, {

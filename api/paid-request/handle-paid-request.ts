@@ -69,9 +69,7 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId =
-      (await findOwnJob(dependencies.store, idempotencyKey, payment.authorization)) ??
-      (await payForJob(dependencies, subject, binding, effectiveRequest, payment))
+    const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
     const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
@@ -111,6 +109,29 @@ async function quoteAndBind(
   })
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
+}
+
+/**
+ * The payer's own job under the key, or a new one. It is looked for again after a refusal: while the chain was asked about this
+ * request a duplicate of it may have been settled, and then its own payment is what refuses it.
+ */
+async function attachOrPay(
+  dependencies: PaidRequestDependencies,
+  subject: ChallengeSubject,
+  binding: PresentBinding | null,
+  effectiveRequest: EffectiveRequest,
+  payment: PresentedPayment,
+): Promise<string> {
+  const findOwn = () => findOwnJob(dependencies.store, subject.idempotencyKey, payment.authorization)
+  const own = await findOwn()
+  if (own !== null) return own
+  try {
+    return await payForJob(dependencies, subject, binding, effectiveRequest, payment)
+  } catch (error) {
+    const paidMeanwhile = error instanceof AppError && error.entry.kind === 'payment' ? await findOwn() : null
+    if (paidMeanwhile === null) throw error
+    return paidMeanwhile
+  }
 }
 
 /** A new job for the presented payment, at the price it was challenged with while that challenge lives. */
