@@ -12,7 +12,7 @@ const receiptSecrets = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
 
-const configSchema = z.object({
+const variables = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
@@ -25,7 +25,11 @@ const configSchema = z.object({
   FACILITATOR_ADDRESSES: z
     .string()
     .transform((list) => list.split(','))
-    .pipe(z.array(address).nonempty()),
+    .pipe(z.array(address).nonempty())
+    .optional(),
+  /** A facilitator that settles with keys of its own; its addresses come from it, in place of FACILITATOR_ADDRESSES. */
+  FACILITATOR_URL: z.url().optional(),
+  FACILITATOR_API_KEY: z.string().min(1).optional(),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
@@ -50,6 +54,11 @@ const configSchema = z.object({
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
+
+const configSchema = variables.refine(
+  ({ FACILITATOR_ADDRESSES: addresses, FACILITATOR_URL: url }) => (addresses === undefined) !== (url === undefined),
+  { error: 'set exactly one of FACILITATOR_ADDRESSES (of the workers’ settlement keys) and FACILITATOR_URL' },
+)
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 

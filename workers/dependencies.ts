@@ -1,16 +1,21 @@
 import { readFile } from 'node:fs/promises'
+import type { PublicClient } from 'viem'
 import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/contracts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { createLogger } from '#shared/runtime/logger.ts'
+import { createLogger, type Logger } from '#shared/runtime/logger.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
@@ -20,6 +25,8 @@ import { createRouter } from './providers/route.ts'
 import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
+import { createRemoteCollector } from './settlement/collect-through-facilitator.ts'
+import { createOwnKeyCollector } from './settlement/collector.ts'
 
 export interface WorkerDependencies extends RunJobDependencies {
   readonly queue: JobQueue
@@ -46,16 +53,15 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
   const queue = createJobQueue(queueUrl, onQueueError)
   const chain = createChainClient(config.RPC_URL)
+  const store = createExecutionStore(pool)
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const http = createHttp({ fetch })
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
-    store: createExecutionStore(pool),
+    store,
     queue,
     uploads: objects,
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
-    settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS),
-    receiptSecretId: config.RECEIPT_SECRET_ID,
+    ...createPaymentSide(config, { chain, pool, store, logger }),
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     router: createRouter(createDeployments(file, { environment: config.environment, http }), {
@@ -75,6 +81,30 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
       await queue.close()
       await pool.end()
     },
+  }
+}
+
+/** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
+function createPaymentSide(
+  config: WorkerConfig,
+  { chain, pool, store, logger }: { chain: PublicClient; pool: Pool; store: ExecutionStore; logger: Logger },
+): Pick<RunJobDependencies, 'verifier' | 'collector'> {
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
+  const { FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey, SETTLEMENT_PRIVATE_KEYS: keys } = config
+  if (url === undefined) {
+    if (keys === undefined) throw new Error('neither settlement keys nor a facilitator are configured')
+    const settler = createSettler(chain, CHAIN_ID, keys)
+    return { verifier: own, collector: createOwnKeyCollector({ ...settling, store, settler }) }
+  }
+  const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
+  return {
+    verifier: createRemoteVerifier({ url, apiKey }, own),
+    collector: createRemoteCollector({
+      ...settling,
+      store: { ...store, ...createRemoteSettlementStore(pool) },
+      facilitator: createRemoteFacilitator({ url, apiKey, timeoutMs }, chain, own),
+    }),
   }
 }
 

@@ -1,0 +1,1 @@
+-- Placeholder until the branches merge: the settlement engine.
