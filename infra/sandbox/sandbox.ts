@@ -44,6 +44,8 @@ export interface SandboxOptions {
   /** Additional settings of API and worker, over the sandbox's own. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
+  /** Starts a facilitator that holds the settlement key, and gives its URL; left out: the worker holds the key itself. */
+  startFacilitator?: (chain: { rpcUrl: string; privateKey: `0x${string}` }) => Promise<string>
   /** Told each step of the start, with the time it took. */
   onStep?: (name: string, detail: string, milliseconds: number) => void
 }
@@ -114,6 +116,8 @@ async function startParts(
     ),
     step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
   ])
+  const { address: facilitator, privateKey } = secrets.accounts.settlement
+  const facilitatorUrl = await options.startFacilitator?.({ rpcUrl: chain.rpcUrl, privateKey })
   const apiPort = await findFreePort()
   const baseUrl = `http://127.0.0.1:${apiPort}`
   const shared = {
@@ -136,7 +140,9 @@ async function startParts(
           PORT: String(apiPort),
           CONTACT_EMAIL: 'sandbox@farebox.example',
           PAY_TO: secrets.accounts.recipient.address,
-          FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
+          ...(facilitatorUrl === undefined
+            ? { FACILITATOR_ADDRESSES: facilitator }
+            : { FACILITATOR_URL: facilitatorUrl }),
           CHALLENGE_SECRET: secrets.challengeSecret,
           RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
           ...options.apiEnvironment,
@@ -151,7 +157,9 @@ async function startParts(
         environment: {
           ...shared,
           RECEIPT_SECRET_ID,
-          SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
+          ...(facilitatorUrl === undefined
+            ? { SETTLEMENT_PRIVATE_KEYS: privateKey }
+            : { FACILITATOR_URL: facilitatorUrl }),
           [UPSTREAM_KEY]: secrets.upstreamApiKey,
           ...options.workerEnvironment,
         },

@@ -70,8 +70,8 @@ async function collectCharge(dependencies: RemoteCollectionDependencies, job: Cl
   if (settlement.sinceRequestMs === null) return request(dependencies, job, settlement)
   const ended = await readEnd(dependencies, job, settlement)
   if (ended) return ended
-  if (known.outcome === 'dead' && settlement.unansweredRequests === 0)
-    return fail(dependencies, job, `every transaction of the facilitator was reverted`)
+  if (known.outcome === 'reverted' && settlement.unansweredRequests === 0)
+    return fail(dependencies, job, 'every transaction of the facilitator was reverted')
   const patienceMs = known.outcome === 'pending' ? ASK_AGAIN_BESIDE_HASH_MS : ASK_AGAIN_AFTER_MS
   if (settlement.sinceRequestMs < patienceMs) return later('settlement pending')
   return request(dependencies, job, settlement)
@@ -103,20 +103,20 @@ async function request(
   return isFinal ? fail(dependencies, job, answer.code) : later(`the facilitator did not settle: ${answer.reason}`)
 }
 
-/** What became of the transactions that the facilitator named. A wrong hash is as good as none. */
+/** What became of the transactions that the facilitator named. A wrong hash proves nothing, not even that it sent nothing. */
 async function readKnown(
   { facilitator }: RemoteCollectionDependencies,
   job: ClaimedJob,
   { hashes }: RemoteSettlement,
-): Promise<Mined | { outcome: 'pending' } | { outcome: 'none' } | { outcome: 'dead' }> {
-  let isPending = false
+): Promise<Mined | { outcome: 'pending' } | { outcome: 'none' } | { outcome: 'reverted' }> {
+  let isReverted = hashes.length > 0
   for (const hash of hashes) {
     const confirmation = await facilitator.confirm(hash, job.authorization, requireSealed(job).chargeAmount)
     if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
-    isPending ||= confirmation.outcome === 'pending' || confirmation.outcome === 'unreachable'
+    isReverted &&= confirmation.outcome === 'reverted'
   }
-  if (hashes.length === 0) return { outcome: 'none' }
-  return { outcome: isPending ? 'pending' : 'dead' }
+  if (isReverted) return { outcome: 'reverted' }
+  return { outcome: hashes.length === 0 ? 'none' : 'pending' }
 }
 
 /** How the chain itself ended the settlement; `null` while it can still be collected. */

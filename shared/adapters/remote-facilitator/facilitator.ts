@@ -6,7 +6,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator, SettlementAnswer } from '#shared/payment/remote-facilitator.ts'
 import { confirmSettlement, findSettlement } from './find-settlement.ts'
-import { createHttpClient, type RemoteFacilitatorOptions } from './http-client.ts'
+import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'
 
@@ -51,7 +51,7 @@ async function askToSettle(
     return await client.settle(paymentPayload(authorization), paymentRequirements(authorization, chargeAmount))
   } catch (cause) {
     // A refusal may come with a 4xx status. Of a 5xx, a timeout or a broken answer only the chain can tell.
-    if (!(cause instanceof SettleError) || cause.statusCode >= 500) return { cause }
+    if (!(cause instanceof SettleError) || cause.statusCode >= 500) return { cause: failureOf(cause) }
     return { success: false, transaction: cause.transaction, ...reasonOf(cause) }
   }
 }

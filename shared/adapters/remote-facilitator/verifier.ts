@@ -1,7 +1,7 @@
 import { VerifyError } from '@x402/core/types'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
-import { createHttpClient, type RemoteFacilitatorOptions } from './http-client.ts'
+import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'
 
@@ -32,7 +32,7 @@ export function createRemoteVerifier(
       // Some facilitators answer a refusal with a 4xx status; of a 5xx nothing is believed.
       if (cause instanceof VerifyError && cause.statusCode < 500)
         return { outcome: 'refused', reason: cause.invalidReason }
-      return { outcome: 'unreachable', cause }
+      return { outcome: 'unreachable', cause: failureOf(cause) }
     }
   }
   return {
