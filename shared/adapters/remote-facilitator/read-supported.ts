@@ -1,4 +1,4 @@
-import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
+import { createHttpClient, type RemoteFacilitatorOptions } from './http-client.ts'
 
 const SUPPORTED_TIMEOUT_MS = 5000
 const ADDRESS = /^0x[0-9a-f]{40}$/
@@ -31,6 +31,6 @@ async function readSupported(options: RemoteFacilitatorOptions) {
   try {
     return await createHttpClient(options, SUPPORTED_TIMEOUT_MS).getSupported()
   } catch (cause) {
-    throw new Error('the facilitator of FACILITATOR_URL does not answer GET /supported', { cause: failureOf(cause) })
+    throw new Error('the facilitator of FACILITATOR_URL does not answer GET /supported', { cause })
   }
 }

@@ -17,13 +17,16 @@ const CHAIN_ID = 8453
 /** Where a settlement that is not through by then is counted as stuck. */
 const GIVE_UP_MS = 90_000
 
+const log = () => undefined
+const silent: Logger = { info: log, warn: log, error: log }
+
 /** How many ended in which way; a state of ours or an errorReason of the SDK. */
 export type Outcomes = Readonly<Record<string, number>>
 
 /** Everything that is to be settled, and the act. Preparation is not measured. */
 export interface Contestant {
   readonly name: string
-  settleAll(concurrency: number): Promise<Outcomes>
+  readonly settleAll: (concurrency: number) => Promise<Outcomes>
 }
 
 /** The whole durable path of a worker over jobs whose results are sealed: nothing of it is left out but the queue. */
@@ -39,9 +42,7 @@ export async function prepareOurs(
     jobIds[index] = job.id
   })
   const client = createChainClient(chain.devnet.rpcUrl)
-  const log = () => undefined
-  const logger: Logger = { info: log, warn: log, error: log }
-  const settling = { store: ledger.execution, logger, now: () => new Date(), receiptSecretId: 'first' }
+  const settling = { store: ledger.execution, logger: silent, now: () => new Date(), receiptSecretId: 'first' }
   const settler = createSettler(client, CHAIN_ID, chain.keys)
   // Of a generated job only the collector and the ledger are used.
   const dependencies = {

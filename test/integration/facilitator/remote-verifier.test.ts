@@ -132,14 +132,14 @@ describe('a payment that could not be settled is refused with the code of its fa
   })
 })
 
+/** What `/supported` answers instead. */
+function supporting(kinds: unknown, signers: unknown): void {
+  facilitator.setFault('/supported', { kind: 'body', status: 200, body: { kinds, signers } })
+}
+
 describe('the facilitator’s addresses', () => {
   const read = () => readSupportedFacilitators({ url: facilitator.url, apiKey: undefined }, NETWORK)
   const kind = { x402Version: 2, scheme: 'upto', network: NETWORK }
-  const supporting = (...answers: readonly unknown[]) => {
-    const [kinds, signers] = answers
-    facilitator.setFault('/supported', { kind: 'body', status: 200, body: { kinds, signers } })
-  }
-
   it('are those of its /supported, in lower case', async () => {
     expect(await read()).toEqual([facilitator.address])
   })

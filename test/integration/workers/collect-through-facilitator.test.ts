@@ -65,6 +65,17 @@ async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
   return accepted
 }
 
+/** Runs the job up to the recorded settlement, before anybody is asked. */
+async function recorded() {
+  const accepted = await worker.accept()
+  const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
+  await expect(worker.run(accepted.jobId, dying)).rejects.toThrow('killed')
+  await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [
+    accepted.jobId,
+  ])
+  return accepted
+}
+
 /** As if the last request had been sent long ago. */
 async function afterAWhile(jobId: string): Promise<void> {
   await worker.ledger.sql(
@@ -232,26 +243,9 @@ describe('a job settled by a remote facilitator', () => {
 })
 
 describe('a settlement that cannot be', () => {
-  const { spendAll, burn } = {
-    spendAll: async (payer: { spend(value: bigint): Promise<void> }) => payer.spend(1_000_000n),
-    burn: async (payer: { invalidateNonce(nonce: bigint): Promise<void> }, nonce: bigint) =>
-      payer.invalidateNonce(nonce),
-  }
-
-  /** Runs the job up to the recorded settlement, before anybody is asked. */
-  async function recorded() {
-    const accepted = await worker.accept()
-    const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
-    await expect(worker.run(accepted.jobId, dying)).rejects.toThrow('killed')
-    await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [
-      accepted.jobId,
-    ])
-    return accepted
-  }
-
   it('because the payer’s funds are gone fails at the facilitator’s first answer, and nothing moves', async () => {
     const { jobId, payer } = await recorded()
-    await spendAll(payer)
+    await payer.spend(1_000_000n)
     await worker.run(jobId, remotely())
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
@@ -263,7 +257,7 @@ describe('a settlement that cannot be', () => {
 
   it('because the payer burned the nonce fails, and nothing moves', async () => {
     const { jobId, payer, request } = await recorded()
-    await burn(payer, request.authorization.nonce)
+    await payer.invalidateNonce(request.authorization.nonce)
     await worker.run(jobId, remotely())
     expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', failure_reason: 'payment_nonce_used' })
     expect(await transfersFrom(payer)).toEqual([])
@@ -271,7 +265,7 @@ describe('a settlement that cannot be', () => {
 
   it('because the payer burned the nonce after an unanswered request fails by the chain’s word', async () => {
     const { jobId, payer, request } = await interrupted({ kind: 'reset' })
-    await burn(payer, request.authorization.nonce)
+    await payer.invalidateNonce(request.authorization.nonce)
     await worker.runNow(jobId, remotely())
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
@@ -282,7 +276,7 @@ describe('a settlement that cannot be', () => {
 
   it('stays open when it is refused after an unanswered request: that one may still come through', async () => {
     const { jobId, payer } = await interrupted({ kind: 'reset' })
-    await spendAll(payer)
+    await payer.spend(1_000_000n)
     await afterAWhile(jobId)
     await worker.runNow(jobId, remotely())
     expect(await worker.view(jobId)).toMatchObject(untouched)
