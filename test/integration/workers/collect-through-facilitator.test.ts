@@ -13,7 +13,10 @@ import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from 
 import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 const CHARGE = 5034n
-const TIMEOUT_MS = 1000
+/** The facilitator answers in some 100 ms; a machine that does more at once may take longer. */
+const TIMEOUT_MS = 10_000
+/** Where it hangs nothing is waited for. */
+const HANGING_TIMEOUT_MS = 300
 
 let worker: TestWorker
 let facilitatorNode: RpcProxy
@@ -38,11 +41,14 @@ afterAll(async () => {
 type StoreChanges = Partial<ReturnType<typeof createRemoteSettlementStore>>
 
 /** The worker's payment side when FACILITATOR_URL is set. */
-function remotely(changes: StoreChanges = {}): Pick<RunJobDependencies, 'verifier' | 'collector'> {
+function remotely(
+  changes: StoreChanges = {},
+  timeoutMs = TIMEOUT_MS,
+): Pick<RunJobDependencies, 'verifier' | 'collector'> {
   const { ledger, dependencies, proxy } = worker
   const chain = createChainClient(proxy.url)
   const own = createAuthorizationVerifier(chain, 8453)
-  const options = { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS }
+  const options = { url: facilitator.url, apiKey: undefined, timeoutMs }
   return {
     verifier: createRemoteVerifier(options, own),
     collector: createRemoteCollector({
@@ -61,7 +67,7 @@ const settleRequests = () => facilitator.requests.filter((path) => path === '/se
 async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
   const accepted = await worker.accept(options)
   facilitator.setFault('/settle', fault, 1)
-  await worker.run(accepted.jobId, remotely())
+  await worker.run(accepted.jobId, remotely({}, fault.kind === 'hang' ? HANGING_TIMEOUT_MS : TIMEOUT_MS))
   return accepted
 }
 
