@@ -32,6 +32,14 @@ const variables = z.object({
   SCREENING_MODEL: z.string().min(1).optional(),
   PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().default(270),
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
+  /** A transaction that is next in line and is not mined within this time is signed again with a higher fee. */
+  FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
+  /** No transaction offers more than this for a unit of gas. */
+  MAXIMUM_FEE_PER_GAS_WEI: z.coerce.bigint().positive().optional(),
+  /** How many blocks must stand on a settlement, its own counted, before its result is released. */
+  CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
+  /** Warn when a settlement key can pay for fewer settlements than this. */
+  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   WORKER_CONCURRENCY: z.coerce.number().int().min(1).default(16),
   LEASE_SECONDS: z.coerce.number().positive().default(15),
   SWEEP_SECONDS: z.coerce.number().positive().default(1),

@@ -3,10 +3,14 @@ import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
 import { createMetrics, serveMetrics } from './metrics.ts'
 import { runJob } from './run-job.ts'
+import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
 import { reapMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
+import { watchFinality } from './sweepers/watch-finality.ts'
+import { watchGas } from './sweepers/watch-gas.ts'
 
 /** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
 const DRAIN_DEADLINE_MS = 30_000
@@ -16,11 +20,16 @@ const config = readConfig()
 const dependencies = await createDependencies(config)
 const { logger } = dependencies
 const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
+const registry = createMetrics(dependencies)
+const { onReplacement } = addSettlementMetrics(registry, dependencies)
 const sweepers = startSweepers(
   [
     enqueueAccepted(dependencies),
     resumeStalled(dependencies),
     reconcileSettlements(dependencies),
+    keepNoncesMoving({ ...dependencies, onReplacement }),
+    watchFinality(dependencies),
+    watchGas(dependencies),
     reapUploads(dependencies),
     reapMedia(dependencies),
   ],
@@ -28,8 +37,7 @@ const sweepers = startSweepers(
   logger,
 )
 const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
-const metrics =
-  metricsPort === undefined ? null : await serveMetrics(createMetrics(dependencies), metricsHost, metricsPort)
+const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
 stopOnSignal(async () => {
   await metrics?.close()
   await sweepers.stop()

@@ -76,10 +76,15 @@ export interface AdmissionStore {
 /** `stale` means that another worker holds the job now: stop at once, write nothing. */
 export type Written = 'written' | 'stale'
 
+/** A transaction as it was signed, for good: it may be mined as long as nothing else has used its account nonce. */
+export interface StoredTransaction extends SignedTransaction {
+  readonly accountNonce: bigint
+}
+
 export interface StoredSettlement {
   readonly settlementId: string
   /** Newest first; any of them may be the one on chain. */
-  readonly transactions: readonly SignedTransaction[]
+  readonly transactions: readonly StoredTransaction[]
 }
 
 export interface Failure {
@@ -123,6 +128,16 @@ export interface ExecutionStore {
     },
   ): Promise<Written>
   readSettlement(job: ClaimedJob): Promise<StoredSettlement>
+  /** settling, still: a settlement whose account nonce somebody else used up is signed for the next one. */
+  renewSettlement(
+    job: ClaimedJob,
+    renewal: {
+      settlementId: string
+      usedAccountNonce: bigint
+      minimumAccountNonce: bigint
+      sign(accountNonce: bigint): Promise<SignedTransaction>
+    },
+  ): Promise<Written>
   /** settling → completed: settlement, receipt and payment response in one transaction; wakes the waiting API. */
   completeJob(
     job: ClaimedJob,
@@ -130,6 +145,7 @@ export interface ExecutionStore {
       settlementId: string
       transactionHash: string
       blockNumber: bigint
+      blockHash: string
       receipt: Receipt
       receiptSecretId: string
       paymentResponse: PaymentResponse

@@ -16,7 +16,7 @@ export type SettlementAnswer =
 /** Where the chain stands with an authorization that somebody else settles. */
 export type SettlementFinding =
   | { outcome: 'unreachable'; cause: unknown }
-  | { outcome: 'found'; hash: `0x${string}`; blockNumber: bigint; blockTimestamp: Date }
+  | { outcome: 'found'; hash: `0x${string}`; blockNumber: bigint; blockHash: `0x${string}`; blockTimestamp: Date }
   /** Unused, and still in time: it can be settled. */
   | { outcome: 'open' }
   /** Unused, and past its deadline by chain time: it can never be settled. */

@@ -193,6 +193,7 @@ export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise
     settlementId: settlement?.id ?? randomUUID(),
     transactionHash,
     blockNumber: 7n,
+    blockHash: `0x${randomBytes(32).toString('hex')}`,
     receipt: buildReceipt(job, job.sealed ?? sealedResult(), {
       hash: transactionHash,
       blockNumber: 7n,

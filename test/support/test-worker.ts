@@ -2,7 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -68,7 +71,10 @@ export interface TestWorker {
   runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
-  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<TestWorkerDependencies, 'verifier' | 'settler'>
+  through(
+    proxy: RpcProxy,
+    settlementKey: `0x${string}`,
+  ): Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
   stop(): Promise<void>
 }
 
@@ -182,11 +188,13 @@ export function routedTo(
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
-): Pick<TestWorkerDependencies, 'verifier' | 'settler'> {
+): Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'> {
   const client = createChainClient(url)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
     settler: createSettler(client, 8453, [settlementKey]),
+    chainClock: createChainClock(client, () => new Date()),
+    gas: createGasReader(client, createFeeEstimator(client)),
   }
 }
 

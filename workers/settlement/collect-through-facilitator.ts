@@ -169,7 +169,7 @@ async function complete(
   { store, receiptSecretId, now }: RemoteCollectionDependencies,
   job: ClaimedJob,
   { settlementId }: RemoteSettlement,
-  { hash, blockNumber, blockTimestamp }: Mined,
+  { hash, blockNumber, blockHash, blockTimestamp }: Mined,
 ): Promise<StepOutcome> {
   const sealed = requireSealed(job)
   const { network, payer } = job.authorization
@@ -177,6 +177,7 @@ async function complete(
     settlementId,
     transactionHash: hash,
     blockNumber,
+    blockHash,
     receipt: buildReceipt(job, sealed, { hash, blockNumber, settledAt: blockTimestamp, issuedAt: now() }),
     receiptSecretId,
     paymentResponse: { success: true, transaction: hash, network, payer, amount: sealed.chargeAmount.toString() },

@@ -89,6 +89,8 @@ async function tryDeployments(
     const check = await checkPaymentAgain(dependencies, job)
     if (check.outcome === 'unreachable' && !failed)
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+    if (check.outcome === 'no_gas' && !failed)
+      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the settlement key has no gas left' }
     if (check.outcome === 'refused' && !failed) return failWith(store, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
     const { written, attemptId } = await store.startAttempt(

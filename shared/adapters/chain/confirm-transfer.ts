@@ -10,23 +10,43 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import { usdcAbi } from './contracts.ts'
 
-/** Looks a transaction up and demands proof: success, and the one USDC transfer of the charge from payer to recipient. */
-export async function confirmTransfer(
-  client: PublicClient,
+export type ConfirmTransfer = (
   hash: `0x${string}`,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
-): Promise<Confirmation> {
-  try {
-    const receipt = await client.getTransactionReceipt({ hash })
-    const { blockNumber } = receipt
-    if (receipt.status === 'reverted') return { outcome: 'reverted', blockNumber }
-    if (!holdsTransfer(receipt, authorization, chargeAmount)) return { outcome: 'unproven', blockNumber }
-    const { timestamp } = await client.getBlock({ blockNumber })
-    return { outcome: 'confirmed', blockNumber, blockTimestamp: new Date(Number(timestamp) * 1000) }
-  } catch (cause) {
-    if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }
-    return { outcome: 'unreachable', cause }
+) => Promise<Confirmation>
+
+/** Settlements of one block share its time; only the newest few blocks are asked for. */
+const BLOCKS_REMEMBERED = 64
+
+/**
+ * Looks a transaction up and demands proof: success, and the one USDC transfer of the charge from payer to recipient, in a
+ * block that `confirmations` blocks stand on, itself counted. A receipt that is not deep enough is as good as none: the block
+ * may still be replaced. One RPC call while pending, two when found, one when the block is known.
+ */
+export function createConfirmTransfer(client: PublicClient, confirmations = 1): ConfirmTransfer {
+  const timestamps = new Map<string, Date>()
+  return async (hash, authorization, chargeAmount) => {
+    try {
+      const receipt = await client.getTransactionReceipt({ hash })
+      const { blockNumber, blockHash } = receipt
+      if (confirmations > 1 && (await client.getBlockNumber()) - blockNumber + 1n < BigInt(confirmations))
+        return { outcome: 'pending' }
+      if (receipt.status === 'reverted') return { outcome: 'reverted', blockNumber }
+      if (!holdsTransfer(receipt, authorization, chargeAmount)) return { outcome: 'unproven', blockNumber }
+      const known = timestamps.get(blockHash)
+      if (known) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: known }
+      const block = await client.getBlock({ blockNumber })
+      // The block was replaced between the two answers; the next look tells where the transaction is now.
+      if (block.hash !== blockHash) return { outcome: 'pending' }
+      const blockTimestamp = new Date(Number(block.timestamp) * 1000)
+      timestamps.set(blockHash, blockTimestamp)
+      for (const oldest of timestamps.keys()) if (timestamps.size > BLOCKS_REMEMBERED) timestamps.delete(oldest)
+      return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp }
+    } catch (cause) {
+      if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }
+      return { outcome: 'unreachable', cause }
+    }
   }
 }
 

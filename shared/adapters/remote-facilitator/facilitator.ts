@@ -5,6 +5,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator, SettlementAnswer } from '#shared/payment/remote-facilitator.ts'
+import { createConfirmTransfer } from '../chain/confirm-transfer.ts'
 import { confirmSettlement, findSettlement } from './find-settlement.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
@@ -16,11 +17,12 @@ const REORGANISED_BLOCKS = 10n
 
 /** Settles through a facilitator elsewhere; everything it claims is read again from the chain. */
 export function createRemoteFacilitator(
-  options: RemoteFacilitatorOptions & { readonly timeoutMs: number },
+  options: RemoteFacilitatorOptions & { readonly timeoutMs: number; readonly confirmations: number },
   chain: PublicClient,
   own: Pick<AuthorizationVerifier, 'verify'>,
 ): RemoteFacilitator {
   const client = createHttpClient(options, options.timeoutMs)
+  const reading = { client: chain, confirmTransfer: createConfirmTransfer(chain, options.confirmations) }
   return {
     settle: async (authorization, chargeAmount) => {
       const answer = await askToSettle(client, authorization, chargeAmount)
@@ -35,8 +37,8 @@ export function createRemoteFacilitator(
         return { outcome: 'unreachable', cause }
       }
     },
-    confirm: (hash, authorization, chargeAmount) => confirmSettlement(chain, hash, authorization, chargeAmount),
-    find: (authorization, chargeAmount, firstBlock) => findSettlement(chain, authorization, chargeAmount, firstBlock),
+    confirm: (hash, authorization, chargeAmount) => confirmSettlement(reading, hash, authorization, chargeAmount),
+    find: (authorization, chargeAmount, firstBlock) => findSettlement(reading, authorization, chargeAmount, firstBlock),
   }
 }
 

@@ -4,8 +4,13 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { SettlementFinding } from '#shared/payment/remote-facilitator.ts'
-import { confirmTransfer } from '../chain/confirm-transfer.ts'
+import type { ConfirmTransfer } from '../chain/confirm-transfer.ts'
 import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS, usdcAbi } from '../chain/contracts.ts'
+
+export interface ChainReading {
+  readonly client: PublicClient
+  readonly confirmTransfer: ConfirmTransfer
+}
 
 const invalidationAbi = parseAbi([
   'event UnorderedNonceInvalidation(address indexed owner, uint256 word, uint256 mask)',
@@ -16,12 +21,12 @@ const invalidationAbi = parseAbi([
  * Two calls of one payer often cost the same, and one transfer must not pay for both.
  */
 export async function confirmSettlement(
-  client: PublicClient,
+  { client, confirmTransfer }: ChainReading,
   hash: `0x${string}`,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
 ): Promise<Confirmation> {
-  const confirmation = await confirmTransfer(client, hash, authorization, chargeAmount)
+  const confirmation = await confirmTransfer(hash, authorization, chargeAmount)
   if (confirmation.outcome !== 'confirmed') return confirmation
   try {
     if (await spendsNonce(client, hash, authorization)) return confirmation
@@ -33,18 +38,19 @@ export async function confirmSettlement(
 
 /** Tells from the chain alone what became of an authorization. Two RPC calls while it is open. */
 export async function findSettlement(
-  client: PublicClient,
+  reading: ChainReading,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
   firstBlock: bigint,
 ): Promise<SettlementFinding> {
+  const { client } = reading
   try {
     const { number, timestamp } = await client.getBlock()
     // At that very block, so that a node which is behind cannot show an unused nonce beside a later clock.
     if (!(await isNonceUsed(client, authorization, number)))
       return { outcome: timestamp > authorization.deadline ? 'expired' : 'open' }
     return (
-      (await findTransfer(client, authorization, chargeAmount, firstBlock)) ??
+      (await findTransfer(reading, authorization, chargeAmount, firstBlock)) ??
       ((await wasInvalidated(client, authorization, firstBlock)) ? { outcome: 'burned' } : { outcome: 'unexplained' })
     )
   } catch (cause) {
@@ -63,13 +69,13 @@ async function isNonceUsed(
 }
 
 async function findTransfer(
-  client: PublicClient,
+  reading: ChainReading,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
   fromBlock: bigint,
 ): Promise<Extract<SettlementFinding, { outcome: 'found' | 'unreachable' }> | null> {
   const { asset, payer, payTo } = authorization
-  const logs = await client.getContractEvents({
+  const logs = await reading.client.getContractEvents({
     address: asset,
     abi: usdcAbi,
     eventName: 'Transfer',
@@ -80,8 +86,11 @@ async function findTransfer(
   })
   for (const { args, transactionHash: hash } of logs) {
     if (args.value !== chargeAmount) continue
-    const confirmation = await confirmSettlement(client, hash, authorization, chargeAmount)
+    const confirmation = await confirmSettlement(reading, hash, authorization, chargeAmount)
     if (confirmation.outcome === 'unreachable') return confirmation
+    // Not deep enough yet: nothing is concluded from it.
+    if (confirmation.outcome === 'pending')
+      return { outcome: 'unreachable', cause: new Error(`${hash} is not deep enough`) }
     if (confirmation.outcome === 'confirmed') return { ...confirmation, outcome: 'found', hash }
   }
   return null

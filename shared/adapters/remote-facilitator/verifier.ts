@@ -39,7 +39,9 @@ export function createRemoteVerifier(
     isSignedByPayer: (authorization) => own.isSignedByPayer(authorization),
     verify: async (authorization, amount): Promise<Verification> => {
       const verdict = await ask(authorization)
-      if (verdict.outcome !== 'refused') return verdict
+      // The SDK's facilitator submits a permit whenever there is one, also beside a lasting approval.
+      if (verdict.outcome === 'valid') return { outcome: 'valid', needsPermit: authorization.gasSponsoring !== null }
+      if (verdict.outcome === 'unreachable') return verdict
       const refusal = refusalOf(verdict.reason)
       if (refusal?.certain) return { outcome: 'refused', code: refusal.code }
       const reading = await own.verify(authorization, amount)

@@ -45,9 +45,9 @@ const refusing = (invalidReason: string, status = 200): FacilitatorFault => ({
 describe('a payment that could be settled', () => {
   it('is valid with a permit and with an approval, and the operator’s key goes with the question', async () => {
     const payer = await createChainPayer(devnet)
-    expect(await verify(await payer.sign())).toEqual({ outcome: 'valid' })
+    expect(await verify(await payer.sign())).toEqual({ outcome: 'valid', needsPermit: true })
     await payer.approve()
-    expect(await verify(await payer.sign({ gasSponsored: false }))).toEqual({ outcome: 'valid' })
+    expect(await verify(await payer.sign({ gasSponsored: false }))).toEqual({ outcome: 'valid', needsPermit: false })
     expect(facilitator.authorizationHeaders.at(-1)).toBe('Bearer key-of-the-operator')
   })
 

@@ -48,7 +48,7 @@ function remotely(
   const { ledger, dependencies, proxy } = worker
   const chain = createChainClient(proxy.url)
   const own = createAuthorizationVerifier(chain, 8453)
-  const options = { url: facilitator.url, apiKey: undefined, timeoutMs }
+  const options = { url: facilitator.url, apiKey: undefined, timeoutMs, confirmations: 1 }
   return {
     verifier: createRemoteVerifier(options, own),
     collector: createRemoteCollector({
@@ -311,7 +311,7 @@ describe('a settlement that cannot be', () => {
     const chain = createChainClient(worker.proxy.url)
     const own = createAuthorizationVerifier(chain, 8453)
     const remote = createRemoteFacilitator(
-      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS },
+      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS, confirmations: 1 },
       chain,
       own,
     )
@@ -332,7 +332,7 @@ describe('a settlement that cannot be', () => {
     const chain = createChainClient(worker.proxy.url)
     const own = createAuthorizationVerifier(chain, 8453)
     const remote = createRemoteFacilitator(
-      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS },
+      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS, confirmations: 1 },
       chain,
       own,
     )

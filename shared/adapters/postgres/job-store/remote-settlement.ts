@@ -91,11 +91,11 @@ async function noteSettlementAnswer(
 ): Promise<Written> {
   const { rowCount } = await sql.query(
     `WITH held AS (
-       SELECT settlements.id FROM settlements JOIN jobs USING (authorization_id)
+       SELECT settlements.id, settlements.network, settlements.facilitator FROM settlements JOIN jobs USING (authorization_id)
        WHERE jobs.id = $1 AND jobs.fence = $2 AND jobs.state = 'settling' AND settlements.id = $3
      ), named AS (
-       INSERT INTO settlement_transactions AS known (hash, settlement_id, settled_by)
-       SELECT $4::text, id, 'remote_facilitator' FROM held WHERE $4::text IS NOT NULL
+       INSERT INTO settlement_transactions AS known (hash, settlement_id, settled_by, network, facilitator)
+       SELECT $4::text, id, 'remote_facilitator', network, facilitator FROM held WHERE $4::text IS NOT NULL
        ON CONFLICT (hash) DO UPDATE SET hash = EXCLUDED.hash WHERE known.settlement_id = EXCLUDED.settlement_id
        RETURNING settlement_id
      )

@@ -1,4 +1,5 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
 import { bindKey, findBinding } from './bind-key.ts'
@@ -6,12 +7,16 @@ import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
 import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
+import { findUnfinalBlocks, loseSettlement, markFinal, moveSettlement, readUnfinal } from './finality.ts'
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
+import { addReplacement, fillGap, readLine, releaseLine, takeLine } from './keep-line.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
+import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
+import { readFigures } from './settlement-figures.ts'
 import { eraseExpiredUploads, markUploadsDeleted, openStagedUpload } from './staged-uploads.ts'
 import { startAttempt } from './start-attempt.ts'
 import { markEnqueued, takeDueJobs } from './take-due-jobs.ts'
@@ -43,6 +48,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     failJob: (job, failure) => failJob(pool, job, failure),
     recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
     readSettlement: (job) => readSettlement(pool, job),
+    renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     completeJob: (job, completion) => completeJob(pool, job, completion),
     failSettlement: (job, failure) => failSettlement(pool, job, failure),
     markForReview: (job, reason) => markForReview(pool, job, reason),
@@ -51,5 +57,22 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
     findExpiredMedia: (limit) => findExpiredMedia(pool, limit),
     markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
+  }
+}
+
+/** The workers' ledger of account nonces and settlements over one pool. */
+export function createSettlementStore(pool: Pool): SettlementStore {
+  return {
+    takeLine: (account, leaseMs) => takeLine(pool, account, leaseMs),
+    readLine: (account, accountNonceCount) => readLine(pool, account, accountNonceCount),
+    addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
+    fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
+    releaseLine: (account) => releaseLine(pool, account),
+    findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),
+    readUnfinal: (fromNumber, limit) => readUnfinal(pool, fromNumber, limit),
+    markFinal: (blockHashes) => markFinal(pool, blockHashes),
+    moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
+    loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
+    readFigures: () => readFigures(pool),
   }
 }

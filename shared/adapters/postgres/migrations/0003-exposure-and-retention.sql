@@ -1,1 +1,1 @@
--- Placeholder until the branches merge: exposure and retention.
+-- Exposure and retention (replaced at merge by the coordinator's).

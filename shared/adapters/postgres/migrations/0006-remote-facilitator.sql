@@ -18,6 +18,8 @@ ALTER TABLE settlements
 ALTER TABLE settlement_transactions
   ADD COLUMN settled_by text NOT NULL DEFAULT 'own_key',
   ALTER COLUMN raw_transaction DROP NOT NULL,
+  ALTER COLUMN account_nonce DROP NOT NULL,
   ADD CONSTRAINT own_key_has_raw_transaction CHECK ((settled_by = 'own_key') = (raw_transaction IS NOT NULL)),
+  ADD CONSTRAINT own_key_transaction_has_account_nonce CHECK ((settled_by = 'own_key') = (account_nonce IS NOT NULL)),
   ADD CONSTRAINT settlement_transactions_of_kind FOREIGN KEY (settlement_id, settled_by)
     REFERENCES settlements (id, settled_by);
