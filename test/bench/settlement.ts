@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { arch, cpus, tmpdir, totalmem } from 'node:os'
+import { arch, cpus, loadavg, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { migrateAll } from '../../infra/commands/migrate.ts'
@@ -8,6 +8,7 @@ import { openTestLedger, type TestLedger } from '../support/test-ledger.ts'
 import { difference, startCounting } from './settlement/counters.ts'
 import { startFreshChain } from './settlement/fresh-chain.ts'
 import { type Outcomes, prepareOurs, prepareSdk } from './settlement/settle-all.ts'
+import { type BadPaymentsResult, measureBadPayments } from './settlement/with-bad-payments.ts'
 
 /** The workers' pool in production is this large for 16 jobs at once. */
 const DATABASE_CONNECTIONS = 10
@@ -30,18 +31,35 @@ interface Measurement extends Setting {
   readonly sqlStatementsEach: number
   readonly cpuMsEach: number
   readonly outcomes: Outcomes
+  /** Of the machine at the end: figures of a busy one compare within a pair only. */
+  readonly loadAverage: number
 }
 
 /**
  * Settlements per second: our durable path beside the SDK's own settle, each on a fresh chain, in turn within one run. Both
- * look for receipts every 20 ms at first. `--json` prints the figures for programs, `--only=ours|SDK` runs one of them.
+ * look for receipts every 20 ms at first. `--json` prints the figures for programs, `--only=ours|SDK` runs one of them, `--quick` a part, `--bad-only` only the
+ * hundred at once with three bad ones among them.
  */
 const { values } = parseArgs({
-  options: { json: { type: 'boolean', default: false }, only: { type: 'string' }, quick: { type: 'boolean' } },
+  options: {
+    json: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    quick: { type: 'boolean' },
+    'bad-only': { type: 'boolean' },
+  },
 })
 const counts = startCounting()
 const measurements: Measurement[] = []
+const badPayments: BadPaymentsResult[] = []
 await withLedger(async (ledger) => {
+  for (const blockTimeSeconds of [null, BLOCK_TIME_SECONDS])
+    for (const contestant of ['ours', 'SDK'] as const) {
+      if (values.only !== undefined && values.only !== contestant) continue
+      const result = await measureBadPayments(ledger, contestant, blockTimeSeconds)
+      badPayments.push(result)
+      if (!values.json) printBadPayments(result, blockTimeSeconds)
+    }
+  if (values['bad-only']) return
   for (const blockTimeSeconds of [null, BLOCK_TIME_SECONDS])
     for (const keys of values.quick ? [1] : [1, 4])
       for (const concurrency of values.quick ? [16] : [16, 64])
@@ -53,7 +71,7 @@ await withLedger(async (ledger) => {
         }
 })
 const machine = `${cpus()[0]?.model.trim()} × ${cpus().length}, ${arch()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`
-console.log(values.json ? JSON.stringify({ machine, measurements }, null, 2) : `\n${machine}`)
+console.log(values.json ? JSON.stringify({ machine, badPayments, measurements }, null, 2) : `\n${machine}`)
 
 async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: Setting): Promise<Measurement> {
   const { keys, blockTimeSeconds, concurrency } = setting
@@ -76,6 +94,7 @@ async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: 
       sqlStatementsEach: sqlStatements / payments,
       cpuMsEach: cpuMs / payments,
       outcomes,
+      loadAverage: loadavg()[0] ?? 0,
     }
   } finally {
     await chain.devnet.stop()
@@ -100,9 +119,24 @@ async function withLedger(work: (ledger: TestLedger) => Promise<void>): Promise<
   }
 }
 
+function printBadPayments(result: BadPaymentsResult, blockTimeSeconds: number | null): void {
+  const { contestant, outcomes, transfers, accountNonceCount, nextAccountNonce, waitingInPool } = result
+  const blocks = blockTimeSeconds === null ? 'automine' : `${blockTimeSeconds} s`
+  const nonces = `account nonce ${accountNonceCount} on chain, ${nextAccountNonce ?? 'none'} in the ledger`
+  console.log(
+    `100 at once, 3 of them bad, ${blocks}, ${contestant}: ${describe(outcomes)}; ${transfers} transfers; ${nonces}; ${waitingInPool} in the pool`,
+  )
+}
+
+function describe(outcomes: Outcomes): string {
+  return Object.entries(outcomes)
+    .map(([outcome, count]) => `${outcome} ${count}`)
+    .join(', ')
+}
+
 function printRow(row: Measurement): void {
   if (measurements.length === 1) {
-    console.log('blocks    keys  at once  who   settled/s  RPC calls  SQL statements  CPU ms  outcomes')
+    console.log('blocks    keys  at once  who   settled/s  RPC calls  SQL statements  CPU ms   load  outcomes')
   }
   const cells = [
     (row.blockTimeSeconds === null ? 'automine' : `${row.blockTimeSeconds} s`).padEnd(8),
@@ -113,9 +147,8 @@ function printRow(row: Measurement): void {
     row.rpcCallsEach.toFixed(1).padStart(10),
     row.sqlStatementsEach.toFixed(1).padStart(15),
     row.cpuMsEach.toFixed(1).padStart(7),
-    ` ${Object.entries(row.outcomes)
-      .map(([outcome, count]) => `${outcome} ${count}`)
-      .join(', ')}`,
+    row.loadAverage.toFixed(1).padStart(6),
+    ` ${describe(row.outcomes)}`,
   ]
   console.log(cells.join(' '))
 }

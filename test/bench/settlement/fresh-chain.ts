@@ -17,6 +17,8 @@ export interface FreshChain {
   readonly payers: readonly ChainPayer[]
   /** So many authorizations, dealt out over payers and keys in turn. */
   sign(count: number): Promise<readonly Authorization[]>
+  /** From now on blocks come at this interval instead of with each transaction. */
+  mineEvery(seconds: number): Promise<void>
   /** Transactions of the settlement keys that wait in the node's pool. */
   readPool(): Promise<number>
 }
@@ -34,11 +36,15 @@ export async function startFreshChain(keyCount: number, blockTimeSeconds: number
     await payer.approve()
     payers.push(payer)
   }
-  if (blockTimeSeconds !== null) await callRpc(rpcUrl, 'evm_setIntervalMining', [blockTimeSeconds])
+  const mineEvery = async (seconds: number) => {
+    await callRpc(rpcUrl, 'evm_setIntervalMining', [seconds])
+  }
+  if (blockTimeSeconds !== null) await mineEvery(blockTimeSeconds)
   return {
     devnet,
     keys,
     payers,
+    mineEvery,
     sign: async (count) => {
       const signed: Authorization[] = []
       const deadline = BigInt(Math.floor(Date.now() / 1000) + LIFETIME_SECONDS)
