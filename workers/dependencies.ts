@@ -19,10 +19,12 @@ import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifi
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
+import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { createLogger, type Logger } from '#shared/runtime/logger.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
@@ -45,6 +47,8 @@ export interface WorkerDependencies
     GasWatchDependencies,
     Omit<KeeperDependencies, 'onReplacement'> {
   readonly settlements: SettlementStore
+  /** `null` with settlement keys of our own. */
+  readonly remote: RemoteParts | null
   readonly queue: JobQueue
   readonly uploads: ObjectStore
   readonly media: ObjectStore
@@ -120,6 +124,12 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   }
 }
 
+/** What the sweepers need of a remote facilitator. */
+interface RemoteParts {
+  readonly facilitator: RemoteFacilitator
+  readonly settlements: RemoteSettlementStore
+}
+
 interface PaymentSideParts {
   readonly chain: PublicClient
   readonly pool: Pool
@@ -138,21 +148,25 @@ const gasElsewhere: GasReader = {
 function createPaymentSide(
   config: WorkerConfig,
   { chain, pool, store, settler, ownGas, logger }: PaymentSideParts,
-): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> {
+): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
   const { FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations } = config
   if (url === undefined)
-    return { verifier: own, gas: ownGas, collector: createOwnKeyCollector({ ...settling, store, settler }) }
+    return {
+      verifier: own,
+      gas: ownGas,
+      collector: createOwnKeyCollector({ ...settling, store, settler }),
+      remote: null,
+    }
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
+  const facilitator = createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own)
+  const remoteSettlements = createRemoteSettlementStore(pool)
   return {
     verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: gasElsewhere,
-    collector: createRemoteCollector({
-      ...settling,
-      store: { ...store, ...createRemoteSettlementStore(pool) },
-      facilitator: createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
-    }),
+    collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    remote: { facilitator, settlements: remoteSettlements },
   }
 }
 

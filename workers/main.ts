@@ -11,6 +11,7 @@ import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
 import { watchGas } from './sweepers/watch-gas.ts'
+import { watchRemoteFinality } from './sweepers/watch-remote-finality.ts'
 
 /** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
 const DRAIN_DEADLINE_MS = 30_000
@@ -18,7 +19,7 @@ const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
 
 const config = readConfig()
 const dependencies = await createDependencies(config)
-const { logger } = dependencies
+const { logger, remote } = dependencies
 const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
 const registry = createMetrics(dependencies)
 const { onReplacement } = addSettlementMetrics(registry, dependencies)
@@ -29,6 +30,15 @@ const sweepers = startSweepers(
     reconcileSettlements(dependencies),
     keepNoncesMoving({ ...dependencies, onReplacement }),
     watchFinality(dependencies),
+    ...(remote
+      ? [
+          watchRemoteFinality({
+            ...dependencies,
+            facilitator: remote.facilitator,
+            settlements: { ...dependencies.settlements, ...remote.settlements },
+          }),
+        ]
+      : []),
     watchGas(dependencies),
     reapUploads(dependencies),
     reapMedia(dependencies),

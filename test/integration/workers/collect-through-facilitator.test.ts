@@ -1,21 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
-import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
-import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import type { RunJobDependencies } from '../../../workers/run-job.ts'
-import { createRemoteCollector } from '../../../workers/settlement/collect-through-facilitator.ts'
 import { createChainPayer } from '../../support/chain-payer.ts'
+import { type RemoteSettling, settleRemotely } from '../../support/remote-settling.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
 import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 const CHARGE = 5034n
-/** The facilitator answers in some 100 ms; a machine that does more at once may take longer. */
-const TIMEOUT_MS = 10_000
-/** Where it hangs nothing is waited for. */
+/** Where the facilitator hangs nothing is waited for. */
 const HANGING_TIMEOUT_MS = 300
 
 let worker: TestWorker
@@ -38,27 +30,10 @@ afterAll(async () => {
   await worker.stop()
 })
 
-type StoreChanges = Partial<ReturnType<typeof createRemoteSettlementStore>>
-
 /** The worker's payment side when FACILITATOR_URL is set. */
-function remotely(
-  changes: StoreChanges = {},
-  timeoutMs = TIMEOUT_MS,
-): Pick<RunJobDependencies, 'verifier' | 'collector'> {
-  const { ledger, dependencies, proxy } = worker
-  const chain = createChainClient(proxy.url)
-  const own = createAuthorizationVerifier(chain, 8453)
-  const options = { url: facilitator.url, apiKey: undefined, timeoutMs, confirmations: 1 }
-  return {
-    verifier: createRemoteVerifier(options, own),
-    collector: createRemoteCollector({
-      store: { ...ledger.execution, ...createRemoteSettlementStore(ledger.pool), ...changes },
-      facilitator: createRemoteFacilitator(options, chain, own),
-      receiptSecretId: dependencies.receiptSecretId,
-      now: dependencies.now,
-      logger: dependencies.logger,
-    }),
-  }
+function remotely(changes: Parameters<typeof settleRemotely>[2] = {}): Pick<RemoteSettling, 'verifier' | 'collector'> {
+  const { verifier, collector } = settleRemotely(worker, facilitator.url, changes)
+  return { verifier, collector }
 }
 
 const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
@@ -67,7 +42,7 @@ const settleRequests = () => facilitator.requests.filter((path) => path === '/se
 async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
   const accepted = await worker.accept(options)
   facilitator.setFault('/settle', fault, 1)
-  await worker.run(accepted.jobId, remotely({}, fault.kind === 'hang' ? HANGING_TIMEOUT_MS : TIMEOUT_MS))
+  await worker.run(accepted.jobId, remotely(fault.kind === 'hang' ? { timeoutMs: HANGING_TIMEOUT_MS } : {}))
   return accepted
 }
 
@@ -308,13 +283,7 @@ describe('a settlement that cannot be', () => {
   it('is not proven by a transfer of the same payer and charge that spends another nonce', async () => {
     const payer = await createChainPayer(worker.devnet)
     await payer.approve()
-    const chain = createChainClient(worker.proxy.url)
-    const own = createAuthorizationVerifier(chain, 8453)
-    const remote = createRemoteFacilitator(
-      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS, confirmations: 1 },
-      chain,
-      own,
-    )
+    const { facilitator: remote } = settleRemotely(worker, facilitator.url)
     const elsewhere = await payer.sign({ gasSponsored: false })
     const answer = await remote.settle(elsewhere, elsewhere.authorizedMaximum)
     if (answer.outcome !== 'sent') throw new Error(answer.outcome)
@@ -329,13 +298,7 @@ describe('a settlement that cannot be', () => {
 
   it('needs a person when the nonce is spent on something else than the charge', async () => {
     const { jobId, payer, request } = await interrupted({ kind: 'reset' })
-    const chain = createChainClient(worker.proxy.url)
-    const own = createAuthorizationVerifier(chain, 8453)
-    const remote = createRemoteFacilitator(
-      { url: facilitator.url, apiKey: undefined, timeoutMs: TIMEOUT_MS, confirmations: 1 },
-      chain,
-      own,
-    )
+    const { facilitator: remote } = settleRemotely(worker, facilitator.url)
     const answer = await remote.settle(request.authorization, 1n as typeof request.authorization.authorizedMaximum)
     expect(answer).toMatchObject({ outcome: 'sent' })
     await worker.runNow(jobId, remotely())

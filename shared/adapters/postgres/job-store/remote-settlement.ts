@@ -1,7 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Written } from '#shared/jobs/job-store.ts'
-import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type {
+  RemoteSettlement,
+  RemoteSettlementStore,
+  UnfinalRemoteSettlement,
+} from '#shared/jobs/remote-settlement-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { asTransition, moveJob } from './move-job.ts'
 
@@ -12,6 +18,7 @@ export function createRemoteSettlementStore(pool: Pool): RemoteSettlementStore {
     readRemoteSettlement: (job) => readRemoteSettlement(pool, job),
     noteSettlementRequest: (job, settlementId) => noteSettlementRequest(pool, job, settlementId),
     noteSettlementAnswer: (job, settlementId, hash) => noteSettlementAnswer(pool, job, settlementId, hash),
+    readUnfinalRemote: (limit) => readUnfinalRemote(pool, limit),
   }
 }
 
@@ -104,4 +111,30 @@ async function noteSettlementAnswer(
     [job.id, job.fence.toString(), settlementId, hash],
   )
   return rowCount === 1 ? 'written' : 'stale'
+}
+
+async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
+  const { rows } = await sql.query<{
+    id: string
+    job_id: string
+    signed: unknown
+    charge_amount: string
+    recorded_block: string
+    block_number: string
+    block_hash: string | null
+  }>(
+    `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash
+     FROM settlements JOIN authorizations ON authorizations.id = authorization_id
+     WHERE state = 'confirmed' AND finalized_at IS NULL AND settled_by = 'remote_facilitator'
+     ORDER BY block_number DESC LIMIT $1`,
+    [limit],
+  )
+  return rows.map((row) => ({
+    settlementId: row.id,
+    jobId: row.job_id,
+    authorization: storedAuthorizationSchema.parse(row.signed),
+    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
+    recordedBlock: BigInt(row.recorded_block),
+    block: { number: BigInt(row.block_number), hash: row.block_hash },
+  }))
 }
