@@ -1,0 +1,1 @@
+-- Placeholder until the branches merge: offers and receipts.
