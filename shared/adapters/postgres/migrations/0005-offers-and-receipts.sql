@@ -1,1 +1,0 @@
--- Placeholder until the branches merge: offers and receipts.
