@@ -20,7 +20,7 @@ const signingSeeds = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
-const configSchema = z.object({
+const variables = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
@@ -34,7 +34,11 @@ const configSchema = z.object({
   FACILITATOR_ADDRESSES: z
     .string()
     .transform((list) => list.split(','))
-    .pipe(z.array(address).nonempty()),
+    .pipe(z.array(address).nonempty())
+    .optional(),
+  /** A facilitator that settles with keys of its own; its addresses come from it, in place of FACILITATOR_ADDRESSES. */
+  FACILITATOR_URL: z.url().optional(),
+  FACILITATOR_API_KEY: z.string().min(1).optional(),
   /** `/readyz` warns when a settlement key can pay for fewer settlements than this. */
   GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: z.string().min(32),
@@ -68,6 +72,11 @@ const configSchema = z.object({
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
+
+const configSchema = variables.refine(
+  ({ FACILITATOR_ADDRESSES: addresses, FACILITATOR_URL: url }) => (addresses === undefined) !== (url === undefined),
+  { error: 'set exactly one of FACILITATOR_ADDRESSES (of the workers’ settlement keys) and FACILITATOR_URL' },
+)
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 

@@ -13,6 +13,9 @@ import { isConnectionFailure } from '#shared/adapters/postgres/connection-failur
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
+import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
@@ -28,6 +31,7 @@ import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
 
+const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
 const OUTCOME_POLL_MS = 1000
 const INSPECTIONS_REMEMBERED = 10_000
@@ -49,6 +53,9 @@ export async function createDependencies(
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const chainClock = createChainClock(chain, now)
   const gas = createGasReader(chain, createFeeEstimator(chain))
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const remote = remoteFacilitator(config)
+  const facilitators = await readFacilitators(config, remote)
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
   const pool = createPool({
@@ -73,12 +80,12 @@ export async function createDependencies(
     contactEmail: config.CONTACT_EMAIL,
     trustedProxies: config.TRUSTED_PROXIES,
     terms: {
-      network: `eip155:${CHAIN_ID}`,
+      network: NETWORK,
       asset: USDC_ADDRESS,
       spender: UPTO_PROXY_ADDRESS,
       permit2: PERMIT2_ADDRESS,
       payTo: config.PAY_TO,
-      facilitators: config.FACILITATOR_ADDRESSES,
+      facilitators,
       maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
       minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
       challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
@@ -94,7 +101,8 @@ export async function createDependencies(
     queue,
     uploads: objects,
     media: objects,
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    verifier: remote ? createRemoteVerifier(remote, own) : own,
+    chainClock,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
@@ -106,13 +114,16 @@ export async function createDependencies(
       chain: async () => {
         if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
       },
+      ...(remote && { facilitator: async () => void (await readSupportedFacilitators(remote, NETWORK)) }),
       audio_inspection: async () => {
         if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')
       },
     },
     readinessWarnings: {
       settlement_gas_low: async () => {
-        const read = await Promise.all(config.FACILITATOR_ADDRESSES.map((facilitator) => gas.readGas(facilitator)))
+        // A remote facilitator watches its own.
+        const ours = config.FACILITATOR_ADDRESSES ?? []
+        const read = await Promise.all(ours.map((facilitator) => gas.readGas(facilitator)))
         return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
       },
       clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,
@@ -129,6 +140,18 @@ export async function createDependencies(
       await pool.end()
     },
   }
+}
+
+function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {
+  return url === undefined ? null : { url, apiKey }
+}
+
+/** The addresses that challenges name. A remote facilitator's are its own to tell, so nothing starts without it. */
+async function readFacilitators(
+  { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
+  remote: RemoteFacilitatorOptions | null,
+): Promise<readonly `0x${string}`[]> {
+  return remote ? await readSupportedFacilitators(remote, NETWORK) : addresses
 }
 
 /** What is published, and what of it a deployment serves; only model ids are read of the private file. */

@@ -5,7 +5,7 @@ const privateKey = z
   .regex(/^0x[0-9a-fA-F]{64}$/)
   .transform((text) => text as `0x${string}`)
 
-const configSchema = z.object({
+const variables = z.object({
   DATABASE_URL: z.url(),
   QUEUE_URL: z.url().optional(),
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
@@ -15,7 +15,12 @@ const configSchema = z.object({
   SETTLEMENT_PRIVATE_KEYS: z
     .string()
     .transform((list) => list.split(','))
-    .pipe(z.array(privateKey).nonempty()),
+    .pipe(z.array(privateKey).nonempty())
+    .optional(),
+  /** A facilitator that settles with keys of its own, in place of SETTLEMENT_PRIVATE_KEYS. */
+  FACILITATOR_URL: z.url().optional(),
+  FACILITATOR_API_KEY: z.string().min(1).optional(),
+  FACILITATOR_TIMEOUT_SECONDS: z.coerce.number().positive().default(30),
   /** The name of the newest of the API's receipt secrets; the secret itself stays there. */
   RECEIPT_SECRET_ID: z.string().regex(/^[a-z0-9]+$/),
   /** How callers reach the API; it stands in the media URLs of results. */
@@ -46,6 +51,11 @@ const configSchema = z.object({
   METRICS_HOST: z.string().default('127.0.0.1'),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
+
+const configSchema = variables.refine(
+  ({ SETTLEMENT_PRIVATE_KEYS: keys, FACILITATOR_URL: url }) => (keys === undefined) !== (url === undefined),
+  { error: 'set exactly one of SETTLEMENT_PRIVATE_KEYS (settle with keys of our own) and FACILITATOR_URL' },
+)
 
 export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
   /** Where the deployments file's `api_key_env` names are looked up. */

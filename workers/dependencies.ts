@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { PublicClient } from 'viem'
 import { consumeJobs, createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
@@ -11,13 +12,21 @@ import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
 import { createExecutionStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { createLogger } from '#shared/runtime/logger.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
+import type { GasReader } from '#shared/payment/gas-reader.ts'
+import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
+import { createLogger, type Logger } from '#shared/runtime/logger.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
@@ -27,16 +36,20 @@ import { createRouter } from './providers/route.ts'
 import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
+import { createRemoteCollector } from './settlement/collect-through-facilitator.ts'
+import { createOwnKeyCollector } from './settlement/collector.ts'
 import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 import type { FinalityDependencies } from './sweepers/watch-finality.ts'
 import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
 
 export interface WorkerDependencies
   extends RunJobDependencies,
-    Omit<FinalityDependencies, 'settler'>,
+    FinalityDependencies,
     GasWatchDependencies,
     Omit<KeeperDependencies, 'onReplacement'> {
   readonly settlements: SettlementStore
+  /** `null` with settlement keys of our own. */
+  readonly remote: RemoteParts | null
   readonly queue: JobQueue
   readonly uploads: ObjectStore
   readonly media: ObjectStore
@@ -64,27 +77,25 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const onQueueError = (error: Error) => logger.warn('the queue reports an error', { error })
   const queue = createJobQueue(queueUrl, onQueueError)
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const store = createExecutionStore(pool)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
-  const accounts = createSettlementAccounts(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS, {
-    estimateFees,
-    maximumFeePerGasWei,
-  })
+  // None with a remote facilitator: there is no line to keep then, and no gas to watch.
+  const keys = config.SETTLEMENT_PRIVATE_KEYS ?? []
+  const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
+  const settler = createSettler(chain, CHAIN_ID, keys, { confirmations: config.CONFIRMATIONS, estimateFees })
+  const ownGas = createGasReader(chain, estimateFees)
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const http = createHttp({ fetch })
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
-    store: createExecutionStore(pool),
+    store,
     queue,
     uploads: objects,
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    ...createPaymentSide(config, { chain, pool, store, settler, ownGas, logger }),
     chainClock: createChainClock(chain, now),
-    gas: createGasReader(chain, estimateFees),
-    settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS, {
-      confirmations: config.CONFIRMATIONS,
-      estimateFees,
-    }),
+    settler,
     settlements: createSettlementStore(pool),
     accounts,
     facilitators: accounts.facilitators,
@@ -93,7 +104,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     finalityLookMs: FINALITY_LOOK_MS,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
-    receiptSecretId: config.RECEIPT_SECRET_ID,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     router: createRouter(createDeployments(file, { environment: config.environment, http }), {
@@ -113,6 +123,52 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
       await queue.close()
       await pool.end()
     },
+  }
+}
+
+/** What the sweepers need of a remote facilitator. */
+interface RemoteParts {
+  readonly facilitator: RemoteFacilitator
+  readonly settlements: RemoteSettlementStore
+}
+
+interface PaymentSideParts {
+  readonly chain: PublicClient
+  readonly pool: Pool
+  readonly store: ExecutionStore
+  readonly settler: Settler
+  readonly ownGas: GasReader
+  readonly logger: Logger
+}
+
+/** A remote facilitator pays for gas itself, and never tells how much it has. */
+const gasElsewhere: GasReader = {
+  readGas: async () => ({ balanceWei: 0n, settlementsLeft: Number.POSITIVE_INFINITY }),
+}
+
+/** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
+function createPaymentSide(
+  config: WorkerConfig,
+  { chain, pool, store, settler, ownGas, logger }: PaymentSideParts,
+): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
+  const { FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations } = config
+  if (url === undefined)
+    return {
+      verifier: own,
+      gas: ownGas,
+      collector: createOwnKeyCollector({ ...settling, store, settler }),
+      remote: null,
+    }
+  const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
+  const facilitator = createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own)
+  const remoteSettlements = createRemoteSettlementStore(pool)
+  return {
+    verifier: createRemoteVerifier({ url, apiKey }, own),
+    gas: gasElsewhere,
+    collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    remote: { facilitator, settlements: remoteSettlements },
   }
 }
 

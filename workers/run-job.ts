@@ -1,11 +1,12 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { collectCharge, recordCharge, type SettlementDependencies } from './settlement/settle-charge.ts'
+import type { Collector } from './settlement/collector.ts'
 import type { StepOutcome } from './step-outcome.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './steps/call-provider.ts'
 
-export interface RunJobDependencies extends GenerationDependencies, SettlementDependencies {
+export interface RunJobDependencies extends GenerationDependencies {
+  readonly collector: Collector
   readonly store: ExecutionStore
   readonly logger: Logger
   readonly leaseMs: number
@@ -37,9 +38,9 @@ async function takeStep(dependencies: RunJobDependencies, job: ClaimedJob, signa
     case 'generating':
       return failLostAttempt(dependencies, job)
     case 'generated':
-      return recordCharge(dependencies, job)
+      return dependencies.collector.recordCharge(job)
     case 'settling':
-      return collectCharge(dependencies, job)
+      return dependencies.collector.collectCharge(job)
   }
 }
 

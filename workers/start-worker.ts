@@ -12,6 +12,7 @@ import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
 import { watchGas } from './sweepers/watch-gas.ts'
+import { watchRemoteFinality } from './sweepers/watch-remote-finality.ts'
 
 /** Running jobs may finish within this time after a signal; a longer one is taken over when its lease runs out. */
 const DRAIN_DEADLINE_MS = 30_000
@@ -19,7 +20,7 @@ const SHUTDOWN_DEADLINE_MS = DRAIN_DEADLINE_MS + 5000
 
 /** Takes jobs and sweeps until a signal ends the process. */
 export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
-  const { logger } = dependencies
+  const { logger, remote } = dependencies
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
   const registry = createMetrics(dependencies)
   const { onReplacement } = addSettlementMetrics(registry, dependencies)
@@ -30,6 +31,15 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       keepNoncesMoving({ ...dependencies, onReplacement }),
       watchFinality(dependencies),
+      ...(remote
+        ? [
+            watchRemoteFinality({
+              ...dependencies,
+              facilitator: remote.facilitator,
+              settlements: { ...dependencies.settlements, ...remote.settlements },
+            }),
+          ]
+        : []),
       watchGas(dependencies),
       reapUploads(dependencies),
       reapMedia(dependencies),

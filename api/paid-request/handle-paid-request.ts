@@ -6,6 +6,7 @@ import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
@@ -38,6 +39,7 @@ export interface PaidRequestDependencies {
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
+  readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly payerFunds: PayerFundsReader
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter

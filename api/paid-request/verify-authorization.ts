@@ -1,5 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from './payment-challenge.ts'
@@ -8,6 +9,7 @@ import type { PresentedPayment } from './read-authorization.ts'
 interface Dependencies {
   readonly terms: PaymentTerms
   readonly verifier: AuthorizationVerifier
+  readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly now: () => Date
 }
 
@@ -25,18 +27,18 @@ export interface VerifiedPayment {
  * the 402 and 412 codes of a payment that is not, and `payment_network_unavailable` (503) when the chain cannot be asked.
  */
 export async function verifyAuthorization(
-  { terms, verifier, now }: Dependencies,
+  { terms, verifier, chainClock, now }: Dependencies,
   { authorization, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
 ): Promise<VerifiedPayment> {
   const verifiedAtMs = performance.now()
-  const nowSeconds = BigInt(Math.floor(now().getTime() / 1000))
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
       message: `The payment repeats the challenge with another ${alteredTerm}. Sign the challenge as it was given.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
+  const nowSeconds = BigInt(Math.floor((await chainClock.chainNow()).getTime() / 1000))
   requireTime(authorization.deadline, nowSeconds, terms)
   if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
   requireGasSponsoringTerms(authorization, nowSeconds, terms)

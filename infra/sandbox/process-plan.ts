@@ -24,6 +24,8 @@ interface Surroundings {
   readonly connections: Connections
   readonly deploymentsFile: string
   readonly secrets: SandboxSecrets
+  /** Of the one that settles in place of our own keys. */
+  readonly facilitatorUrl: string | undefined
 }
 
 /** Fixes names, ports and settings of all APIs and workers before the first of them is started. */
@@ -91,7 +93,7 @@ interface PlannedProcess {
 
 function apiProcess(
   { apiEntry = 'api/main.ts', apiEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets }: Surroundings,
+  { secrets, facilitatorUrl }: Surroundings,
   port: number,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
@@ -103,7 +105,9 @@ function apiProcess(
       PORT: String(port),
       CONTACT_EMAIL: 'sandbox@farebox.example',
       PAY_TO: secrets.accounts.recipient.address,
-      FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(','),
+      ...(facilitatorUrl === undefined
+        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
       RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
@@ -114,7 +118,7 @@ function apiProcess(
 
 function workerProcess(
   { workerEntry = 'workers/main.ts', workerEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets }: Surroundings,
+  { secrets, facilitatorUrl }: Surroundings,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
   return {
@@ -123,7 +127,11 @@ function workerProcess(
     isReady: (line) => line.includes('taking jobs'),
     environment: {
       RECEIPT_SECRET_ID,
-      SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(','),
+      // Its blocks come at once, so that whatever waits longer is stuck.
+      FEE_BUMP_AFTER_SECONDS: '3',
+      ...(facilitatorUrl === undefined
+        ? { SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
       [UPSTREAM_KEY]: secrets.upstreamApiKey,
       ...workerEnvironment,
     },

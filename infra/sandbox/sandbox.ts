@@ -64,6 +64,8 @@ export interface SandboxOptions {
   workerEnvironment?: Record<string, string>
   /** More settings of the one process with this name, over all others. */
   environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Starts a facilitator that holds the settlement key, and gives its URL; left out: the worker holds the key itself. */
+  startFacilitator?: (chain: { rpcUrl: string; privateKey: `0x${string}` }) => Promise<string>
   /** Told each step of the start, with the time it took. */
   onStep?: (name: string, detail: string, milliseconds: number) => void
 }
@@ -137,6 +139,8 @@ async function startParts(
     ),
     step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
   ])
+  const { privateKey } = secrets.accounts.settlement
+  const facilitatorUrl = await options.startFacilitator?.({ rpcUrl: chain.rpcUrl, privateKey })
   const real = {
     databaseUrl: database.connectionString,
     queueUrl: database.connectionString,
@@ -145,7 +149,7 @@ async function startParts(
   }
   const connections = (await options.connections?.(real)) ?? real
   const deploymentsFile = await writeDeployments(options, connections.upstreamUrl)
-  const plan = await planProcesses(options, { connections, deploymentsFile, secrets })
+  const plan = await planProcesses(options, { connections, deploymentsFile, secrets, facilitatorUrl })
   const start = async (name: ServiceName) => add(name, await plan.start(name))
   const started = await Promise.all(
     plan.names.map(async (name) => [name, await step(name, plan.describe(name), () => start(name))] as const),

@@ -47,6 +47,7 @@ export function writeCalculation(
   const rounded = roundedPrice(quantities)
   const atLeast = rounded < minimum ? minimum : rounded
   const charge = atLeast > maximum ? maximum : atLeast
+  const raised = rounded < minimum ? 'minimum' : 'none'
   return {
     lines: quantities.map((quantity) => ({
       usage: quantity.usage,
@@ -63,7 +64,7 @@ export function writeCalculation(
     rounded_atomic: rounded.toString(),
     minimum_atomic: minimum.toString(),
     maximum_atomic: maximum.toString(),
-    applied: charge === rounded ? 'none' : charge === maximum ? 'maximum' : 'minimum',
+    applied: atLeast > maximum ? 'maximum' : raised,
     charge_atomic: charge.toString(),
   } as const
 }

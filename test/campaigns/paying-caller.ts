@@ -1,13 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { decodePaymentResponseHeader, decodePaymentSignatureHeader } from '@x402/core/http'
-import { z } from 'zod'
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { decodePaymentSignatureHeader } from '@x402/core/http'
 import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
 import type { ChainPayer } from '../support/chain-payer.ts'
 import { type CallKind, newCallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
+import { type Exchange, exchange } from './exchange.ts'
 
 export interface CallOptions {
   readonly kind: CallKind
@@ -49,35 +47,12 @@ export interface CallerOptions {
   readonly patienceMs: number
   /** Chooses which API is asked first. */
   readonly random: () => number
-  /** Whether answers go into the record; they do when left out. */
-  readonly writesDown?: boolean
 }
 
 /** Longer advice than this is cut: a campaign's client asks more often than a polite one. */
 const LONGEST_PAUSE_MS = 300
 /** How many payments a client signs for one call before it takes the refusal for an answer. */
 const MOST_SIGNATURES = 8
-
-/** What tells a client to go on. Failures carry it in `error`, 402s at the top. */
-const adviceSchema = z.looseObject({
-  retry: z.enum(['never', 'same_request', 'new_payment']).optional(),
-  code: z.string().optional(),
-  error: z
-    .union([
-      z.string(),
-      z.looseObject({
-        retry: z.enum(['never', 'same_request', 'new_payment']).optional(),
-        code: z.string().optional(),
-      }),
-    ])
-    .optional(),
-})
-
-interface Exchange {
-  readonly answer: CallerAnswer
-  readonly response: Response
-  readonly advice: 'never' | 'same_request' | 'new_payment'
-}
 
 interface CallState {
   readonly record: CallRecord
@@ -135,7 +110,7 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
     replay: async (record) => {
       const state = states.get(record)
       if (!state?.headers) return null
-      return (await send({ ...options, writesDown: false }, state, options.baseUrls[0]))?.answer ?? null
+      return (await exchange(options.rpcUrl, state, options.baseUrls[0]))?.answer ?? null
     },
   }
 }
@@ -159,17 +134,18 @@ async function makeCall(
       await gate
     }
     const copies = isFirstPayment ? duplicates : 1
-    const signal = isFirstPayment ? hangUp : undefined
-    const [exchange = null] = await Promise.all(
+    const outOfPatience = AbortSignal.timeout(Math.max(1, giveUpAt - Date.now()))
+    const signal = isFirstPayment && hangUp ? AbortSignal.any([hangUp, outOfPatience]) : outOfPatience
+    const [answered = null] = await Promise.all(
       Array.from({ length: copies }, (_, index) =>
         send(options, state, baseUrls[(turn + index) % baseUrls.length], signal),
       ),
     )
-    if (!exchange) {
+    if (!answered) {
       await delay(LONGEST_PAUSE_MS / 3)
       continue
     }
-    const next = await takeAdvice(state, exchange)
+    const next = await takeAdvice(state, answered)
     if (next !== 'again') {
       record.outcome = next
       return
@@ -178,8 +154,10 @@ async function makeCall(
   record.outcome = 'gave_up'
 }
 
-async function takeAdvice(state: CallState, exchange: Exchange): Promise<'again' | 'released' | 'refused'> {
-  const { answer, response, advice } = exchange
+async function takeAdvice(
+  state: CallState,
+  { answer, response, advice }: Exchange,
+): Promise<'again' | 'released' | 'refused'> {
   if (answer.status === 200) return 'released'
   if (response.headers.has('payment-required') && answer.status === 402) {
     if (state.record.nonces.length >= MOST_SIGNATURES) return 'refused'
@@ -206,75 +184,14 @@ async function signChallenge(state: CallState, response: Response): Promise<void
   state.record.nonces.push(BigInt(permit2Authorization.nonce).toString())
 }
 
-/** One exchange, written down when its answer arrived whole; `null` when none did. */
+/** One exchange, written down when its answer arrived whole. */
 async function send(
-  options: CallerOptions,
-  { record, body, headers }: CallState,
+  { rpcUrl }: CallerOptions,
+  state: CallState,
   baseUrl: string | undefined,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<Exchange | null> {
-  try {
-    const response = await fetch(`${baseUrl}${record.path}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-idempotency-key': record.idempotencyKey, ...headers },
-      body,
-      ...(signal ? { signal } : {}),
-    })
-    const text = await response.text()
-    const answer = await describe(options, response, text)
-    if (options.writesDown !== false) record.answers.push(answer)
-    return { answer, response, advice: adviceOf(response.status, text) }
-  } catch (error) {
-    // A connection that was refused or cut, or that this client gave up.
-    if (error instanceof TypeError || (error instanceof Error && error.name === 'AbortError')) return null
-    throw error
-  }
-}
-
-async function describe({ rpcUrl }: CallerOptions, response: Response, text: string): Promise<CallerAnswer> {
-  const receivedAt = Date.now()
-  const settlement = response.headers.get('payment-response')
-  const { transaction = null, amount = null } = settlement === null ? {} : decodePaymentResponseHeader(settlement)
-  return {
-    receivedAt,
-    status: response.status,
-    code: response.status === 200 ? null : codeOf(text),
-    bodySha256: sha256Hex(text),
-    bodyText: text,
-    receiptId: response.headers.get('x-receipt-id'),
-    transaction,
-    amount,
-    wasMined: transaction === null || transaction === '' ? null : await wasMined(rpcUrl, transaction),
-  }
-}
-
-async function wasMined(rpcUrl: string, hash: string): Promise<boolean | null> {
-  try {
-    const receipt = await callRpc<{ status: string } | null>(rpcUrl, 'eth_getTransactionReceipt', [hash])
-    return receipt?.status === '0x1'
-  } catch {
-    return null
-  }
-}
-
-function readAdvice(text: string): z.infer<typeof adviceSchema> | null {
-  try {
-    return adviceSchema.parse(JSON.parse(text))
-  } catch {
-    return null
-  }
-}
-
-function codeOf(text: string): string | null {
-  const advice = readAdvice(text)
-  const error = advice?.error
-  return (typeof error === 'object' ? error.code : undefined) ?? advice?.code ?? null
-}
-
-function adviceOf(status: number, text: string): Exchange['advice'] {
-  const advice = readAdvice(text)
-  const error = advice?.error
-  const given = (typeof error === 'object' ? error.retry : undefined) ?? advice?.retry
-  if (given !== undefined) return given
-  return status >= 500 || status === 429 ? 'same_request' : 'never'
+  const answered = await exchange(rpcUrl, state, baseUrl, signal)
+  if (answered) state.record.answers.push(answered.answer)
+  return answered
 }

@@ -69,7 +69,8 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       upstreamDelayMs: options.upstreamDelayMs ?? 0,
       apiEntry: 'test/campaigns/processes/api.ts',
       workerEntry: 'test/campaigns/processes/worker.ts',
-      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', ...options.apiEnvironment },
+      // Held for so short a time that clients whose job recovers slowly also attach to it again.
+      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
       workerEnvironment: { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', ...options.workerEnvironment },
       environmentOf: () => ({
         FAULT_POINTS_DIRECTORY: join(directory, 'points'),
@@ -186,6 +187,6 @@ async function settleDown(sql: CampaignStack['sql'], limitMs: number): Promise<r
 }
 
 /** A run of bytes that only this audio holds: the generator's seed, behind the side information of the first frame. */
-function canaryOf(audio: Uint8Array): Buffer {
+export function canaryOf(audio: Uint8Array): Buffer {
   return Buffer.from(audio.subarray(24, 48))
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentRequiredHeader, encodePaymentRequiredHeader } from '@x402/core/http'
 import {
   decodeSignedOffers,
@@ -27,6 +28,8 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop())
 
 const LONGEST_HEADER = 8192
+/** After which a statement that was dated by the clock would differ. */
+const CLOCK_STEP_MS = 1100
 const body = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
 const PATH = '/v1/chat/completions'
 
@@ -84,8 +87,9 @@ describe('an offer', () => {
 
   it('is the same, byte for byte, each time that the request is asked for', async () => {
     const key = randomUUID()
-    const [first, second] = [offerOf(await send(key)), offerOf(await send(key))]
-    expect(second.signed).toEqual(first.signed)
+    const first = offerOf(await send(key))
+    await delay(CLOCK_STEP_MS)
+    expect(offerOf(await send(key)).signed).toEqual(first.signed)
   })
 
   it('that was changed does not verify', async () => {
@@ -138,6 +142,7 @@ describe('a receipt', () => {
 
   it('is the same, byte for byte, on a replay', async () => {
     const { answer, payment, key } = await pay()
+    await delay(CLOCK_STEP_MS)
     const replay = await send(key, payment)
     expect(replay.status).toBe(200)
     expect(replay.headers.get('payment-response')).toBe(answer.headers.get('payment-response'))

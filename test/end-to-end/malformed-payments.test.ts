@@ -82,11 +82,45 @@ async function traces() {
   }
 }
 
+async function expectNoTraceSince(before: Awaited<ReturnType<typeof traces>>): Promise<void> {
+  expect(await traces()).toEqual(before)
+  process.kill(before.pid, 0)
+}
+
+let key: string
+/** Perfectly valid, gas-sponsoring permit included; every case spoils one thing in it. */
+let payment: CustomPayment
+
+const signed = 'payload.permit2Authorization'
+const permit = 'extensions.eip2612GasSponsoring.info'
+
+async function spoil(path: string, values: readonly unknown[]): Promise<void> {
+  for (const value of values) await expectMalformed(await sendPayment(key, withValue(payment, path, value)))
+}
+
+const nonce = () => String(valueAt(payment, `${signed}.nonce`))
+const text = () => JSON.stringify(payment)
+
+function withBytes(bytes: readonly number[]): Buffer {
+  const [head = '', tail = ''] = text().split('"extensions":{', 2)
+  return Buffer.concat([Buffer.from(`${head}"extensions":{"note":"`), Buffer.from(bytes), Buffer.from(`",${tail}`)])
+}
+
+function withLength(remainder: number): Buffer {
+  for (let note = 'x'; ; note += 'x') {
+    const bytes = Buffer.from(JSON.stringify({ ...payment, note }))
+    if (bytes.length % 3 === remainder) return bytes
+  }
+}
+
+function base64url(): string {
+  const header = Buffer.from(JSON.stringify({ ...payment, note: '~~~???>>>' })).toString('base64url')
+  expect(header).toMatch(/[-_]/)
+  return header
+}
+
 describe('refused without a trace', () => {
   let before: Awaited<ReturnType<typeof traces>>
-  let key: string
-  /** Perfectly valid, gas-sponsoring permit included; every case spoils one thing in it. */
-  let payment: CustomPayment
   beforeAll(async () => {
     const { idempotencyKey, required } = await challenge()
     key = idempotencyKey
@@ -97,25 +131,53 @@ describe('refused without a trace', () => {
     before = await traces()
   })
   afterEach(async () => {
-    expect(await traces()).toEqual(before)
-    process.kill(before.pid, 0)
+    await expectNoTraceSince(before)
   })
 
-  const signed = 'payload.permit2Authorization'
-  const permit = 'extensions.eip2612GasSponsoring.info'
   const otherTypes = [undefined, null, 5, -1, 1.5, true, false, [], ['1'], {}, { value: '1' }]
 
   describe('one member spoilt: 400 invalid_payment_header', () => {
-    const spoil = async (path: string, values: readonly unknown[]) => {
-      for (const value of values) await expectMalformed(await sendPayment(key, withValue(payment, path, value)))
-    }
-
     const notNumbers = [
-      ...['', ' ', ' 1', '1 ', '1\n', '\t1', '\u00001', '1\u00a0'],
-      ...['-1', '-0', '+1', '01', '00', '1.0', '1.', '.5', '1e3', '1E3', '1e-3', '1e400', 'NaN', 'Infinity'],
-      ...['0x10', '0X10', '0b1', '0o7', '1n', 'ff', '1_000', '1,000', '1 000'],
-      ...['١٢٣', '１２３', '²', 'Ⅷ', '1\u200b', '𝟙'],
-      ...[(2n ** 256n).toString(), (10n ** 80n).toString(), '9'.repeat(2000)],
+      '',
+      ' ',
+      ' 1',
+      '1 ',
+      '1\n',
+      '\t1',
+      '\u00001',
+      '1\u00a0',
+      '-1',
+      '-0',
+      '+1',
+      '01',
+      '00',
+      '1.0',
+      '1.',
+      '.5',
+      '1e3',
+      '1E3',
+      '1e-3',
+      '1e400',
+      'NaN',
+      'Infinity',
+      '0x10',
+      '0X10',
+      '0b1',
+      '0o7',
+      '1n',
+      'ff',
+      '1_000',
+      '1,000',
+      '1 000',
+      '١٢٣',
+      '１２３',
+      '²',
+      'Ⅷ',
+      '1\u200b',
+      '𝟙',
+      (2n ** 256n).toString(),
+      (10n ** 80n).toString(),
+      '9'.repeat(2000),
     ]
     test.each([
       ...['permitted.amount', 'nonce', 'deadline', 'witness.validAfter'].map((name) => `${signed}.${name}`),
@@ -126,9 +188,24 @@ describe('refused without a trace', () => {
 
     const digits = '833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
     const notAddresses = [
-      ...['', '0x', digits, `0X${digits}`, `0x${digits}0`, `0x${digits}00`, `0x${digits.slice(1)}`, `x${digits}`],
-      ...[` 0x${digits}`, `0x${digits} `, `0x${digits}\n`, `0x${digits.slice(1)}g`, `0x${digits.slice(1)}３`],
-      ...[`0x${digits.slice(1)}\u0000`, `0x0x${digits.slice(2)}`, `ethereum:0x${digits}`, 'usdc.eth', '0'],
+      '',
+      '0x',
+      digits,
+      `0X${digits}`,
+      `0x${digits}0`,
+      `0x${digits}00`,
+      `0x${digits.slice(1)}`,
+      `x${digits}`,
+      ` 0x${digits}`,
+      `0x${digits} `,
+      `0x${digits}\n`,
+      `0x${digits.slice(1)}g`,
+      `0x${digits.slice(1)}３`,
+      `0x${digits.slice(1)}\u0000`,
+      `0x0x${digits.slice(2)}`,
+      `ethereum:0x${digits}`,
+      'usdc.eth',
+      '0',
     ]
     test.each([
       ...['from', 'permitted.token', 'spender', 'witness.to', 'witness.facilitator'].map((name) => `${signed}.${name}`),
@@ -137,8 +214,18 @@ describe('refused without a trace', () => {
 
     const hex = '11'.repeat(64)
     const notBytes = [
-      ...['', '0x', '0', `${hex}1b`, `0X${hex}1b`, `0x${hex}1`, `0x${hex}1g`, ` 0x${hex}1b`, `0x${hex}1b\n`],
-      ...[`0x${hex} 1b`, `0x${hex}１b`, base64(hex)],
+      '',
+      '0x',
+      '0',
+      `${hex}1b`,
+      `0X${hex}1b`,
+      `0x${hex}1`,
+      `0x${hex}1g`,
+      ` 0x${hex}1b`,
+      `0x${hex}1b\n`,
+      `0x${hex} 1b`,
+      `0x${hex}１b`,
+      base64(hex),
     ]
     test('payload.signature as anything but 0x and whole bytes', () =>
       spoil('payload.signature', [...otherTypes, ...notBytes, `0x${'00'.repeat(4097)}`]))
@@ -146,7 +233,11 @@ describe('refused without a trace', () => {
       spoil(`${permit}.signature`, [
         ...otherTypes.filter((value) => value !== undefined),
         ...notBytes,
-        ...[`0x${hex}`, `0x${hex}1b00`, `0x${hex}1d`, `0x${'00'.repeat(64)}1b`, `0x${'ff'.repeat(64)}1b`],
+        `0x${hex}`,
+        `0x${hex}1b00`,
+        `0x${hex}1d`,
+        `0x${'00'.repeat(64)}1b`,
+        `0x${'ff'.repeat(64)}1b`,
       ]))
 
     test.each(['x402Version', 'accepted', 'payload', signed, `${signed}.permitted`, `${signed}.witness`])(
@@ -169,9 +260,6 @@ describe('refused without a trace', () => {
   })
 
   describe('another JSON text: 400 invalid_payment_header', () => {
-    const nonce = () => String(valueAt(payment, `${signed}.nonce`))
-    const text = () => JSON.stringify(payment)
-
     test.each<[string, () => string]>([
       ['a repeated member of the envelope', () => text().replace('{', '{"x402Version":2,')],
       ['a repeated member of what is signed', () => text().replace('"nonce":', `"nonce":"${nonce()}","nonce":`)],
@@ -210,20 +298,9 @@ describe('refused without a trace', () => {
     ])('%s', async (_, bytes) => {
       await expectMalformed(await sendHeader(key, base64(bytes())))
     })
-
-    function withBytes(bytes: readonly number[]): Buffer {
-      const [head = '', tail = ''] = text().split('"extensions":{', 2)
-      return Buffer.concat([Buffer.from(`${head}"extensions":{"note":"`), Buffer.from(bytes), Buffer.from(`",${tail}`)])
-    }
   })
 
   describe('another header', () => {
-    const withLength = (remainder: number) => {
-      for (let note = 'x'; ; note += 'x') {
-        const bytes = Buffer.from(JSON.stringify({ ...payment, note }))
-        if (bytes.length % 3 === remainder) return bytes
-      }
-    }
     test.each<[string, () => string]>([
       ['without its padding', () => withLength(2).toString('base64').replace(/=+$/, '')],
       ['with too much padding', () => `${withLength(0).toString('base64')}==`],
@@ -240,12 +317,6 @@ describe('refused without a trace', () => {
     ])('%s: 400 invalid_payment_header', async (_, header) => {
       await expectMalformed(await sendHeader(key, header()))
     })
-
-    function base64url(): string {
-      const header = Buffer.from(JSON.stringify({ ...payment, note: '~~~???>>>' })).toString('base64url')
-      expect(header).toMatch(/[-_]/)
-      return header
-    }
 
     const raw = (...headers: (readonly [string, string])[]) =>
       sendRaw(sandbox.info.baseUrl, {
@@ -427,7 +498,7 @@ describe('unusual and good all the same', () => {
     ['no resource', (payment) => withValue(payment, 'resource', undefined)],
     ['members that extensions may have', (payment) => ({ ...payment, extensions: { anything: [{ at: ['all', 5] }] } })],
     ['a richer extra', (payment) => withValue(payment, 'accepted.extra.note', 'x')],
-    ['members in another order', (payment) => Object.fromEntries(Object.entries(payment).reverse())],
+    ['members in another order', (payment) => Object.fromEntries(Object.entries(payment).toReversed())],
   ])('%s', async (_, change) => {
     const { idempotencyKey, required } = await challenge()
     const paid = await sendPayment(idempotencyKey, change(await signCustomPayment(required, payer)))

@@ -98,22 +98,24 @@ describe.each(Object.keys(calls))('the receipt of %s', (path) => {
   })
 })
 
+/** As the payer who kept the answer. */
+async function verifyFile(receipt: unknown) {
+  const path = await save('receipt.json', JSON.stringify(receipt))
+  return judge('--file', path, '--url', sandbox.info.baseUrl, '--rpc', sandbox.info.rpcUrl)
+}
+
+/** As the service would sign these fields. */
+function resigned(receipt: Fields, signer = serviceSigner): Fields {
+  const { signature: _, ...fields } = receipt
+  return { ...fields, signature: signer.signDetached(fields as never, RECEIPT_TYPE) }
+}
+
 describe('what was changed', () => {
   let call: PaidCall
   let genuine: Fields
   beforeAll(async () => {
     call = await pay('/v1/chat/completions')
     genuine = await receiptOf(call)
-  })
-
-  const verifyFile = async (receipt: unknown) =>
-    judge(
-      ...['--file', await save('receipt.json', JSON.stringify(receipt)), '--url', sandbox.info.baseUrl],
-      ...['--rpc', sandbox.info.rpcUrl],
-    )
-  const resigned = ({ signature: _, ...fields }: Fields): Fields => ({
-    ...fields,
-    signature: serviceSigner.signDetached(fields as never, RECEIPT_TYPE),
   })
 
   it('nothing: the saved receipt holds', async () => {
@@ -160,9 +162,7 @@ describe('what was changed', () => {
 
   it('the key: a receipt that someone else signed fails', async () => {
     const stranger = createStatementSigner(sandbox.info.baseUrl, [{ id: 'k1', seed: '33'.repeat(32) }])
-    const { signature: _, ...fields } = genuine
-    const forged = { ...fields, signature: stranger.signDetached(fields as never, RECEIPT_TYPE) }
-    expect((await verifyFile(forged)).failed).toEqual(['signature'])
+    expect((await verifyFile(resigned(genuine, stranger))).failed).toEqual(['signature'])
   })
 
   it('an x402 receipt is no receipt record, although the same key signs both', async () => {

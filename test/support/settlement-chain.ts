@@ -6,11 +6,10 @@ import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import type { RunJobDependencies } from '../../workers/run-job.ts'
 import { type KeeperDependencies, keepNoncesMoving } from '../../workers/sweepers/keep-nonces-moving.ts'
 import { watchFinality } from '../../workers/sweepers/watch-finality.ts'
 import type { AuthorizationChanges } from './chain-payer.ts'
-import type { AcceptedJob, TestWorker } from './test-worker.ts'
+import type { AcceptedJob, TestWorker, TestWorkerDependencies } from './test-worker.ts'
 
 type Hex = `0x${string}`
 
@@ -18,7 +17,7 @@ type Hex = `0x${string}`
 export interface SettlementChain {
   readonly privateKey: Hex
   readonly facilitator: Hex
-  readonly chain: Pick<RunJobDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
+  readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
   /** One round of the nonce keeper; gives how much it moved. */
   keep(changes?: Partial<KeeperDependencies>): Promise<number>
   /** One round of the finality watcher. */

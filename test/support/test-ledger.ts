@@ -10,7 +10,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { buildReceipt } from '../../workers/settlement/build-receipt.ts'
-import { createTestDatabase } from './test-database.ts'
+import { createTestDatabase, type TestDatabase } from './test-database.ts'
 
 type Hex = `0x${string}`
 type Completion = Parameters<ExecutionStore['completeJob']>[1]
@@ -37,7 +37,11 @@ export interface TestLedger {
 
 /** `maximumConnections` is how many statements can really race. */
 export async function createTestLedger(maximumConnections = 24): Promise<TestLedger> {
-  const database = await createTestDatabase()
+  return openTestLedger(await createTestDatabase(), maximumConnections)
+}
+
+/** The same over a database that exists; `close` drops it. */
+export function openTestLedger(database: TestDatabase, maximumConnections: number): TestLedger {
   const pool = createPool({
     connectionString: database.url,
     maximumConnections,

@@ -23,6 +23,8 @@ import type { Deployment } from '../../workers/providers/registry.ts'
 import { createRouter } from '../../workers/providers/route.ts'
 import { type RunJobDependencies, runJob } from '../../workers/run-job.ts'
 import { noScreening } from '../../workers/screening/screener.ts'
+import { createOwnKeyCollector } from '../../workers/settlement/collector.ts'
+import type { SettlementDependencies } from '../../workers/settlement/settle-charge.ts'
 import { type AuthorizationChanges, type ChainPayer, createChainPayer } from './chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import { generatedDurationMs, generateMp3 } from './mp3-generator.ts'
@@ -46,6 +48,11 @@ export interface JobView {
   readonly settlements: readonly string[]
 }
 
+/** With a settlement key of our own, unless a `collector` is given instead. */
+export type TestWorkerDependencies = Omit<RunJobDependencies, 'collector'> &
+  SettlementDependencies &
+  Partial<Pick<RunJobDependencies, 'collector'>>
+
 /** A worker in this process over a real ledger, chain and upstream; the chain is reached through a fault proxy. */
 export interface TestWorker {
   readonly ledger: TestLedger
@@ -55,20 +62,20 @@ export interface TestWorker {
   readonly uploads: ObjectStore
   /** What was logged, as JSON. */
   readonly logged: readonly string[]
-  readonly dependencies: RunJobDependencies
+  readonly dependencies: TestWorkerDependencies
   /** The only deployment, over `upstream`. */
   readonly deployment: Deployment
   /** A funded payer and his accepted job, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
-  run(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  run(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   /** Lets a job that was put off run at once. */
-  runNow(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
   through(
     proxy: RpcProxy,
     settlementKey: `0x${string}`,
-  ): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'>
+  ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'>
   stop(): Promise<void>
 }
 
@@ -109,7 +116,7 @@ export async function startTestWorker(): Promise<TestWorker> {
       http: createHttp({ fetch }),
     }),
   }
-  const dependencies: RunJobDependencies = {
+  const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
     store: ledger.execution,
     uploads,
@@ -124,8 +131,10 @@ export async function startTestWorker(): Promise<TestWorker> {
     now: () => new Date(),
     logger: { info: log, warn: log, error: log },
   }
-  const run = (jobId: string, changes: Partial<RunJobDependencies> = {}) =>
-    runJob({ ...dependencies, ...changes }, jobId)
+  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}) => {
+    const changed = { ...dependencies, ...changes }
+    return runJob({ ...changed, collector: changed.collector ?? createOwnKeyCollector(changed) }, jobId)
+  }
   return {
     ledger,
     devnet,
@@ -180,7 +189,7 @@ export function routedTo(
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
-): Pick<RunJobDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
+): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
   const client = createChainClient(url)
   return {
     verifier: createAuthorizationVerifier(client, 8453),

@@ -36,6 +36,8 @@ interface Recomputed {
   readonly rounded: bigint
   readonly minimum: bigint
   readonly maximum: bigint
+  /** Which bound decided. */
+  readonly applied: string
   readonly charge: bigint
 }
 
@@ -58,7 +60,9 @@ function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maxim
   const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
   const minimum = roundedUp(times(parseExact(String(unit_prices['minimum_charge_usd'])), ATOMIC_PER_DOLLAR))
   const maximum = least(BigInt(quoted_maximum_atomic), BigInt(authorized_maximum_atomic))
-  return { lines, sum, rounded, minimum, maximum, charge: least(rounded < minimum ? minimum : rounded, maximum) }
+  const [atLeast, raised] = rounded < minimum ? [minimum, 'minimum'] : [rounded, 'none']
+  const applied = atLeast > maximum ? 'maximum' : raised
+  return { lines, sum, rounded, minimum, maximum, applied, charge: least(atLeast, maximum) }
 }
 
 function lineOf(field: string, usage: GivenReceipt['usage'], prices: GivenReceipt['unit_prices']): Line {
@@ -100,6 +104,7 @@ function checkCalculation({ calculation, charge_atomic }: GivenReceipt, again: R
   expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === again.rounded)
   expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === again.minimum)
   expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === again.maximum)
+  expectEqual('applied', calculation.applied === again.applied)
   expectEqual('its charge_atomic', calculation.charge_atomic === charge_atomic)
   const said = again.lines.map(({ usage, quantity }) => `${usage} ${quantity}`).join(', ')
   return judged('calculation', problems, `every line follows from usage and unit prices (${said})`)

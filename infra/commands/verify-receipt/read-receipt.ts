@@ -39,6 +39,7 @@ const receiptSchema = z.looseObject({
       rounded_atomic: digits,
       minimum_atomic: digits,
       maximum_atomic: digits,
+      applied: z.string(),
       charge_atomic: digits,
     })
     .optional(),

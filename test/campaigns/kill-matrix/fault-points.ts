@@ -133,9 +133,10 @@ export function selectPoints(selection: string): readonly FaultPoint[] {
   if (selection === 'all') return FAULT_POINTS
   if (selection === 'quick') return quickPoints()
   if (selection === 'core') return FAULT_POINTS.filter((one) => one.core)
-  return selection.split(',').flatMap((name) => {
-    const found = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)
-    if (found.length === 0) throw new Error(`there is no point ${name}`)
-    return found
+  const found = selection.split(',').flatMap((name) => {
+    const rows = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)
+    if (rows.length === 0) throw new Error(`there is no point ${name}`)
+    return rows
   })
+  return [...new Set(found)]
 }

@@ -108,8 +108,9 @@ function processOf(point: FaultPoint): 'api' | 'worker' {
   return point.name.startsWith('api.') ? 'api' : 'worker'
 }
 
-async function arm({ points, setFaults }: CampaignStack, point: FaultPoint): Promise<void> {
-  if (point.upstream) await setFaults([point.upstream])
+async function arm(stack: CampaignStack, point: FaultPoint): Promise<void> {
+  const { points } = stack
+  if (point.upstream) await stack.setFaults([point.upstream])
   if (point.after !== undefined) points.arm(point.after, 'throw')
   points.arm(point.name, point.action)
 }

@@ -63,9 +63,8 @@ export function failuresOf(report: MatrixReport): readonly string[] {
 /** The rows as lines of a table. */
 export function renderTable(rows: readonly RowSummary[]): readonly string[] {
   const width = Math.max(...rows.map(({ point }) => point.length))
-  const cell = (value: number | string | null, size: number) => String(value ?? '-').padStart(size)
   const line = (first: string, cells: readonly (number | string | null)[]) =>
-    `${first.padEnd(width)} ${cells.map((value) => cell(value, 9)).join('')}`
+    `${first.padEnd(width)} ${cells.map((value) => String(value ?? '-').padStart(9)).join('')}`
   return [
     line('point', ['trials', 'hits', 'released', 'refused', 'gave up', 'resigned', 'p50 ms', 'p99 ms']),
     ...rows.map((row) =>

@@ -51,14 +51,13 @@ interface Stored {
 async function stored(state: JobState, { at = WITHIN, charge, model, operation, payer }: Stored = {}) {
   const request = newTestJob({
     ...(model ? { publicModel: model } : {}),
-    ...(operation ? { operation } : {}),
     ...(payer ? { authorization: testAuthorization({ payer }) } : {}),
   })
   const job = await jobInState(ledger, state, request)
   await ledger.sql(
     `UPDATE jobs SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,
-       quoted_maximum = GREATEST(quoted_maximum, $3::numeric), charge_amount = COALESCE($3::numeric, charge_amount) WHERE id = $1`,
-    [job.id, at, charge?.toString() ?? null],
+       quoted_maximum = GREATEST(quoted_maximum, $3::numeric), charge_amount = COALESCE($3::numeric, charge_amount), operation = COALESCE($4, operation) WHERE id = $1`,
+    [job.id, at, charge?.toString() ?? null, operation ?? null],
   )
   await ledger.sql(
     `UPDATE settlements SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,

@@ -39,8 +39,11 @@ async function inTurns<T>(items: readonly T[], width: number, work: (item: T) =>
   await Promise.all(Array.from({ length: width }, take))
 }
 
+function payerOf(job: AcceptedJob | undefined): ChainPayer {
+  return (job as AcceptedJob).payer
+}
+
 async function spoil([revoked, drained, burnt]: readonly AcceptedJob[]): Promise<void> {
-  const payerOf = (job: AcceptedJob | undefined): ChainPayer => (job as AcceptedJob).payer
   await payerOf(revoked).approve(0n)
   await payerOf(drained).spend(1_000_000n - CHARGE + 1n)
   await payerOf(burnt).invalidateNonce((burnt as AcceptedJob).request.authorization.nonce)

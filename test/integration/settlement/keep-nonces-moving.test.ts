@@ -195,7 +195,7 @@ it('a chain that cannot be reached leaves the line free for the next keeper', as
   await chain.keep()
   await age(worker, chain.facilitator, 16)
   worker.proxy.setFault({ kind: 'reset' })
-  await expect(chain.keep()).rejects.toThrow()
+  await expect(chain.keep()).rejects.toThrow('HTTP request failed')
   worker.proxy.setFault(null)
   expect(await chain.keep()).toBe(1)
   expect(await chain.hashes(jobId)).toHaveLength(2)

@@ -39,6 +39,8 @@ describe('a calculation', () => {
     // A second authorization may be for less than the minimum.
     ['maximum', 1, { minimum: 5n, maximum: 3n }, '3'],
     ['none', 5, { minimum: 5n, maximum: 9n }, '5'],
+    ['none', 9, { minimum: 5n, maximum: 9n }, '9'],
+    ['minimum', 1, { minimum: 5n, maximum: 5n }, '5'],
   ])('names the %s that was applied', (applied, measured, { minimum, maximum }, charge) => {
     const limits = { minimum: atomicAmount(minimum), maximum: atomicAmount(maximum) }
     expect(writeCalculation([quantity(measured, '0.000001', 1n)], limits)).toMatchObject({

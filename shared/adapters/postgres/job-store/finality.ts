@@ -39,7 +39,7 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
           ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
         FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
-     WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1
+     WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1 AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $2`,
     [fromNumber.toString(), limit],
   )

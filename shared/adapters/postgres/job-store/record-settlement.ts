@@ -42,12 +42,12 @@ export async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredS
   const { rows } = await sql.query<{ id: string; hash: Hex; raw_transaction: Hex; account_nonce: string }>(
     `SELECT settlements.id, hash, raw_transaction, settlement_transactions.account_nonce
      FROM settlements JOIN settlement_transactions ON settlement_id = settlements.id
-     WHERE authorization_id = $1
+     WHERE authorization_id = $1 AND settlements.settled_by = 'own_key'
      ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC`,
     [job.authorizationId],
   )
   const [newest] = rows
-  if (!newest) throw new Error(`job ${job.id} is settling without a signed transaction`)
+  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by a key of ours`)
   return {
     settlementId: newest.id,
     transactions: rows.map(({ hash, raw_transaction, account_nonce }) => ({
