@@ -18,15 +18,15 @@ const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
 const UPSTREAM_DELAY_MS = 500
 const RECHECK_DELAY_MS = 400
 
-export const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burnt', 'permit spent elsewhere'] as const
+const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burnt', 'permit spent elsewhere'] as const
 export type Attack = (typeof ATTACKS)[number]
-export const MOMENTS = [
+const MOMENTS = [
   'before verify',
   'before the provider call',
   'before the settlement',
   'in the mempool, with a higher tip',
 ] as const
-export type Moment = (typeof MOMENTS)[number]
+type Moment = (typeof MOMENTS)[number]
 
 /** What an attack at one moment led to. */
 export interface PayerAttackRow {

@@ -110,10 +110,10 @@ const LIES: readonly Lie[] = [
     stages: ['confirm'],
     methods: ['eth_getTransactionReceipt'],
     fault: lieAbout((receipt) => ({ ...receipt, status: '0x0', logs: [] })),
-    ends: ['200', '503 settlement_under_review'],
+    ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a charged result is withheld until a person has looked',
+    worst: 'the result is withheld while the node contradicts itself',
   },
   {
     name: 'confirm: no receipt although it is mined',
@@ -132,10 +132,10 @@ const LIES: readonly Lie[] = [
     stages: ['confirm'],
     methods: ['eth_getTransactionReceipt'],
     fault: lieAbout((receipt) => ({ ...receipt, logs: [] })),
-    ends: ['200', '503 settlement_under_review'],
+    ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a charged result is withheld until a person has looked',
+    worst: 'the result is withheld while the node contradicts itself',
   },
 ]
 
@@ -284,14 +284,14 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   }
 }
 
-async function countReverted({ sql, chain }: WatchedStack['sandbox'], { idempotencyKey }: SignedChat): Promise<number> {
-  const rows = await sql<{ hash: `0x${string}` }>(
+async function countReverted(sandbox: WatchedStack['sandbox'], { idempotencyKey }: SignedChat): Promise<number> {
+  const rows = await sandbox.sql<{ hash: `0x${string}` }>(
     `SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
      JOIN jobs ON jobs.id = settlements.job_id WHERE jobs.idempotency_key = $1`,
     [idempotencyKey],
   )
   const receipts = await Promise.all(
-    rows.map(({ hash }) => chain.client.getTransactionReceipt({ hash }).catch(() => null)),
+    rows.map(({ hash }) => sandbox.chain.client.getTransactionReceipt({ hash }).catch(() => null)),
   )
   return receipts.filter((receipt) => receipt?.status === 'reverted').length
 }

@@ -94,7 +94,8 @@ function readEthCall(
 
 function readSettlement(data: `0x${string}`) {
   const { functionName, args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data })
-  const [permit, amount, owner] = functionName === 'settle' ? args : (args?.slice(1) ?? [])
-  const { permitted } = permit as { permitted: { amount: bigint } }
-  return { payer: String(owner).toLowerCase(), amount: BigInt(String(amount)), maximum: permitted.amount }
+  if (functionName !== 'settle' && functionName !== 'settleWithPermit')
+    throw new Error(`${functionName} settles nothing`)
+  const [permit, amount, owner] = functionName === 'settle' ? args : ([args[1], args[2], args[3]] as const)
+  return { payer: owner.toLowerCase(), amount, maximum: permit.permitted.amount }
 }

@@ -46,10 +46,10 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   let fault: RpcFault | null = null
   let faultyMethods: ReadonlySet<string> = new Set()
   let [passing, times] = [0, Number.POSITIVE_INFINITY]
-  let choose: (call: RpcCall) => RpcFault | null = () => null
+  let choose: ((call: RpcCall) => RpcFault | null) | null = null
   const takeFault = (call: RpcCall): RpcFault | null => {
     const { method } = call
-    const chosen = choose(call)
+    const chosen = choose?.(call)
     if (chosen) return chosen
     if (!fault || (faultyMethods.size > 0 && !faultyMethods.has(method))) return null
     if (passing > 0) {
