@@ -37,38 +37,47 @@ interface Measurement extends Setting {
 
 /**
  * Settlements per second: our durable path beside the SDK's own settle, each on a fresh chain, in turn within one run. Both
- * look for receipts every 20 ms at first. `--json` prints the figures for programs, `--only=ours|SDK` runs one of them, `--quick` a part, `--bad-only` only the
- * hundred at once with three bad ones among them.
+ * look for receipts every 20 ms at first. Before it a hundred settlements at once, with three bad ones among them.
+ *
+ * `--json` prints the figures for programs. `--only=ours|SDK`, `--blocks=automine|2`, `--keys=1|4` and `--at-once=16|64` narrow
+ * the settings; with any of the last three the hundred are left out.
  */
 const { values } = parseArgs({
   options: {
     json: { type: 'boolean', default: false },
     only: { type: 'string' },
-    quick: { type: 'boolean' },
-    'bad-only': { type: 'boolean' },
+    blocks: { type: 'string' },
+    keys: { type: 'string' },
+    'at-once': { type: 'string' },
   },
 })
+const narrowed = values.blocks ?? values.keys ?? values['at-once']
+const contestants = (['ours', 'SDK'] as const).filter((name) => values.only === undefined || values.only === name)
+const settings: readonly Setting[] = [null, BLOCK_TIME_SECONDS]
+  .flatMap((blockTimeSeconds) => [1, 4].map((keys) => ({ blockTimeSeconds, keys })))
+  .flatMap((setting) => [16, 64].map((concurrency) => ({ ...setting, concurrency })))
+  .filter(
+    ({ blockTimeSeconds, keys, concurrency }) =>
+      [undefined, String(blockTimeSeconds ?? 'automine')].includes(values.blocks) &&
+      [undefined, String(keys)].includes(values.keys) &&
+      [undefined, String(concurrency)].includes(values['at-once']),
+  )
 const counts = startCounting()
 const measurements: Measurement[] = []
 const badPayments: BadPaymentsResult[] = []
 await withLedger(async (ledger) => {
-  for (const blockTimeSeconds of [null, BLOCK_TIME_SECONDS])
-    for (const contestant of ['ours', 'SDK'] as const) {
-      if (values.only !== undefined && values.only !== contestant) continue
+  for (const blockTimeSeconds of narrowed === undefined ? [null, BLOCK_TIME_SECONDS] : [])
+    for (const contestant of contestants) {
       const result = await measureBadPayments(ledger, contestant, blockTimeSeconds)
       badPayments.push(result)
       if (!values.json) printBadPayments(result, blockTimeSeconds)
     }
-  if (values['bad-only']) return
-  for (const blockTimeSeconds of [null, BLOCK_TIME_SECONDS])
-    for (const keys of values.quick ? [1] : [1, 4])
-      for (const concurrency of values.quick ? [16] : [16, 64])
-        for (const contestant of ['ours', 'SDK'] as const) {
-          if (values.only !== undefined && values.only !== contestant) continue
-          const measured = await measure(ledger, contestant, { keys, blockTimeSeconds, concurrency })
-          measurements.push(measured)
-          if (!values.json) printRow(measured)
-        }
+  for (const setting of settings)
+    for (const contestant of contestants) {
+      const measured = await measure(ledger, contestant, setting)
+      measurements.push(measured)
+      if (!values.json) printRow(measured)
+    }
 })
 const machine = `${cpus()[0]?.model.trim()} × ${cpus().length}, ${arch()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`
 console.log(values.json ? JSON.stringify({ machine, badPayments, measurements }, null, 2) : `\n${machine}`)

@@ -22,7 +22,7 @@ export interface RemoteSettling {
   readonly verifier: AuthorizationVerifier
   readonly collector: Collector
   /** One round of the finality watcher. */
-  watch(): Promise<number>
+  readonly watch: () => Promise<number>
 }
 
 export function settleRemotely(
