@@ -187,6 +187,17 @@ describe('a payer whose settlement failed', () => {
     }
   })
 
+  it('owes nothing when it was we who let the authorization expire', async () => {
+    const { payer } = await payerWith([...SETTLING])
+    await ledger.sql("UPDATE authorizations SET deadline = now() - interval '1 second' WHERE payer = $1", [payer])
+    const [row] = await ledger.sql<{ id: string }>('SELECT id FROM jobs WHERE payer = $1', [payer])
+    await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE payer = $1', [payer])
+    const late = await ledger.execution.claimJob(row?.id ?? '', 60_000)
+    if (!late) throw new Error('not claimed')
+    expect(await fencedWrites.failSettlement.run(ledger, late)).toBe('written')
+    expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
+  })
+
   it('is welcome again once the withheld result is paid for', async () => {
     const { payer, jobs } = await payerWith([...UNPAID])
     const [debt] = jobs

@@ -87,7 +87,7 @@ async function findDebt(
 ): Promise<{ idempotencyKey: string; chargeAmount: AtomicAmount } | null> {
   const { rows } = await sql.query<{ id: string; idempotency_key: string; charge_amount: string }>(
     `SELECT id, idempotency_key, charge_amount FROM jobs
-     WHERE payer = $1 AND state = 'settlement_failed' ORDER BY finished_at`,
+     WHERE payer = $1 AND is_owed ORDER BY finished_at`,
     [payer],
   )
   const [oldest] = rows

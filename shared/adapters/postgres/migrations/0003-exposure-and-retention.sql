@@ -20,7 +20,11 @@ ALTER TABLE jobs ADD COLUMN orphaned_at timestamptz;
 
 -- The exposure of a payer is read under a lock at every acceptance. Unfinished jobs have no finished_at.
 CREATE INDEX jobs_by_payer ON jobs (payer, finished_at);
-CREATE INDEX jobs_unpaid ON jobs (payer) WHERE state = 'settlement_failed';
+-- A charge that failed while its authorization was still good is the payer's to pay before he gets anything else.
+ALTER TABLE jobs ADD COLUMN is_owed boolean NOT NULL DEFAULT false;
+UPDATE jobs SET is_owed = true WHERE state = 'settlement_failed';
+ALTER TABLE jobs ADD CONSTRAINT only_withheld_results_are_owed CHECK (NOT is_owed OR state = 'settlement_failed');
+CREATE INDEX jobs_owed ON jobs (payer) WHERE is_owed;
 
 CREATE TRIGGER receipts_are_kept BEFORE TRUNCATE ON receipts
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_receipt_change();
