@@ -95,6 +95,20 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await worker.view(jobId)).toEqual(job)
   })
 
+  it('is not taken for final where another block of that number is', async () => {
+    const { jobId, payer } = await completedJob()
+    await chain.rpc('anvil_rollback', 1)
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
+    await chain.watch()
+    expect(await transfersFrom(payer)).toBe(1)
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
+  })
+
   it('is noticed when the chain goes on without it, later settlements being in the new branch', async () => {
     const { jobId } = await completedJob()
     await chain.rpc('anvil_reorg', 1, [])
