@@ -71,7 +71,12 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       workerEntry: 'test/campaigns/processes/worker.ts',
       // Held for so short a time that clients whose job recovers slowly also attach to it again.
       apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
-      workerEnvironment: { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', ...options.workerEnvironment },
+      workerEnvironment: {
+        LEASE_SECONDS: '1',
+        SWEEP_SECONDS: '0.2',
+        FEE_BUMP_AFTER_SECONDS: '1',
+        ...options.workerEnvironment,
+      },
       environmentOf: () => ({
         FAULT_POINTS_DIRECTORY: join(directory, 'points'),
         NODE_COMPILE_CACHE: COMPILE_CACHE,

@@ -12,11 +12,13 @@ export interface FaultPoint {
   readonly armedBefore: 'challenge' | 'payment'
   /** How the upstream behaves for the next call. */
   readonly upstream?: FaultRuleInput
+  /** No block is mined until the process has failed. */
+  readonly chainPaused?: true
   /** Another point of the same process, at which its call fails once and leads here. */
   readonly after?: string
   /** Part of the matrix that runs when no points are named. */
   readonly core: boolean
-  /** Nothing but the ledger's own long timer brings the job back. */
+  /** Nothing but the ledger's own timer of 30 seconds brings the job back, or a process to the point. */
   readonly slow: boolean
 }
 
@@ -104,6 +106,14 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   core('worker.completeJob.commit.sent'),
   point('worker.completeJob.commit.sent', { action: 'throw' }),
   core('worker.completeJob.after'),
+
+  core('worker.settlements.takeLine.after'),
+  // Whoever failed with the line of a key keeps it until its lease ends, and nobody gets here before.
+  point('worker.settlements.readLine.after', { slow: true }),
+  point('worker.settlements.releaseLine.before', { slow: true }),
+  point('worker.settlements.findUnfinalBlocks.after'),
+  core('worker.settlements.addReplacement.before', { chainPaused: true }),
+  core('worker.settlements.addReplacement.after', { chainPaused: true }),
 
   point('worker.takeDueJobs.after'),
   point('worker.eraseExpiredUploads.after', { kinds: UPLOAD }),

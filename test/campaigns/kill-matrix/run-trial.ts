@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
 import type { ChainPayer } from '../../support/chain-payer.ts'
 import type { CallKind } from '../call-requests.ts'
@@ -46,6 +47,7 @@ const STOPPED_MS = 2500
 const HIT_POLL_MS = 5
 /** Points behind the clients' last answer are reached by sweepers within this time. */
 const LATE_HIT_MS = 3000
+const SLOW_HIT_MS = 40_000
 /** How many calls one trial makes. */
 const CALLS: readonly number[] = [1, 1, 2, 3]
 const OTHER_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
@@ -70,10 +72,14 @@ export async function runTrial(
     let started = point.armedBefore === 'payment' ? start() : []
     await Promise.all(started.map(({ signed }) => signed))
     const failedAt = await turns[processOf(point)](async () => {
-      await arm(stack, point)
-      if (point.armedBefore === 'challenge') started = start()
-      gate.resolve()
-      return await untilFailed(ground, point, started)
+      try {
+        await arm(stack, point)
+        if (point.armedBefore === 'challenge') started = start()
+        gate.resolve()
+        return await untilFailed(ground, point, started)
+      } finally {
+        if (point.chainPaused) await resumeMining(stack)
+      }
     })
     trial.hit = failedAt !== null
     trial.calls = started.map(({ record }) => record)
@@ -111,8 +117,14 @@ function processOf(point: FaultPoint): 'api' | 'worker' {
 async function arm(stack: CampaignStack, point: FaultPoint): Promise<void> {
   const { points } = stack
   if (point.upstream) await stack.setFaults([point.upstream])
+  if (point.chainPaused) await callRpc(stack.info.rpcUrl, 'evm_setAutomine', [false])
   if (point.after !== undefined) points.arm(point.after, 'throw')
   points.arm(point.name, point.action)
+}
+
+async function resumeMining({ info }: CampaignStack): Promise<void> {
+  await callRpc(info.rpcUrl, 'evm_setAutomine', [true])
+  await callRpc(info.rpcUrl, 'evm_mine', [])
 }
 
 /** Waits for the failure and brings the process back; the time of the failure, or `null` when nobody got there. */
@@ -132,7 +144,8 @@ async function untilFailed(
       await bringBack(ground, point, pid)
       return failedAt
     }
-    if (areFinished && giveUpAt === Number.POSITIVE_INFINITY) giveUpAt = Date.now() + LATE_HIT_MS
+    if (areFinished && giveUpAt === Number.POSITIVE_INFINITY)
+      giveUpAt = Date.now() + (point.slow ? SLOW_HIT_MS : LATE_HIT_MS)
     if (Date.now() > giveUpAt && points.disarm(point.name)) {
       if (point.after !== undefined) points.disarm(point.after)
       return null

@@ -13,15 +13,16 @@ const reach = createReachPoint(env['FAULT_POINTS_DIRECTORY'] ?? '')
 addCommitPoints(reach)
 addExchangePoints(reach, 'worker', config.RPC_URL)
 const dependencies = await createDependencies(config)
-const { store, queue, uploads, media, verifier, settler, executionOf } = dependencies
+/** Ports whose members are all asynchronous. */
+const PORTS: ReadonlySet<string> = new Set(['queue', 'uploads', 'media', 'verifier', 'settler', 'settlements'])
+const ports = Object.entries(dependencies)
+  .filter(([name]) => PORTS.has(name))
+  .map(([name, port]: [string, object]) => [name, portWithPoints(reach, `worker.${name}`, port)])
+const { store, executionOf } = dependencies
 await startWorker(config, {
   ...dependencies,
+  ...(Object.fromEntries(ports) as Partial<typeof dependencies>),
   store: portWithPoints(reach, 'worker', store),
-  queue: portWithPoints(reach, 'worker.queue', queue),
-  uploads: portWithPoints(reach, 'worker.uploads', uploads),
-  media: portWithPoints(reach, 'worker.media', media),
-  verifier: portWithPoints(reach, 'worker.verifier', verifier),
-  settler: portWithPoints(reach, 'worker.settler', settler),
   executionOf: (operationId) => executionWithPoints(reach, executionOf(operationId)),
 })
 // A process that is killed has no later moment to keep what it compiled.
