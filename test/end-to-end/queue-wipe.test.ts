@@ -4,12 +4,9 @@ import { runQueueWipe } from '../campaigns/queue-wipe.ts'
 /** `npm run campaign -- queue-wipe --jobs 200` is the full run. */
 const JOBS = 40
 
-test.each(['stopped', 'running'] as const)(
-  'a queue that is lost while workers are %s loses no job: each is served and charged once',
-  async (workers) => {
-    const report = await runQueueWipe({ jobs: JOBS, workers })
-    expect(report).toMatchObject({ completed: JOBS, upstreamCalls: JOBS, transfers: JOBS, violations: [] })
-    expect(report.unfinished).toBeGreaterThan(JOBS / 2)
-    expect(report.queued).toBeGreaterThan(0)
-  },
-)
+test('a queue that is lost while workers are busy loses no job: each is served and charged once', async () => {
+  const report = await runQueueWipe({ jobs: JOBS, workers: 'running' })
+  expect(report).toMatchObject({ completed: JOBS, upstreamCalls: JOBS, transfers: JOBS, violations: [] })
+  expect(report.unfinished).toBeGreaterThan(JOBS / 2)
+  expect(report.queued).toBeGreaterThan(0)
+})
