@@ -18,8 +18,8 @@ export interface KeeperDependencies {
   readonly logger: Logger
 }
 
-/** Longer than a round takes with an RPC that answers at its limit; a second keeper meanwhile would do no harm. */
-const LEASE_MS = 30_000
+/** A round takes longer only with an RPC at its limit; a second keeper meanwhile would do no harm, a dead one's lease does. */
+const LEASE_MS = 10_000
 /** A head that is younger was sent by its own job a moment ago. */
 const RESEND_AFTER_MS = 1000
 

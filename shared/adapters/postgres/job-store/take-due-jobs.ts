@@ -2,7 +2,7 @@ import type { JobState } from '#shared/jobs/job.ts'
 import type { Sql } from '../pool.ts'
 
 /** A job that was enqueued this long ago and still is not held was lost by the queue, or waits in a long one: harmless. */
-const ENQUEUED_LONG_AGO_SECONDS = 30
+const ENQUEUED_LONG_AGO_SECONDS = 10
 
 /**
  * Ids of unfinished jobs in `states` that are due, held by nobody and not enqueued lately; marks them enqueued. A job whose
