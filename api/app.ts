@@ -12,7 +12,7 @@ import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
-import { addHealthRoutes, type ReadinessChecks } from './routes/health.ts'
+import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addPaidRoutes } from './routes/paid.ts'
@@ -38,6 +38,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
+  readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
   /** Everything that is published, available now or not: the interface description does not change with availability. */
   readonly publishedCatalog: Catalog
@@ -74,7 +75,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
   const { limitRate } = dependencies
-  addHealthRoutes(app, dependencies.readinessChecks)
+  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings)
   addModelRoutes(app, dependencies)
   addPricingRoutes(app, dependencies)
   addVoiceRoutes(app, dependencies)

@@ -30,6 +30,8 @@ const variables = z.object({
   /** A facilitator that settles with keys of its own; its addresses come from it, in place of FACILITATOR_ADDRESSES. */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
+  /** `/readyz` warns when a settlement key can pay for fewer settlements than this. */
+  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),

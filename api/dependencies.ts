@@ -2,8 +2,11 @@ import { readFile } from 'node:fs/promises'
 import { createJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -33,6 +36,11 @@ const INSPECTIONS_REMEMBERED = 10_000
 /** An hour of audio decodes in about 3 s of one core; a machine that is this slow is not fit to inspect. */
 const DECODE_TIME_LIMIT_MS = 60_000
 
+/** A block is seconds old when it is seen; more is the machine's clock, which deadlines are judged by as well. */
+const LARGEST_SKEW_MS = 60_000
+
+const now = () => new Date()
+
 /** Composes the API process. `close` ends every connection and child that was opened here. */
 export async function createDependencies(
   config: ApiConfig,
@@ -44,6 +52,8 @@ export async function createDependencies(
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const remote = remoteFacilitator(config)
   const facilitators = await readFacilitators(config, remote)
+  const chainClock = createChainClock(chain, now)
+  const gas = createGasReader(chain, createFeeEstimator(chain))
   const objects = createDiskObjectStore(config.OBJECT_STORE_DIRECTORY)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
   const pool = createPool({
@@ -103,9 +113,18 @@ export async function createDependencies(
         if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')
       },
     },
+    readinessWarnings: {
+      settlement_gas_low: async () => {
+        // A remote facilitator's gas is its own matter.
+        const ownFacilitators = config.FACILITATOR_ADDRESSES ?? []
+        const read = await Promise.all(ownFacilitators.map((facilitator) => gas.readGas(facilitator)))
+        return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
+      },
+      clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,
+    },
     outcomes,
     logger,
-    now: () => new Date(),
+    now,
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
     stopping,

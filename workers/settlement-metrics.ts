@@ -15,7 +15,7 @@ export interface SettlementMetricsDependencies {
 export function addSettlementMetrics(
   registry: Registry,
   { settlements, gas, facilitators }: SettlementMetricsDependencies,
-): { onReplacement(account: SettlementAccount): void } {
+): { onReplacement: (account: SettlementAccount) => void } {
   const register = { registers: [registry] }
   const readFigures = sharedReading(() => settlements.readFigures())
   const counts = new Gauge({

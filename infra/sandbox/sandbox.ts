@@ -157,6 +157,8 @@ async function startParts(
         environment: {
           ...shared,
           RECEIPT_SECRET_ID,
+          // Its blocks come at once, so that whatever waits longer is stuck.
+          FEE_BUMP_AFTER_SECONDS: '3',
           ...(facilitatorUrl === undefined
             ? { SETTLEMENT_PRIVATE_KEYS: privateKey }
             : { FACILITATOR_URL: facilitatorUrl }),

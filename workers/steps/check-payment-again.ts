@@ -43,12 +43,12 @@ export async function checkPaymentAgain(
 }
 
 async function readNetwork(
-  { chainNow }: Pick<ChainClock, 'chainNow'>,
-  { readGas }: GasReader,
+  chainClock: Pick<ChainClock, 'chainNow'>,
+  gasReader: GasReader,
   facilitator: `0x${string}`,
 ): Promise<{ now: Date; gas: Gas } | null> {
   try {
-    const [now, gas] = await Promise.all([chainNow(), readGas(facilitator)])
+    const [now, gas] = await Promise.all([chainClock.chainNow(), gasReader.readGas(facilitator)])
     return { now, gas }
   } catch {
     return null

@@ -21,7 +21,7 @@ function runWith(jobId: string, instead: (send: Broadcast, ...sent: Parameters<B
   const broadcast: Broadcast = async (transaction) => {
     if (!isFirst) return await settler.broadcast(transaction)
     isFirst = false
-    return await instead(settler.broadcast, transaction)
+    return await instead((sent) => settler.broadcast(sent), transaction)
   }
   return worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast } })
 }
@@ -131,10 +131,12 @@ describe('a settlement whose account nonce somebody else used', () => {
   })
 })
 
-describe('a settlement that was never mined', () => {
-  /** Takes the transaction for sent and loses it. */
-  const lost = async (): ReturnType<Broadcast> => ({ outcome: 'sent' })
+/** Takes the transaction for sent and loses it. */
+async function lost(): ReturnType<Broadcast> {
+  return { outcome: 'sent' }
+}
 
+describe('a settlement that was never mined', () => {
   it('fails once the chain is past its deadline', async () => {
     const id = await chain.rpc<string>('evm_snapshot')
     const { jobId, payer, request } = await chain.accept()

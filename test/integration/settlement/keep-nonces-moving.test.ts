@@ -2,6 +2,7 @@ import { parseTransaction } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { age, createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
@@ -139,6 +140,18 @@ describe('a head that is not mined in time', () => {
   })
 })
 
+it('a line has one keeper at a time, until he releases it or his lease is over', async () => {
+  await settlingJob()
+  const store = createSettlementStore(worker.ledger.pool)
+  const account = { network: 'eip155:8453', facilitator: chain.facilitator }
+  const taken = await Promise.all(Array.from({ length: 8 }, () => store.takeLine(account, 60_000)))
+  expect(taken.filter(Boolean)).toHaveLength(1)
+  await store.releaseLine(account)
+  expect(await store.takeLine(account, 30)).toBe(true)
+  await expect.poll(() => store.takeLine(account, 60_000)).toBe(true)
+  expect(await store.takeLine(account, 60_000)).toBe(false)
+})
+
 it('only the head is touched: what waits behind a young head is left alone', async () => {
   const [, second] = (await settlingJobs(2)) as [string, string]
   const [hash] = await chain.hashes(second)
@@ -195,7 +208,7 @@ it('a chain that cannot be reached leaves the line free for the next keeper', as
   await chain.keep()
   await age(worker, chain.facilitator, 16)
   worker.proxy.setFault({ kind: 'reset' })
-  await expect(chain.keep()).rejects.toThrow()
+  await expect(chain.keep()).rejects.toThrow('HTTP request failed')
   worker.proxy.setFault(null)
   expect(await chain.keep()).toBe(1)
   expect(await chain.hashes(jobId)).toHaveLength(2)
