@@ -31,6 +31,8 @@ interface Measurement extends Setting {
   readonly sqlStatementsEach: number
   readonly cpuMsEach: number
   readonly outcomes: Outcomes
+  /** Left in the node's pool at the end: more than none is a stuck line. */
+  readonly waitingInPool: number
   /** Of the machine at the end: figures of a busy one compare within a pair only. */
   readonly loadAverage: number
 }
@@ -103,6 +105,7 @@ async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: 
       sqlStatementsEach: sqlStatements / payments,
       cpuMsEach: cpuMs / payments,
       outcomes,
+      waitingInPool: await chain.readPool(),
       loadAverage: loadavg()[0] ?? 0,
     }
   } finally {
@@ -157,7 +160,7 @@ function printRow(row: Measurement): void {
     row.sqlStatementsEach.toFixed(1).padStart(15),
     row.cpuMsEach.toFixed(1).padStart(7),
     row.loadAverage.toFixed(1).padStart(6),
-    ` ${describe(row.outcomes)}`,
+    ` ${describe(row.outcomes)}${row.waitingInPool > 0 ? `; ${row.waitingInPool} in the pool` : ''}`,
   ]
   console.log(cells.join(' '))
 }

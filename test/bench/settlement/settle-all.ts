@@ -2,12 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { privateKeyToAccount } from 'viem/accounts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/run-job.ts'
 import { createOwnKeyCollector } from '../../../workers/settlement/collector.ts'
+import { keepNoncesMoving } from '../../../workers/sweepers/keep-nonces-moving.ts'
+import { startSweepers } from '../../../workers/sweepers/start-sweepers.ts'
 import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
 import { jobInState, newTestJob, type TestLedger } from '../../support/test-ledger.ts'
 import { inParallel } from './counters.ts'
@@ -16,6 +20,9 @@ import type { FreshChain } from './fresh-chain.ts'
 const CHAIN_ID = 8453
 /** Where a settlement that is not through by then is counted as stuck. */
 const GIVE_UP_MS = 90_000
+const SWEEP_MS = 1000
+/** As in the sandbox, whose chain leaves a transaction in its queue about once in 10,000 sends. */
+const FEE_BUMP_AFTER_MS = 3000
 
 const log = () => undefined
 const silent: Logger = { info: log, warn: log, error: log }
@@ -29,7 +36,10 @@ export interface Contestant {
   readonly settleAll: (concurrency: number) => Promise<Outcomes>
 }
 
-/** The whole durable path of a worker over jobs whose results are sealed: nothing of it is left out but the queue. */
+/**
+ * The whole durable path of a worker over jobs whose results are sealed, with the keeper of its account nonces: nothing of it is
+ * left out but the queue.
+ */
 export async function prepareOurs(
   ledger: TestLedger,
   chain: FreshChain,
@@ -44,6 +54,13 @@ export async function prepareOurs(
   const client = createChainClient(chain.devnet.rpcUrl)
   const settling = { store: ledger.execution, logger: silent, now: () => new Date(), receiptSecretId: 'first' }
   const settler = createSettler(client, CHAIN_ID, chain.keys)
+  const keeping = {
+    settlements: createSettlementStore(ledger.pool),
+    accounts: createSettlementAccounts(client, CHAIN_ID, chain.keys),
+    network: `eip155:${CHAIN_ID}`,
+    feeBumpAfterMs: FEE_BUMP_AFTER_MS,
+    logger: silent,
+  }
   // Of a generated job only the collector and the ledger are used.
   const dependencies = {
     ...settling,
@@ -54,6 +71,9 @@ export async function prepareOurs(
   return {
     name: 'ours',
     settleAll: async (concurrency) => {
+      let replacements = 0
+      const onReplacement = () => (replacements += 1)
+      const keeper = startSweepers([keepNoncesMoving({ ...keeping, onReplacement })], SWEEP_MS, silent)
       const giveUpAt = performance.now() + GIVE_UP_MS
       await inParallel(jobIds, concurrency, async (jobId) => {
         await runJob(dependencies, jobId)
@@ -68,11 +88,13 @@ export async function prepareOurs(
         await inParallel(open, concurrency, async ({ id }) => runJob(dependencies, id))
         await delay(100)
       }
+      await keeper.stop()
       const rows = await ledger.sql<{ state: string; count: string }>(
         'SELECT state, count(*) FROM jobs WHERE id = ANY($1) GROUP BY state',
         [jobIds],
       )
-      return Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]))
+      const outcomes = Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]))
+      return replacements === 0 ? outcomes : { ...outcomes, 'fee replacements': replacements }
     },
   }
 }
