@@ -64,7 +64,7 @@ test('so does one lost between two statements', async () => {
   await pool.end()
 })
 
-test('a queue whose connections are cut again and again delivers afterwards', async () => {
+function openQueue() {
   const delivered: string[] = []
   const queue = createJobQueue(url, () => undefined)
   const consumer = consumeJobs({
@@ -73,7 +73,17 @@ test('a queue whose connections are cut again and again delivers afterwards', as
     run: async (jobId) => void delivered.push(jobId),
     onError: () => undefined,
   })
-  for (let round = 0; round < 15; round++) {
+  const close = async () => {
+    await consumer.close(5000)
+    await queue.close()
+  }
+  return { queue, delivered, close }
+}
+
+test('a queue whose connections are cut again and again goes on without the default pause of 15 s', async () => {
+  const { queue, delivered, close } = openQueue()
+  await queue.enqueue(randomUUID())
+  for (let round = 0; round < 10; round++) {
     const enqueued = Array.from({ length: 5 }, () => queue.enqueue(randomUUID()).catch(() => undefined))
     await delay(round * 3)
     await proxy.setFault(round % 2 === 0 ? { kind: 'lost_answer' } : { kind: 'refuse' })
@@ -83,7 +93,18 @@ test('a queue whose connections are cut again and again delivers afterwards', as
   }
   const last = randomUUID()
   await queue.enqueue(last)
-  await expect.poll(() => delivered, { timeout: 30_000 }).toContain(last)
-  await consumer.close(5000)
-  await queue.close()
+  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await close()
+})
+
+test('a queue that cannot be reached at first is used as soon as it can', async () => {
+  await proxy.setFault({ kind: 'refuse' })
+  const { queue, delivered, close } = openQueue()
+  await expect(queue.enqueue(randomUUID())).rejects.toThrow('ECONNREFUSED')
+  await expect(queue.enqueue(randomUUID())).rejects.toThrow('ECONNREFUSED')
+  await proxy.setFault(null)
+  const last = randomUUID()
+  await queue.enqueue(last)
+  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await close()
 })
