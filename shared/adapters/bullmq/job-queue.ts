@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { createPostgresBackend, withBackend } from 'bullmq'
 import { z } from 'zod'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
@@ -23,35 +24,85 @@ export async function migrateQueue(queueUrl: string): Promise<void> {
   await queue.close()
 }
 
+/** Between attempts to open a queue that cannot be reached, and to fetch from one whose connection was lost. */
+const RETRY_MS = 1000
+
 /** The producing side. Finished messages are not kept: the job's row says everything about it. */
 export function createJobQueue(queueUrl: string, onError: (error: Error) => void): JobQueue {
-  const queue = new Queue(QUEUE_NAME, {
-    connection: connectionTo(queueUrl),
-    defaultJobOptions: { removeOnComplete: true, removeOnFail: true, attempts: 1 },
-  })
-  queue.on('error', onError)
+  const open = () => {
+    const queue = new Queue(QUEUE_NAME, {
+      connection: connectionTo(queueUrl),
+      defaultJobOptions: { removeOnComplete: true, removeOnFail: true, attempts: 1 },
+    })
+    queue.on('error', onError)
+    return queue
+  }
+  let queue: ReturnType<typeof open> | null = open()
   return {
     enqueue: async (jobId) => {
-      await queue.add('run', { jobId })
+      queue ??= open()
+      const present = queue
+      try {
+        await present.waitUntilReady()
+      } catch (error) {
+        // BullMQ remembers a failed first connection for good, so that only another queue can ever be ready.
+        if (queue === present) queue = null
+        void present.close().catch(onError)
+        throw error
+      }
+      await present.add('run', { jobId })
     },
-    close: () => queue.close(),
+    close: async () => await queue?.close(),
   }
 }
 
-/** The consuming side: `run` is called for each delivered id, `concurrency` at once. It must not throw for a failed job. */
-export function consumeJobs(options: {
-  queueUrl: string
-  concurrency: number
-  run: (jobId: string) => Promise<void>
-  onError: (error: Error) => void
-}): JobConsumer {
-  const worker = new Worker(QUEUE_NAME, (message) => options.run(messageSchema.parse(message.data).jobId), {
-    connection: connectionTo(options.queueUrl),
-    concurrency: options.concurrency,
-  })
-  worker.on('error', options.onError)
-  worker.on('failed', (_, error) => options.onError(error))
-  return { close: (deadlineMs) => closeWithin(worker, deadlineMs) }
+interface ConsumerOptions {
+  readonly queueUrl: string
+  readonly concurrency: number
+  readonly run: (jobId: string) => Promise<void>
+  readonly onError: (error: Error) => void
+}
+
+/**
+ * The consuming side: `run` is called for each delivered id, `concurrency` at once. It must not throw for a failed job. A queue
+ * that cannot be reached yet is tried until it can.
+ */
+export function consumeJobs(options: ConsumerOptions): JobConsumer {
+  const closing = new AbortController()
+  const opened = openConsumer(options, closing.signal)
+  return {
+    close: async (deadlineMs) => {
+      closing.abort()
+      const worker = await opened
+      if (worker) await closeWithin(worker, deadlineMs)
+    },
+  }
+}
+
+/** `null` when it was closed before the queue could be reached. A worker whose first connection failed never fetches. */
+async function openConsumer(
+  options: ConsumerOptions,
+  closing: AbortSignal,
+): Promise<InstanceType<typeof Worker> | null> {
+  while (!closing.aborted) {
+    const worker = new Worker(QUEUE_NAME, (message) => options.run(messageSchema.parse(message.data).jobId), {
+      connection: connectionTo(options.queueUrl),
+      concurrency: options.concurrency,
+      // The default of 15 s would keep a worker idle that long after each lost connection.
+      runRetryDelay: RETRY_MS,
+    })
+    worker.on('error', options.onError)
+    worker.on('failed', (_, error) => options.onError(error))
+    try {
+      await worker.waitUntilReady()
+      return worker
+    } catch (error) {
+      options.onError(error instanceof Error ? error : new Error(String(error)))
+      await worker.close().catch(options.onError)
+      await delay(RETRY_MS, undefined, { signal: closing }).catch(() => undefined)
+    }
+  }
+  return null
 }
 
 /**
