@@ -13,6 +13,7 @@ const api = {
   ...shared,
   PAY_TO: `0x${'1'.repeat(40)}`,
   CHALLENGE_SECRET: 'c'.repeat(32),
+  RECEIPT_SIGNING_KEY: `k1:${'ab'.repeat(32)}`,
   RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
   CONTACT_EMAIL: 'operator@farebox.example',
 }
