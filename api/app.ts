@@ -13,7 +13,7 @@ import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
-import { addHealthRoutes, type ReadinessChecks } from './routes/health.ts'
+import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addPaidRoutes } from './routes/paid.ts'
@@ -39,6 +39,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
+  readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
@@ -77,7 +78,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
   const { limitRate } = dependencies
-  addHealthRoutes(app, dependencies.readinessChecks)
+  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings)
   addModelRoutes(app, dependencies)
   addPricingRoutes(app, dependencies)
   addVoiceRoutes(app, dependencies)

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 
 const address = z
   .string()
@@ -14,6 +15,13 @@ const receiptSecrets = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
 
+/** `newest:seed,older:seed`: the first signs, the public keys of all are published. */
+const signingSeeds = z
+  .string()
+  .transform((list) => list.split(',').map((entry) => entry.split(':')))
+  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
+  .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
+
 const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
@@ -25,16 +33,30 @@ const settingsSchema = z.object({
   /** Media through this process, or by a redirect to a link of the object store that is good for a minute. */
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   RPC_URL: z.url(),
+  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
   PAY_TO: address,
   FACILITATOR_ADDRESSES: z
     .string()
     .transform((list) => list.split(','))
-    .pipe(z.array(address).nonempty()),
+    .pipe(z.array(address).nonempty())
+    .optional(),
+  /** A facilitator that settles with keys of its own; its addresses come from it, in place of FACILITATOR_ADDRESSES. */
+  FACILITATOR_URL: z.url().optional(),
+  FACILITATOR_API_KEY: z.string().min(1).optional(),
+  /** `/readyz` warns when a settlement key can pay for fewer settlements than this. */
+  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
+  RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
+  /** The most that one payer may have open at once, in USDC. */
+  MAXIMUM_OPEN_EXPOSURE_USDC: z
+    .string()
+    .regex(/^\d{1,9}(\.\d{1,6})?$/)
+    .default('20')
+    .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),
@@ -55,15 +77,23 @@ const settingsSchema = z.object({
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
-const configSchema = settingsSchema.check(checkObjectStore, ({ value, issues }) => {
-  if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
-  const message = 'MEDIA_DELIVERY=redirect needs an S3_BUCKET: nobody but the API can read OBJECT_STORE_DIRECTORY'
-  issues.push({ code: 'custom', path: ['MEDIA_DELIVERY'], message, input: undefined })
-})
+const configSchema = settingsSchema.check(
+  checkObjectStore,
+  ({ value, issues }) => {
+    if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
+    const message = 'MEDIA_DELIVERY=redirect needs an S3_BUCKET: nobody but the API can read OBJECT_STORE_DIRECTORY'
+    issues.push({ code: 'custom', path: ['MEDIA_DELIVERY'], message, input: undefined })
+  },
+  ({ value: { FACILITATOR_ADDRESSES: addresses, FACILITATOR_URL: url }, issues }) => {
+    if ((addresses === undefined) !== (url === undefined)) return
+    const message = 'set exactly one of FACILITATOR_ADDRESSES (of the workers’ settlement keys) and FACILITATOR_URL'
+    issues.push({ code: 'custom', path: ['FACILITATOR_ADDRESSES'], message, input: undefined })
+  },
+)
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 
-/** Reads the environment once. Throws with every wrong variable named. The API holds no private key. */
+/** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
   if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)

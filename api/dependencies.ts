@@ -2,17 +2,25 @@ import { readFile } from 'node:fs/promises'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID, PERMIT2_ADDRESS, UPTO_PROXY_ADDRESS, USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
+import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -23,11 +31,17 @@ import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
 
+const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
 const OUTCOME_POLL_MS = 1000
 const INSPECTIONS_REMEMBERED = 10_000
 /** An hour of audio decodes in about 3 s of one core; a machine that is this slow is not fit to inspect. */
 const DECODE_TIME_LIMIT_MS = 60_000
+
+/** A block is seconds old when it is seen; more is the machine's clock, which deadlines are judged by as well. */
+const LARGEST_SKEW_MS = 60_000
+
+const now = () => new Date()
 
 /** Composes the API process. `close` ends every connection and child that was opened here. */
 export async function createDependencies(
@@ -36,7 +50,12 @@ export async function createDependencies(
 ): Promise<AppDependencies & { close(): Promise<void> }> {
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
-  const chain = createChainClient(config.RPC_URL)
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const chainClock = createChainClock(chain, now)
+  const gas = createGasReader(chain, createFeeEstimator(chain))
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const remote = remoteFacilitator(config)
+  const facilitators = await readFacilitators(config, remote)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
   const { objects, links, close: closeObjects } = await openObjectStore(config)
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
@@ -59,18 +78,19 @@ export async function createDependencies(
     contactEmail: config.CONTACT_EMAIL,
     trustedProxies: config.TRUSTED_PROXIES,
     terms: {
-      network: `eip155:${CHAIN_ID}`,
+      network: NETWORK,
       asset: USDC_ADDRESS,
       spender: UPTO_PROXY_ADDRESS,
       permit2: PERMIT2_ADDRESS,
       payTo: config.PAY_TO,
-      facilitators: config.FACILITATOR_ADDRESSES,
+      facilitators,
       maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
       minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
       challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
     },
     challengeSecret: config.CHALLENGE_SECRET,
     receiptSecrets: config.RECEIPT_SECRETS,
+    signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
       logger.error('audio inspection is unavailable', { reason }),
@@ -80,7 +100,10 @@ export async function createDependencies(
     uploads: objects,
     media: objects,
     mediaLinks: config.MEDIA_DELIVERY === 'redirect' ? links : null,
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    verifier: remote ? createRemoteVerifier(remote, own) : own,
+    chainClock,
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
     readinessChecks: {
@@ -90,13 +113,23 @@ export async function createDependencies(
       chain: async () => {
         if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
       },
+      ...(remote && { facilitator: async () => void (await readSupportedFacilitators(remote, NETWORK)) }),
       audio_inspection: async () => {
         if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')
       },
     },
+    readinessWarnings: {
+      settlement_gas_low: async () => {
+        // A remote facilitator watches its own.
+        const ours = config.FACILITATOR_ADDRESSES ?? []
+        const read = await Promise.all(ours.map((facilitator) => gas.readGas(facilitator)))
+        return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
+      },
+      clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,
+    },
     outcomes,
     logger,
-    now: () => new Date(),
+    now,
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
     stopping,
@@ -107,6 +140,18 @@ export async function createDependencies(
       closeObjects()
     },
   }
+}
+
+function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {
+  return url === undefined ? null : { url, apiKey }
+}
+
+/** The addresses that challenges name. A remote facilitator's are its own to tell, so nothing starts without it. */
+async function readFacilitators(
+  { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
+  remote: RemoteFacilitatorOptions | null,
+): Promise<readonly `0x${string}`[]> {
+  return remote ? await readSupportedFacilitators(remote, NETWORK) : addresses
 }
 
 /** What is published, and what of it a deployment serves; only model ids are read of the private file. */

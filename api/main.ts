@@ -1,28 +1,7 @@
-import { AppError } from '#shared/errors/app-error.ts'
-import { stopOnSignal } from '#shared/runtime/shutdown.ts'
-import { buildApp } from './app.ts'
 import { readConfig } from './config.ts'
 import { createDependencies } from './dependencies.ts'
-
-/** Held callers may still get their result within this time after a signal; then they get a 503 that lets them attach. */
-const GRACE_MS = 3000
-const SHUTDOWN_DEADLINE_MS = 10_000
-
-function letHeldCallersGo(): void {
-  const message = 'The service restarts. Nothing was charged; retry shortly.'
-  stopping.abort(new AppError('capacity_exceeded', { message }))
-}
+import { startApi } from './start-api.ts'
 
 const config = readConfig()
 const stopping = new AbortController()
-const dependencies = await createDependencies(config, stopping.signal)
-const app = await buildApp(dependencies)
-stopOnSignal(async () => {
-  const grace = setTimeout(letHeldCallersGo, GRACE_MS)
-  await app.close()
-  clearTimeout(grace)
-  letHeldCallersGo()
-  await dependencies.close()
-}, SHUTDOWN_DEADLINE_MS)
-const address = await app.listen({ host: config.HOST, port: config.PORT })
-dependencies.logger.info(`listening on ${address}`)
+await startApi(config, await createDependencies(config, stopping.signal), stopping)

@@ -1,16 +1,32 @@
 import { readFile } from 'node:fs/promises'
+import type { PublicClient } from 'viem'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/contracts.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
-import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
+import { createExecutionStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { createLogger } from '#shared/runtime/logger.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
+import type { GasReader } from '#shared/payment/gas-reader.ts'
+import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
+import { createLogger, type Logger } from '#shared/runtime/logger.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
@@ -21,8 +37,21 @@ import { concurrencyOf } from './queue-settings.ts'
 import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
+import { createRemoteCollector } from './settlement/collect-through-facilitator.ts'
+import { createOwnKeyCollector } from './settlement/collector.ts'
+import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
+import type { FinalityDependencies } from './sweepers/watch-finality.ts'
+import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
 
-export interface WorkerDependencies extends RunJobDependencies {
+export interface WorkerDependencies
+  extends RunJobDependencies,
+    FinalityDependencies,
+    GasWatchDependencies,
+    Omit<KeeperDependencies, 'onReplacement'> {
+  readonly settlements: SettlementStore
+  readonly settler: Settler
+  /** `null` with settlement keys of our own. */
+  readonly remote: RemoteParts | null
   readonly queue: JobQueue
   readonly uploads: ObjectStore
   readonly media: ObjectStore
@@ -31,6 +60,9 @@ export interface WorkerDependencies extends RunJobDependencies {
   /** Ends every connection that was opened here; stop the consumer first. */
   close(): Promise<void>
 }
+
+/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
+const FINALITY_LOOK_MS = 5000
 
 const now = () => new Date()
 
@@ -44,20 +76,38 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
   const concurrency = concurrencyOf(config)
+  const settles = concurrency.has('settlement')
   // A process that only settles calls no provider, and so is given none of their keys.
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
-  const chain = createChainClient(config.RPC_URL)
   const { objects, close: closeObjects } = await openObjectStore(config)
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const store = createExecutionStore(pool)
+  const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
+  const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
+  // None with a remote facilitator, or where others settle: there is no line to keep then, and no gas to watch.
+  const keys = settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
+  const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
+  const settler = createSettler(chain, CHAIN_ID, keys, { confirmations: config.CONFIRMATIONS, estimateFees })
+  const ownGas = createGasReader(chain, estimateFees)
   const http = createHttp({ fetch })
   const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
   return {
-    store: createExecutionStore(pool),
+    store,
     queue,
     uploads: objects,
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
-    settler: createSettler(chain, CHAIN_ID, config.SETTLEMENT_PRIVATE_KEYS ?? []),
-    receiptSecretId: config.RECEIPT_SECRET_ID,
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    ...createPaymentSide(config, { chain, pool, store, settler, ownGas, logger }),
+    chainClock: createChainClock(chain, now),
+    settler,
+    settlements: createSettlementStore(pool),
+    accounts,
+    facilitators: accounts.facilitators,
+    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
+    blocks: createBlockReader(chain),
+    finalityLookMs: FINALITY_LOOK_MS,
+    network: `eip155:${CHAIN_ID}`,
+    feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     router: createRouter(
@@ -83,6 +133,52 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
       await pool.end()
       closeObjects()
     },
+  }
+}
+
+/** What the sweepers need of a remote facilitator. */
+interface RemoteParts {
+  readonly facilitator: RemoteFacilitator
+  readonly settlements: RemoteSettlementStore
+}
+
+interface PaymentSideParts {
+  readonly chain: PublicClient
+  readonly pool: Pool
+  readonly store: ExecutionStore
+  readonly settler: Settler
+  readonly ownGas: GasReader
+  readonly logger: Logger
+}
+
+/** A remote facilitator pays for gas itself, and never tells how much it has. */
+const gasElsewhere: GasReader = {
+  readGas: async () => ({ balanceWei: 0n, settlementsLeft: Number.POSITIVE_INFINITY }),
+}
+
+/** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
+function createPaymentSide(
+  config: WorkerConfig,
+  { chain, pool, store, settler, ownGas, logger }: PaymentSideParts,
+): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
+  const { FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations } = config
+  if (url === undefined)
+    return {
+      verifier: own,
+      gas: ownGas,
+      collector: createOwnKeyCollector({ ...settling, store, settler }),
+      remote: null,
+    }
+  const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
+  const facilitator = createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own)
+  const remoteSettlements = createRemoteSettlementStore(pool)
+  return {
+    verifier: createRemoteVerifier({ url, apiKey }, own),
+    gas: gasElsewhere,
+    collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    remote: { facilitator, settlements: remoteSettlements },
   }
 }
 

@@ -2,11 +2,12 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { collectCharge, recordCharge, type SettlementDependencies } from './settlement/settle-charge.ts'
+import type { Collector } from './settlement/collector.ts'
 import type { StepOutcome } from './step-outcome.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './steps/call-provider.ts'
 
-export interface RunJobDependencies extends GenerationDependencies, SettlementDependencies {
+export interface RunJobDependencies extends GenerationDependencies {
+  readonly collector: Collector
   readonly store: ExecutionStore
   readonly logger: Logger
   readonly leaseMs: number
@@ -36,8 +37,10 @@ export async function runJob(dependencies: RunJobDependencies, jobId: string): P
   }
 }
 
+type HandingOver = Pick<RunJobDependencies, 'store' | 'queue' | 'logger'>
+
 /** Lets a worker that serves the job's next queue go on. A queue that cannot be reached leaves the job to the sweeper. */
-async function handOver({ store, queue, logger }: RunJobDependencies, job: ClaimedJob): Promise<void> {
+async function handOver({ store, queue, logger }: HandingOver, job: ClaimedJob): Promise<void> {
   const handedOver = await store.handOverJob(job)
   if (!handedOver) return
   try {
@@ -52,7 +55,7 @@ async function handOver({ store, queue, logger }: RunJobDependencies, job: Claim
  * Gives up every job still held, so that other workers go on at once instead of when the lease runs out. What a step here still
  * writes afterwards is fenced off.
  */
-export async function handBackJobs(dependencies: RunJobDependencies): Promise<void> {
+export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDependencies, 'held'>): Promise<void> {
   await Promise.allSettled([...dependencies.held].map((job) => handOver(dependencies, job)))
 }
 
@@ -64,9 +67,9 @@ async function takeStep(dependencies: RunJobDependencies, job: ClaimedJob, signa
     case 'generating':
       return failLostAttempt(dependencies, job)
     case 'generated':
-      return recordCharge(dependencies, job)
+      return dependencies.collector.recordCharge(job)
     case 'settling':
-      return collectCharge(dependencies, job)
+      return dependencies.collector.collectCharge(job)
   }
 }
 

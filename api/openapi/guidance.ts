@@ -12,6 +12,8 @@ export const guidance = `Pay-per-request router for text, image, speech and tran
 5. 200 comes after result, payment and receipt are stored. You are charged for measured usage, never more than the maximum. Keep X-Receipt-ID and X-Receipt-Token: GET /v1/receipts/{id} with "Authorization: Bearer <token>".
 6. If the connection breaks, repeat the same request with the same key: it is charged once. error.retry tells what to do after a failure (never, same_request, new_payment) and error.payment whether money moved (none, authorized, settled, unknown).
 
+Offers in the 402 (extension offer-receipt), receipts in PAYMENT-RESPONSE and the receipt record are signed with the keys of /.well-known/did.json (the same in /.well-known/jwks.json). The receipt shows usage, unit prices and rounding, so that the charge can be recomputed.
+
 stream must be false everywhere. Hosted image URLs live seven days, speech URLs 24 hours; treat them as secrets. POST /v1/quotes prices a request without binding a key. GET /v1/balance?address=0x… reads a wallet's USDC.`
 
 /** `/llms.txt`: the guidance, the endpoints that are available now with their price bounds, and where to read more. */
@@ -41,6 +43,7 @@ export function llmsText(catalog: Catalog, publicBaseUrl: string): string {
     link('Models', '/v1/models'),
     link('Prices', '/v1/pricing'),
     link('Voices', '/v1/audio/voices'),
+    link('Signing keys', '/.well-known/jwks.json'),
     '',
   ].join('\n')
 }

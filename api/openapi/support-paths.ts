@@ -1,4 +1,4 @@
-import { receiptSchema } from '#shared/payment/receipt.ts'
+import { signedReceiptSchema } from '#shared/payment/receipt.ts'
 import { quoteSchema } from '../routes/quotes.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
 import { jsonSchemaOf } from './json-schema.ts'
@@ -57,6 +57,8 @@ const quotes = support({
 const receipts = support({
   operationId: 'getReceipt',
   summary: 'Read the receipt of a paid call',
+  description:
+    'Usage, unit prices, calculation and transaction, signed. The charge can be recomputed from it and the transfer found on chain.',
   parameters: [
     pathParameter('id', { type: 'string', format: 'uuid' }),
     {
@@ -111,6 +113,16 @@ export function supportPaths(): DocumentPart {
       '/v1/receipts/{id}': { get: receipts },
       '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },
       '/.well-known/x402': page('getX402Resources', 'The paid resources of this origin', json(anyObject)),
+      '/.well-known/did.json': page(
+        'getDidDocument',
+        'The keys that sign offers and receipts, as did:web',
+        json(anyObject),
+      ),
+      '/.well-known/jwks.json': page(
+        'getSigningKeys',
+        'The keys that sign offers and receipts, as JWKS',
+        json(anyObject),
+      ),
       '/openapi.json': page('getInterfaceDescription', 'This document', json(anyObject)),
       '/llms.txt': page('getGuidance', 'Guidance for agents', plainText('text/plain')),
       '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },
@@ -125,6 +137,6 @@ export function supportPaths(): DocumentPart {
         },
       },
     },
-    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(receiptSchema, 'output') },
+    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(signedReceiptSchema, 'output') },
   }
 }

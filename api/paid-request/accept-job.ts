@@ -1,15 +1,24 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
-import type { Authorization } from '#shared/payment/authorization.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { EffectiveRequest } from './effective-request.ts'
 import type { Challenge } from './payment-challenge.ts'
+import type { VerifiedPayment } from './verify-authorization.ts'
+
+/** Calls settle within seconds; whoever waits this long finds some of them done. */
+const OPEN_WORK_RETRY_SECONDS = 2
+/** The second reading knows of settlements that the first could not be asked about. */
+const MAXIMUM_READINGS = 2
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
+  readonly payerFunds: PayerFundsReader
+  readonly maximumOpenExposure: AtomicAmount
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   readonly logger: Logger
@@ -18,16 +27,18 @@ interface Dependencies {
 /**
  * Stages the upload if there is one, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
  * encrypted object without a key. Returns the id of the job that serves the request, which may be another request's that
- * came first. Throws the 409s of a key or payment that belongs to something else, and `storage_unavailable`.
+ * came first. Throws the 409s of a key or payment that belongs to something else, the refusals of a payer who has too much
+ * open, and `storage_unavailable`.
  */
 export async function acceptJob(
-  { store, queue, uploads, logger }: Dependencies,
+  dependencies: Dependencies,
   challenge: Challenge,
   { effective, requestDigest, audio }: EffectiveRequest,
-  authorization: Authorization,
+  { authorization, ...verified }: VerifiedPayment,
 ): Promise<string> {
+  const { uploads } = dependencies
   const stagedUpload = audio && (await stageUpload(uploads, audio))
-  const acceptance = await store.acceptJob({
+  const acceptance = await acceptWithinFunds(dependencies, verified, {
     idempotencyKey: challenge.idempotencyKey,
     operation: challenge.operation.id,
     publicModel: challenge.operation.publicModel(effective),
@@ -45,7 +56,7 @@ export async function acceptJob(
     case 'settles_again': {
       const state = acceptance.outcome === 'accepted' ? 'accepted' : 'generated'
       const queueName = queueOf({ operation: challenge.operation.id, state })
-      enqueueInBackground({ store, queue, logger }, acceptance.jobId, queueName)
+      enqueueInBackground(dependencies, acceptance.jobId, queueName)
       return acceptance.jobId
     }
     case 'exists':
@@ -54,8 +65,57 @@ export async function acceptJob(
       throw new AppError('idempotency_key_reused')
     case 'authorization_already_used':
     case 'permit_already_used':
-      throw new AppError(acceptance.outcome, { retryAfterSeconds: 2 })
+      throw new AppError(acceptance.outcome, { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS })
+    case 'exceeds_funds':
+    case 'exceeds_open_limit':
+    case 'unpaid_debt':
+      throw exposureError(acceptance, dependencies.maximumOpenExposure)
   }
+}
+
+/**
+ * Asks the ledger, and the chain as well when the payer has other work open. A reading is asked for anew when the one at hand
+ * does not suffice: it may be older than what came in meanwhile.
+ */
+async function acceptWithinFunds(
+  { store, payerFunds, maximumOpenExposure }: Dependencies,
+  { needsPermit, verifiedAtMs }: Omit<VerifiedPayment, 'authorization'>,
+  job: Omit<NewJob, 'exposure'>,
+): Promise<Acceptance> {
+  const { payer } = job.authorization
+  let funds = payerFunds.recent(payer)
+  for (let readings = 0; ; readings += 1) {
+    const verifiedMsAgo = performance.now() - verifiedAtMs
+    const exposure = { maximumOpen: maximumOpenExposure, needsPermit, verifiedMsAgo, funds }
+    const acceptance = await store.acceptJob({ ...job, exposure })
+    if (acceptance.outcome !== 'exceeds_funds' || readings === MAXIMUM_READINGS) return acceptance
+    const reading = await payerFunds.read(payer, acceptance.settlingNonces)
+    if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
+    funds = reading.funds
+  }
+}
+
+function exposureError(
+  refusal: Extract<Acceptance, { outcome: 'exceeds_funds' | 'exceeds_open_limit' | 'unpaid_debt' }>,
+  maximumOpen: AtomicAmount,
+): AppError {
+  if (refusal.outcome === 'unpaid_debt') {
+    const debt = dollarsFromAtomic(refusal.chargeAmount)
+    return new AppError('unpaid_debt', {
+      message: `An earlier call of this payer is done and unpaid. Repeat the request with x-idempotency-key "${refusal.idempotencyKey}" and a fresh payment (${debt} USDC) first.`,
+    })
+  }
+  const open = dollarsFromAtomic(refusal.openTotal)
+  const retry = { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
+  return refusal.outcome === 'exceeds_funds'
+    ? new AppError('funds_reserved', {
+        ...retry,
+        message: `${open} USDC of what the payer holds, or of his Permit2 allowance, is reserved for his other calls. Retry when they have settled, or add funds.`,
+      })
+    : new AppError('open_exposure_limit', {
+        ...retry,
+        message: `The payer's calls under way are worth ${open} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
+      })
 }
 
 async function stageUpload(uploads: Pick<ObjectStore, 'put'>, audio: Uint8Array): Promise<StagedUpload> {
@@ -70,7 +130,7 @@ async function stageUpload(uploads: Pick<ObjectStore, 'put'>, audio: Uint8Array)
 
 /** The row is the outbox: a queue that is slow or down delays the job until the sweeper's next round and nothing else. */
 function enqueueInBackground(
-  { store, queue, logger }: Omit<Dependencies, 'uploads'>,
+  { store, queue, logger }: Pick<Dependencies, 'store' | 'queue' | 'logger'>,
   jobId: string,
   queueName: QueueName,
 ): void {

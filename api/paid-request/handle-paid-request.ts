@@ -4,10 +4,14 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
@@ -27,6 +31,7 @@ export interface PaidRequestDependencies {
   readonly terms: PaymentTerms
   readonly challengeSecret: string
   readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
   readonly store: AdmissionStore
@@ -34,6 +39,9 @@ export interface PaidRequestDependencies {
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
+  readonly chainClock: Pick<ChainClock, 'chainNow'>
+  readonly payerFunds: PayerFundsReader
+  readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
   readonly now: () => Date
@@ -61,10 +69,8 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId =
-      (await findOwnJob(dependencies.store, idempotencyKey, payment.authorization)) ??
-      (await payForJob(dependencies, subject, binding, effectiveRequest, payment))
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies.receiptSecrets)
+    const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
+    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
@@ -105,6 +111,29 @@ async function quoteAndBind(
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
 }
 
+/**
+ * The payer's own job under the key, or a new one. It is looked for again after a refusal: while the chain was asked about this
+ * request a duplicate of it may have been settled, and then its own payment is what refuses it.
+ */
+async function attachOrPay(
+  dependencies: PaidRequestDependencies,
+  subject: ChallengeSubject,
+  binding: PresentBinding | null,
+  effectiveRequest: EffectiveRequest,
+  payment: PresentedPayment,
+): Promise<string> {
+  const findOwn = () => findOwnJob(dependencies.store, subject.idempotencyKey, payment.authorization)
+  const own = await findOwn()
+  if (own !== null) return own
+  try {
+    return await payForJob(dependencies, subject, binding, effectiveRequest, payment)
+  } catch (error) {
+    const paidMeanwhile = error instanceof AppError && error.entry.kind === 'payment' ? await findOwn() : null
+    if (paidMeanwhile === null) throw error
+    return paidMeanwhile
+  }
+}
+
 /** A new job for the presented payment, at the price it was challenged with while that challenge lives. */
 async function payForJob(
   dependencies: PaidRequestDependencies,
@@ -117,6 +146,6 @@ async function payForJob(
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, payment.authorization)
+  const verified = await verifyAuthorization(dependencies, payment, challenge)
+  return acceptJob(dependencies, challenge, effectiveRequest, verified)
 }

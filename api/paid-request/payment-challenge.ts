@@ -4,6 +4,7 @@ import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { renderPaymentRequired } from './payment-required.ts'
 
@@ -24,11 +25,12 @@ interface ChallengeDependencies {
   readonly terms: PaymentTerms
   readonly challengeSecret: string
   readonly publicBaseUrl: string
+  readonly signer: StatementSigner
 }
 
 /** Status, headers and body of the 402 (or 412) that offers `challenge`. `refusal` tells why a given payment was not taken. */
 export function renderChallenge(
-  { terms, challengeSecret, publicBaseUrl }: ChallengeDependencies,
+  { terms, challengeSecret, publicBaseUrl, signer }: ChallengeDependencies,
   challenge: Challenge,
   requestId: string,
   refusal?: AppError,
@@ -38,8 +40,10 @@ export function renderChallenge(
   return renderPaymentRequired({
     terms,
     publicBaseUrl,
+    signer,
     operation,
     maximum: quotedMaximum,
+    validUntil: expiresAt,
     message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),

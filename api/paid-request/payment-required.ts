@@ -7,14 +7,20 @@ import {
 import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
-import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { offerExtension } from '#shared/payment/offer-receipt.ts'
+import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
 /** What a 402 says: of a request that was priced, or of a route in general. */
 export interface PaymentRequiredContent {
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
+  /** Signs the offer, so that the payer can show what was asked for. */
+  readonly signer: StatementSigner
   readonly operation: AnyOperation
   readonly maximum: AtomicAmount
+  /** Until when the offer stands. */
+  readonly validUntil: Date
   readonly message: string
   /** Of `accepts[0].extra`, beside what the scheme needs. */
   readonly extra: { readonly facilitatorAddress: string | undefined } & Record<string, unknown>
@@ -29,27 +35,24 @@ export interface PaymentRequiredContent {
 export function renderPaymentRequired(content: PaymentRequiredContent) {
   const { terms, operation, maximum, refusal } = content
   const amount = dollarsFromAtomic(maximum)
+  const url = resourceUrl(operation, content.publicBaseUrl)
+  const accepted = {
+    scheme: 'upto',
+    network: terms.network as `${string}:${string}`,
+    amount: maximum.toString(),
+    asset: terms.asset,
+    payTo: terms.payTo,
+    maxTimeoutSeconds: terms.maxTimeoutSeconds,
+    extra: { ...SIGNING_TERMS, ...content.extra },
+  }
   const required = {
     x402Version: 2,
-    resource: {
-      url: new URL(operation.path, content.publicBaseUrl).href,
-      description: operation.summary,
-      mimeType: 'application/json',
-    },
-    accepts: [
-      {
-        scheme: 'upto',
-        network: terms.network as `${string}:${string}`,
-        amount: maximum.toString(),
-        asset: terms.asset,
-        payTo: terms.payTo,
-        maxTimeoutSeconds: terms.maxTimeoutSeconds,
-        extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', ...content.extra },
-      },
-    ],
+    resource: { url, description: operation.summary, mimeType: 'application/json' },
+    accepts: [accepted],
     extensions: {
       ...declareEip2612GasSponsoringExtension(),
       [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
+      ...offerExtension(content.signer, url, accepted, content.validUntil),
       ...content.extensions,
     },
   }
@@ -68,4 +71,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       request_id: content.requestId,
     },
   }
+}
+
+/** What a challenge names as the thing to be paid for. */
+export function resourceUrl({ path }: AnyOperation, publicBaseUrl: string): string {
+  return new URL(path, publicBaseUrl).href
 }

@@ -6,6 +6,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { outlineSchema } from '../openapi/json-schema.ts'
 import { notesOf } from '../openapi/operation-notes.ts'
 import { jsonRequestSchema, resultSchemaOf } from '../openapi/operation-schemas.ts'
@@ -19,6 +20,8 @@ interface ProbeDependencies {
   readonly catalog: Catalog
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
+  readonly signer: StatementSigner
+  readonly now: () => Date
 }
 
 /** More than any spelling of an empty object that a listing service sends. */
@@ -49,7 +52,7 @@ export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
  * when no model of the operation's category is available.
  */
 export function renderProbeChallenge(
-  { catalog, terms, publicBaseUrl }: ProbeDependencies,
+  { catalog, terms, publicBaseUrl, signer, now }: ProbeDependencies,
   operation: AnyOperation,
   requestId: string,
 ) {
@@ -59,8 +62,10 @@ export function renderProbeChallenge(
   return renderPaymentRequired({
     terms,
     publicBaseUrl,
+    signer,
     operation,
     maximum: atomicFromDollars(maximumChargeUsd),
+    validUntil: new Date(now().getTime() + terms.challengeLifetimeSeconds * 1000),
     message: `A call costs at most ${maximumChargeUsd} USDC. Send a request with the header x-idempotency-key to get its own price.`,
     extra: { facilitatorAddress: terms.facilitators[0] },
     extensions: bazaarExtension(operation),

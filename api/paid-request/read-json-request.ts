@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import { checkJsonStructure } from './check-json-structure.ts'
+import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
 import { invalidField, repeatedField, unknownField } from './invalid-field.ts'
 
 /** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json` and `duplicate_field`. */

@@ -1,7 +1,10 @@
 import { encodePaymentResponseHeader } from '@x402/core/http'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobOutcome } from '#shared/jobs/job.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
 /** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
 export interface PaidAnswer {
@@ -10,14 +13,22 @@ export interface PaidAnswer {
   readonly body: unknown
 }
 
+interface Dependencies {
+  readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
+  readonly publicBaseUrl: string
+}
+
 /** How long a caller waits before asking after work that outlasted the held connection. */
 const RETRY_AFTER_SECONDS = 5
 
 /** The released result, or the failure that says whether money moved. Throws the latter. */
-export function respond(outcome: JobOutcome, receiptSecrets: readonly ReceiptSecret[]): PaidAnswer {
+export function respond(outcome: JobOutcome, dependencies: Dependencies, operation: AnyOperation): PaidAnswer {
   switch (outcome.state) {
     case 'completed':
-      return released(outcome, receiptSecrets)
+      return released(outcome, dependencies, operation)
+    case 'expired':
+      throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
     case 'failed':
     case 'settlement_failed':
       throw new AppError(outcome.failureCode)
@@ -34,11 +45,11 @@ export function respond(outcome: JobOutcome, receiptSecrets: readonly ReceiptSec
 
 function released(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
-  receiptSecrets: readonly ReceiptSecret[],
+  { receiptSecrets, signer, publicBaseUrl }: Dependencies,
+  operation: AnyOperation,
 ): PaidAnswer {
-  // A replay derives the token from the secret that the receipt was issued under, also after a rotation.
-  const secret = receiptSecrets.find(({ id }) => id === outcome.receiptSecretId)
-  if (!secret) throw new Error(`the receipt secret ${outcome.receiptSecretId} is no longer configured`)
+  const { network, payer, transaction } = outcome.paymentResponse
+  const resourceUrl = new URL(operation.path, publicBaseUrl).href
   return {
     status: 200,
     headers: {
@@ -46,12 +57,28 @@ function released(
       'cache-control': 'no-store',
       'payment-response': encodePaymentResponseHeader({
         ...outcome.paymentResponse,
-        network: outcome.paymentResponse.network as `${string}:${string}`,
+        network: network as `${string}:${string}`,
+        extensions: deliveryExtension(signer, {
+          resourceUrl,
+          network,
+          payer,
+          transaction,
+          issuedAt: outcome.receiptIssuedAt,
+        }),
       }),
-      'x-receipt-id': outcome.receiptId,
-      'x-receipt-token': receiptToken(outcome.receiptId, secret),
+      ...receiptHeaders(outcome, receiptSecrets),
       'x-catalog-version': outcome.catalogVersion,
     },
     body: outcome.resultBody,
   }
+}
+
+/** A replay derives the token from the secret that the receipt was issued under, also after a rotation. */
+function receiptHeaders(
+  { receiptId, receiptSecretId }: { receiptId: string; receiptSecretId: string },
+  receiptSecrets: readonly ReceiptSecret[],
+) {
+  const secret = receiptSecrets.find(({ id }) => id === receiptSecretId)
+  if (!secret) throw new Error(`the receipt secret ${receiptSecretId} is no longer configured`)
+  return { 'x-receipt-id': receiptId, 'x-receipt-token': receiptToken(receiptId, secret) }
 }

@@ -1,5 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from './payment-challenge.ts'
@@ -8,7 +9,17 @@ import type { PresentedPayment } from './read-authorization.ts'
 interface Dependencies {
   readonly terms: PaymentTerms
   readonly verifier: AuthorizationVerifier
+  readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly now: () => Date
+}
+
+/** A payment that may pay for new work. */
+export interface VerifiedPayment {
+  readonly authorization: Authorization
+  /** Whether it can only be settled by submitting the permit that came along. */
+  readonly needsPermit: boolean
+  /** When its verification began, by the process's monotonic clock. */
+  readonly verifiedAtMs: number
 }
 
 /**
@@ -16,13 +27,18 @@ interface Dependencies {
  * the 402 and 412 codes of a payment that is not, and `payment_network_unavailable` (503) when the chain cannot be asked.
  */
 export async function verifyAuthorization(
-  { terms, verifier, now }: Dependencies,
-  { authorization, challengeExpiresAt }: PresentedPayment,
+  { terms, verifier, chainClock, now }: Dependencies,
+  { authorization, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
-): Promise<void> {
-  const nowSeconds = BigInt(Math.floor(now().getTime() / 1000))
+): Promise<VerifiedPayment> {
+  const verifiedAtMs = performance.now()
+  if (alteredTerm !== null)
+    throw new AppError('payment_terms_mismatch', {
+      message: `The payment repeats the challenge with another ${alteredTerm}. Sign the challenge as it was given.`,
+    })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
+  const nowSeconds = BigInt(Math.floor((await chainClock.chainNow()).getTime() / 1000))
   requireTime(authorization.deadline, nowSeconds, terms)
   if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
   requireGasSponsoringTerms(authorization, nowSeconds, terms)
@@ -34,6 +50,7 @@ export async function verifyAuthorization(
     const { code, detail } = verification
     throw new AppError(code, detail === undefined ? {} : { message: detail })
   }
+  return { authorization, needsPermit: verification.needsPermit, verifiedAtMs }
 }
 
 /** The provider's call and the settlement must both fit before a signature expires. */

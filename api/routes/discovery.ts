@@ -2,6 +2,7 @@ import reference from '@scalar/fastify-api-reference'
 import type { FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
 import { guidance, llmsText } from '../openapi/guidance.ts'
 import { addStaticAnswer, addStaticJson } from './static-answer.ts'
@@ -9,6 +10,7 @@ import { addStaticAnswer, addStaticJson } from './static-answer.ts'
 interface DiscoveryInput extends OpenApiInput {
   /** What is available now; `publishedCatalog` is what there is at all. */
   readonly catalog: Catalog
+  readonly signer: StatementSigner
 }
 
 /** A fare box, for listing services and browser tabs. */
@@ -18,18 +20,20 @@ const FAVICON =
 /** The bundle is some megabytes and changes with a release only. */
 const REFERENCE_CACHE = 'public, max-age=3600'
 
-/** What machines and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known/x402`. */
+/** What machines and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known`. */
 export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
   const plainText = 'text/plain; charset=utf-8'
   addStaticJson(app, '/openapi.json', buildOpenApiDocument(input))
   addStaticJson(app, '/.well-known/x402', x402Resources(input))
+  addStaticJson(app, '/.well-known/did.json', didDocument(input.signer))
+  addStaticJson(app, '/.well-known/jwks.json', keySet(input.signer))
   addStaticAnswer(app, '/llms.txt', { contentType: plainText, body: llmsText(input.catalog, input.publicBaseUrl) })
   addStaticAnswer(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
   await addReference(app, input.publicBaseUrl)
 }
 
 /** The paid resources that are available, as listing services read them: URLs in `resources`, more in `endpoints`. */
-function x402Resources({ catalog, operations, terms, publicBaseUrl }: DiscoveryInput) {
+function x402Resources({ catalog, operations, terms, publicBaseUrl, signer }: DiscoveryInput) {
   const endpoints = operations.flatMap(({ id, path, category, summary }) => {
     const bounds = priceBounds(catalog, category)
     if (!bounds) return []
@@ -49,9 +53,35 @@ function x402Resources({ catalog, operations, terms, publicBaseUrl }: DiscoveryI
     resources: endpoints.map(({ url }) => url),
     endpoints,
     payment: { scheme: 'upto', network: terms.network, asset: terms.asset, payTo: terms.payTo },
+    signing: {
+      extension: 'offer-receipt',
+      did: signer.did,
+      did_document: new URL('/.well-known/did.json', publicBaseUrl).href,
+      jwks_uri: new URL('/.well-known/jwks.json', publicBaseUrl).href,
+    },
     openapi: new URL('/openapi.json', publicBaseUrl).href,
     instructions: guidance,
   }
+}
+
+/** Whose statements this origin's signatures are: the document that `did:web` resolves to (DID Core 1.0, section 5). */
+function didDocument({ did, publicKeys }: StatementSigner) {
+  return {
+    '@context': ['https://www.w3.org/ns/did/v1', 'https://w3id.org/security/suites/jws-2020/v1'],
+    id: did,
+    verificationMethod: publicKeys.map(({ kid, jwk }) => ({
+      id: kid,
+      type: 'JsonWebKey2020',
+      controller: did,
+      publicKeyJwk: jwk,
+    })),
+    assertionMethod: publicKeys.map(({ kid }) => kid),
+  }
+}
+
+/** The same keys for JOSE libraries (RFC 7517, section 5). */
+function keySet({ publicKeys }: StatementSigner) {
+  return { keys: publicKeys.map(({ kid, jwk }) => ({ ...jwk, kid, use: 'sig', alg: 'EdDSA' })) }
 }
 
 /**

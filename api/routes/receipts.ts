@@ -2,15 +2,22 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
-import { opensReceipt, type ReceiptSecret } from '#shared/payment/receipt.ts'
+import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
 const parametersSchema = z.object({ id: z.uuid() })
 
-/** `GET /v1/receipts/{id}` for whoever holds the receipt's token. Unknown id and wrong token get the same 404. */
-export function addReceiptRoutes(
-  app: FastifyInstance,
-  { store, receiptSecrets }: { store: Pick<AdmissionStore, 'findReceipt'>; receiptSecrets: readonly ReceiptSecret[] },
-): void {
+interface Dependencies {
+  readonly store: Pick<AdmissionStore, 'findReceipt'>
+  readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
+}
+
+/**
+ * `GET /v1/receipts/{id}` for whoever holds the receipt's token: the stored receipt with our signature beside it. Unknown id
+ * and wrong token get the same 404.
+ */
+export function addReceiptRoutes(app: FastifyInstance, { store, receiptSecrets, signer }: Dependencies): void {
   app.get('/v1/receipts/:id', async (request, reply) => {
     const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
     if (token === undefined) {
@@ -22,6 +29,8 @@ export function addReceiptRoutes(
     if (!parameters.success || !opensReceipt(token, parameters.data.id, receiptSecrets)) throw unknown
     const receipt = await store.findReceipt(parameters.data.id)
     if (!receipt) throw unknown
-    return reply.header('cache-control', 'private, no-store').send(receipt)
+    return reply
+      .header('cache-control', 'private, no-store')
+      .send({ ...receipt, signature: signer.signDetached(receipt, RECEIPT_TYPE) })
   })
 }

@@ -1,5 +1,8 @@
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 
+/** The worker's variable that the deployments file names. */
+export const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'
+
 /** What must be known of the catalog's models. */
 interface ServedModel {
   readonly id: string

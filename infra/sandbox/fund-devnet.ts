@@ -36,10 +36,10 @@ export interface SandboxAccounts {
 
 /** Generates fresh random keys; the caller keeps them as long as it keeps the chain. */
 export function createSandboxAccounts(): SandboxAccounts {
-  return { payer: createAccount(), settlement: createAccount(), recipient: createAccount() }
+  return { payer: createSandboxAccount(), settlement: createSandboxAccount(), recipient: createSandboxAccount() }
 }
 
-function createAccount(): SandboxAccount {
+export function createSandboxAccount(): SandboxAccount {
   const privateKey = generatePrivateKey()
   return { address: privateKeyToAccount(privateKey).address, privateKey }
 }
@@ -56,19 +56,23 @@ export async function fundSandboxAccounts(
 ): Promise<void> {
   const { payer, settlement } = accounts
   const client = createPublicClient({ chain: base, transport: http(rpcUrl) })
-  const [minted, settlementFundsWei] = await Promise.all([
+  const [minted] = await Promise.all([
     client.readContract({
       address: DEVNET_ADDRESSES.usdc,
       abi: USDC_ABI,
       functionName: 'mintedTo',
       args: [payer.address],
     }),
-    client.getBalance({ address: settlement.address }),
+    fundSettlementAccount(rpcUrl, settlement.address),
   ])
-  if (settlementFundsWei < LOWEST_SETTLEMENT_FUNDS_WEI) {
-    await callRpc(rpcUrl, 'anvil_setBalance', [settlement.address, toHex(SETTLEMENT_FUNDS_WEI)])
-  }
   if (minted === 0n) await mintUsdc(rpcUrl, payer.address, PAYER_FUNDS_ATOMIC)
+}
+
+/** Fills an account that settles up to 100 ETH when it has less than 10. */
+export async function fundSettlementAccount(rpcUrl: string, address: Address): Promise<void> {
+  const client = createPublicClient({ chain: base, transport: http(rpcUrl) })
+  if ((await client.getBalance({ address })) >= LOWEST_SETTLEMENT_FUNDS_WEI) return
+  await callRpc(rpcUrl, 'anvil_setBalance', [address, toHex(SETTLEMENT_FUNDS_WEI)])
 }
 
 /**

@@ -3,33 +3,41 @@ import { join } from 'node:path'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { migrateAll } from '../commands/migrate.ts'
-import { sandboxDeployments } from './deployments.ts'
+import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './devnet.ts'
 import { startPostgres } from './embedded-postgres.ts'
-import { findFreePort } from './free-port.ts'
-import { fundSandboxAccounts } from './fund-devnet.ts'
+import { fundSandboxAccounts, fundSettlementAccount } from './fund-devnet.ts'
 import type { ProcessExit } from './guarded-process.ts'
 import type { OuterServices } from './outer-services.ts'
+import { planProcesses, type ServiceName } from './process-plan.ts'
 import { replaceFile } from './replace-file.ts'
 import { startService } from './service-processes.ts'
-import { discardState, keepSecrets, type SandboxSecrets } from './state-directory.ts'
-
-/** The variable that the deployments file names. */
-const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'
-/** The sandbox never rotates its one receipt secret. */
-const RECEIPT_SECRET_ID = 'k1'
+import { discardState, keepSecrets, type SandboxSecrets, settlementAccounts } from './state-directory.ts'
 
 /** What `sandbox.json` holds. Outside programs read it: fields are added, never renamed. */
 export interface SandboxInfo {
+  /** Of the first API. */
   baseUrl: string
+  /** Of every API. */
+  baseUrls: string[]
   rpcUrl: string
   payer: { address: string; privateKey: `0x${string}` }
   payTo: string
+  /** Who sends the settlements. */
+  settlementAddresses: string[]
   usdc: string
   network: string
   databaseUrl: string
   upstreamUrl: string
-  pids: { api: number; worker: number; chain: number }
+  pids: { api: number; worker: number; chain: number; [further: `${'api' | 'worker'}-${number}`]: number }
+}
+
+/** What API and workers reach over a network. */
+export interface Connections {
+  readonly databaseUrl: string
+  readonly queueUrl: string
+  readonly rpcUrl: string
+  readonly upstreamUrl: string
 }
 
 export interface SandboxOptions {
@@ -40,6 +48,16 @@ export interface SandboxOptions {
   fresh?: boolean
   upstreamDelayMs?: number
   blockTimeSeconds?: number
+  /** How many processes of each kind run; one when left out. */
+  apis?: number
+  workers?: number
+  /** How many accounts send the settlements; one when left out. */
+  settlementKeys?: number
+  /** What runs as API and as worker, as paths below the repository; `api/main.ts` and `workers/main.ts` when left out. */
+  apiEntry?: string
+  workerEntry?: string
+  /** Puts something in between: told where things really are, it says where API and workers are to look for them. */
+  connections?: (real: Connections) => Promise<Connections>
   /** Changes the deployments file before it is written. */
   deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
   /** A queue and an object store that the caller runs, in place of the sandbox's own. */
@@ -47,11 +65,15 @@ export interface SandboxOptions {
   /** Additional settings of API and worker, over the sandbox's own. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
+  /** More settings of the one process with this name, over all others. */
+  environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Starts a facilitator that holds the settlement key, and gives its URL; left out: the worker holds the key itself. */
+  startFacilitator?: (chain: { rpcUrl: string; privateKey: `0x${string}` }) => Promise<string>
   /** Told each step of the start, with the time it took. */
   onStep?: (name: string, detail: string, milliseconds: number) => void
 }
 
-type PartName = 'database' | 'chain' | 'upstream' | 'api' | 'worker'
+type PartName = 'database' | 'chain' | 'upstream' | ServiceName
 
 interface Part {
   pid: number
@@ -64,8 +86,8 @@ export interface Sandbox {
   info: SandboxInfo
   /** The first part that ended without being asked to. */
   crashed: Promise<{ part: PartName; exit: ProcessExit }>
-  /** Starts API or worker again, at the same address, after it has ended. */
-  restart(part: 'api' | 'worker'): Promise<void>
+  /** Starts an API, a worker or the database again, at the same address, once the present one has ended. */
+  restart(part: ServiceName | 'database'): Promise<void>
   pidOf(part: PartName): number
   stop(): Promise<void>
 }
@@ -87,10 +109,13 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     if (options.sandboxFile) await rm(options.sandboxFile, { force: true })
   }
   try {
-    return await startParts(options, add, (info, restart) => ({
+    return await startParts(options, add, (info, start) => ({
       info,
       crashed: crashed.promise,
-      restart,
+      restart: async (name) => {
+        await parts.get(name)?.exited
+        await start(name)
+      },
       pidOf: (name) => parts.get(name)?.pid ?? 0,
       stop,
     }))
@@ -102,14 +127,14 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 
 async function startParts(
   options: SandboxOptions,
-  add: <P extends Part>(name: PartName, part: P) => P,
-  assemble: (info: SandboxInfo, restart: Sandbox['restart']) => Sandbox,
+  add: AddPart,
+  assemble: (info: SandboxInfo, start: Sandbox['restart']) => Sandbox,
 ): Promise<Sandbox> {
-  const { directory } = options
+  const { directory, settlementKeys = 1 } = options
   const step = reporter(options)
   if (options.fresh) await discardState(directory)
   await mkdir(directory, { recursive: true })
-  const secrets = await keepSecrets(directory)
+  const secrets = await keepSecrets(directory, settlementKeys)
   const [database, chain, upstream] = await Promise.all([
     step('database', 'PostgreSQL 18 with the ledger’s schema', () => startDatabase(directory, add)),
     step('chain', `devnet ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
@@ -117,71 +142,45 @@ async function startParts(
     ),
     step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
   ])
-  const apiPort = await findFreePort()
-  const baseUrl = `http://127.0.0.1:${apiPort}`
-  const shared = {
-    DATABASE_URL: database.connectionString,
-    ...(options.outerServices?.['S3_BUCKET'] ? {} : { OBJECT_STORE_DIRECTORY: join(directory, 'uploads') }),
-    ...options.outerServices,
-    RPC_URL: chain.rpcUrl,
-    PUBLIC_BASE_URL: baseUrl,
-    DEPLOYMENTS_FILE: await writeDeployments(options, upstream.url),
+  const { privateKey } = secrets.accounts.settlement
+  const facilitatorUrl = await options.startFacilitator?.({ rpcUrl: chain.rpcUrl, privateKey })
+  const real = {
+    databaseUrl: database.connectionString,
+    queueUrl: options.outerServices?.['QUEUE_URL'] ?? database.connectionString,
+    rpcUrl: chain.rpcUrl,
+    upstreamUrl: upstream.url,
   }
-  const logsDirectory = join(directory, 'logs')
-  const start = {
-    api: () =>
-      startService({
-        name: 'api',
-        entry: 'api/main.ts',
-        logsDirectory,
-        isReady: (line) => line.includes('listening on'),
-        environment: {
-          ...shared,
-          PORT: String(apiPort),
-          CONTACT_EMAIL: 'sandbox@farebox.example',
-          PAY_TO: secrets.accounts.recipient.address,
-          FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
-          CHALLENGE_SECRET: secrets.challengeSecret,
-          RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
-          ...options.apiEnvironment,
-        },
-      }),
-    worker: () =>
-      startService({
-        name: 'worker',
-        entry: 'workers/main.ts',
-        logsDirectory,
-        isReady: (line) => line.includes('taking jobs'),
-        environment: {
-          ...shared,
-          RECEIPT_SECRET_ID,
-          SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
-          [UPSTREAM_KEY]: secrets.upstreamApiKey,
-          ...options.workerEnvironment,
-        },
-      }),
-  }
-  const [api, worker] = await Promise.all([
-    step('api', baseUrl, async () => add('api', await start.api())),
-    step('worker', 'takes jobs, calls the provider, settles', async () => add('worker', await start.worker())),
-  ])
+  const connections = (await options.connections?.(real)) ?? real
+  const deploymentsFile = await writeDeployments(options, connections.upstreamUrl)
+  const plan = await planProcesses(options, { connections, deploymentsFile, secrets, facilitatorUrl })
+  const start = async (name: ServiceName) => add(name, await plan.start(name))
+  const started = await Promise.all(
+    plan.names.map(async (name) => [name, await step(name, plan.describe(name), () => start(name))] as const),
+  )
+  const pids = Object.fromEntries(started.map(([name, { pid }]) => [name, pid]))
   const info: SandboxInfo = {
-    baseUrl,
+    baseUrl: plan.baseUrls[0],
+    baseUrls: plan.baseUrls,
     rpcUrl: chain.rpcUrl,
     payer: secrets.accounts.payer,
     payTo: secrets.accounts.recipient.address,
+    settlementAddresses: settlementAccounts(secrets, settlementKeys).map(({ address }) => address),
     usdc: DEVNET_ADDRESSES.usdc,
     network: `eip155:${DEVNET_CHAIN_ID}`,
     databaseUrl: database.connectionString,
     upstreamUrl: upstream.url,
-    pids: { api: api.pid, worker: worker.pid, chain: chain.pid },
+    pids: { api: 0, worker: 0, ...pids, chain: chain.pid },
   }
   const publish = async () => {
     if (options.sandboxFile) await replaceFile(options.sandboxFile, `${JSON.stringify(info, null, 2)}\n`)
   }
   await publish()
   return assemble(info, async (name) => {
-    info.pids[name] = add(name, await start[name]()).pid
+    if (name === 'database') {
+      add(name, await startPostgres({ dataDirectory: join(directory, 'postgres'), port: database.port }))
+      return
+    }
+    info.pids[name] = (await start(name)).pid
     await publish()
   })
 }
@@ -194,7 +193,7 @@ async function startDatabase(directory: string, add: AddPart) {
   return database
 }
 
-async function startChain(options: SandboxOptions, { accounts }: SandboxSecrets, add: AddPart) {
+async function startChain(options: SandboxOptions, secrets: SandboxSecrets, add: AddPart) {
   const chainDirectory = join(options.directory, 'chain')
   const chain = add(
     'chain',
@@ -204,7 +203,9 @@ async function startChain(options: SandboxOptions, { accounts }: SandboxSecrets,
       ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
     }),
   )
-  await fundSandboxAccounts(chain.rpcUrl, accounts)
+  await fundSandboxAccounts(chain.rpcUrl, secrets.accounts)
+  for (const { address } of settlementAccounts(secrets, options.settlementKeys ?? 1))
+    await fundSettlementAccount(chain.rpcUrl, address)
   return chain
 }
 
@@ -241,10 +242,11 @@ async function writeDeployments({ directory, deployments }: SandboxOptions, upst
 }
 
 /** Those who use others stop first, so that nobody sees a dependency vanish. */
-const STOP_ORDER: readonly PartName[][] = [['api'], ['worker'], ['upstream', 'chain', 'database']]
+const STOP_ORDER: readonly RegExp[] = [/^api/, /^worker/, /./]
 
 async function stopInOrder(parts: Map<PartName, Part>): Promise<void> {
-  for (const names of STOP_ORDER) {
+  for (const pattern of STOP_ORDER) {
+    const names = [...parts.keys()].filter((name) => pattern.test(name))
     const stopping = names.flatMap((name) => parts.get(name) ?? [])
     for (const name of names) parts.delete(name)
     await Promise.all(stopping.map((part) => part.stop()))

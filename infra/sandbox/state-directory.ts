@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { createSandboxAccounts } from './fund-devnet.ts'
+import { createSandboxAccount, createSandboxAccounts, type SandboxAccount } from './fund-devnet.ts'
 import { readCommandLine } from './previous-process.ts'
 import { replaceFile } from './replace-file.ts'
 
@@ -13,26 +13,45 @@ const keyPair = z.object({
 
 const secretsSchema = z.object({
   accounts: z.object({ payer: keyPair, settlement: keyPair, recipient: keyPair }),
+  furtherSettlementAccounts: z.array(keyPair).default([]),
   challengeSecret: z.string(),
   receiptSecret: z.string(),
+  receiptSigningSeed: z.string(),
   upstreamApiKey: z.string(),
 })
 
 export type SandboxSecrets = z.infer<typeof secretsSchema>
 
-/** Keys and secrets of this sandbox: made once, kept as long as its state. They open nothing anywhere else. */
-export async function keepSecrets(directory: string): Promise<SandboxSecrets> {
+/**
+ * Keys and secrets of this sandbox: made once, kept as long as its state. They open nothing anywhere else. There are at
+ * least `settlementKeys` accounts to settle with.
+ */
+export async function keepSecrets(directory: string, settlementKeys: number): Promise<SandboxSecrets> {
   const path = join(directory, 'secrets.json')
   const kept = await readFile(path, 'utf8').catch(() => null)
-  if (kept !== null) return secretsSchema.parse(JSON.parse(kept))
-  const secrets = {
-    accounts: createSandboxAccounts(),
-    challengeSecret: randomBytes(32).toString('hex'),
-    receiptSecret: randomBytes(32).toString('hex'),
-    upstreamApiKey: randomBytes(16).toString('hex'),
-  }
+  // What an earlier version did not have is added to what it kept.
+  const present = secretsSchema.parse({ ...createSecrets(), ...(kept === null ? {} : (JSON.parse(kept) as object)) })
+  const missing = Math.max(0, settlementKeys - 1 - present.furtherSettlementAccounts.length)
+  const created = Array.from({ length: missing }, createSandboxAccount)
+  const secrets = { ...present, furtherSettlementAccounts: [...present.furtherSettlementAccounts, ...created] }
   await replaceFile(path, JSON.stringify(secrets, null, 2))
   return secrets
+}
+
+function createSecrets(): SandboxSecrets {
+  return {
+    accounts: createSandboxAccounts(),
+    furtherSettlementAccounts: [],
+    challengeSecret: randomBytes(32).toString('hex'),
+    receiptSecret: randomBytes(32).toString('hex'),
+    receiptSigningSeed: randomBytes(32).toString('hex'),
+    upstreamApiKey: randomBytes(16).toString('hex'),
+  }
+}
+
+/** The first `count` accounts to settle with. */
+export function settlementAccounts(secrets: SandboxSecrets, count: number): readonly SandboxAccount[] {
+  return [secrets.accounts.settlement, ...secrets.furtherSettlementAccounts].slice(0, count)
 }
 
 /** Everything that a sandbox keeps; the compiled contracts beside it stay, since they depend on nothing else. */

@@ -19,6 +19,7 @@ export interface ErrorCodeEntry {
 const invalidRequest = { status: 400, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
 const conflict = { status: 409, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
 const paymentRefused = { status: 402, kind: 'payment', retry: 'new_payment', payment: 'none' } as const
+const limited = { status: 429, kind: 'rate_limit', retry: 'same_request', payment: 'none' } as const
 const unavailable = { status: 503, kind: 'unavailable', retry: 'same_request', payment: 'none' } as const
 /** The attempt belongs to the authorization that paid for it, so another attempt takes a fresh signature. */
 const uncharged = { status: 503, kind: 'unavailable', retry: 'new_payment', payment: 'none' } as const
@@ -123,6 +124,10 @@ export const errorCodes = {
     ...conflict,
     message: 'This payment authorization already pays for another request. Sign a new one.',
   },
+  unpaid_debt: {
+    ...conflict,
+    message: 'An earlier call of this payer is done and unpaid. Pay for it first by repeating it with a fresh payment.',
+  },
   permit_already_used: {
     ...conflict,
     retry: 'new_payment',
@@ -159,11 +164,17 @@ export const errorCodes = {
     payment: 'settled',
   },
   rate_limited: {
-    status: 429,
-    kind: 'rate_limit',
+    ...limited,
     message: 'Too many requests from this address. Nothing was charged; retry after the time given.',
-    retry: 'same_request',
-    payment: 'none',
+  },
+  open_exposure_limit: {
+    ...limited,
+    message: 'Too much of this payer’s work is under way. Nothing was charged; retry when some of it has settled.',
+  },
+  funds_reserved: {
+    ...limited,
+    message:
+      'The payer’s funds are reserved for his other calls. Nothing was charged; retry when they have settled, or add funds.',
   },
   model_unavailable: { ...unavailable, message: 'No deployment serves this model at present. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },

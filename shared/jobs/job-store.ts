@@ -4,7 +4,9 @@ import type { Media, ServedMedia } from '#shared/media/media.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { Exposure } from '#shared/payment/exposure.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
@@ -46,6 +48,19 @@ export interface NewJob {
   readonly authorization: Authorization
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
+  readonly exposure: ExposureTerms
+}
+
+/** What decides whether a verified payment fits beside its payer's other open work. */
+export interface ExposureTerms {
+  /** The payer's open maxima together may not pass this, whatever he holds. */
+  readonly maximumOpen: AtomicAmount
+  /** Whether the payment counts on a permit of its own and not on the allowance. */
+  readonly needsPermit: boolean
+  /** How long ago the payment's verification began: what settled since may have spent what it saw. */
+  readonly verifiedMsAgo: number
+  /** `null` until they are needed, which is when the payer has anything else open. */
+  readonly funds: PayerFunds | null
 }
 
 export type Acceptance =
@@ -57,6 +72,11 @@ export type Acceptance =
   | { outcome: 'other_request' }
   | { outcome: 'authorization_already_used' }
   | { outcome: 'permit_already_used' }
+  /** More is open than the payer is known to hold. `settlingNonces` are those that a reading of his funds should ask for. */
+  | { outcome: 'exceeds_funds'; openTotal: AtomicAmount; settlingNonces: readonly bigint[] }
+  | { outcome: 'exceeds_open_limit'; openTotal: AtomicAmount }
+  /** An earlier call of the payer was done and could not be collected. */
+  | { outcome: 'unpaid_debt'; idempotencyKey: string; chargeAmount: AtomicAmount }
 
 /** What the API may do to the ledger. */
 export interface AdmissionStore {
@@ -76,10 +96,15 @@ export interface AdmissionStore {
 /** `stale` means that another worker holds the job now: stop at once, write nothing. */
 export type Written = 'written' | 'stale'
 
+/** A transaction as it was signed, for good: it may be mined as long as nothing else has used its account nonce. */
+export interface StoredTransaction extends SignedTransaction {
+  readonly accountNonce: bigint
+}
+
 export interface StoredSettlement {
   readonly settlementId: string
   /** Newest first; any of them may be the one on chain. */
-  readonly transactions: readonly SignedTransaction[]
+  readonly transactions: readonly StoredTransaction[]
 }
 
 export interface Failure {
@@ -102,6 +127,8 @@ export interface ExecutionStore {
   /** Gives the job up to the worker that it is enqueued for next, under a higher fence; `null` when it cannot be given up. */
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
+  /** What of the payer's other work was accepted before this job or is under way, and so has a claim on his funds first. */
+  readExposureAhead(job: ClaimedJob, funds: PayerFunds | null): Promise<Exposure>
   /**
    * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
    * generating. `failed` ends the attempt before it.
@@ -128,6 +155,16 @@ export interface ExecutionStore {
     },
   ): Promise<Written>
   readSettlement(job: ClaimedJob): Promise<StoredSettlement>
+  /** settling, still: a settlement whose account nonce somebody else used up is signed for the next one. */
+  renewSettlement(
+    job: ClaimedJob,
+    renewal: {
+      settlementId: string
+      usedAccountNonce: bigint
+      minimumAccountNonce: bigint
+      sign(accountNonce: bigint): Promise<SignedTransaction>
+    },
+  ): Promise<Written>
   /** settling → completed: settlement, receipt and payment response in one transaction; wakes the waiting API. */
   completeJob(
     job: ClaimedJob,
@@ -135,6 +172,7 @@ export interface ExecutionStore {
       settlementId: string
       transactionHash: string
       blockNumber: bigint
+      blockHash: string
       receipt: Receipt
       receiptSecretId: string
       paymentResponse: PaymentResponse
@@ -151,4 +189,8 @@ export interface ExecutionStore {
   markUploadsDeleted(objectKeys: readonly string[]): Promise<void>
   findExpiredMedia(limit: number): Promise<readonly string[]>
   markMediaDeleted(objectKeys: readonly string[]): Promise<void>
+  /** Erases results whose retention is over; receipts and payments stay. Gives the number of results erased. */
+  expireResults(retentionMs: number, limit: number): Promise<number>
+  /** Forgets keys that were challenged long ago and never paid for. Gives their number. */
+  forgetExpiredChallenges(limit: number): Promise<number>
 }

@@ -22,7 +22,8 @@ export interface Job {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  readonly effectiveRequest: JsonValue
+  /** `null` once no provider needs it any more. */
+  readonly effectiveRequest: JsonValue | null
   readonly quotedMaximum: AtomicAmount
   readonly catalogVersion: string
   readonly terms: JsonValue
@@ -65,7 +66,10 @@ export type JobOutcome =
       catalogVersion: string
       receiptId: string
       receiptSecretId: string
+      receiptIssuedAt: Date
       paymentResponse: PaymentResponse
     }
+  /** Completed, and its result is past its retention. */
+  | { state: 'expired'; receiptId: string; receiptSecretId: string }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
   | { state: 'review' }

@@ -1,4 +1,4 @@
-import { type JobState, jobStates } from './job.ts'
+import { type JobOutcome, type JobState, jobStates } from './job.ts'
 
 /** Every move a job may make. The store's statements take their guards from here. */
 const transitions: Record<JobState, readonly JobState[]> = {
@@ -26,6 +26,8 @@ export function statesBefore(to: JobState): readonly JobState[] {
 }
 
 /** Whether a worker still has something to do. */
-export function isUnfinished(state: JobState): state is 'accepted' | 'generating' | 'generated' | 'settling' {
+export function isUnfinished(
+  state: JobOutcome['state'],
+): state is 'accepted' | 'generating' | 'generated' | 'settling' {
   return state === 'accepted' || state === 'generating' || state === 'generated' || state === 'settling'
 }

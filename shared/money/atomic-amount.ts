@@ -4,7 +4,7 @@ declare const atomic: unique symbol
 export type AtomicAmount = bigint & { readonly [atomic]: true }
 
 /** USDC has six decimals on every network this project serves. */
-const ATOMIC_PER_DOLLAR = 1_000_000n
+export const ATOMIC_PER_DOLLAR = 1_000_000n
 
 /** Brands a non-negative bigint as atomic USDC. Throws `RangeError` below zero. */
 export function atomicAmount(value: bigint): AtomicAmount {

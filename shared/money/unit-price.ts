@@ -1,8 +1,9 @@
-import { type AtomicAmount, atomicAmount, atomicFromDollars } from './atomic-amount.ts'
+import { ATOMIC_PER_DOLLAR, type AtomicAmount, atomicAmount, atomicFromDollars } from './atomic-amount.ts'
+import type { Fraction } from './fraction.ts'
 import { divideRoundingUp } from './rounding.ts'
 
 /** An exact rational price: `atomicPerUnits` atomic USDC for every `units` measured units. */
-export interface UnitPrice {
+interface UnitPrice {
   readonly atomicPerUnits: AtomicAmount
   readonly units: bigint
 }
@@ -13,7 +14,12 @@ export function unitPrice(dollars: string, units: bigint): UnitPrice {
   return { atomicPerUnits: atomicFromDollars(dollars), units }
 }
 
-/** What `quantity` units cost, in atomic USDC, rounded up once. */
-export function priceOf(price: UnitPrice, quantity: bigint): AtomicAmount {
-  return atomicAmount(divideRoundingUp(price.atomicPerUnits * quantity, price.units))
+/** What `quantity` units cost, in exact dollars. */
+export function priceOf({ atomicPerUnits, units }: UnitPrice, quantity: bigint): Fraction {
+  return { numerator: atomicPerUnits * quantity, denominator: ATOMIC_PER_DOLLAR * units }
+}
+
+/** Exact dollars as atomic USDC, rounded up: done once, with the sum of everything that is charged. */
+export function atomicRoundedUp({ numerator, denominator }: Fraction): AtomicAmount {
+  return atomicAmount(divideRoundingUp(numerator * ATOMIC_PER_DOLLAR, denominator))
 }

@@ -4,7 +4,7 @@ import { type ChatCompletionResult, chatCompletionResultSchema } from './chat-re
 import type { Operation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
+import { chargeText, pricedTokens, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
 import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
 import { chatTooling } from './tool-definitions.ts'
 
@@ -71,5 +71,6 @@ export const chatCompletions: Operation<
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
+  pricedQuantities: pricedTokens,
   charge: chargeText,
 }

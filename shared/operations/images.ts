@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { clamp } from '#shared/money/rounding.ts'
+import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Operation } from './operation.ts'
 import { refuseUnstorableText, textOfCodePoints } from './request-text.ts'
@@ -85,9 +86,15 @@ function quote(effective: EffectiveImage, catalog: Catalog): Quote<ImageTerms> {
 }
 
 /** One successful image has one fixed price. */
-function charge(_usage: ImageUsage, terms: ImageTerms): AtomicAmount {
+function pricedQuantities({ images }: ImageUsage, terms: ImageTerms): readonly PricedQuantity[] {
+  return [
+    { usage: 'images', measured: images, atMost: null, unit: 'image', priceUsd: terms.price_per_image_usd, units: 1n },
+  ]
+}
+
+function charge(usage: ImageUsage, terms: ImageTerms): AtomicAmount {
   const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(atomicFromDollars(terms.price_per_image_usd), minimum, maximum))
+  return atomicAmount(clamp(roundedPrice(pricedQuantities(usage, terms)), minimum, maximum))
 }
 
 export interface ImageResultFacts {
@@ -140,5 +147,6 @@ export const images: Operation<ImageBody, EffectiveImage, ImageTerms, ImageUsage
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote,
+  pricedQuantities,
   charge,
 }

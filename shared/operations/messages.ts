@@ -4,7 +4,7 @@ import { type MessageResult, messageResultSchema } from './message-result.ts'
 import type { Operation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
+import { chargeText, pricedTokens, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
 import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
 import { messageTooling } from './tool-definitions.ts'
 
@@ -63,5 +63,6 @@ export const messages: Operation<MessageBody, EffectiveMessage, TextTerms, TextU
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
+  pricedQuantities: pricedTokens,
   charge: chargeText,
 }

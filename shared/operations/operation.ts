@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 
 /** Whose error names and rate-limit headers an endpoint answers with (see the compatibility page). */
@@ -60,6 +61,8 @@ export interface Operation<
    * much, or when a value passes a limit that the model publishes (`max_tokens`).
    */
   quote(effective: Effective, catalog: Catalog): Quote<Terms>
+  /** What the charge is the sum of, before rounding, minimum and maximum: the receipt shows these. */
+  pricedQuantities(usage: Usage, terms: Terms): readonly PricedQuantity[]
   /** Never above the maximum of the quote whose terms these are; the caller still holds it against the authorization. */
   charge(usage: Usage, terms: Terms): AtomicAmount
 }

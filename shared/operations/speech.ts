@@ -3,7 +3,7 @@ import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { clamp } from '#shared/money/rounding.ts'
-import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
+import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
 import type { Operation } from './operation.ts'
@@ -138,19 +138,29 @@ function quote(effective: EffectiveSpeech, catalog: Catalog): Quote<SpeechTerms>
     maximum_charge_usd: model.maximumChargeUsd,
     maximum_characters: characters,
   }
-  refuseAboveBound(priceOfCharacters(characters, terms), terms.maximum_charge_usd, 'input', 'Shorten the input.')
+  const price = roundedPrice(pricedQuantities({ input_characters: characters }, terms))
+  refuseAboveBound(price, terms.maximum_charge_usd, 'input', 'Shorten the input.')
   // The characters are counted before the quote and do not change, so the maximum is the charge itself.
   return { quotedMaximum: charge({ input_characters: characters }, terms), catalogVersion: catalog.version, terms }
 }
 
 function charge(usage: SpeechUsage, terms: SpeechTerms): AtomicAmount {
-  const exact = priceOfCharacters(Math.min(usage.input_characters, terms.maximum_characters), terms)
+  const price = roundedPrice(pricedQuantities(usage, terms))
   const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(exact, minimum, maximum))
+  return atomicAmount(clamp(price, minimum, maximum))
 }
 
-function priceOfCharacters(characters: number, terms: SpeechTerms): AtomicAmount {
-  return priceOf(unitPrice(terms.price_per_thousand_characters_usd, CHARACTERS_OF_A_PRICE), BigInt(characters))
+function pricedQuantities(usage: SpeechUsage, terms: SpeechTerms): readonly PricedQuantity[] {
+  return [
+    {
+      usage: 'input_characters',
+      measured: usage.input_characters,
+      atMost: terms.maximum_characters,
+      unit: 'character',
+      priceUsd: terms.price_per_thousand_characters_usd,
+      units: CHARACTERS_OF_A_PRICE,
+    },
+  ]
 }
 
 export interface SpeechResultFacts {
@@ -206,5 +216,6 @@ export const speech: Operation<SpeechBody, EffectiveSpeech, SpeechTerms, SpeechU
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote,
+  pricedQuantities,
   charge,
 }

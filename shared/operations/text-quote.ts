@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { type Catalog, findModel, type TextModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { clamp, divideRoundingUp } from '#shared/money/rounding.ts'
+import { clamp } from '#shared/money/rounding.ts'
+import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
 import type { TextRequest, TextUsage } from './text-request.ts'
@@ -44,12 +45,32 @@ export function quoteText(request: TextRequest, modelId: string, catalog: Catalo
 
 /** From measured usage, hidden thinking included; tokens beyond the proven maximum are the operator's loss. */
 export function chargeText(usage: TextUsage, terms: TextTerms): AtomicAmount {
-  const exact = priceOfTokens(
-    terms,
-    Math.min(usage.input_tokens, terms.maximum_input_tokens),
-    Math.min(usage.output_tokens, terms.maximum_output_tokens),
-  )
-  return atomicAmount(clamp(exact, atomicFromDollars(terms.minimum_charge_usd), quotedMaximum(terms)))
+  const price = roundedPrice(pricedTokens(usage, terms))
+  return atomicAmount(clamp(price, atomicFromDollars(terms.minimum_charge_usd), quotedMaximum(terms)))
+}
+
+export function pricedTokens(
+  usage: Pick<TextUsage, 'input_tokens' | 'output_tokens'>,
+  terms: TextTerms,
+): readonly PricedQuantity[] {
+  return [
+    {
+      usage: 'input_tokens',
+      measured: usage.input_tokens,
+      atMost: terms.maximum_input_tokens,
+      unit: 'token',
+      priceUsd: terms.input_per_million_tokens_usd,
+      units: TOKENS_OF_A_PRICE,
+    },
+    {
+      usage: 'output_tokens',
+      measured: usage.output_tokens,
+      atMost: terms.maximum_output_tokens,
+      unit: 'token',
+      priceUsd: terms.output_per_million_tokens_usd,
+      units: TOKENS_OF_A_PRICE,
+    },
+  ]
 }
 
 function quotedMaximum(terms: TextTerms): AtomicAmount {
@@ -58,11 +79,8 @@ function quotedMaximum(terms: TextTerms): AtomicAmount {
   return atomicAmount(clamp(exact, minimum, maximum))
 }
 
-/** Both prices are for a million tokens, so the exact sum is rounded once. */
 function priceOfTokens(terms: TextTerms, inputTokens: number, outputTokens: number): AtomicAmount {
-  const input = atomicFromDollars(terms.input_per_million_tokens_usd) * BigInt(inputTokens)
-  const output = atomicFromDollars(terms.output_per_million_tokens_usd) * BigInt(outputTokens)
-  return atomicAmount(divideRoundingUp(input + output, TOKENS_OF_A_PRICE))
+  return roundedPrice(pricedTokens({ input_tokens: inputTokens, output_tokens: outputTokens }, terms))
 }
 
 function refuseBeyondModel(model: TextModel, terms: TextTerms): void {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { clamp } from '#shared/money/rounding.ts'
-import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
+import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { MeasuredAudio, Operation } from './operation.ts'
 
@@ -110,11 +110,23 @@ function quote(effective: EffectiveTranscription, catalog: Catalog): Quote<Trans
   return { quotedMaximum, catalogVersion: catalog.version, terms }
 }
 
+function pricedQuantities(usage: TranscriptionUsage, terms: TranscriptionTerms): readonly PricedQuantity[] {
+  return [
+    {
+      usage: 'input_audio_ms',
+      measured: usage.input_audio_ms,
+      atMost: null,
+      unit: 'millisecond',
+      priceUsd: terms.price_per_audio_hour_usd,
+      units: MILLISECONDS_PER_HOUR,
+    },
+  ]
+}
+
 function charge(usage: TranscriptionUsage, terms: TranscriptionTerms): AtomicAmount {
-  const price = unitPrice(terms.price_per_audio_hour_usd, MILLISECONDS_PER_HOUR)
-  const exact = priceOf(price, BigInt(usage.input_audio_ms))
+  const price = roundedPrice(pricedQuantities(usage, terms))
   const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(exact, minimum, maximum))
+  return atomicAmount(clamp(price, minimum, maximum))
 }
 
 /** Speech to text over one MP3 (specification, POST /v1/audio/transcriptions). */
@@ -145,5 +157,6 @@ export const transcriptions: Operation<
   effectiveRequest,
   publicModel: (effective) => effective.model,
   quote,
+  pricedQuantities,
   charge,
 }

@@ -15,3 +15,6 @@ export interface PaymentTerms {
   readonly minimumRemainingSeconds: number
   readonly challengeLifetimeSeconds: number
 }
+
+/** The part of `accepts[0].extra` that is the same in every challenge: what the token's EIP-712 domain needs, and the method. */
+export const SIGNING_TERMS = { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2' } as const

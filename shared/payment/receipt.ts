@@ -1,6 +1,32 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 
+/** Exact dollars: a decimal, or `n/d` in lowest terms where the decimals never end. */
+const exactDollars = z.string().regex(/^\d+(\.\d+|\/\d+)?$/)
+
+/** How the charge follows from usage and unit prices; everything needed to do it again by hand. */
+const calculationSchema = z.strictObject({
+  lines: z.array(
+    z.strictObject({
+      usage: z.string().meta({ description: 'The field of usage.' }),
+      measured: z.int(),
+      at_most: z.int().nullable().meta({ description: 'What was proven before the call: no more is charged.' }),
+      quantity: z.string().meta({ description: 'The lower one of measured and at_most.' }),
+      unit: z.string(),
+      unit_price_usd: z.string(),
+      per_units: z.string().meta({ description: 'How many units the price is for.' }),
+      product_usd: exactDollars.meta({ description: 'quantity × unit_price_usd ÷ per_units, exact.' }),
+    }),
+  ),
+  sum_usd: exactDollars.meta({ description: 'The sum of the products, exact.' }),
+  rounding: z.string(),
+  rounded_atomic: z.string(),
+  minimum_atomic: z.string(),
+  maximum_atomic: z.string().meta({ description: 'The lower one of quoted and authorized maximum.' }),
+  applied: z.enum(['none', 'minimum', 'maximum']),
+  charge_atomic: z.string(),
+})
+
 /** The public, immutable record of one paid call. Amounts are decimal strings of atomic USDC; times ISO 8601. */
 export const receiptSchema = z.strictObject({
   id: z.uuid(),
@@ -16,6 +42,8 @@ export const receiptSchema = z.strictObject({
   authorized_maximum_atomic: z.string(),
   charge_atomic: z.string(),
   charge_usdc: z.string(),
+  /** Receipts issued before it was introduced lack it; their usage and unit prices say the same. */
+  calculation: calculationSchema.optional(),
   currency: z.literal('USDC'),
   payer: z.string(),
   pay_to: z.string(),
@@ -26,11 +54,24 @@ export const receiptSchema = z.strictObject({
   request_digest: z.string(),
   result_digest: z.string(),
   accepted_at: z.iso.datetime(),
-  settled_at: z.iso.datetime(),
+  settled_at: z.iso.datetime().meta({
+    description: 'The time of the block, in whole seconds of the chain’s clock; it may lie before accepted_at.',
+  }),
   issued_at: z.iso.datetime(),
 })
 
 export type Receipt = z.infer<typeof receiptSchema>
+
+/** A receipt as it is sent: with our signature over the canonical JSON of everything else. */
+export const signedReceiptSchema = receiptSchema.extend({
+  signature: z.string().meta({
+    description:
+      'Detached JWS (RFC 7515, appendix F) of the other fields as canonical JSON (RFC 8785), by a key of /.well-known/jwks.json.',
+  }),
+})
+
+/** The `typ` of that signature. */
+export const RECEIPT_TYPE = 'farebox-receipt'
 
 /** A server secret by name, so that tokens issued under an older one stay valid while it is still listed. */
 export interface ReceiptSecret {

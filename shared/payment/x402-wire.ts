@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
 
 /**
  * The x402 v2 wire forms of scheme `upto` as this service accepts them, stricter than the protocol packages, which cast.
@@ -54,6 +55,8 @@ const acceptedSchema = z.looseObject({
 
 const envelopeSchema = z.looseObject({
   x402Version: z.literal(2),
+  /** Optional in the protocol; a client that sends it echoes the challenge's. */
+  resource: z.looseObject({ url: z.string() }).optional(),
   accepted: acceptedSchema,
   payload: z.record(z.string(), z.unknown()),
   extensions: z.record(z.string(), z.unknown()).optional(),
@@ -91,6 +94,8 @@ export type GasSponsoringPermit = z.output<typeof gasSponsoringSchema>['info']
 /** A decoded `PAYMENT-SIGNATURE`. `gasSponsoring` is the payer's EIP-2612 permit, when the client attached one. */
 export interface SignedPayment {
   readonly accepted: AcceptedTerms
+  /** What the client says the payment is for; not covered by the signature. */
+  readonly resourceUrl: string | null
   readonly payload: Permit2Payload
   readonly gasSponsoring: GasSponsoringPermit | null
 }
@@ -103,10 +108,10 @@ export type DecodedPayment =
 /** Decodes a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws; `reason` is fit for the caller. */
 export function decodePaymentSignature(header: string): DecodedPayment {
   const json = parseBase64Json(header)
-  if (json === undefined) return { outcome: 'malformed', reason: 'it is not base64-encoded JSON' }
+  if (json === undefined) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
   const envelope = envelopeSchema.safeParse(json)
   if (!envelope.success) return malformed(envelope.error)
-  const { accepted, payload, extensions } = envelope.data
+  const { accepted, resource, payload, extensions } = envelope.data
   if (accepted.scheme !== 'upto') return { outcome: 'other_scheme', scheme: accepted.scheme }
   const permit2Payload = permit2PayloadSchema.safeParse(payload)
   if (!permit2Payload.success) return malformed(permit2Payload.error, 'payload')
@@ -114,7 +119,12 @@ export function decodePaymentSignature(header: string): DecodedPayment {
   if (permit && !permit.success) return malformed(permit.error, 'extensions.eip2612GasSponsoring')
   return {
     outcome: 'decoded',
-    payment: { accepted, payload: permit2Payload.data, gasSponsoring: permit ? permit.data.info : null },
+    payment: {
+      accepted,
+      resourceUrl: resource?.url ?? null,
+      payload: permit2Payload.data,
+      gasSponsoring: permit ? permit.data.info : null,
+    },
   }
 }
 
@@ -129,22 +139,35 @@ export function readPaymentIdentifier(header: string): string | null {
   return parsed.success ? parsed.data.extensions['payment-identifier'].info.id : null
 }
 
+const declarationSchema = z.looseObject({ info: z.looseObject({ signature: z.unknown().optional() }) })
+
 /** Clients echo the server's declaration even when they sign no permit; only an `info` with a signature is a permit. */
 function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
-  const declared = extensions?.['eip2612GasSponsoring']
-  const echoedOnly = z.looseObject({
-    info: z.looseObject({ signature: z.unknown().refine((value) => value !== undefined) }),
-  })
-  return echoedOnly.safeParse(declared).success ? gasSponsoringSchema.safeParse(declared) : null
+  const extension = extensions?.['eip2612GasSponsoring']
+  if (extension === undefined) return null
+  const declared = declarationSchema.safeParse(extension)
+  if (declared.success && declared.data.info.signature === undefined) return null
+  return gasSponsoringSchema.safeParse(extension)
 }
 
+/**
+ * Only what every decoder reads alike: padded Base64 with no stray bits, of UTF-8, of JSON without a repeated key, deep
+ * nesting or a key that objects inherit from. Two readings of one payment would be two payments.
+ */
 function parseBase64Json(header: string): unknown {
-  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(header)) return undefined
+  const bytes = Buffer.from(header, 'base64')
+  if (header === '' || bytes.toString('base64') !== header) return undefined
+  if (checkJsonStructure(bytes).outcome !== 'sound') return undefined
   try {
-    return JSON.parse(Buffer.from(header, 'base64').toString('utf8'))
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), refuseInheritance)
   } catch {
     return undefined
   }
+}
+
+function refuseInheritance(key: string, value: unknown): unknown {
+  if (key === '__proto__') throw new SyntaxError('__proto__ is no key of a payment')
+  return value
 }
 
 function malformed(error: z.ZodError, prefix?: string): DecodedPayment {

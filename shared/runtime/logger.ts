@@ -16,6 +16,8 @@ export interface LogFields {
   state?: string
   durationMs?: number
   deployment?: string
+  /** The public address of a settlement key. */
+  facilitator?: string
   reason?: string
   count?: number
   error?: unknown

@@ -117,6 +117,8 @@ it('the free and support routes answer as described', async () => {
     [416, () => send(media, { headers: { range: 'bytes=999999999-' } })],
     [404, () => send('/media/unknown')],
     [200, () => send('/.well-known/x402')],
+    [200, () => send('/.well-known/did.json')],
+    [200, () => send('/.well-known/jwks.json')],
     [200, () => send('/openapi.json')],
     [200, () => send('/llms.txt')],
     [200, () => send('/healthz')],

@@ -10,7 +10,7 @@ import { notesOf } from '../../api/openapi/operation-notes.ts'
 import { isProbe, renderProbeChallenge } from '../../api/paid-request/probe-challenge.ts'
 import { addBalanceRoutes } from '../../api/routes/balance.ts'
 import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
-import { composeApp, limitRate, PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
+import { composeApp, limitRate, PUBLIC_BASE_URL, signer, terms } from '../integration/routes/compose-app.ts'
 
 interface Operation {
   operationId: string
@@ -176,12 +176,12 @@ describe('the discovery checker that listing services use', () => {
         limitRate,
         balances: { readBalance: () => Promise.reject(new Error('not asked for')) },
       })
-      await addDiscoveryRoutes(app, { ...input, catalog: publishedCatalog })
+      await addDiscoveryRoutes(app, { ...input, signer, catalog: publishedCatalog })
       for (const operation of operations)
         app.post(operation.path, async (request, reply) => {
           expect(isProbe(request.headers, request.body)).toBe(true)
           const { status, headers, body } = renderProbeChallenge(
-            { ...input, catalog: publishedCatalog },
+            { ...input, signer, now: () => new Date(), catalog: publishedCatalog },
             operation,
             'id',
           )

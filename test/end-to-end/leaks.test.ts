@@ -66,6 +66,7 @@ beforeAll(async () => {
     new URL(sandbox.info.upstreamUrl).host,
     secrets.challengeSecret,
     secrets.receiptSecret,
+    secrets.receiptSigningSeed,
     secrets.accounts.settlement.privateKey.slice(2),
     // Anthropic and OpenAI stand in header names that their client libraries read.
     'eleven_flash_v2_5',
@@ -83,6 +84,7 @@ const secretsSchema = z.looseObject({
   upstreamApiKey: z.string(),
   challengeSecret: z.string(),
   receiptSecret: z.string(),
+  receiptSigningSeed: z.string(),
   accounts: z.looseObject({ settlement: z.looseObject({ privateKey: z.string() }) }),
 })
 

@@ -29,10 +29,13 @@ const PERMIT_TYPES = {
 export interface ChainPayer {
   readonly address: Hex
   readonly account: PrivateKeyAccount
+  readonly privateKey: Hex
   /** Lets Permit2 spend his USDC. */
   approve(value?: bigint): Promise<void>
   /** Sends USDC away. */
   spend(valueAtomic: bigint): Promise<void>
+  /** Sends everything that is left away. */
+  spendAll(): Promise<void>
   /** Burns a Permit2 nonce. */
   invalidateNonce(nonce: bigint): Promise<void>
   sign(changes?: AuthorizationChanges): Promise<Authorization>
@@ -63,7 +66,8 @@ function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> 
 
 /** A fresh key with `usdcAtomic` and neither gas nor allowance. */
 export async function createChainPayer(devnet: TestDevnet, usdcAtomic = 1_000_000n): Promise<ChainPayer> {
-  const account = privateKeyToAccount(generatePrivateKey())
+  const privateKey = generatePrivateKey()
+  const account = privateKeyToAccount(privateKey)
   const address = account.address.toLowerCase() as Hex
   if (usdcAtomic > 0n) await mintInTurn(devnet.rpcUrl, address, usdcAtomic)
   const send = async (to: Hex, data: Hex) => {
@@ -73,20 +77,31 @@ export async function createChainPayer(devnet: TestDevnet, usdcAtomic = 1_000_00
     const { status } = await devnet.client.waitForTransactionReceipt({ hash })
     if (status !== 'success') throw new Error('the payer’s own transaction was reverted')
   }
+  const spend = (value: bigint) =>
+    send(
+      USDC_ADDRESS,
+      encodeFunctionData({
+        abi: ABI,
+        functionName: 'transfer',
+        args: ['0x000000000000000000000000000000000000dEaD', value],
+      }),
+    )
   return {
     address,
     account,
+    privateKey,
     approve: (value = maxUint256) =>
       send(USDC_ADDRESS, encodeFunctionData({ abi: ABI, functionName: 'approve', args: [PERMIT2_ADDRESS, value] })),
-    spend: (value) =>
-      send(
-        USDC_ADDRESS,
-        encodeFunctionData({
-          abi: ABI,
-          functionName: 'transfer',
-          args: ['0x000000000000000000000000000000000000dEaD', value],
-        }),
-      ),
+    spend,
+    spendAll: async () => {
+      // A settlement between the look and the transfer makes it fail; the rest goes with the next one.
+      for (let tries = 0; tries < 3; tries++) {
+        const left = await devnet.usdcBalance(address)
+        if (left === 0n) return
+        await spend(left).catch(() => undefined)
+      }
+      throw new Error('the payer’s money came back three times')
+    },
     invalidateNonce: (nonce) =>
       send(
         PERMIT2_ADDRESS,

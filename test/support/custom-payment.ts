@@ -57,7 +57,7 @@ export async function burnNonce(payer: TestPayer, nonce: bigint): Promise<void> 
 }
 
 /** The payer's wallet, with native gas. */
-async function walletOf({ account, rpcUrl }: TestPayer) {
+export async function walletOf({ account, rpcUrl }: TestPayer) {
   await callRpc(rpcUrl, 'anvil_setBalance', [account.address, toHex(parseEther('1'))])
   return createWalletClient({ account, chain: base, transport: http(rpcUrl) })
 }

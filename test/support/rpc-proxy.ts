@@ -1,14 +1,28 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** One JSON-RPC request as it came. */
+export interface RpcCall {
+  readonly method: string
+  readonly params: readonly unknown[]
+}
+
+/** What a node answers, true or not. */
+export type RpcAnswer = { readonly result: unknown } | { readonly error: { code: number; message: string } }
 
 /**
  * How the way to a node can fail. `reset` closes without an answer before the node sees the call; `lost_answer` lets the
- * node act first; `hang` never answers; the rest answer what a broken gateway or node would.
+ * node act first; `hang` never answers; `slow` answers rightly after a while; `lie` tells something else than the node
+ * said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
  */
 export type RpcFault =
   | { readonly kind: 'reset' | 'hang' | 'lost_answer' | 'invalid_json' | 'html' | 'empty' }
   | { readonly kind: 'status'; readonly status: number }
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
+  | { readonly kind: 'slow'; readonly delayMs: number }
+  | { readonly kind: 'lie'; readonly tell: (truth: RpcAnswer) => RpcAnswer }
+  | { readonly kind: 'forge'; readonly answer: RpcAnswer }
 
 export interface RpcProxy {
   readonly url: string
@@ -18,8 +32,13 @@ export interface RpcProxy {
   setFault(fault: RpcFault | null, ...methods: readonly string[]): void
   /** The next `passing` calls pass, and `times` calls after them meet the fault. */
   setFaultFor(passing: number, times: number, fault: RpcFault): void
+  /** From now on `choose` decides for each call, before any other setting; `null` lets it pass. */
+  chooseFault(choose: (call: RpcCall) => RpcFault | null): void
   stop(): Promise<void>
 }
+
+/** Faults whose call reaches the node. */
+const DELIVERED: ReadonlySet<RpcFault['kind']> = new Set(['lost_answer', 'slow', 'lie'])
 
 /** A JSON-RPC proxy in front of `targetUrl` whose faults are chosen by method. */
 export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
@@ -27,7 +46,11 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   let fault: RpcFault | null = null
   let faultyMethods: ReadonlySet<string> = new Set()
   let [passing, times] = [0, Number.POSITIVE_INFINITY]
-  const takeFault = (method: string): RpcFault | null => {
+  let choose: ((call: RpcCall) => RpcFault | null) | null = null
+  const takeFault = (call: RpcCall): RpcFault | null => {
+    const { method } = call
+    const chosen = choose?.(call)
+    if (chosen) return chosen
     if (!fault || (faultyMethods.size > 0 && !faultyMethods.has(method))) return null
     if (passing > 0) {
       passing -= 1
@@ -38,13 +61,18 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   }
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const body = await readBody(request)
-    const { id, method } = JSON.parse(body) as { id: number; method: string }
+    const { id, method, params = [] } = JSON.parse(body) as { id: number; method: string; params?: unknown[] }
     calls.push(method)
-    const met = takeFault(method)
-    if (met && met.kind !== 'lost_answer') return answerFaulty(met, id, request, response)
+    const met = takeFault({ method, params })
+    if (met && !DELIVERED.has(met.kind)) return answerFaulty(met, id, request, response)
+    if (met?.kind === 'slow') await delay(met.delayMs)
     const upstream = await fetch(targetUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
     const text = await upstream.text()
-    if (met) request.socket.destroy()
+    if (met?.kind === 'lost_answer') request.socket.destroy()
+    else if (met?.kind === 'lie')
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ jsonrpc: '2.0', id, ...met.tell(JSON.parse(text) as RpcAnswer) }))
     else response.writeHead(upstream.status, { 'content-type': 'application/json' }).end(text)
   }
   const server = createServer((request, response) => {
@@ -59,6 +87,9 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
       faultyMethods = new Set(methods)
       passing = 0
       times = Number.POSITIVE_INFINITY
+    },
+    chooseFault: (next) => {
+      choose = next
     },
     setFaultFor: (nextPassing, nextTimes, next) => {
       fault = next
@@ -81,6 +112,8 @@ function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, res
       return
     case 'reset':
     case 'lost_answer':
+    case 'slow':
+    case 'lie':
       request.socket.destroy()
       return
     case 'invalid_json':
@@ -94,6 +127,9 @@ function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, res
       return
     case 'status':
       response.writeHead(fault.status, json).end('{"error":"upstream"}')
+      return
+    case 'forge':
+      response.writeHead(200, json).end(JSON.stringify({ jsonrpc: '2.0', id, ...fault.answer }))
       return
     case 'error': {
       const { code, message } = fault

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { inject } from 'vitest'
 
 /** Any constant: copying a template fails while another copy of it is being made. */
 const COPY_LOCK = 4711
@@ -12,6 +11,8 @@ export interface TestDatabase {
 
 /** A database of one's own with the ledger's and the queue's schema, copied from the template in some 30 ms. */
 export async function createTestDatabase(): Promise<TestDatabase> {
+  // Only here: outside of a test run vitest cannot be imported, and measurements use the rest of the ledger's support.
+  const { inject } = await import('vitest')
   const template = new URL(inject('templateUrl'))
   const name = `test_${randomBytes(6).toString('hex')}`
   await asAdministrator(template, async (client) => {

@@ -4,13 +4,13 @@ import { createAdmissionStore, createExecutionStore } from '#shared/adapters/pos
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, JobState, SealedResult } from '#shared/jobs/job.ts'
-import type { AdmissionStore, ExecutionStore, NewJob } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore, ExecutionStore, ExposureTerms, NewJob } from '#shared/jobs/job-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { EffectiveTranscription, TranscriptionTerms } from '#shared/operations/transcriptions.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { buildReceipt } from '../../workers/settlement/build-receipt.ts'
-import { createTestDatabase } from './test-database.ts'
+import { createTestDatabase, type TestDatabase } from './test-database.ts'
 
 type Hex = `0x${string}`
 type Completion = Parameters<ExecutionStore['completeJob']>[1]
@@ -37,7 +37,11 @@ export interface TestLedger {
 
 /** `maximumConnections` is how many statements can really race. */
 export async function createTestLedger(maximumConnections = 24): Promise<TestLedger> {
-  const database = await createTestDatabase()
+  return openTestLedger(await createTestDatabase(), maximumConnections)
+}
+
+/** The same over a database that exists; `close` drops it. */
+export function openTestLedger(database: TestDatabase, maximumConnections: number): TestLedger {
   const pool = createPool({
     connectionString: database.url,
     maximumConnections,
@@ -136,8 +140,22 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     quote: { quotedMaximum: atomicAmount(5034n), catalogVersion: 'catalog-test', terms: TERMS },
     authorization: testAuthorization(),
     stagedUpload: newStagedUpload(),
+    exposure: AMPLE_FUNDS,
     ...overrides,
   }
+}
+
+/** The terms of a payer who can pay for anything. */
+export const AMPLE_FUNDS: ExposureTerms = {
+  maximumOpen: atomicAmount(10n ** 12n),
+  needsPermit: false,
+  verifiedMsAgo: 0,
+  funds: {
+    balance: atomicAmount(10n ** 12n),
+    allowance: atomicAmount(10n ** 12n),
+    blockNumber: 1n,
+    usedNonces: new Set(),
+  },
 }
 
 /** Binds a key as the unpaid request would. */
@@ -189,6 +207,7 @@ export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise
     settlementId: settlement?.id ?? randomUUID(),
     transactionHash,
     blockNumber: 7n,
+    blockHash: `0x${randomBytes(32).toString('hex')}`,
     receipt: buildReceipt(job, job.sealed ?? sealedResult(), {
       hash: transactionHash,
       blockNumber: 7n,

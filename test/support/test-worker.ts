@@ -2,7 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -20,6 +24,8 @@ import type { Deployment } from '../../workers/providers/registry.ts'
 import { createRouter } from '../../workers/providers/route.ts'
 import { type RunJobDependencies, runJob } from '../../workers/run-job.ts'
 import { noScreening } from '../../workers/screening/screener.ts'
+import { createOwnKeyCollector } from '../../workers/settlement/collector.ts'
+import type { SettlementDependencies } from '../../workers/settlement/settle-charge.ts'
 import { type AuthorizationChanges, type ChainPayer, createChainPayer } from './chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import { generatedDurationMs, generateMp3 } from './mp3-generator.ts'
@@ -43,6 +49,11 @@ export interface JobView {
   readonly settlements: readonly string[]
 }
 
+/** With a settlement key of our own, unless a `collector` is given instead. */
+export type TestWorkerDependencies = Omit<RunJobDependencies, 'collector'> &
+  SettlementDependencies &
+  Partial<Pick<RunJobDependencies, 'collector'>>
+
 /** A worker in this process over a real ledger, chain and upstream; the chain is reached through a fault proxy. */
 export interface TestWorker {
   readonly ledger: TestLedger
@@ -52,17 +63,20 @@ export interface TestWorker {
   readonly uploads: ObjectStore
   /** What was logged, as JSON. */
   readonly logged: readonly string[]
-  readonly dependencies: RunJobDependencies
+  readonly dependencies: TestWorkerDependencies
   /** The only deployment, over `upstream`. */
   readonly deployment: Deployment
   /** A funded payer and his accepted job, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
-  run(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  run(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   /** Lets a job that was put off run at once. */
-  runNow(jobId: string, changes?: Partial<RunJobDependencies>): Promise<void>
+  runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
-  through(proxy: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'>
+  through(
+    proxy: RpcProxy,
+    settlementKey: `0x${string}`,
+  ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'>
   stop(): Promise<void>
 }
 
@@ -103,7 +117,7 @@ export async function startTestWorker(): Promise<TestWorker> {
       http: createHttp({ fetch }),
     }),
   }
-  const dependencies: RunJobDependencies = {
+  const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
     store: ledger.execution,
     uploads,
@@ -121,8 +135,10 @@ export async function startTestWorker(): Promise<TestWorker> {
     now: () => new Date(),
     logger: { info: log, warn: log, error: log },
   }
-  const run = (jobId: string, changes: Partial<RunJobDependencies> = {}) =>
-    runJob({ ...dependencies, ...changes }, jobId)
+  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}) => {
+    const changed = { ...dependencies, ...changes }
+    return runJob({ ...changed, collector: changed.collector ?? createOwnKeyCollector(changed) }, jobId)
+  }
   return {
     ledger,
     devnet,
@@ -174,11 +190,17 @@ export function routedTo(
 }
 
 /** What a worker needs of the chain, reached through a proxy. */
-function through({ url }: RpcProxy, settlementKey: `0x${string}`): Pick<RunJobDependencies, 'verifier' | 'settler'> {
+function through(
+  { url }: RpcProxy,
+  settlementKey: `0x${string}`,
+): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
   const client = createChainClient(url)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
+    payerFunds: createPayerFundsReader(client, () => performance.now()),
     settler: createSettler(client, 8453, [settlementKey]),
+    chainClock: createChainClock(client, () => new Date()),
+    gas: createGasReader(client, createFeeEstimator(client)),
   }
 }
 

@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto'
+import { z } from 'zod'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { operationById } from '#shared/operations/registry.ts'
 import { type Receipt, receiptSchema } from '#shared/payment/receipt.ts'
+import { writeCalculation } from '#shared/pricing/calculation.ts'
 
 const VERSION_DIGITS = 16
 
@@ -27,6 +30,7 @@ export function buildReceipt(
     authorized_maximum_atomic: authorization.authorizedMaximum.toString(),
     charge_atomic: sealed.chargeAmount.toString(),
     charge_usdc: dollarsFromAtomic(sealed.chargeAmount),
+    calculation: calculationOf(job, sealed),
     currency: 'USDC',
     payer: authorization.payer,
     pay_to: authorization.payTo,
@@ -40,4 +44,24 @@ export function buildReceipt(
     settled_at: settled.settledAt.toISOString(),
     issued_at: settled.issuedAt.toISOString(),
   } satisfies Receipt)
+}
+
+/**
+ * Money has moved when this runs, so it never throws: work that an earlier version priced by other fields gets a receipt
+ * without the calculation. Quoted maxima already hold the published bound; a later authorization of the same job may be
+ * for less than the quote.
+ */
+function calculationOf(
+  { operation: id, terms, quotedMaximum, authorization: { authorizedMaximum } }: ClaimedJob,
+  sealed: SealedResult,
+): Receipt['calculation'] {
+  const operation = operationById(id)
+  const usage = operation.usageSchema.safeParse(sealed.usage)
+  const priced = operation.termsSchema.safeParse(terms)
+  const bounds = z.looseObject({ minimum_charge_usd: z.string() }).safeParse(terms)
+  if (!usage.success || !priced.success || !bounds.success) return undefined
+  return writeCalculation(operation.pricedQuantities(usage.data, priced.data), {
+    minimum: atomicFromDollars(bounds.data.minimum_charge_usd),
+    maximum: quotedMaximum < authorizedMaximum ? quotedMaximum : authorizedMaximum,
+  })
 }

@@ -16,7 +16,10 @@ import { screenRequest } from './screen-request.ts'
 import { type SealingDependencies, sealProduct } from './seal-result.ts'
 
 export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies {
-  readonly store: Pick<ExecutionStore, 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'>
+  readonly store: Pick<
+    ExecutionStore,
+    'readExposureAhead' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
+  >
   readonly uploads: Pick<ObjectStore, 'get'>
   readonly screener: Screener
   readonly executionOf: (operationId: string) => Execution
@@ -89,6 +92,8 @@ async function tryDeployments(
     const check = await checkPaymentAgain(dependencies, job)
     if (check.outcome === 'unreachable' && !failed)
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+    if (check.outcome === 'no_gas' && !failed)
+      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the settlement key has no gas left' }
     if (check.outcome === 'refused' && !failed) return failWith(store, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
     const { written, attemptId } = await store.startAttempt(

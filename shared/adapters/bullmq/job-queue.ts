@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { type JobConsumer, type JobQueue, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
+import { isConnectionFailure } from '../postgres/connection-failure.ts'
+import { openOnce, untilOpen } from './open-once.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
-import type { QueueEngine, Taker } from './queue-engine.ts'
+import type { Producer, QueueEngine, Taker } from './queue-engine.ts'
 import { openRedisEngine } from './redis-engine.ts'
 
 /** A queue that hangs must not hold up whoever enqueues: the sweeper enqueues again. */
@@ -25,41 +27,92 @@ export async function migrateQueue(queueUrl: string): Promise<void> {
 
 /**
  * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password, when
- * it cannot be used; once open it reconnects by itself.
+ * it cannot be used. A queue in PostgreSQL that only cannot be reached yet is opened when it can: whoever starts during an outage
+ * of the database goes on with it, as the ledger's own connections do. Once open it reconnects by itself.
  */
 export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
   const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
   const address = parseQueueUrl(settings.QUEUE_URL ?? settings.DATABASE_URL)
   const report = oncePerError(onError)
-  const engine = await openEngine(address, settings.QUEUE_PREFIX, report).catch((error: unknown) => {
-    // Without the error as its cause: Redis clients hang the command, and with it the password, on theirs.
-    throw new Error(`${setting}: the queue at ${address.shown} cannot be used: ${reasonOf(error)}`)
+  const opening = openOnce(async () => {
+    const engine = await openEngine(address, settings.QUEUE_PREFIX, report).catch((error: unknown) => {
+      throw new UnusableQueue(`${setting}: the queue at ${address.shown} cannot be used`, error)
+    })
+    return withProducers(engine, report)
   })
-  const producers = new Map(queueNames.map((name) => [name, engine.createProducer(name)]))
-  for (const producer of producers.values()) producer.on('error', report)
+  await opening.get().catch((error: unknown) => {
+    if (address.kind !== 'postgres' || !(error instanceof UnusableQueue) || !error.isUnreachable) throw error
+    report(error)
+  })
   return {
-    enqueue: async (jobId, queue) => {
-      await within(ENQUEUE_DEADLINE_MS, producers.get(queue)?.add('run', { jobId }))
-    },
+    enqueue: (jobId, queue) => within(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId)),
     consume: (concurrency, run) => {
-      const takers = [...concurrency].map(([name, count]) =>
-        engine.createTaker(name, count, (message) => run(messageSchema.parse(message.data).jobId)),
+      const closing = new AbortController()
+      const takers = untilOpen(opening, closing.signal, report).then((opened) =>
+        opened ? startTakers(opened.engine, { concurrency, run, onError: report }) : [],
       )
-      for (const taker of takers) {
-        taker.on('error', report)
-        taker.on('failed', (_, error) => report(error))
+      return {
+        close: async (deadlineMs) => {
+          closing.abort()
+          await closeWithin(await takers, deadlineMs)
+        },
       }
-      return { close: (deadlineMs) => closeWithin(takers, deadlineMs) }
     },
     close: async () => {
-      await Promise.allSettled([...producers.values()].map((producer) => producer.close()))
-      await engine.close()
+      const opened = await opening.present()
+      if (!opened) return
+      await Promise.allSettled([...opened.producers.values()].map((producer) => producer.close()))
+      await opened.engine.close()
     },
   }
 }
 
+interface Opened {
+  readonly engine: QueueEngine
+  readonly producers: ReadonlyMap<QueueName, Producer>
+}
+
 function openEngine(address: QueueAddress, prefix: string, onError: (error: Error) => void): Promise<QueueEngine> {
   return address.kind === 'postgres' ? openPostgresEngine(address.url) : openRedisEngine(address, prefix, onError)
+}
+
+function withProducers(engine: QueueEngine, onError: (error: Error) => void): Opened {
+  const producers = new Map(queueNames.map((name) => [name, engine.createProducer(name)]))
+  for (const producer of producers.values()) producer.on('error', onError)
+  return { engine, producers }
+}
+
+async function addTo(opening: Promise<Opened>, queue: QueueName, jobId: string): Promise<void> {
+  const { producers } = await opening
+  await producers.get(queue)?.add('run', { jobId })
+}
+
+interface Taking {
+  readonly concurrency: ReadonlyMap<QueueName, number>
+  readonly run: (jobId: string) => Promise<void>
+  readonly onError: (error: Error) => void
+}
+
+function startTakers(engine: QueueEngine, { concurrency, run, onError }: Taking): readonly Taker[] {
+  const takers = [...concurrency].map(([name, count]) =>
+    engine.createTaker(name, count, (message) => run(messageSchema.parse(message.data).jobId)),
+  )
+  for (const taker of takers) {
+    taker.on('error', onError)
+    taker.on('failed', (_, error) => onError(error))
+  }
+  return takers
+}
+
+/** Without the error as its cause: Redis clients hang the command, and with it the password, on theirs. */
+class UnusableQueue extends Error {
+  readonly isUnreachable: boolean
+
+  constructor(what: string, error: unknown) {
+    super(`${what}: ${reasonOf(error)}`)
+    this.name = 'UnusableQueue'
+    this.isUnreachable = isConnectionFailure(error)
+  }
 }
 
 /** The first line says it; a connection that tried several addresses has only its parts' messages. */
@@ -78,7 +131,7 @@ function oncePerError(onError: (error: Error) => void): (error: Error) => void {
   }
 }
 
-async function within(deadlineMs: number, work: Promise<unknown> | undefined): Promise<void> {
+async function within(deadlineMs: number, work: Promise<void>): Promise<void> {
   const { promise: deadline, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(() => reject(new Error('the queue does not answer')), deadlineMs)
   try {

@@ -1,4 +1,5 @@
 import { PostgresConnection, PostgresQueueBackend, withBackend } from 'bullmq'
+import pg from 'pg'
 import { CONNECT_TIMEOUT_MS, messageOptions, type QueueEngine, TAKER_RETRY_MS } from './queue-engine.ts'
 
 /** The queue's tables live apart from the ledger's and may be dropped without losing work. */
@@ -14,7 +15,20 @@ function connectTo(queueUrl: string, migrate: boolean): PostgresConnection {
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     migrate,
+    Client: HeardClient,
   })
+}
+
+/**
+ * A client whose loss ends no process. BullMQ listens for errors only after it has connected, or not at all; a server that shuts
+ * down in that moment says so in the same packet in which it says that it is ready.
+ */
+class HeardClient extends pg.Client {
+  constructor(config?: string | pg.ClientConfig) {
+    super(config)
+    // Whoever waits for a statement or a notification learns of the loss by that.
+    this.on('error', () => undefined)
+  }
 }
 
 /** Creates or updates the queue's own tables. */
@@ -38,6 +52,12 @@ class SharingBackend extends PostgresQueueBackend {
 /** The queues begin to listen at the same time, over one connection that takes one statement after the other. */
 class SharedConnection extends PostgresConnection {
   #listening: { client: ListenClient; serial: ListenClient } | undefined
+
+  constructor(settings: ConstructorParameters<typeof PostgresConnection>[0]) {
+    super(settings)
+    // The pool takes its class from the settings; the client that listens has none, so BullMQ's own module is stood in for.
+    Object.assign(this, { pgModule: { Client: HeardClient } })
+  }
 
   override async getListenClient(): Promise<ListenClient> {
     const client = await super.getListenClient()

@@ -12,7 +12,7 @@ export function createAuthorizationVerifier(client: PublicClient, chainId: numbe
     isSignedByPayer: (authorization) => isSignedByPayer(authorization, chainId),
     verify: async (authorization, amount) => {
       const simulation = await simulateSettlement(client, authorization, amount)
-      if (simulation.outcome === 'succeeds') return { outcome: 'valid' }
+      if (simulation.outcome === 'succeeds') return { outcome: 'valid', needsPermit: simulation.needsPermit }
       if (simulation.outcome === 'unreachable') return simulation
       return await diagnoseRefusal(client, authorization, amount)
     },

@@ -1,14 +1,16 @@
 import { createPublicClient, http, type PublicClient } from 'viem'
 import { base } from 'viem/chains'
 
-/** A call that takes longer is treated as an unreachable network; callers are told that no money moved. */
-const RPC_TIMEOUT_MS = 5000
+const DEFAULT_TIMEOUT_MS = 5000
 
-/** Reads from the payment network over JSON-RPC, without hidden retries: callers decide what a failure means. */
-export function createChainClient(rpcUrl: string): PublicClient {
+/**
+ * Reads from the payment network over JSON-RPC, without hidden retries: callers decide what a failure means. A call that
+ * takes longer than `timeoutMs` is treated as an unreachable network; callers are told that no money moved.
+ */
+export function createChainClient(rpcUrl: string, timeoutMs = DEFAULT_TIMEOUT_MS): PublicClient {
   return createPublicClient({
     chain: base,
-    transport: http(rpcUrl, { timeout: RPC_TIMEOUT_MS, retryCount: 0 }),
+    transport: http(rpcUrl, { timeout: timeoutMs, retryCount: 0 }),
     cacheTime: 0,
   }) as PublicClient
 }

@@ -1,5 +1,7 @@
 import {
+  getAbiItem,
   isAddressEqual,
+  type Log,
   type PublicClient,
   parseEventLogs,
   type TransactionReceipt,
@@ -10,32 +12,75 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import { usdcAbi } from './contracts.ts'
 
-/** Looks a transaction up and demands proof: success, and the one USDC transfer of the charge from payer to recipient. */
-export async function confirmTransfer(
-  client: PublicClient,
+export type ConfirmTransfer = (
   hash: `0x${string}`,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
-): Promise<Confirmation> {
-  try {
-    const receipt = await client.getTransactionReceipt({ hash })
-    const { blockNumber } = receipt
-    if (receipt.status === 'reverted') return { outcome: 'reverted', blockNumber }
-    if (!holdsTransfer(receipt, authorization, chargeAmount)) return { outcome: 'unproven', blockNumber }
-    const { timestamp } = await client.getBlock({ blockNumber })
-    return { outcome: 'confirmed', blockNumber, blockTimestamp: new Date(Number(timestamp) * 1000) }
-  } catch (cause) {
-    if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }
-    return { outcome: 'unreachable', cause }
+) => Promise<Confirmation>
+
+const TRANSFER_EVENT = getAbiItem({ abi: usdcAbi, name: 'Transfer' })
+
+/** Settlements of one block share its time; only the newest few blocks are asked for. */
+const BLOCKS_REMEMBERED = 64
+
+/**
+ * Looks a transaction up and demands proof: success, and the one USDC transfer of the charge from payer to recipient, in a
+ * block that `confirmations` blocks stand on, itself counted. A receipt that is not deep enough is as good as none: the block
+ * may still be replaced. One RPC call while pending, two when found, one when the block is known; one more when what is found
+ * proves nothing.
+ */
+export function createConfirmTransfer(client: PublicClient, confirmations = 1): ConfirmTransfer {
+  const timestamps = new Map<string, Date>()
+  return async (hash, authorization, chargeAmount) => {
+    try {
+      const receipt = await client.getTransactionReceipt({ hash })
+      const { blockNumber, blockHash } = receipt
+      if (confirmations > 1 && (await client.getBlockNumber()) - blockNumber + 1n < BigInt(confirmations))
+        return { outcome: 'pending' }
+      if (receipt.status === 'reverted' || !holdsTransfer(receipt.logs, authorization, chargeAmount)) {
+        if (await isInLogs(client, receipt, authorization, chargeAmount))
+          return { outcome: 'unreachable', cause: new Error('the node’s receipt and logs contradict each other') }
+        return { outcome: receipt.status === 'reverted' ? 'reverted' : 'unproven', blockNumber }
+      }
+      const known = timestamps.get(blockHash)
+      if (known) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: known }
+      const block = await client.getBlock({ blockNumber })
+      // The block was replaced between the two answers; the next look tells where the transaction is now.
+      if (block.hash !== blockHash) return { outcome: 'pending' }
+      const blockTimestamp = new Date(Number(block.timestamp) * 1000)
+      timestamps.set(blockHash, blockTimestamp)
+      for (const oldest of timestamps.keys()) if (timestamps.size > BLOCKS_REMEMBERED) timestamps.delete(oldest)
+      return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp }
+    } catch (cause) {
+      if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }
+      return { outcome: 'unreachable', cause }
+    }
   }
 }
 
+/**
+ * What the log index says of the same transaction. Both answers without a transfer end a settlement for good, and after a
+ * revert the payer is asked to pay again: one wrongly told receipt must not do that.
+ */
+async function isInLogs(
+  client: PublicClient,
+  { transactionHash, blockNumber }: TransactionReceipt,
+  authorization: Authorization,
+  chargeAmount: AtomicAmount,
+): Promise<boolean> {
+  const { asset, payer: from, payTo: to } = authorization
+  const filter = { address: asset, event: TRANSFER_EVENT, args: { from, to } }
+  const logs = await client.getLogs({ ...filter, fromBlock: blockNumber, toBlock: blockNumber })
+  const ours = logs.filter((log) => log.transactionHash === transactionHash)
+  return holdsTransfer(ours, authorization, chargeAmount)
+}
+
 function holdsTransfer(
-  { logs }: TransactionReceipt,
+  logs: readonly Log[],
   { asset, payer, payTo }: Authorization,
   chargeAmount: AtomicAmount,
 ): boolean {
-  return parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs }).some(
+  return parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs: [...logs] }).some(
     ({ address, args }) =>
       isAddressEqual(address, asset) &&
       isAddressEqual(args.from, payer) &&

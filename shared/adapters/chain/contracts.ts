@@ -7,6 +7,8 @@ export const CHAIN_ID = 8453
 export const USDC_ADDRESS = '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913'
 export const PERMIT2_ADDRESS = '0x000000000022d473030f116ddee9f6b43ac78ba3'
 export const UPTO_PROXY_ADDRESS = '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002'
+/** Several reads at one block. */
+export const MULTICALL3_ADDRESS = '0xca11bde05977b3631167028862be2a173976ca11'
 
 export const usdcAbi = parseAbi([
   'function balanceOf(address owner) view returns (uint256)',
@@ -15,3 +17,5 @@ export const usdcAbi = parseAbi([
 ])
 
 export const permit2Abi = parseAbi(['function nonceBitmap(address owner, uint256 word) view returns (uint256)'])
+
+export const multicall3Abi = parseAbi(['function getBlockNumber() view returns (uint256)'])

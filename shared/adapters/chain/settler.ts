@@ -1,79 +1,90 @@
 import { keccak256, type PublicClient } from 'viem'
-import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import type { Authorization } from '#shared/payment/authorization.ts'
-import type { Settler } from '#shared/payment/facilitator.ts'
-import { confirmTransfer } from './confirm-transfer.ts'
+import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import { broadcast } from './broadcast.ts'
+import { createConfirmTransfer } from './confirm-transfer.ts'
 import { diagnoseRefusal } from './diagnose-refusal.ts'
-import { settlementCall, simulateSettlement } from './settlement-call.ts'
+import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'
+import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall, simulateSettlement } from './settlement-call.ts'
+import { readEvidence } from './settlement-evidence.ts'
+import { settlementKeys } from './settlement-keys.ts'
 
-/** Measured on the devnet: 91,000 to 128,000 gas for `settle`, 177,000 for `settleWithPermit`; unused gas is not paid. */
-const SETTLE_GAS = 200_000n
-const SETTLE_WITH_PERMIT_GAS = 300_000n
-
-/** What a node answers when it has the transaction already, or its account nonce is taken: `confirm` tells which. */
-const ALREADY_SENT = /already known|already imported|nonce too low|known transaction/i
+export interface SettlerOptions {
+  /** How many blocks must stand on a settlement, its own counted, before it counts. */
+  readonly confirmations?: number
+  readonly estimateFees?: FeeEstimator
+}
 
 /** Settles with the private keys given; each authorization names the facilitator address that must send it. */
-export function createSettler(client: PublicClient, chainId: number, privateKeys: readonly `0x${string}`[]): Settler {
-  const accounts = new Map(
-    privateKeys.map((key) => privateKeyToAccount(key)).map((account) => [account.address.toLowerCase(), account]),
-  )
-  const senderOf = ({ facilitator }: Authorization): PrivateKeyAccount => {
-    const account = accounts.get(facilitator)
-    if (!account) throw new Error(`no settlement key for the facilitator ${facilitator}`)
-    return account
-  }
+export function createSettler(
+  client: PublicClient,
+  chainId: number,
+  privateKeys: readonly `0x${string}`[],
+  { confirmations = 1, estimateFees = createFeeEstimator(client) }: SettlerOptions = {},
+): Settler {
+  const keys = settlementKeys(privateKeys)
+  const countAccountNonce = firstAccountNonce(client)
   return {
     prepare: async (authorization, chargeAmount) => {
-      const simulation = await simulateSettlement(client, authorization, chargeAmount)
+      const [simulation, fixed] = await Promise.all([
+        simulateSettlement(client, authorization, chargeAmount),
+        unlessUnreachable(() =>
+          Promise.all([estimateFees(), countAccountNonce(authorization.facilitator)]).then(([fees, count]) => ({
+            fees,
+            minimumAccountNonce: count,
+          })),
+        ),
+      ])
       if (simulation.outcome === 'unreachable') return simulation
       if (simulation.outcome === 'reverts') {
         const diagnosis = await diagnoseRefusal(client, authorization, chargeAmount)
         return diagnosis.outcome === 'valid' ? { outcome: 'refused', code: 'payment_rejected' } : diagnosis
       }
-      return await readTerms(client, authorization)
+      if (fixed.outcome === 'unreachable') return fixed
+      const { fees, minimumAccountNonce } = fixed.value
+      const terms: SettlementTerms = {
+        maxFeePerGas: fees.maxFeePerGas,
+        maxPriorityFeePerGas: fees.maxPriorityFeePerGas,
+        gasLimit: simulation.needsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS,
+        submitsPermit: simulation.needsPermit,
+      }
+      return { outcome: 'ready', terms, minimumAccountNonce }
     },
-    sign: async (authorization, chargeAmount, { gasLimit, maxFeePerGas, maxPriorityFeePerGas }, accountNonce) => {
-      const raw = await senderOf(authorization).signTransaction({
+    sign: async (authorization, chargeAmount, terms, accountNonce) => {
+      const { gasLimit, maxFeePerGas, maxPriorityFeePerGas } = terms
+      const raw = await keys.accountOf(authorization.facilitator).signTransaction({
         type: 'eip1559',
         chainId,
         nonce: Number(accountNonce),
         gas: gasLimit,
         maxFeePerGas,
         maxPriorityFeePerGas,
-        ...settlementCall(authorization, chargeAmount),
+        ...settlementCall(authorization, chargeAmount, terms),
       })
       return { raw, hash: keccak256(raw) }
     },
-    broadcast: async ({ raw }) => {
-      try {
-        await client.request({ method: 'eth_sendRawTransaction', params: [raw] })
-        return { outcome: 'sent' }
-      } catch (cause) {
-        if (cause instanceof Error && ALREADY_SENT.test(cause.message)) return { outcome: 'sent' }
-        return { outcome: 'unreachable', cause }
-      }
-    },
-    confirm: (hash, authorization, chargeAmount) => confirmTransfer(client, hash, authorization, chargeAmount),
+    broadcast: (transaction) => broadcast(client, transaction),
+    confirm: createConfirmTransfer(client, confirmations),
+    readEvidence: (authorization) => readEvidence(client, authorization, confirmations),
   }
 }
 
-async function readTerms(client: PublicClient, { facilitator, gasSponsoring }: Authorization) {
+/** Reads the chain's count of an account once; later settlements go on from what the ledger has. */
+function firstAccountNonce(client: PublicClient): (facilitator: `0x${string}`) => Promise<bigint> {
+  const counted = new Set<string>()
+  return async (facilitator) => {
+    if (counted.has(facilitator)) return 0n
+    const count = await client.getTransactionCount({ address: facilitator, blockTag: 'latest' })
+    counted.add(facilitator)
+    return BigInt(count)
+  }
+}
+
+async function unlessUnreachable<T>(
+  read: () => Promise<T>,
+): Promise<{ outcome: 'read'; value: T } | { outcome: 'unreachable'; cause: unknown }> {
   try {
-    const [fees, accountNonce] = await Promise.all([
-      client.estimateFeesPerGas(),
-      client.getTransactionCount({ address: facilitator, blockTag: 'latest' }),
-    ])
-    return {
-      outcome: 'ready' as const,
-      minimumAccountNonce: BigInt(accountNonce),
-      terms: {
-        maxFeePerGas: fees.maxFeePerGas,
-        maxPriorityFeePerGas: fees.maxPriorityFeePerGas,
-        gasLimit: gasSponsoring ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS,
-      },
-    }
+    return { outcome: 'read', value: await read() }
   } catch (cause) {
-    return { outcome: 'unreachable' as const, cause }
+    return { outcome: 'unreachable', cause }
   }
 }

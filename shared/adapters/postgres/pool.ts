@@ -26,5 +26,8 @@ export function createPool(options: {
     keepAlive: true,
   })
   pool.on('error', options.onError)
+  // pg also emits the loss of a connection that is in use, where the pool does not listen. Whoever waits for its statement is
+  // told by that; the emitted error would end the process.
+  pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }

@@ -26,29 +26,41 @@ afterAll(async () => {
 const MAXIMUM = atomicAmount(5034n)
 
 describe('a payment that could be settled now is valid', () => {
-  it('with a gas-sponsoring permit and neither gas nor allowance, in one call', async () => {
+  it('with a gas-sponsoring permit and neither gas nor allowance, by two calls at once', async () => {
     const payer = await createChainPayer(devnet)
     const calls = proxy.calls.length
-    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid' })
-    expect(proxy.calls.length - calls).toBe(1)
+    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: true })
+    expect(proxy.calls.length - calls).toBe(2)
     expect(await devnet.permit2Allowance(payer.address)).toBe(0n)
   })
 
-  it('with an allowance and no permit', async () => {
+  it('with an allowance and no permit, by one call', async () => {
     const payer = await createChainPayer(devnet)
     await payer.approve()
-    expect(await verifier.verify(await payer.sign({ gasSponsored: false }), MAXIMUM)).toEqual({ outcome: 'valid' })
+    const authorization = await payer.sign({ gasSponsored: false })
+    const calls = proxy.calls.length
+    expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
+    expect(proxy.calls.length - calls).toBe(1)
   })
 
   it('with an allowance and a permit that was used before', async () => {
     const payer = await createChainPayer(devnet)
     await payer.approve()
-    expect(await verifier.verify(await payer.sign({ permitNonce: 9n }), MAXIMUM)).toEqual({ outcome: 'valid' })
+    const authorization = await payer.sign({ permitNonce: 9n })
+    expect(await verifier.verify(authorization, MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
   })
 
   it('with exactly the money that it is for', async () => {
     const payer = await createChainPayer(devnet, 5034n)
-    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid' })
+    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: true })
+  })
+
+  it('without its permit while the allowance covers exactly the amount, with it below that', async () => {
+    const payer = await createChainPayer(devnet)
+    await payer.approve(5034n)
+    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: false })
+    await payer.approve(5033n)
+    expect(await verifier.verify(await payer.sign(), MAXIMUM)).toEqual({ outcome: 'valid', needsPermit: true })
   })
 })
 

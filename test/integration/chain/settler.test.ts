@@ -37,7 +37,9 @@ const signed = (gasSponsored = false) => payer.sign({ gasSponsored, authorizedMa
 async function transactionFor(authorization: Authorization, charge: AtomicAmount = CHARGE): Promise<SignedTransaction> {
   const prepared = await settler.prepare(authorization, charge)
   if (prepared.outcome !== 'ready') throw new Error(`not ready: ${prepared.outcome}`)
-  return await settler.sign(authorization, charge, prepared.terms, prepared.minimumAccountNonce)
+  const { settlement } = devnet.accounts
+  const accountNonce = await devnet.client.getTransactionCount({ address: settlement.address })
+  return await settler.sign(authorization, charge, prepared.terms, BigInt(accountNonce))
 }
 
 /** Anvil answers a broadcast a moment before it has mined it. */
@@ -62,6 +64,7 @@ describe('a settlement', () => {
     expect(confirmation).toEqual({
       outcome: 'confirmed',
       blockNumber: block.number,
+      blockHash: block.hash,
       blockTimestamp: new Date(Number(block.timestamp) * 1000),
     })
     expect((await received()) - before).toBe(CHARGE)
@@ -87,25 +90,65 @@ describe('a settlement', () => {
 
   it('is signed for the account nonce, chain, fees and gas that were fixed, and for nothing else', async () => {
     const authorization = await signed()
-    const terms = { maxFeePerGas: 77n, maxPriorityFeePerGas: 7n, gasLimit: 123_456n }
+    const terms = { maxFeePerGas: 77n, maxPriorityFeePerGas: 7n, gasLimit: 123_456n, submitsPermit: false }
     const { raw, hash } = await settler.sign(authorization, CHARGE, terms, 41n)
     expect(parseTransaction(raw)).toMatchObject({ nonce: 41, chainId: 8453, maxFeePerGas: 77n, gas: 123_456n })
     expect(hash).toBe(keccak256(raw))
     expect(await settler.sign(authorization, CHARGE, terms, 41n)).toEqual({ raw, hash })
   })
 
-  it('starts from the account nonce that the chain has seen', async () => {
+  it('starts from the account nonce that the chain has seen, and leaves the rest to the ledger', async () => {
     const authorization = await signed()
     const { settlement } = devnet.accounts
+    const fresh = createSettler(createChainClient(proxy.url), 8453, [settlement.privateKey])
     const count = await devnet.client.getTransactionCount({ address: settlement.address })
-    const prepared = await settler.prepare(authorization, CHARGE)
-    expect(prepared).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
+    const first = await fresh.prepare(authorization, CHARGE)
+    expect(first).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
+    const second = await fresh.prepare(authorization, CHARGE)
+    expect(second).toMatchObject({ outcome: 'ready', minimumAccountNonce: 0n })
+  })
+
+  it('leaves a lasting approval as it is, whatever permit comes along', async () => {
+    const regular = await createChainPayer(devnet, 9000n)
+    await regular.approve(1_000_000n)
+    const authorization = await regular.sign({ authorizedMaximum: MAXIMUM })
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    await mined(transaction.hash)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+    expect(await devnet.permit2Allowance(regular.address)).toBe(1_000_000n - CHARGE)
+  })
+
+  it('submits a permit when the allowance covers the charge no longer, and does without one when it covers no more than it', async () => {
+    const regular = await createChainPayer(devnet, 20_000n)
+    await regular.approve(CHARGE)
+    const authorization = await regular.sign({ authorizedMaximum: MAXIMUM })
+    const plain = { terms: { submitsPermit: false, gasLimit: 200_000n } }
+    expect(await settler.prepare(authorization, CHARGE)).toMatchObject(plain)
+    await regular.approve(CHARGE - 1n)
+    const withPermit = { terms: { submitsPermit: true, gasLimit: 300_000n } }
+    expect(await settler.prepare(authorization, CHARGE)).toMatchObject(withPermit)
+  })
+
+  it('counts only when as many blocks stand on it as are asked for', async () => {
+    const patient = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey], {
+      confirmations: 3,
+    })
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    await mined(transaction.hash)
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
+    for (const expected of ['pending', 'pending', 'confirmed']) {
+      expect(await patient.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: expected })
+      await callRpc(devnet.rpcUrl, 'anvil_mine', [])
+    }
   })
 
   it('for a facilitator whose key is elsewhere throws and says which', async () => {
     const facilitator = privateKeyToAccount(generatePrivateKey()).address
     const authorization = await payer.sign({ facilitator })
-    const terms = { maxFeePerGas: 1n, maxPriorityFeePerGas: 1n, gasLimit: 1n }
+    const terms = { maxFeePerGas: 1n, maxPriorityFeePerGas: 1n, gasLimit: 1n, submitsPermit: false }
     await expect(settler.sign(authorization, CHARGE, terms, 0n)).rejects.toThrow(facilitator.toLowerCase())
   })
 })
@@ -139,26 +182,29 @@ describe('preparing', () => {
     expect(await settler.prepare(authorization, CHARGE)).toEqual({ outcome: 'refused', code: 'payment_nonce_used' })
   })
 
-  it.each(['eth_call', 'eth_getTransactionCount', 'eth_getBlockByNumber'])(
+  it.each(['eth_call', 'eth_getTransactionCount', 'eth_feeHistory'])(
     'is unreachable, never refused, when %s fails',
     async (method) => {
       const authorization = await signed()
       for (const fault of [{ kind: 'reset' }, { kind: 'error', code: -32603, message: 'internal error' }] as const) {
         proxy.setFault(fault, method)
-        expect(await settler.prepare(authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+        // One that has read nothing yet and so must ask for everything.
+        const fresh = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey])
+        expect(await fresh.prepare(authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
       }
     },
   )
 })
 
 describe('broadcasting', () => {
-  it('the same transaction again, mined already, is a success and moves nothing more', async () => {
+  it('the same transaction again, mined already, tells that its account nonce is used, and moves nothing more', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
     await mined(transaction.hash)
     const before = await received()
-    for (let time = 0; time < 3; time += 1) expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
+    for (let time = 0; time < 3; time += 1)
+      expect(await settler.broadcast(transaction)).toEqual({ outcome: 'account_nonce_used' })
     expect(await received()).toBe(before)
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
   })

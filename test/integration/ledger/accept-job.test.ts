@@ -5,6 +5,7 @@ import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {
+  AMPLE_FUNDS,
   acceptTestJob,
   bindTestKey,
   claimTestJob,
@@ -36,6 +37,19 @@ function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { outcome } of acceptances) counts[outcome] = (counts[outcome] ?? 0) + 1
   return counts
+}
+
+const BY_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
+
+/** A payer without an allowance, whose every payment brings the permit of his present permit nonce. */
+function permitPayer() {
+  const payer = randomAddress()
+  const withPermit = () =>
+    newTestJob({
+      authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 3n) }),
+      exposure: BY_PERMIT,
+    })
+  return { payer, withPermit }
 }
 
 async function countRows(table: string, column: string, value: string): Promise<number> {
@@ -80,7 +94,10 @@ describe('simultaneous acceptance', () => {
   it('of one permit nonce under twenty keys and payment nonces accepts one', async () => {
     const payer = randomAddress()
     const jobs = TWENTY.map(() =>
-      newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }) }),
+      newTestJob({
+        authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
+        exposure: BY_PERMIT,
+      }),
     )
     for (const job of jobs) await bindTestKey(ledger, job)
     const acceptances = await Promise.all(jobs.map((job) => ledger.admission.acceptJob(job)))
@@ -109,34 +126,52 @@ describe('simultaneous acceptance', () => {
 })
 
 describe('a permit nonce', () => {
-  it.each(['failed', 'settlement_failed'] as const)('is free again when its job is %s', async (state) => {
-    const payer = randomAddress()
-    const withPermit = () =>
-      newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 3n) }) })
-    const first = await jobInState(ledger, 'generated', withPermit())
+  it('is free again for another call when its job has failed', async () => {
+    const { payer, withPermit } = permitPayer()
+    const first = await jobInState(ledger, 'generating', withPermit())
     const second = withPermit()
     await bindTestKey(ledger, second)
     expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
-
-    if (state === 'failed') await ledger.sql("UPDATE jobs SET state = 'generating' WHERE id = $1", [first.id])
-    const write = state === 'failed' ? fencedWrites.failJob : fencedWrites.failSettlement
-    expect(await write.run(ledger, first)).toBe('written')
+    expect(await fencedWrites.failJob.run(ledger, first)).toBe('written')
     expect(await ledger.admission.acceptJob(again(second))).toMatchObject({ outcome: 'accepted' })
+    expect(await countRows('jobs', 'payer', payer)).toBe(2)
+  })
+
+  it('is free again for the same call when its settlement has failed', async () => {
+    const { withPermit } = permitPayer()
+    const first = withPermit()
+    const job = await jobInState(ledger, 'settling', first)
+    expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
+    const { authorization } = withPermit()
+    expect(await ledger.admission.acceptJob(again(first, { authorization }))).toEqual({
+      outcome: 'settles_again',
+      jobId: job.id,
+    })
+  })
+
+  it('is not claimed by a payment that the allowance suffices for', async () => {
+    const payer = randomAddress()
+    const gasSponsoring = testPermit(payer, 0n)
+    for (let call = 0; call < 2; call += 1)
+      await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) }))
+    expect(await countRows('jobs', 'payer', payer)).toBe(2)
   })
 
   it('is held by its own payer alone', async () => {
     for (const payer of [randomAddress(), randomAddress()])
       await acceptTestJob(
         ledger,
-        newTestJob({ authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }) }),
+        newTestJob({
+          authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
+          exposure: BY_PERMIT,
+        }),
       )
   })
 
   it('that is refused leaves no trace of the refused request', async () => {
-    const payer = randomAddress()
-    const gasSponsoring = testPermit(payer, 0n)
-    await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) }))
-    const second = newTestJob({ authorization: testAuthorization({ payer, gasSponsoring }) })
+    const { withPermit } = permitPayer()
+    await acceptTestJob(ledger, withPermit())
+    const second = withPermit()
     await bindTestKey(ledger, second)
     const before = await ledger.fingerprint()
     expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })

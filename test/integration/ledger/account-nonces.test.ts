@@ -93,5 +93,5 @@ it('what is stored is what was signed for the nonce that was taken', async () =>
   })
   const settlement = await ledger.execution.readSettlement(job)
   expect(signed).toHaveLength(1)
-  expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw }])
+  expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw, accountNonce: 5n }])
 })

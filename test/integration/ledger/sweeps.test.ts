@@ -92,6 +92,14 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([jobId])
   })
 
+  it('takes a job at its time that was put off before the API could note that it was enqueued', async () => {
+    const jobId = await acceptTestJob(ledger)
+    await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
+    await ledger.admission.markEnqueued(jobId)
+    await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
+    expect(await take()).toEqual([jobId])
+  })
+
   it.each(jobStates)('looks at a job that is %s only when asked for that state', async (state) => {
     const job = await jobInState(ledger, state)
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL WHERE id = $1', [job.id])

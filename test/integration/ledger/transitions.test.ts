@@ -52,9 +52,34 @@ describe('a claim', () => {
 
   it.each(jobStates)('of a job that is %s is given only while there is work left', async (state) => {
     const { id } = await jobInState(ledger, state)
-    await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [id])
+    await expireLease(id)
     const claim = await ledger.execution.claimJob(id, 60_000)
     expect(claim?.state ?? null).toBe(isUnfinished(state) ? state : null)
+  })
+
+  it('of a provider call whose lease ran out is refused while its worker has a last moment to store the output', async () => {
+    const late = await jobInState(ledger, 'generating')
+    await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
+    expect(await ledger.execution.claimJob(late.id, 60_000)).toBeNull()
+    expect(await ledger.execution.claimJob(late.id, 60_000)).toBeNull()
+    expect(await fencedWrites.sealResult.run(ledger, late)).toBe('written')
+  })
+
+  it('of a provider call is given when that moment has passed as well', async () => {
+    const late = await jobInState(ledger, 'generating')
+    await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
+    expect(await ledger.execution.claimJob(late.id, 60)).toBeNull()
+    await expect.poll(() => ledger.execution.claimJob(late.id, 60_000), { interval: 20 }).not.toBeNull()
+    expect(await fencedWrites.sealResult.run(ledger, late)).toBe('stale')
+  })
+
+  it('of a provider call waits anew after its worker renewed the lease', async () => {
+    const job = await jobInState(ledger, 'generating')
+    await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
+    expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
+    expect(await ledger.execution.renewLease(job, 60_000)).toBe('written')
+    await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
+    expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
   })
 
   it('is refused until the lease has run out, and then raises the fence', async () => {
@@ -207,5 +232,8 @@ async function attemptsOf(jobId: string) {
 }
 
 async function expireLease(jobId: string): Promise<void> {
-  await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+  await ledger.sql(
+    "UPDATE jobs SET lease_expires_at = now() - interval '1 second', orphaned_at = now() WHERE id = $1",
+    [jobId],
+  )
 }

@@ -2,6 +2,7 @@ import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { parseJsonBody } from '../../../api/paid-request/read-json-request.ts'
 import { addCors } from '../../../api/plugins/cors.ts'
@@ -25,6 +26,12 @@ export const terms: PaymentTerms = {
   minimumRemainingSeconds: 360,
   challengeLifetimeSeconds: 600,
 }
+
+/** Two keys, as after a rotation. */
+export const signer = createStatementSigner(PUBLIC_BASE_URL, [
+  { id: 'k2', seed: '22'.repeat(32) },
+  { id: 'k1', seed: '11'.repeat(32) },
+])
 
 /** More than any test asks for. */
 export const limitRate = createRateLimiter(1_000_000)

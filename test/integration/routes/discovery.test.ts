@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { addDiscoveryRoutes } from '../../../api/routes/discovery.ts'
-import { composeApp, PUBLIC_BASE_URL, terms } from './compose-app.ts'
+import { composeApp, PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 
 const compose = (catalog = publishedCatalog) =>
   composeApp((app) =>
@@ -11,6 +11,7 @@ const compose = (catalog = publishedCatalog) =>
       publishedCatalog,
       operations,
       terms,
+      signer,
       publicBaseUrl: PUBLIC_BASE_URL,
       contactEmail: 'operator@farebox.example',
     }),
@@ -22,6 +23,8 @@ const reduced = await compose(availableCatalog(publishedCatalog, new Set(without
 describe.each([
   ['/openapi.json', 'application/json; charset=utf-8'],
   ['/.well-known/x402', 'application/json; charset=utf-8'],
+  ['/.well-known/did.json', 'application/json; charset=utf-8'],
+  ['/.well-known/jwks.json', 'application/json; charset=utf-8'],
   ['/llms.txt', 'text/plain; charset=utf-8'],
   ['/favicon.svg', 'image/svg+xml'],
 ])('%s', (url, type) => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { addHealthRoutes, type ReadinessChecks } from '../../../api/routes/health.ts'
+import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from '../../../api/routes/health.ts'
 import { composeApp } from './compose-app.ts'
 
 const up = async () => undefined
@@ -7,8 +7,8 @@ const down = async () => {
   throw new Error('postgres://user:secret@host')
 }
 const hangs = () => new Promise<void>(() => undefined)
-const ask = async (url: string, checks: ReadinessChecks) =>
-  (await composeApp((app) => addHealthRoutes(app, checks))).inject(url)
+const ask = async (url: string, checks: ReadinessChecks, warnings: ReadinessWarnings = {}) =>
+  (await composeApp((app) => addHealthRoutes(app, checks, warnings))).inject(url)
 
 describe('health', () => {
   it('/healthz answers whatever the dependencies do', async () => {
@@ -19,7 +19,11 @@ describe('health', () => {
   it('/readyz is 200 when everything answers', async () => {
     const answer = await ask('/readyz', { database: up, chain: up, ffmpeg: up })
     expect(answer.statusCode).toBe(200)
-    expect(answer.json()).toEqual({ status: 'ok', checks: { database: 'ok', chain: 'ok', ffmpeg: 'ok' } })
+    expect(answer.json()).toEqual({
+      status: 'ok',
+      checks: { database: 'ok', chain: 'ok', ffmpeg: 'ok' },
+      warnings: [],
+    })
   })
 
   it('/readyz is 503 and names what is down, and nothing more', async () => {
@@ -28,12 +32,34 @@ describe('health', () => {
     expect(answer.json()).toEqual({
       status: 'unavailable',
       checks: { database: 'down', chain: 'ok', ffmpeg: 'down' },
+      warnings: [],
     })
     expect(answer.body).not.toContain('secret')
   })
 
   it('/readyz takes a dependency that hangs as down', async () => {
     const answer = await ask('/readyz', { database: up, chain: hangs })
-    expect(answer.json()).toEqual({ status: 'unavailable', checks: { database: 'ok', chain: 'down' } })
+    expect(answer.json()).toEqual({
+      status: 'unavailable',
+      checks: { database: 'ok', chain: 'down' },
+      warnings: [],
+    })
+  })
+
+  it('/readyz names what to see to, and is 200 all the same', async () => {
+    const warnings = { settlement_gas_low: async () => true, clock_skew: async () => false }
+    const answer = await ask('/readyz', { database: up }, warnings)
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 200,
+      body: { status: 'ok', checks: { database: 'ok' }, warnings: ['settlement_gas_low'] },
+    })
+  })
+
+  it('/readyz takes what cannot be found out for no warning', async () => {
+    const warnings = {
+      settlement_gas_low: () => Promise.reject(new Error('down')),
+      clock_skew: () => hangs().then(() => true),
+    }
+    expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
   })
 })

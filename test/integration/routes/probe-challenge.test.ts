@@ -4,16 +4,26 @@ import {
   extractDiscoveryInfoFromExtension,
   validateDiscoveryExtension,
 } from '@x402/extensions'
+import {
+  decodeSignedOffers,
+  extractOffersFromPaymentRequired,
+  verifyOfferSignatureJWS,
+} from '@x402/extensions/offer-receipt'
 import { describe, expect, it } from 'vitest'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/probe-challenge.ts'
-import { PUBLIC_BASE_URL, terms } from './compose-app.ts'
+import { PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 
-const dependencies = { catalog: publishedCatalog, terms, publicBaseUrl: PUBLIC_BASE_URL }
+const NOW = new Date('2026-11-21T00:00:00.700Z')
+const dependencies = { catalog: publishedCatalog, terms, publicBaseUrl: PUBLIC_BASE_URL, signer, now: () => NOW }
 
 /** A 16 KB header breaks Node's fetch; the payments page allows half of it. */
 const LONGEST_HEADER = 8192
+
+/** 253 characters (RFC 1035, 2.3.4), more than any origin's name. */
+const LONGEST_HOST = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(53)}.example`
 
 describe('a probe', () => {
   it.each([undefined, {}])('is a request without a key and with the body %j', (body) => {
@@ -96,8 +106,28 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
     expect(bazaar).toHaveProperty(['schema', 'properties', 'output', 'properties', 'example', 'properties'])
   })
 
-  it('fits a header', () => {
-    expect(headers['payment-required'].length).toBeLessThan(LONGEST_HEADER)
+  it('fits a header, also under a host name as long as they come', () => {
+    expect(headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
+    const publicBaseUrl = `https://${LONGEST_HOST}`
+    const longest = renderProbeChallenge(
+      {
+        ...dependencies,
+        publicBaseUrl,
+        signer: createStatementSigner(publicBaseUrl, [{ id: 'k1', seed: '11'.repeat(32) }]),
+      },
+      operation,
+      'request-1',
+    )
+    expect(longest.headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
+  })
+
+  it('is signed as an offer that stands as long as a challenge', async () => {
+    const [offer] = decodeSignedOffers(extractOffersFromPaymentRequired(required))
+    if (offer?.signedOffer.format !== 'jws') throw new Error('there is no signed offer')
+    const payload = await verifyOfferSignatureJWS(offer.signedOffer, signer.publicKeys[0]?.jwk)
+    const [accepted] = required.accepts
+    expect(payload).toMatchObject({ resourceUrl: required.resource.url, scheme: 'upto', amount: accepted?.amount })
+    expect(payload.validUntil).toBe(Math.floor(NOW.getTime() / 1000) + terms.challengeLifetimeSeconds)
   })
 })
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { handBackJobs, type RunJobDependencies } from '../../../workers/run-job.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/test-worker.ts'
 
 let worker: TestWorker
 /** What was enqueued, as `queue id`. */
@@ -79,7 +79,7 @@ it('a worker that serves both goes on in place', async () => {
 })
 
 /** Starts a run that stays in its step until the returned function is called. */
-async function stuckIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<RunJobDependencies>) {
+async function stuckIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<TestWorkerDependencies>) {
   const reached = Promise.withResolvers<void>()
   const goOn = Promise.withResolvers<void>()
   const dependencies = {

@@ -109,7 +109,7 @@ describe.concurrent('while the payment network is gone a job is put off, and it 
       proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction', 'eth_getTransactionReceipt')
       const running = worker.run(jobId, { settler })
       await expect
-        .poll(() => proxy.calls.filter((method) => method === 'eth_getTransactionReceipt').length)
+        .poll(() => proxy.calls.filter((method) => method === 'eth_getTransactionReceipt').length, { timeout: 15_000 })
         .toBeGreaterThan(2)
       proxy.setFault(null)
       await running

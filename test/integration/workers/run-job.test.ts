@@ -155,7 +155,8 @@ describe('nothing is sent upstream', () => {
     const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
     if (!dead) throw new Error('not claimed')
     await worker.ledger.execution.startAttempt(dead, 'elevenlabs', null)
-    await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+    const expired = "UPDATE jobs SET lease_expires_at = now() - interval '1 second', orphaned_at = now() WHERE id = $1"
+    await worker.ledger.sql(expired, [jobId])
     await worker.run(jobId)
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,

@@ -4,7 +4,7 @@ import { categories, categoryOf } from '#shared/catalog/categories.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
+import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
 import { operations } from '#shared/operations/registry.ts'
 
 const { models, voices } = publishedCatalog
@@ -13,8 +13,8 @@ const textModels = models.filter((model) => model.category === 'text_generation'
 const MILLION = 1_000_000n
 
 function textPrice(model: (typeof textModels)[number], inputTokens: bigint, outputTokens: bigint): bigint {
-  const input = priceOf(unitPrice(model.inputPerMillionTokensUsd, MILLION), inputTokens)
-  return input + priceOf(unitPrice(model.outputPerMillionTokensUsd, MILLION), outputTokens)
+  const input = atomicRoundedUp(priceOf(unitPrice(model.inputPerMillionTokensUsd, MILLION), inputTokens))
+  return input + atomicRoundedUp(priceOf(unitPrice(model.outputPerMillionTokensUsd, MILLION), outputTokens))
 }
 
 describe('the published catalog', () => {

@@ -2,8 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { atomicAmount, atomicFromDollars, dollarsFromAtomic, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
 import { clamp, divideRoundingUp } from '#shared/money/rounding.ts'
-import { priceOf, unitPrice } from '#shared/money/unit-price.ts'
+import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
 
+/** Of milliseconds of audio. */
+const audioPrice = (quantity: bigint) => atomicRoundedUp(priceOf(unitPrice('0.122', 3_600_000n), quantity))
 const amounts = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
 
 describe('an amount', () => {
@@ -82,11 +84,10 @@ describe('rounding', () => {
   })
 
   it('is done once: the price of a sum is never more than the sum of the prices', () => {
-    const price = unitPrice('0.122', 3_600_000n)
     const quantity = fc.bigInt({ min: 0n, max: 10n ** 12n })
     fc.assert(
       fc.property(quantity, quantity, (one, other) => {
-        const [whole, parts] = [priceOf(price, one + other), priceOf(price, one) + priceOf(price, other)]
+        const [whole, parts] = [audioPrice(one + other), audioPrice(one) + audioPrice(other)]
         return whole <= parts && parts <= whole + 1n
       }),
     )
@@ -97,18 +98,18 @@ describe('a unit price', () => {
   it('is exact: a multiple of its units costs the same multiple of its price', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 30n }), (hours) => {
-        return priceOf(unitPrice('0.122', 3_600_000n), hours * 3_600_000n) === hours * 122_000n
+        return audioPrice(hours * 3_600_000n) === hours * 122_000n
       }),
     )
   })
 
   it('charges one atomic unit for the smallest quantity, and nothing for none', () => {
-    expect(priceOf(unitPrice('0.000001', 1_000_000n), 1n)).toBe(1n)
-    expect(priceOf(unitPrice('0.000001', 1_000_000n), 0n)).toBe(0n)
+    expect(atomicRoundedUp(priceOf(unitPrice('0.000001', 1_000_000n), 1n))).toBe(1n)
+    expect(atomicRoundedUp(priceOf(unitPrice('0.000001', 1_000_000n), 0n))).toBe(0n)
   })
 
   it('is for at least one unit', () => {
     expect(() => unitPrice('0.122', 0n)).toThrow(RangeError)
-    expect(() => priceOf(unitPrice('0.122', 1n), -1n)).toThrow(RangeError)
+    expect(() => atomicRoundedUp(priceOf(unitPrice('0.122', 1n), -1n))).toThrow(RangeError)
   })
 })

@@ -152,6 +152,32 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     expect(decode(withValueAt(payment(), nonce, String(2n ** 256n)))).toMatchObject({ outcome: 'malformed' })
   })
 
+  it.each<[string, (text: string) => string | Buffer]>([
+    ['a repeated key', (text) => text.replace('"nonce":', '"nonce":"1","nonce":')],
+    ['a repeated key in another spelling', (text) => text.replace('"nonce":', '"\\u006eonce":"1","nonce":')],
+    ['__proto__ where keys are free', (text) => text.replace('"extra":{', '"extra":{"__proto__":{},')],
+    ['deep nesting', (text) => text.replace('"extra":{', `"extra":{"x":${'['.repeat(65)}${']'.repeat(65)},`)],
+    ['a byte order mark', (text) => `\ufeff${text}`],
+    ['a byte that is no UTF-8', (text) => Buffer.from(text.replace('token', 'tok\u00ffn'), 'latin1')],
+  ])('takes no JSON with %s, which other decoders may read otherwise', (_, spoil) => {
+    const spoilt = spoil(JSON.stringify(payment()))
+    expect(decodePaymentSignature(Buffer.from(spoilt as string).toString('base64'))).toMatchObject({
+      outcome: 'malformed',
+    })
+  })
+
+  it('takes Base64 in its one canonical spelling only', () => {
+    const header = [' ', '  ', '   ']
+      .map((space) => Buffer.from(JSON.stringify(payment()) + space).toString('base64'))
+      .find((candidate) => /[^=]=$/.test(candidate))
+    if (!header) throw new Error('one of three lengths needs one padding character')
+    expect(decodePaymentSignature(header)).toMatchObject({ outcome: 'decoded' })
+    const last = header.at(-2) ?? ''
+    const stray = `${header.slice(0, -2)}${String.fromCodePoint((last.codePointAt(0) ?? 0) + 1)}=`
+    for (const spelling of [header.slice(0, -1), `${header}=`, stray])
+      expect(decodePaymentSignature(spelling)).toMatchObject({ outcome: 'malformed' })
+  })
+
   it('takes no unknown field into what is signed', () => {
     const extra = ['payload', 'permit2Authorization', 'extra']
     expect(decode(withValueAt(payment(), extra, 'x'))).toMatchObject({ outcome: 'malformed' })

@@ -54,6 +54,21 @@ export async function findBinding(sql: Sql, idempotencyKey: string): Promise<Pre
     : null
 }
 
+/** A payment that was signed late is answered with a fresh challenge, for which the key need not be remembered. */
+const FORGET_AFTER_SECONDS = 3600
+
+/** Forgets keys whose challenge expired long ago and that no job has. */
+export async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query(
+    `DELETE FROM idempotency_keys WHERE idempotency_key IN (
+       SELECT idempotency_key FROM idempotency_keys
+       WHERE job_id IS NULL AND expires_at <= now() - make_interval(secs => $1)
+       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    [FORGET_AFTER_SECONDS, limit],
+  )
+  return rowCount ?? 0
+}
+
 function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {
   return { quotedMaximum: atomicAmount(BigInt(quoted_maximum)), catalogVersion: catalog_version, terms }
 }

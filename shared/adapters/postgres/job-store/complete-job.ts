@@ -17,9 +17,16 @@ export async function completeJob(pool: Pool, job: ClaimedJob, completion: Compl
       [receipt.id, JSON.stringify(paymentResponse)],
     )
     const confirmed = await sql.query(
-      `UPDATE settlements SET state = 'confirmed', transaction_hash = $2, block_number = $3, finished_at = now()
+      `UPDATE settlements SET state = 'confirmed', transaction_hash = $2, block_number = $3, block_hash = $5,
+         finished_at = now()
        WHERE id = $1 AND authorization_id = $4 AND state = 'signed'`,
-      [completion.settlementId, completion.transactionHash, completion.blockNumber.toString(), job.authorizationId],
+      [
+        completion.settlementId,
+        completion.transactionHash,
+        completion.blockNumber.toString(),
+        job.authorizationId,
+        completion.blockHash,
+      ],
     )
     // Nothing is released on the strength of another payment than the job's present one.
     if (confirmed.rowCount !== 1) throw new Error(`job ${job.id} has no open settlement ${completion.settlementId}`)

@@ -18,7 +18,7 @@ export async function failJob(
       sql,
       job,
       'failed',
-      ', failure_code = $5, failure_reason = $6, finished_at = now(), lease_expires_at = NULL',
+      ', failure_code = $5, failure_reason = $6, finished_at = now(), lease_expires_at = NULL, effective_request = NULL',
       [failure.code, failure.reason],
     )
     await sql.query(

@@ -3,14 +3,18 @@ import type { Failure, Written } from '#shared/jobs/job-store.ts'
 import type { Pool } from '../pool.ts'
 import { asTransition, moveJob, notifyOutcome } from './move-job.ts'
 
-/** generated or settling → settlement_failed: the work is stored and withheld until a fresh authorization pays for it. */
+/**
+ * generated or settling → settlement_failed: the work is stored and withheld until a fresh authorization pays for it. The payer
+ * owes the charge, unless it was we who let the authorization expire.
+ */
 export async function failSettlement(pool: Pool, job: ClaimedJob, failure: Failure): Promise<Written> {
   return await asTransition(pool, async (sql) => {
     await moveJob(
       sql,
       job,
       'settlement_failed',
-      ', failure_code = $5, failure_reason = $6, finished_at = now(), lease_expires_at = NULL',
+      `, failure_code = $5, failure_reason = $6, finished_at = now(), lease_expires_at = NULL,
+       is_owed = (SELECT deadline > now() FROM authorizations WHERE id = authorization_id)`,
       [failure.code, failure.reason],
     )
     await sql.query(

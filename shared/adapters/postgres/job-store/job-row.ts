@@ -9,7 +9,7 @@ export interface ClaimedJobRow {
   operation: string
   public_model: string
   request_digest: string
-  effective_request: string
+  effective_request: string | null
   quoted_maximum: string
   catalog_version: string
   terms: JsonValue
@@ -31,7 +31,7 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     operation: row.operation,
     publicModel: row.public_model,
     requestDigest: row.request_digest,
-    effectiveRequest: JSON.parse(row.effective_request) as JsonValue,
+    effectiveRequest: row.effective_request === null ? null : (JSON.parse(row.effective_request) as JsonValue),
     quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
     catalogVersion: row.catalog_version,
     terms: row.terms,

@@ -26,6 +26,16 @@ export async function moveJob(
   if (rowCount !== 1) throw new StaleFence(`job ${job.id} is no longer this worker's to move to ${to}`)
 }
 
+/** The guard of a write that leaves the job in its state: it is there, under this claim's fence, until the transaction ends. */
+export async function holdJob(sql: Sql, job: ClaimedJob, state: JobState): Promise<void> {
+  const { rowCount } = await sql.query('SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3 FOR UPDATE', [
+    job.id,
+    job.fence.toString(),
+    state,
+  ])
+  if (rowCount !== 1) throw new StaleFence(`job ${job.id} is no longer this worker's while ${state}`)
+}
+
 /** Runs one transition as one transaction; a lost fence rolls all of it back and is reported as `stale`. */
 export async function asTransition(pool: Pool, work: (sql: Sql) => Promise<void>): Promise<Written> {
   try {

@@ -1,5 +1,15 @@
-import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import { STAGED_UPLOAD_LIFETIME_SECONDS, type StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Sql } from '../pool.ts'
+
+/** Part of accepting a job; the encrypted object itself is stored before. */
+export async function insertStagedUpload(sql: Sql, jobId: string, stagedUpload: StagedUpload | null): Promise<void> {
+  if (!stagedUpload) return
+  await sql.query(
+    `INSERT INTO staged_uploads (id, job_id, object_key, data_key, expires_at)
+     VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))`,
+    [stagedUpload.id, jobId, stagedUpload.objectKey, stagedUpload.dataKey, STAGED_UPLOAD_LIFETIME_SECONDS],
+  )
+}
 
 /** The way into a staged upload, or `null` once it is erased or past its hour. */
 export async function openStagedUpload(sql: Sql, stagedUploadId: string): Promise<StagedUpload | null> {

@@ -1,18 +1,25 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
-import { bindKey, findBinding } from './bind-key.ts'
+import { bindKey, findBinding, forgetExpiredChallenges } from './bind-key.ts'
 import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
+import { expireResults } from './expire-results.ts'
 import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
+import { findUnfinalBlocks, loseSettlement, markFinal, moveSettlement, readUnfinal } from './finality.ts'
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { handOverJob } from './hand-over-job.ts'
+import { addReplacement, fillGap, readLine, releaseLine, takeLine } from './keep-line.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
+import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
+import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
+import { readFigures } from './settlement-figures.ts'
 import { eraseExpiredUploads, markUploadsDeleted, openStagedUpload } from './staged-uploads.ts'
 import { startAttempt } from './start-attempt.ts'
 import { markEnqueued, takeDueJobs } from './take-due-jobs.ts'
@@ -40,11 +47,14 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
     handOverJob: (job) => handOverJob(pool, job),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
+    readExposureAhead: (job, funds) =>
+      readExposure(pool, job.authorization.payer, { funds, verifiedMsAgo: 0, aheadOf: job }),
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
     sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),
     failJob: (job, failure) => failJob(pool, job, failure),
     recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
     readSettlement: (job) => readSettlement(pool, job),
+    renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     completeJob: (job, completion) => completeJob(pool, job, completion),
     failSettlement: (job, failure) => failSettlement(pool, job, failure),
     markForReview: (job, reason) => markForReview(pool, job, reason),
@@ -53,5 +63,24 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     markUploadsDeleted: (objectKeys) => markUploadsDeleted(pool, objectKeys),
     findExpiredMedia: (limit) => findExpiredMedia(pool, limit),
     markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
+    expireResults: (retentionMs, limit) => expireResults(pool, retentionMs, limit),
+    forgetExpiredChallenges: (limit) => forgetExpiredChallenges(pool, limit),
+  }
+}
+
+/** The workers' ledger of account nonces and settlements over one pool. */
+export function createSettlementStore(pool: Pool): SettlementStore {
+  return {
+    takeLine: (account, leaseMs) => takeLine(pool, account, leaseMs),
+    readLine: (account, accountNonceCount) => readLine(pool, account, accountNonceCount),
+    addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
+    fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
+    releaseLine: (account) => releaseLine(pool, account),
+    findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),
+    readUnfinal: (fromNumber, limit) => readUnfinal(pool, fromNumber, limit),
+    markFinal: (blockHashes) => markFinal(pool, blockHashes),
+    moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
+    loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
+    readFigures: () => readFigures(pool),
   }
 }

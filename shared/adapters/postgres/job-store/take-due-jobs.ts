@@ -3,7 +3,7 @@ import type { DueJob } from '#shared/jobs/job-store.ts'
 import type { Sql } from '../pool.ts'
 
 /** A job that was enqueued this long ago and still is not held was lost by the queue, or waits in a long one: harmless. */
-const ENQUEUED_LONG_AGO_SECONDS = 30
+const ENQUEUED_LONG_AGO_SECONDS = 10
 
 /**
  * Unfinished jobs in `states` that are due, held by nobody and not enqueued lately; marks them enqueued. A job whose
@@ -24,7 +24,10 @@ export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: 
   return rows
 }
 
-/** Remembers that the queue was given the job, so that the sweeper need not. */
+/**
+ * Remembers that the queue was given the job, so that the sweeper need not. A job that was taken and put off meanwhile is the
+ * sweeper's again.
+ */
 export async function markEnqueued(sql: Sql, jobId: string): Promise<void> {
-  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1', [jobId])
+  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1 AND run_after <= now()', [jobId])
 }

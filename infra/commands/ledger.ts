@@ -1,0 +1,96 @@
+import { createTransferReader } from '#shared/adapters/chain/transfer-reader.ts'
+import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/ledger-queries/payment-parties.ts'
+import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { HELP, type LedgerOptions, readOptions, UsageError } from '../ledger/read-options.ts'
+import { readReport } from '../ledger/read-report.ts'
+import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.ts'
+import { renderReport } from '../ledger/render-report.ts'
+
+const [AGREED, DIFFERENT, FAILED] = [0, 1, 2]
+
+async function main(): Promise<number> {
+  try {
+    const options = await readOptions(process.argv.slice(2), process.env)
+    if (options === null) {
+      console.log(HELP)
+      return AGREED
+    }
+    return await report(options)
+  } catch (error) {
+    if (error instanceof UsageError) console.error(`${error.message}\n\n${HELP}`)
+    else console.error(error instanceof Error ? error.message : String(error))
+    return FAILED
+  }
+}
+
+async function report(options: LedgerOptions): Promise<number> {
+  const pool = createPool({
+    connectionString: options.databaseUrl,
+    maximumConnections: 1,
+    applicationName: 'farebox ledger',
+    // A lost connection also fails the statement under way, which is what is reported.
+    onError: () => undefined,
+  })
+  try {
+    const chain = options.rpcUrl === null ? null : createTransferReader(options.rpcUrl)
+    // Before the ledger is read: a transfer up to this block has its row by then.
+    const head = chain && (await named('the chain at RPC_URL', chain.readHead()))
+    const period = await named('the database at DATABASE_URL', resolvePeriod(pool, options))
+    const figures = await named('the database at DATABASE_URL', readReport(pool, period))
+    const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
+    console.log(options.asJson ? asJson({ ...figures, reconciliation }) : renderReport(figures, reconciliation))
+    return reconciliation && reconciliation.differences.length > 0 ? DIFFERENT : AGREED
+  } finally {
+    await pool.end()
+  }
+}
+
+async function reconcilePeriod(
+  { pool, chain, head }: { pool: Pool; chain: ReturnType<typeof createTransferReader>; head: bigint },
+  options: LedgerOptions,
+  period: LedgerPeriod,
+): Promise<Reconciliation> {
+  const parties = withOptions(await named('the database at DATABASE_URL', readPaymentParties(pool)), options)
+  const blocks = await named('the chain at RPC_URL', findBlocks(chain, head, period, options.to === undefined))
+  return await named(
+    'the chain at RPC_URL, or the database at DATABASE_URL',
+    reconcile(
+      { sql: pool, chain, onProgress: showProgress(options.logRange) },
+      { period, parties, logRange: options.logRange },
+      blocks,
+    ),
+  )
+}
+
+function withOptions({ recipients, facilitators }: PaymentParties, options: LedgerOptions): PaymentParties {
+  return {
+    recipients: [...new Set([...recipients, ...options.recipients])],
+    facilitators: [...new Set([...facilitators, ...options.facilitators])],
+  }
+}
+
+/** Says which dependency failed; the whole error of a node would tell its address and more. */
+async function named<T>(dependency: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (cause) {
+    const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n')
+    throw new Error(`${dependency} cannot be read: ${reason}`, { cause })
+  }
+}
+
+/** Ranges until which a run is short enough to say nothing. */
+const SILENT_RANGES = 5n
+
+function showProgress(logRange: bigint): (done: bigint, all: bigint) => void {
+  return (done, all) => {
+    if (all > SILENT_RANGES * logRange) console.error(`${done} of ${all} blocks read`)
+  }
+}
+
+function asJson(value: unknown): string {
+  return JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2)
+}
+
+process.exitCode = await main()

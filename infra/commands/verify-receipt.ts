@@ -1,0 +1,120 @@
+import { readFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { printProblem } from '../sandbox/terminal.ts'
+import { type Check, judged, NothingToVerify, skipped } from './verify-receipt/check.ts'
+import { chainNotAsked, checkChain } from './verify-receipt/check-chain.ts'
+import { checkCharge } from './verify-receipt/check-charge.ts'
+import { checkPrices } from './verify-receipt/check-prices.ts'
+import { checkSignature } from './verify-receipt/check-signature.ts'
+import { messageOf } from './verify-receipt/fetch-json.ts'
+import { fetchReceipt, type GivenReceipt, readReceiptFile } from './verify-receipt/read-receipt.ts'
+
+const HELP = `Usage: npm run verify-receipt -- --url <service> --id <receipt> --token <token> [--rpc <node>] …
+       npm run verify-receipt -- --file <receipt.json> [--rpc <node>] …
+
+Checks a receipt without trusting the service: its signature, the charge (recomputed from usage and unit prices), the
+authorized maximum, and the transfer on chain.
+
+  --url <service>    where the receipt is fetched from; with --file, whose key it must be signed with
+  --id, --token      X-Receipt-ID and X-Receipt-Token of the paid answer
+  --file <path>      a saved answer of GET /v1/receipts/{id}
+  --rpc <node>       JSON-RPC of the receipt's network; without it the chain is not looked at
+  --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set; else it is fetched
+  --result <path>    the paid answer's body, byte for byte, to be held against the receipt's digest
+  --pricing <url>    the price list to compare with; with --url: its /v1/pricing
+  --json             one JSON object instead of lines
+  --help
+
+Exit code 0: every check that was made holds. 1: a check fails or could not be finished. 2: there is nothing to verify
+(wrong arguments, no such receipt, not a receipt).`
+
+const OPTIONS = {
+  url: { type: 'string' },
+  id: { type: 'string' },
+  token: { type: 'string' },
+  file: { type: 'string' },
+  rpc: { type: 'string' },
+  key: { type: 'string' },
+  result: { type: 'string' },
+  pricing: { type: 'string' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean' },
+} as const
+
+type Options = ReturnType<typeof readOptions>
+
+function readOptions(commandLine: readonly string[]) {
+  try {
+    const { values } = parseArgs({ options: OPTIONS, args: [...commandLine] })
+    for (const name of ['url', 'rpc', 'pricing'] as const)
+      if (values[name] !== undefined && !/^https?:\/\/[^/]/.test(values[name]))
+        throw new Error(`--${name} must be an address that begins with http:// or https://`)
+    return values
+  } catch (error) {
+    throw new NothingToVerify(`${messageOf(error)}\n\n${HELP}`)
+  }
+}
+
+/** Makes every check that the options allow, telling each as soon as it is made. Throws `NothingToVerify`. */
+async function verifyReceipt(options: Options, tell: (check: Check) => void): Promise<readonly Check[]> {
+  const given = await readGiven(options)
+  const { receipt } = given
+  const checks: Check[] = []
+  const add = (...made: readonly Check[]) => {
+    for (const check of made) {
+      checks.push(check)
+      tell(check)
+    }
+  }
+  add(await checkSignature(given, { key: options.key, baseUrl: options.url }))
+  add(...checkCharge(receipt))
+  const pricing = options.pricing ?? (options.url && new URL('/v1/pricing', options.url).href)
+  if (pricing !== undefined) add(await checkPrices(receipt, pricing, options.pricing !== undefined))
+  add(...(options.rpc === undefined ? [chainNotAsked] : await checkChain(receipt, options.rpc)))
+  add(await checkResultDigest(receipt, options.result))
+  return checks
+}
+
+async function readGiven({ url, id, token, file }: Options) {
+  if (file !== undefined && id === undefined && token === undefined) return await readReceiptFile(file)
+  if (file === undefined && url !== undefined && id !== undefined && token !== undefined)
+    return await fetchReceipt(url, id, token)
+  throw new NothingToVerify(`Give either --file, or --url with --id and --token.\n\n${HELP}`)
+}
+
+async function checkResultDigest({ result_digest }: GivenReceipt, path: string | undefined): Promise<Check> {
+  if (path === undefined) return skipped('result', 'not compared; give the answer’s body with --result')
+  const bytes = await readFile(path).catch((error: unknown) => {
+    throw new NothingToVerify(`--result ${path} cannot be read (${messageOf(error)}).`)
+  })
+  const isSame = sha256Hex(bytes) === result_digest
+  return judged('result', isSame ? [] : [`${path} has another SHA-256 than ${result_digest}`], 'has the digest')
+}
+
+const SIGNS = { passed: '✓', failed: '✗', skipped: '–' } as const
+
+async function main(commandLine: readonly string[]): Promise<number> {
+  // What is wrong with the options is told as they ask for it, hence this look ahead.
+  const isJson = commandLine.includes('--json')
+  try {
+    const options = readOptions(commandLine)
+    if (options.help) {
+      console.log(HELP)
+      return 0
+    }
+    const tell = ({ check, outcome, detail }: Check) => console.log(`${SIGNS[outcome]} ${check.padEnd(12)} ${detail}`)
+    const checks = await verifyReceipt(options, isJson ? () => undefined : tell)
+    const isGood = checks.every(({ outcome }) => outcome !== 'failed')
+    if (isJson) console.log(JSON.stringify({ outcome: isGood ? 'passed' : 'failed', checks }, null, 2))
+    else console.log(isGood ? '\nThe receipt holds.' : '\nThe receipt does not hold.')
+    return isGood ? 0 : 1
+  } catch (error) {
+    if (!(error instanceof NothingToVerify)) throw error
+    if (isJson) console.log(JSON.stringify({ outcome: 'nothing_to_verify', message: error.message }, null, 2))
+    else printProblem(error.message)
+    return 2
+  }
+}
+
+process.exitCode = await main(process.argv.slice(2))

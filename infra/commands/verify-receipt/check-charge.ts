@@ -1,0 +1,134 @@
+import { type Check, failed, judged, passed, skipped } from './check.ts'
+import { type Exact, equals, over, parseExact, plus, roundedUp, times, whole } from './exact.ts'
+import { messageOf } from './fetch-json.ts'
+import type { GivenReceipt } from './read-receipt.ts'
+
+/** Which price is for which quantity, from the published pricing; `bound` names the most that counts. */
+interface Priced {
+  readonly usage: string
+  readonly units: bigint
+  readonly bound?: string
+}
+
+const PRICES: Readonly<Record<string, Priced>> = {
+  input_per_million_tokens_usd: { usage: 'input_tokens', units: 1_000_000n, bound: 'maximum_input_tokens' },
+  output_per_million_tokens_usd: { usage: 'output_tokens', units: 1_000_000n, bound: 'maximum_output_tokens' },
+  price_per_image_usd: { usage: 'images', units: 1n },
+  price_per_thousand_characters_usd: { usage: 'input_characters', units: 1000n, bound: 'maximum_characters' },
+  price_per_audio_hour_usd: { usage: 'input_audio_ms', units: 3_600_000n },
+}
+const BOUNDS = new Set(['minimum_charge_usd', 'maximum_charge_usd'])
+const ATOMIC_PER_DOLLAR = whole(1_000_000)
+
+interface Line {
+  readonly usage: string
+  readonly measured: number
+  readonly atMost: number | null
+  readonly quantity: bigint
+  readonly price: Exact
+  readonly units: bigint
+  readonly product: Exact
+}
+
+interface Recomputed {
+  readonly lines: readonly Line[]
+  readonly sum: Exact
+  readonly rounded: bigint
+  readonly minimum: bigint
+  readonly maximum: bigint
+  /** Which bound decided. */
+  readonly applied: string
+  readonly charge: bigint
+}
+
+/** Does the sum again from usage and unit prices, and holds what the receipt says against it. */
+export function checkCharge(receipt: GivenReceipt): readonly Check[] {
+  const limits = checkLimits(receipt)
+  try {
+    const again = recompute(receipt)
+    return [checkCalculation(receipt, again), checkResult(receipt, again), limits]
+  } catch (error) {
+    return [failed('charge', `cannot be recomputed: ${messageOf(error)}`), limits]
+  }
+}
+
+function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maximum_atomic }: GivenReceipt): Recomputed {
+  const priceFields = Object.keys(unit_prices).filter((field) => field.endsWith('_usd') && !BOUNDS.has(field))
+  const lines = priceFields.map((field) => lineOf(field, usage, unit_prices))
+  if (lines.length === 0) throw new Error('unit_prices holds no price')
+  const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
+  const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
+  const minimum = roundedUp(times(parseExact(String(unit_prices['minimum_charge_usd'])), ATOMIC_PER_DOLLAR))
+  const maximum = least(BigInt(quoted_maximum_atomic), BigInt(authorized_maximum_atomic))
+  const [atLeast, raised] = rounded < minimum ? [minimum, 'minimum'] : [rounded, 'none']
+  const applied = atLeast > maximum ? 'maximum' : raised
+  return { lines, sum, rounded, minimum, maximum, applied, charge: least(atLeast, maximum) }
+}
+
+function lineOf(field: string, usage: GivenReceipt['usage'], prices: GivenReceipt['unit_prices']): Line {
+  const priced = PRICES[field]
+  if (!priced) throw new Error(`the price ${field} is not known to this version of the command`)
+  const measured = usage[priced.usage]
+  if (measured === undefined) throw new Error(`usage lacks ${priced.usage}, which ${field} is for`)
+  const bound = priced.bound === undefined ? null : Number(prices[priced.bound])
+  if (Number.isNaN(bound)) throw new Error(`unit_prices lacks ${priced.bound}`)
+  const quantity = least(BigInt(measured), BigInt(bound ?? measured))
+  const price = parseExact(String(prices[field]))
+  const product = over(times(whole(quantity), price), whole(priced.units))
+  return { usage: priced.usage, measured, atMost: bound, quantity, price, units: priced.units, product }
+}
+
+/** The receipt's own steps. Receipts of earlier versions have none. */
+function checkCalculation({ calculation, charge_atomic }: GivenReceipt, again: Recomputed): Check {
+  if (!calculation) return skipped('calculation', 'the receipt shows none; the charge is recomputed below')
+  const problems: string[] = []
+  const expectEqual = (what: string, isEqual: boolean) => (isEqual ? undefined : problems.push(`${what} is wrong`))
+  for (const line of again.lines) {
+    const shown = calculation.lines.find(({ usage }) => usage === line.usage)
+    if (!shown) {
+      problems.push(`there is no line for ${line.usage}`)
+      continue
+    }
+    expectEqual(
+      `${line.usage}: measured ${shown.measured}, usage says ${line.measured},`,
+      shown.measured === line.measured,
+    )
+    expectEqual(`${line.usage}: at_most`, shown.at_most === line.atMost)
+    expectEqual(`${line.usage}: quantity`, BigInt(shown.quantity) === line.quantity)
+    expectEqual(`${line.usage}: unit price`, equals(parseExact(shown.unit_price_usd), line.price))
+    expectEqual(`${line.usage}: per_units`, BigInt(shown.per_units) === line.units)
+    expectEqual(`${line.usage}: product`, equals(parseExact(shown.product_usd), line.product))
+  }
+  expectEqual('the number of lines', calculation.lines.length === again.lines.length)
+  expectEqual('sum_usd', equals(parseExact(calculation.sum_usd), again.sum))
+  expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === again.rounded)
+  expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === again.minimum)
+  expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === again.maximum)
+  expectEqual('applied', calculation.applied === again.applied)
+  expectEqual('its charge_atomic', calculation.charge_atomic === charge_atomic)
+  const said = again.lines.map(({ usage, quantity }) => `${usage} ${quantity}`).join(', ')
+  return judged('calculation', problems, `every line follows from usage and unit prices (${said})`)
+}
+
+function checkResult({ charge_atomic, charge_usdc }: GivenReceipt, again: Recomputed): Check {
+  const charge = BigInt(charge_atomic)
+  if (charge !== again.charge)
+    return failed('charge', `is ${charge}, but usage and unit prices give ${again.charge} millionths of a USDC`)
+  if (!equals(times(parseExact(charge_usdc), ATOMIC_PER_DOLLAR), whole(charge)))
+    return failed('charge', `charge_usdc ${charge_usdc} is not charge_atomic ${charge}`)
+  return passed('charge', `${charge_usdc} USDC, recomputed from usage and unit prices`)
+}
+
+/** What was authorized bounds the charge, whatever the arithmetic. */
+function checkLimits(receipt: GivenReceipt): Check {
+  const { charge_atomic: charge, authorized_maximum_atomic: authorized, quoted_maximum_atomic: quoted } = receipt
+  const problems = [
+    ...(BigInt(charge) > BigInt(authorized) ? [`charged ${charge}, but ${authorized} was authorized`] : []),
+    ...(BigInt(charge) > BigInt(quoted) ? [`charged ${charge}, but ${quoted} was quoted`] : []),
+  ]
+  return judged('maximum', problems, `${charge} of at most ${authorized} authorized`)
+}
+
+function least(a: bigint, b: bigint): bigint {
+  return a < b ? a : b
+}

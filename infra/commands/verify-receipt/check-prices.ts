@@ -1,0 +1,53 @@
+import { z } from 'zod'
+import { type Check, failed, passed, skipped } from './check.ts'
+import { equals, parseExact } from './exact.ts'
+import { fetchJson, messageOf } from './fetch-json.ts'
+import type { GivenReceipt } from './read-receipt.ts'
+
+const NAME = 'prices'
+
+/** Where a published entry has another name for the same price. */
+const PUBLISHED_NAMES: Readonly<Record<string, string>> = {
+  input_per_million_tokens_usd: 'input_per_million_tokens',
+  output_per_million_tokens_usd: 'output_per_million_tokens',
+  price_per_image_usd: 'price_per_successful_image_usd',
+}
+
+const pricingSchema = z.looseObject({
+  catalog_version: z.string(),
+  data: z.array(z.looseObject({ model: z.string() })),
+})
+
+/**
+ * Whether the receipt's unit prices are the published ones. Prices of another catalog version may have changed since, so a
+ * difference is told and proves nothing. A list that was only supposed may be missing; one that was named may not.
+ */
+export async function checkPrices(receipt: GivenReceipt, url: string, isNamed: boolean): Promise<Check> {
+  try {
+    const { status, body } = await fetchJson(url)
+    const pricing = pricingSchema.safeParse(body)
+    if (status !== 200 || !pricing.success) throw new Error(`${url} answers ${status} without a price list`)
+    return comparePrices(receipt, pricing.data)
+  } catch (error) {
+    return isNamed ? failed(NAME, messageOf(error)) : skipped(NAME, messageOf(error))
+  }
+}
+
+function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSchema>): Check {
+  const isSameCatalog = pricing.catalog_version === receipt.catalog_version
+  const entry = pricing.data.find(({ model }) => model === receipt.model)
+  if (!entry)
+    return isSameCatalog
+      ? failed(NAME, `${receipt.model} is not in ${receipt.catalog_version}`)
+      : skipped(NAME, `${receipt.model} is not on offer now (${pricing.catalog_version})`)
+  const different = Object.entries(receipt.unit_prices).filter(([field, price]) => {
+    if (!field.endsWith('_usd')) return false
+    const published = entry[PUBLISHED_NAMES[field] ?? field]
+    return typeof published !== 'string' || !equals(parseExact(published), parseExact(String(price)))
+  })
+  if (different.length === 0) return passed(NAME, `as published now (${pricing.catalog_version})`)
+  const said = different.map(([field, price]) => `${field} ${price}`).join(', ')
+  return isSameCatalog
+    ? failed(NAME, `not those of ${pricing.catalog_version}: ${said}`)
+    : skipped(NAME, `${said}: not those of now, and the catalog has changed since (${receipt.catalog_version})`)
+}

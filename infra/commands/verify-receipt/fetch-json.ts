@@ -1,0 +1,24 @@
+const TIMEOUT_MS = 15_000
+
+/** Reads JSON over HTTP. Throws an `Error` whose message names the address and what went wrong. */
+export async function fetchJson(url: string, init: RequestInit = {}): Promise<{ status: number; body: unknown }> {
+  const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) }).catch((error: unknown) => {
+    throw new Error(`${url} cannot be reached (${reasonOf(error)})`)
+  })
+  const text = await answer.text()
+  try {
+    return { status: answer.status, body: JSON.parse(text) }
+  } catch {
+    throw new Error(`${url} answers ${answer.status} with something that is not JSON`)
+  }
+}
+
+/** `fetch failed` says nothing; its cause does. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause instanceof Error ? error.cause.message || error.cause.name : error.message
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,50 @@
+import type { ChainTransfer, MinedTransaction } from '#shared/adapters/chain/transfer-reader.ts'
+import type { LedgerSettlement } from '#shared/adapters/postgres/ledger-queries/ledger-settlements.ts'
+
+export type DifferenceKind =
+  | 'missing_on_chain'
+  | 'unknown_to_ledger'
+  | 'unsettled_in_ledger'
+  | 'transferred_twice'
+  | 'amount_differs'
+  | 'payer_differs'
+  | 'block_differs'
+  | 'ledger_contradicts_itself'
+  | 'sums_differ'
+
+/** One thing about money on which ledger and chain, or two places of the ledger, do not agree. */
+export interface Difference {
+  readonly kind: DifferenceKind
+  readonly jobId: string | null
+  readonly transaction: string | null
+  readonly detail: string
+}
+
+/** Holds a confirmed settlement against the transfers to our recipients in its transaction. Amounts are atomic USDC. */
+export function compareSettlement(
+  { jobId, transaction, blockNumber, chargeAtomic, payer, payTo }: LedgerSettlement,
+  transfers: readonly ChainTransfer[],
+): readonly Difference[] {
+  const difference = (kind: DifferenceKind, detail: string): Difference => ({ kind, jobId, transaction, detail })
+  const [transfer, ...more] = transfers.filter(({ to }) => to === payTo)
+  if (!transfer) return [difference('missing_on_chain', `the ledger has a charge of ${chargeAtomic} from ${payer}`)]
+  const found: Difference[] = []
+  if (more.length > 0) found.push(difference('transferred_twice', `${more.length + 1} transfers to ${payTo}`))
+  if (transfer.valueAtomic !== chargeAtomic)
+    found.push(difference('amount_differs', `ledger ${chargeAtomic}, chain ${transfer.valueAtomic}`))
+  if (transfer.from !== payer) found.push(difference('payer_differs', `ledger ${payer}, chain ${transfer.from}`))
+  if (transfer.blockNumber !== blockNumber)
+    found.push(difference('block_differs', `ledger ${blockNumber}, chain ${transfer.blockNumber}`))
+  return found
+}
+
+/**
+ * Whether a transfer that the ledger does not know was collected by this service, and therefore must be known: sent by one of
+ * its keys to the x402 proxy. Anybody may send USDC to a published address.
+ */
+export function isCollectedByUs(
+  { sender, target }: MinedTransaction,
+  { facilitators, proxy }: { readonly facilitators: ReadonlySet<string>; readonly proxy: string },
+): boolean {
+  return facilitators.has(sender) && target === proxy
+}

@@ -1,0 +1,121 @@
+import { readFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { z } from 'zod'
+
+export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
+
+Prints what was earned, failed, absorbed and is open, and reconciles the ledger with the chain to the
+atomic unit. A period holds what was finished at or after --from and before --to.
+
+  --from TIME      ISO 8601 (default: 24 hours before --to)
+  --to TIME        ISO 8601 (default: now)
+  --json           one JSON object; amounts are atomic USDC in decimal strings
+  --no-chain       the ledger's own figures only
+  --log-range N    blocks of one eth_getLogs (default 2000)
+  --sandbox        the running sandbox's database and chain, from SANDBOX_FILE or .farebox/sandbox.json
+  --help           show this text
+
+Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO and FACILITATOR_ADDRESSES (comma-separated)
+add addresses to those that the ledger remembers.
+
+Exit code: 0 when ledger and chain agree, 1 on any difference, 2 on wrong usage or when the database or
+the chain cannot be read.`
+
+/** Wrong usage; the message is for the operator. */
+export class UsageError extends Error {}
+
+export interface LedgerOptions {
+  readonly from: string | undefined
+  readonly to: string | undefined
+  readonly asJson: boolean
+  readonly databaseUrl: string
+  /** `null`: do not look at the chain. */
+  readonly rpcUrl: string | null
+  readonly logRange: bigint
+  /** Beside the addresses that the ledger remembers; lower case. */
+  readonly recipients: readonly string[]
+  readonly facilitators: readonly string[]
+}
+
+const addresses = z
+  .string()
+  .transform((list) => list.toLowerCase().split(','))
+  .pipe(z.array(z.string().regex(/^0x[0-9a-f]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })))
+
+const time = z.iso.datetime({ offset: true, error: 'must be an ISO 8601 time such as 2026-11-21T00:00:00Z' })
+
+const optionsSchema = z.object({
+  from: time.optional(),
+  to: time.optional(),
+  'log-range': z
+    .string()
+    .regex(/^[1-9]\d{0,6}$/, { error: 'must be a whole number of blocks' })
+    .default('2000'),
+})
+
+const environmentSchema = z.object({
+  DATABASE_URL: z.url({ error: 'is not set, or not a URL' }),
+  RPC_URL: z.url({ error: 'is not set, or not a URL' }),
+  PAY_TO: addresses.optional(),
+  FACILITATOR_ADDRESSES: addresses.optional(),
+  SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json'),
+})
+
+const sandboxFileSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
+
+/** Reads arguments and environment. Gives `null` when help was asked for; throws `UsageError` on anything wrong. */
+export async function readOptions(
+  programArguments: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): Promise<LedgerOptions | null> {
+  const flags = parseFlags(programArguments)
+  if (flags.help) return null
+  const { from, to, 'log-range': logRange } = checked(optionsSchema, flags, '--')
+  if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
+    throw new UsageError('--from must be before --to')
+  const inSandbox = flags.sandbox ? await readSandboxFile(environment) : {}
+  const needed = flags['no-chain'] ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
+  const settings = checked(needed, { ...environment, ...inSandbox }, '') as Omit<
+    z.infer<typeof environmentSchema>,
+    'RPC_URL'
+  > & {
+    RPC_URL?: string
+  }
+  return {
+    from,
+    to,
+    asJson: flags.json ?? false,
+    databaseUrl: settings.DATABASE_URL,
+    rpcUrl: settings.RPC_URL ?? null,
+    logRange: BigInt(logRange),
+    recipients: settings.PAY_TO ?? [],
+    facilitators: settings.FACILITATOR_ADDRESSES ?? [],
+  }
+}
+
+function parseFlags(programArguments: readonly string[]) {
+  try {
+    const flag = { type: 'boolean' } as const
+    const text = { type: 'string' } as const
+    const options = { from: text, to: text, json: flag, 'no-chain': flag, 'log-range': text, sandbox: flag, help: flag }
+    return parseArgs({ args: [...programArguments], options, allowPositionals: false }).values
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error))
+  }
+}
+
+function checked<Schema extends z.ZodType>(schema: Schema, values: unknown, prefix: string): z.output<Schema> {
+  const parsed = schema.safeParse(values)
+  if (parsed.success) return parsed.data
+  throw new UsageError(
+    parsed.error.issues.map(({ path, message }) => `${prefix}${path.join('.')} ${message}`).join('\n'),
+  )
+}
+
+async function readSandboxFile({ SANDBOX_FILE = '.farebox/sandbox.json' }: NodeJS.ProcessEnv) {
+  const text = await readFile(SANDBOX_FILE, 'utf8').catch(() => {
+    throw new UsageError(`${SANDBOX_FILE} cannot be read: no sandbox is running (npm start)`)
+  })
+  const { databaseUrl, rpcUrl } = checked(sandboxFileSchema, JSON.parse(text), `${SANDBOX_FILE}: `)
+  return { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl }
+}

@@ -1,0 +1,49 @@
+import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/ledger-queries/absorbed-cost.ts'
+import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/ledger-queries/charges-by-model.ts'
+import { readDebts } from '#shared/adapters/postgres/ledger-queries/debts.ts'
+import { readOpenExposure } from '#shared/adapters/postgres/ledger-queries/open-exposure.ts'
+import type { PayerAmounts } from '#shared/adapters/postgres/ledger-queries/payer-amounts.ts'
+import type { LedgerPeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
+import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
+import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/ledger-queries/review-items.ts'
+import { readSettlingNow } from '#shared/adapters/postgres/ledger-queries/settling-now.ts'
+import {
+  type FailureCount,
+  readUnchargedFailures,
+} from '#shared/adapters/postgres/ledger-queries/uncharged-failures.ts'
+import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/ledger-queries/unfinished-jobs.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+
+/** What the ledger says about a period, and about what is open now. */
+export interface LedgerReport {
+  readonly period: LedgerPeriod
+  readonly revenue: CountAndSum
+  readonly chargesByModel: readonly ModelCharges[]
+  readonly unchargedFailures: readonly FailureCount[]
+  readonly absorbedCost: AbsorbedCost
+  readonly openExposure: PayerAmounts
+  readonly debts: PayerAmounts
+  readonly settlingNow: CountAndSum
+  readonly review: ReviewItems
+  readonly unfinished: readonly UnfinishedJobs[]
+}
+
+/** All figures of one moment: they are read from one snapshot, so they agree with each other while work goes on. */
+export async function readReport(pool: Pool, period: LedgerPeriod): Promise<LedgerReport> {
+  return await inTransaction(pool, async (sql) => {
+    await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    return {
+      period,
+      revenue: await readRevenue(sql, period),
+      chargesByModel: await readChargesByModel(sql, period),
+      unchargedFailures: await readUnchargedFailures(sql, period),
+      absorbedCost: await readAbsorbedCost(sql, period),
+      openExposure: await readOpenExposure(sql),
+      debts: await readDebts(sql),
+      settlingNow: await readSettlingNow(sql),
+      review: await readReviewItems(sql),
+      unfinished: await readUnfinishedJobs(sql),
+    }
+  })
+}

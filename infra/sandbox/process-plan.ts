@@ -1,0 +1,141 @@
+import { join } from 'node:path'
+import { UPSTREAM_KEY } from './deployments.ts'
+import { findFreePort } from './free-port.ts'
+import type { Connections, SandboxOptions } from './sandbox.ts'
+import { type ServiceProcess, startService } from './service-processes.ts'
+import { type SandboxSecrets, settlementAccounts } from './state-directory.ts'
+
+/** The sandbox never rotates its one receipt secret. */
+const RECEIPT_SECRET_ID = 'k1'
+
+/** The first API and worker have no number; the second ones are `api-2` and `worker-2`. */
+export type ServiceName = 'api' | 'worker' | `${'api' | 'worker'}-${number}`
+
+/** The sandbox's APIs and workers: how each of them is started, as often as it takes, always at the same address. */
+export interface ProcessPlan {
+  readonly names: readonly ServiceName[]
+  /** Of the APIs, in the order of their names. */
+  readonly baseUrls: [string, ...string[]]
+  describe(name: ServiceName): string
+  start(name: ServiceName): Promise<ServiceProcess>
+}
+
+interface Surroundings {
+  readonly connections: Connections
+  readonly deploymentsFile: string
+  readonly secrets: SandboxSecrets
+  /** Of the one that settles in place of our own keys. */
+  readonly facilitatorUrl: string | undefined
+}
+
+/** Fixes names, ports and settings of all APIs and workers before the first of them is started. */
+export async function planProcesses(options: SandboxOptions, surroundings: Surroundings): Promise<ProcessPlan> {
+  const { apis = 1, workers = 1 } = options
+  // All at once, so that no port is found twice.
+  const ports = await Promise.all(Array.from({ length: apis }, findFreePort))
+  const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
+  if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
+  const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
+  const ofApis = ports.map((port, index) => [nameOf('api', index), apiProcess(options, surroundings, port)] as const)
+  const ofWorkers = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
+    (name) => [name, workerProcess(options, surroundings)] as const,
+  )
+  const processes = new Map([...ofApis, ...ofWorkers])
+  const find = (name: ServiceName) => {
+    const found = processes.get(name)
+    if (!found) throw new Error(`this sandbox has no ${name}`)
+    return found
+  }
+  return {
+    names: [...processes.keys()],
+    baseUrls,
+    describe: (name) => find(name).description,
+    start: (name) => {
+      const { entry, isReady, environment } = find(name)
+      const common = commonEnvironment(options, surroundings, firstUrl)
+      return startService({
+        name,
+        entry,
+        logsDirectory: join(options.directory, 'logs'),
+        isReady,
+        environment: { ...common, ...environment, ...options.environmentOf?.(name) },
+      })
+    },
+  }
+}
+
+function nameOf(kind: 'api' | 'worker', index: number): ServiceName {
+  return index === 0 ? kind : `${kind}-${index + 1}`
+}
+
+function commonEnvironment(
+  { directory, outerServices }: SandboxOptions,
+  { connections, deploymentsFile }: Surroundings,
+  publicBaseUrl: string,
+): Record<string, string> {
+  const { databaseUrl, queueUrl, rpcUrl } = connections
+  return {
+    DATABASE_URL: databaseUrl,
+    ...(outerServices?.['S3_BUCKET'] ? {} : { OBJECT_STORE_DIRECTORY: join(directory, 'uploads') }),
+    ...outerServices,
+    // Last, because something may stand before the caller's own queue.
+    ...(queueUrl === databaseUrl ? {} : { QUEUE_URL: queueUrl }),
+    RPC_URL: rpcUrl,
+    PUBLIC_BASE_URL: publicBaseUrl,
+    DEPLOYMENTS_FILE: deploymentsFile,
+  }
+}
+
+interface PlannedProcess {
+  readonly entry: string
+  readonly description: string
+  readonly isReady: (line: string) => boolean
+  readonly environment: Record<string, string>
+}
+
+function apiProcess(
+  { apiEntry = 'api/main.ts', apiEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { secrets, facilitatorUrl }: Surroundings,
+  port: number,
+): PlannedProcess {
+  const facilitators = settlementAccounts(secrets, settlementKeys)
+  return {
+    entry: apiEntry,
+    description: `http://127.0.0.1:${port}`,
+    isReady: (line) => line.includes('listening on'),
+    environment: {
+      PORT: String(port),
+      CONTACT_EMAIL: 'sandbox@farebox.example',
+      PAY_TO: secrets.accounts.recipient.address,
+      ...(facilitatorUrl === undefined
+        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
+      CHALLENGE_SECRET: secrets.challengeSecret,
+      RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
+      RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
+      ...apiEnvironment,
+    },
+  }
+}
+
+function workerProcess(
+  { workerEntry = 'workers/main.ts', workerEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { secrets, facilitatorUrl }: Surroundings,
+): PlannedProcess {
+  const facilitators = settlementAccounts(secrets, settlementKeys)
+  return {
+    entry: workerEntry,
+    description: 'takes jobs, calls the provider, settles',
+    isReady: (line) => line.includes('taking jobs'),
+    environment: {
+      RECEIPT_SECRET_ID,
+      // Its blocks come at once, so that whatever waits longer is stuck.
+      FEE_BUMP_AFTER_SECONDS: '3',
+      ...(facilitatorUrl === undefined
+        ? { SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
+      [UPSTREAM_KEY]: secrets.upstreamApiKey,
+      ...workerEnvironment,
+    },
+  }
+}

@@ -1,0 +1,75 @@
+import type { ContractFunctionParameters, PublicClient } from 'viem'
+import { z } from 'zod'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { PayerFunds, PayerFundsReader } from '#shared/payment/payer-funds.ts'
+import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, permit2Abi, USDC_ADDRESS, usdcAbi } from './contracts.ts'
+
+/** How long a reading serves further payments of the same payer. */
+const RECENT_MS = 1000
+/** Payers remembered; a reading is small and soon out of date. */
+const MAXIMUM_PAYERS = 10_000
+
+const LOW_BITS = 255n
+const WORD_SHIFT = 8n
+
+/** Reads balance, allowance, used nonces and block number in one `eth_call`, so that they belong together. */
+export function createPayerFundsReader(client: PublicClient, now: () => number): PayerFundsReader {
+  const readings = new Map<string, { funds: PayerFunds; readAt: number }>()
+  const remember = (payer: string, funds: PayerFunds, readAt: number) => {
+    readings.delete(payer)
+    readings.set(payer, { funds, readAt })
+    const [oldest] = readings.keys()
+    if (readings.size > MAXIMUM_PAYERS && oldest !== undefined) readings.delete(oldest)
+  }
+  return {
+    recent: (payer) => {
+      const reading = readings.get(payer)
+      return reading && now() - reading.readAt < RECENT_MS ? reading.funds : null
+    },
+    read: async (payer, nonces) => {
+      const readAt = now()
+      try {
+        const funds = await readFunds(client, payer, nonces)
+        remember(payer, funds, readAt)
+        return { outcome: 'read', funds }
+      } catch (cause) {
+        return { outcome: 'unreachable', cause }
+      }
+    },
+  }
+}
+
+async function readFunds(client: PublicClient, payer: `0x${string}`, nonces: readonly bigint[]): Promise<PayerFunds> {
+  const words = [...new Set(nonces.map((nonce) => nonce >> WORD_SHIFT))]
+  const calls: ContractFunctionParameters[] = [
+    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [payer] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] },
+    ...words.map(
+      (word): ContractFunctionParameters => ({
+        address: PERMIT2_ADDRESS,
+        abi: permit2Abi,
+        functionName: 'nonceBitmap',
+        args: [payer, word],
+      }),
+    ),
+  ]
+  const results = await client.multicall({
+    allowFailure: false,
+    // One call whatever its length: readings of two blocks would not belong together.
+    batchSize: 0,
+    multicallAddress: MULTICALL3_ADDRESS,
+    contracts: calls,
+  })
+  const [blockNumber, balance, allowance, ...bitmaps] = z
+    .tuple([z.bigint(), z.bigint(), z.bigint()], z.bigint())
+    .parse(results)
+  const bitmapOf = new Map(words.map((word, index) => [word, bitmaps[index] ?? 0n]))
+  const isUsed = (nonce: bigint) => (((bitmapOf.get(nonce >> WORD_SHIFT) ?? 0n) >> (nonce & LOW_BITS)) & 1n) === 1n
+  return {
+    balance: atomicAmount(balance),
+    allowance: atomicAmount(allowance),
+    blockNumber,
+    usedNonces: new Set(nonces.filter(isUsed)),
+  }
+}

@@ -1,0 +1,40 @@
+import type { PublicClient } from 'viem'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { SettlementEvidence } from '#shared/payment/facilitator.ts'
+import { PERMIT2_ADDRESS, permit2Abi } from './contracts.ts'
+
+/**
+ * Reads account nonce, payer's nonce and time at one block, `confirmations` deep. One block, because from a clear nonce here
+ * and a count there nothing follows: a settlement may have been mined in between. A node that does not have the block yet
+ * fails the call instead of answering from an older one. Three RPC calls, four when deeper than 1.
+ */
+export async function readEvidence(
+  client: PublicClient,
+  { facilitator, payer, nonce }: Authorization,
+  confirmations: number,
+): Promise<SettlementEvidence> {
+  try {
+    const latest = await client.getBlock()
+    const depth = BigInt(confirmations) - 1n
+    const blockNumber = latest.number > depth ? latest.number - depth : 0n
+    const [block, count, usedNonces] = await Promise.all([
+      blockNumber === latest.number ? latest : client.getBlock({ blockNumber }),
+      client.getTransactionCount({ address: facilitator, blockNumber }),
+      client.readContract({
+        address: PERMIT2_ADDRESS,
+        abi: permit2Abi,
+        functionName: 'nonceBitmap',
+        args: [payer, nonce >> 8n],
+        blockNumber,
+      }),
+    ])
+    return {
+      outcome: 'read',
+      accountNonceCount: BigInt(count),
+      isNonceUsed: ((usedNonces >> (nonce & 255n)) & 1n) === 1n,
+      chainTime: new Date(Number(block.timestamp) * 1000),
+    }
+  } catch (cause) {
+    return { outcome: 'unreachable', cause }
+  }
+}

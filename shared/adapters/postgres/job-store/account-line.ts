@@ -1,0 +1,45 @@
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { Sql } from '../pool.ts'
+
+/**
+ * Takes the next account nonce of a key; its row stays locked until the transaction ends, so that whoever waits for it finds
+ * the signed transaction beside the nonce. `minimum` is the chain's own count: a key that was used elsewhere goes on from
+ * there, never back.
+ */
+export async function takeAccountNonce(
+  sql: Sql,
+  network: string,
+  facilitator: string,
+  minimum: bigint,
+): Promise<bigint> {
+  const { rows } = await sql.query<{ taken: string }>(
+    `INSERT INTO settlement_accounts AS account (network, facilitator, next_account_nonce)
+     VALUES ($1, $2, $3::numeric + 1)
+     ON CONFLICT (network, facilitator)
+       DO UPDATE SET next_account_nonce = GREATEST(account.next_account_nonce, $3::numeric) + 1
+     RETURNING next_account_nonce - 1 AS taken`,
+    [network, facilitator, minimum.toString()],
+  )
+  const [row] = rows
+  if (!row) throw new Error('an upsert always returns its row')
+  return BigInt(row.taken)
+}
+
+/** Stores a signed transaction, which must happen before anyone sends it. `settlementId` is `null` for one that fills a gap. */
+export async function insertTransaction(
+  sql: Sql,
+  signed: {
+    network: string
+    facilitator: string
+    settlementId: string | null
+    accountNonce: bigint
+    transaction: SignedTransaction
+  },
+): Promise<void> {
+  const { network, facilitator, settlementId, accountNonce, transaction } = signed
+  await sql.query(
+    `INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
+     VALUES ($1, $2, $3, $4, $5, $6)`,
+    [transaction.hash, settlementId, transaction.raw, network, facilitator, accountNonce.toString()],
+  )
+}

@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto'
+import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/job-store.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
+import { fitsFunds, mixesPermits, openTotal } from '#shared/payment/exposure.ts'
+import type { Sql } from '../pool.ts'
+import { lockPayer, readExposure } from './read-exposure.ts'
+
+/** Undoes the claim of a payment that may not be taken; never leaves this folder. */
+export class Refused extends Error {
+  readonly acceptance: Acceptance
+
+  constructor(acceptance: Acceptance) {
+    super(acceptance.outcome)
+    this.acceptance = acceptance
+  }
+}
+
+type NonceClaim =
+  | Exclude<Acceptance, { outcome: 'accepted' | 'settles_again' }>
+  | { outcome: 'claimed'; authorizationId: string }
+
+/**
+ * Claims the nonce, if the payment may be taken beside what its payer has open. Inserted before anything else: a nonce that is
+ * used already is told as that, whatever the payer owes. A deadline past the year 9999 is stored as that: PostgreSQL has no
+ * later time, and the exact one stays in `signed`.
+ */
+export async function claimNonce(sql: Sql, jobId: string, { authorization, exposure }: NewJob): Promise<NonceClaim> {
+  const authorizationId = randomUUID()
+  const inserted = await sql.query(
+    `INSERT INTO authorizations
+       (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, permit_nonce)
+     VALUES ($1, $2, $3, $4, $5, $6, to_timestamp(LEAST($7::numeric, 253402300799)::double precision), $8, $9) ON CONFLICT DO NOTHING`,
+    [
+      authorizationId,
+      jobId,
+      authorization.network,
+      authorization.payer,
+      authorization.nonce.toString(),
+      authorization.authorizedMaximum.toString(),
+      authorization.deadline.toString(),
+      storedAuthorization(authorization),
+      exposure.needsPermit ? (authorization.gasSponsoring?.nonce.toString() ?? null) : null,
+    ],
+  )
+  if (inserted.rowCount === 1) {
+    await refuseOverExposure(sql, jobId, authorization, exposure)
+    return { outcome: 'claimed', authorizationId }
+  }
+  const { rows } = await sql.query<{ job_id: string }>(
+    'SELECT job_id FROM authorizations WHERE network = $1 AND payer = $2 AND nonce = $3',
+    [authorization.network, authorization.payer, authorization.nonce.toString()],
+  )
+  const [holder] = rows
+  if (!holder) return { outcome: 'permit_already_used' }
+  return holder.job_id === jobId ? { outcome: 'exists', jobId } : { outcome: 'authorization_already_used' }
+}
+
+/** Throws `Refused` when the payer owes for earlier work, or has more open than he may or can pay. */
+async function refuseOverExposure(
+  sql: Sql,
+  jobId: string,
+  { network, payer, authorizedMaximum: maximum }: Authorization,
+  { maximumOpen, needsPermit, verifiedMsAgo, funds }: ExposureTerms,
+): Promise<void> {
+  await lockPayer(sql, network, payer)
+  const debt = await findDebt(sql, payer, jobId)
+  if (debt) throw new Refused({ outcome: 'unpaid_debt', ...debt })
+  const exposure = await readExposure(sql, payer, { funds, verifiedMsAgo, aheadOf: null })
+  if (mixesPermits(needsPermit, exposure)) throw new Refused({ outcome: 'permit_already_used' })
+  const total = openTotal(exposure, funds)
+  if (total + maximum > maximumOpen && exposure.open.length > 0)
+    throw new Refused({ outcome: 'exceeds_open_limit', openTotal: total })
+  if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return
+  const settlingNonces = exposure.open.filter(({ isSettling }) => isSettling).map(({ nonce }) => nonce)
+  throw new Refused({ outcome: 'exceeds_funds', openTotal: total, settlingNonces })
+}
+
+/**
+ * The oldest call of a payer whose work is done and unpaid. Whoever pays for a withheld result now (`jobId` is that job) is
+ * not held up by another one.
+ */
+async function findDebt(
+  sql: Sql,
+  payer: string,
+  jobId: string,
+): Promise<{ idempotencyKey: string; chargeAmount: AtomicAmount } | null> {
+  const { rows } = await sql.query<{ id: string; idempotency_key: string; charge_amount: string }>(
+    `SELECT id, idempotency_key, charge_amount FROM jobs
+     WHERE payer = $1 AND is_owed ORDER BY finished_at`,
+    [payer],
+  )
+  const [oldest] = rows
+  if (!oldest || rows.some(({ id }) => id === jobId)) return null
+  return { idempotencyKey: oldest.idempotency_key, chargeAmount: atomicAmount(BigInt(oldest.charge_amount)) }
+}

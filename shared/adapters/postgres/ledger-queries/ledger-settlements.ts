@@ -1,0 +1,91 @@
+import type { Sql } from '../pool.ts'
+import type { LedgerPeriod } from './period.ts'
+
+/** A settlement as the ledger has it. Addresses and hashes are lower case, the charge is atomic USDC. */
+export interface LedgerSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly state: string
+  readonly transaction: string
+  readonly blockNumber: bigint | null
+  readonly chargeAtomic: bigint
+  readonly payer: string
+  readonly payTo: string
+  /** Whether it was confirmed within the period asked for. */
+  readonly isInPeriod: boolean
+}
+
+interface SettlementRow {
+  settlement_id: string
+  job_id: string
+  state: string
+  transaction: string
+  block_number: string | null
+  charge: string
+  payer: string
+  pay_to: string
+  is_in_period: boolean | null
+}
+
+const COLUMNS = `settlements.id AS settlement_id, settlements.job_id, settlements.state, settlements.block_number,
+  settlements.charge_amount AS charge, authorizations.payer, authorizations.signed ->> 'payTo' AS pay_to,
+  settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2 AS is_in_period`
+const SOURCE = 'settlements JOIN authorizations ON authorizations.id = settlements.authorization_id'
+
+/** The confirmed settlements that the ledger places in these blocks, whenever they were confirmed. */
+export async function readSettlementsInBlocks(
+  sql: Sql,
+  { from, to }: LedgerPeriod,
+  blocks: { readonly first: bigint; readonly last: bigint },
+): Promise<readonly LedgerSettlement[]> {
+  const { rows } = await sql.query<SettlementRow>(
+    `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
+     WHERE settlements.state = 'confirmed' AND block_number BETWEEN $3 AND $4`,
+    [from, to, blocks.first.toString(), blocks.last.toString()],
+  )
+  return rows.map(settlementOf)
+}
+
+/** The period's settlements outside of these blocks, in the order of their ids, at most `limit` after the id given. */
+export async function readSettlementsOutsideBlocks(
+  sql: Sql,
+  { from, to }: LedgerPeriod,
+  blocks: { readonly first: bigint; readonly last: bigint },
+  page: { readonly after: string; readonly limit: number },
+): Promise<readonly LedgerSettlement[]> {
+  const { rows } = await sql.query<SettlementRow>(
+    `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
+     WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
+       AND block_number NOT BETWEEN $3 AND $4 AND settlements.id > $5 ORDER BY settlements.id LIMIT $6`,
+    [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
+  )
+  return rows.map(settlementOf)
+}
+
+/** The settlements that these transactions were signed for, in whatever state; hashes that the ledger does not know are left out. */
+export async function readSettlementsByTransaction(
+  sql: Sql,
+  { from, to }: LedgerPeriod,
+  transactions: readonly string[],
+): Promise<readonly LedgerSettlement[]> {
+  const { rows } = await sql.query<SettlementRow>(
+    `SELECT ${COLUMNS}, hash AS transaction
+     FROM settlement_transactions JOIN ${SOURCE} ON settlements.id = settlement_id WHERE hash = ANY($3)`,
+    [from, to, transactions],
+  )
+  return rows.map(settlementOf)
+}
+
+function settlementOf(row: SettlementRow): LedgerSettlement {
+  return {
+    settlementId: row.settlement_id,
+    jobId: row.job_id,
+    state: row.state,
+    transaction: row.transaction,
+    blockNumber: row.block_number === null ? null : BigInt(row.block_number),
+    chargeAtomic: BigInt(row.charge),
+    payer: row.payer,
+    payTo: row.pay_to,
+    isInPeriod: row.is_in_period === true,
+  }
+}

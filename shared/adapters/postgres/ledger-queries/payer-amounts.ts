@@ -1,0 +1,36 @@
+/** What stands open with one payer; atomic USDC. */
+export interface PayerAmount {
+  readonly payer: string
+  readonly count: number
+  readonly totalAtomic: bigint
+}
+
+/** Sums over all payers, and the greatest payers one by one. */
+export interface PayerAmounts {
+  readonly count: number
+  readonly totalAtomic: bigint
+  readonly payers: number
+  readonly greatest: readonly PayerAmount[]
+}
+
+export const SHOWN_PAYERS = 20
+
+/** A row carries one payer's sums and, alike in each, those over all payers. */
+export interface PayerAmountRow {
+  readonly payer: string
+  readonly count: number
+  readonly total: string
+  readonly payers: number
+  readonly all_count: number
+  readonly all_total: string
+}
+
+export function payerAmounts(rows: readonly PayerAmountRow[]): PayerAmounts {
+  const [first] = rows
+  return {
+    count: first?.all_count ?? 0,
+    totalAtomic: BigInt(first?.all_total ?? 0),
+    payers: first?.payers ?? 0,
+    greatest: rows.map(({ payer, count, total }) => ({ payer, count, totalAtomic: BigInt(total) })),
+  }
+}

@@ -1,0 +1,29 @@
+import { FacilitatorTimeoutError, HTTPFacilitatorClient } from '@x402/core/http'
+import { SettleError, VerifyError } from '@x402/core/types'
+import { loggableReason } from './refusals.ts'
+
+export interface RemoteFacilitatorOptions {
+  readonly url: string
+  /** Sent as a bearer token. */
+  readonly apiKey: string | undefined
+}
+
+/** The protocol's own client. A request that takes longer than `timeoutMs` throws, and its outcome is unknown. */
+export function createHttpClient({ url, apiKey }: RemoteFacilitatorOptions, timeoutMs: number): HTTPFacilitatorClient {
+  if (apiKey === undefined) return new HTTPFacilitatorClient({ url, timeoutMs })
+  const headers = { authorization: `Bearer ${apiKey}` }
+  const createAuthHeaders = async () => ({ verify: headers, settle: headers, supported: headers })
+  return new HTTPFacilitatorClient({ url, timeoutMs, createAuthHeaders })
+}
+
+/** The failure in words of our own: the client's messages quote answers, which may hold the URL of somebody's node. */
+export function failureOf(cause: unknown): Error {
+  if (cause instanceof FacilitatorTimeoutError) return new Error('the facilitator did not answer in time')
+  if (cause instanceof SettleError)
+    return new Error(`the facilitator failed with ${cause.statusCode}: ${loggableReason(cause.errorReason)}`)
+  if (cause instanceof VerifyError)
+    return new Error(`the facilitator failed with ${cause.statusCode}: ${loggableReason(cause.invalidReason)}`)
+  const status = cause instanceof Error ? /failed \((\d{3})\)/.exec(cause.message)?.[1] : undefined
+  if (status !== undefined) return new Error(`the facilitator failed with ${status}`)
+  return new Error('the facilitator cannot be reached, or answers what is not x402')
+}

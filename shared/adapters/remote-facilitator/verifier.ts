@@ -1,0 +1,53 @@
+import { VerifyError } from '@x402/core/types'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
+import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
+import { paymentPayload, paymentRequirements } from './payment-messages.ts'
+import { loggableReason, refusalOf } from './refusals.ts'
+
+/** As long as a call of our own node may take: the payer is waiting. */
+const VERIFY_TIMEOUT_MS = 5000
+
+type RemoteVerdict =
+  | { outcome: 'valid' }
+  | { outcome: 'refused'; reason: string | undefined }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/**
+ * Verifies through the remote facilitator, since it is the one that must settle. A refusal is the payer's to hear only when
+ * it follows from the payment itself or our own reading of the chain (`own`) agrees; a facilitator that cannot reach its node
+ * answers that the signature is wrong, and a payer must not sign again for that.
+ */
+export function createRemoteVerifier(
+  options: RemoteFacilitatorOptions,
+  own: AuthorizationVerifier,
+): AuthorizationVerifier {
+  const client = createHttpClient(options, VERIFY_TIMEOUT_MS)
+  const ask = async (authorization: Authorization): Promise<RemoteVerdict> => {
+    try {
+      const requirements = paymentRequirements(authorization, authorization.authorizedMaximum)
+      const { isValid, invalidReason } = await client.verify(paymentPayload(authorization), requirements)
+      return isValid ? { outcome: 'valid' } : { outcome: 'refused', reason: invalidReason }
+    } catch (cause) {
+      // Some facilitators answer a refusal with a 4xx status; of a 5xx nothing is believed.
+      if (cause instanceof VerifyError && cause.statusCode < 500)
+        return { outcome: 'refused', reason: cause.invalidReason }
+      return { outcome: 'unreachable', cause: failureOf(cause) }
+    }
+  }
+  return {
+    isSignedByPayer: (authorization) => own.isSignedByPayer(authorization),
+    verify: async (authorization, amount): Promise<Verification> => {
+      const verdict = await ask(authorization)
+      // The SDK's facilitator submits a permit whenever there is one, also beside a lasting approval.
+      if (verdict.outcome === 'valid') return { outcome: 'valid', needsPermit: authorization.gasSponsoring !== null }
+      if (verdict.outcome === 'unreachable') return verdict
+      const refusal = refusalOf(verdict.reason)
+      if (refusal?.certain) return { outcome: 'refused', code: refusal.code }
+      const reading = await own.verify(authorization, amount)
+      if (reading.outcome !== 'valid') return reading
+      const cause = new Error(`the facilitator refuses what the chain accepts: ${loggableReason(verdict.reason)}`)
+      return { outcome: 'unreachable', cause }
+    },
+  }
+}

@@ -1,0 +1,166 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { arch, cpus, loadavg, tmpdir, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { migrateAll } from '../../infra/commands/migrate.ts'
+import { startPostgres } from '../../infra/sandbox/embedded-postgres.ts'
+import { openTestLedger, type TestLedger } from '../support/test-ledger.ts'
+import { difference, startCounting } from './settlement/counters.ts'
+import { startFreshChain } from './settlement/fresh-chain.ts'
+import { type Outcomes, prepareOurs, prepareSdk } from './settlement/settle-all.ts'
+import { type BadPaymentsResult, measureBadPayments } from './settlement/with-bad-payments.ts'
+
+/** The workers' pool in production is this large for 16 jobs at once. */
+const DATABASE_CONNECTIONS = 10
+const PAYMENTS_MINED_AT_ONCE = 300
+/** With two seconds to a block a run takes as long as its rounds: six of them. */
+const ROUNDS_OF_BLOCKS = 6
+const BLOCK_TIME_SECONDS = 2
+
+interface Setting {
+  readonly keys: number
+  readonly blockTimeSeconds: number | null
+  readonly concurrency: number
+}
+
+interface Measurement extends Setting {
+  readonly contestant: string
+  readonly payments: number
+  readonly perSecond: number
+  readonly rpcCallsEach: number
+  readonly sqlStatementsEach: number
+  readonly cpuMsEach: number
+  readonly outcomes: Outcomes
+  /** Left in the node's pool at the end: more than none is a stuck line. */
+  readonly waitingInPool: number
+  /** Of the machine at the end: figures of a busy one compare within a pair only. */
+  readonly loadAverage: number
+}
+
+/**
+ * Settlements per second: our durable path beside the SDK's own settle, each on a fresh chain, in turn within one run. Both
+ * look for receipts every 20 ms at first. Before it a hundred settlements at once, with three bad ones among them.
+ *
+ * `--json` prints the figures for programs. `--only=ours|SDK`, `--blocks=automine|2`, `--keys=1|4` and `--at-once=16|64` narrow
+ * the settings; with any of the last three the hundred are left out.
+ */
+const { values } = parseArgs({
+  options: {
+    json: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    blocks: { type: 'string' },
+    keys: { type: 'string' },
+    'at-once': { type: 'string' },
+  },
+})
+const narrowed = values.blocks ?? values.keys ?? values['at-once']
+const contestants = (['ours', 'SDK'] as const).filter((name) => values.only === undefined || values.only === name)
+const settings: readonly Setting[] = [null, BLOCK_TIME_SECONDS]
+  .flatMap((blockTimeSeconds) => [1, 4].map((keys) => ({ blockTimeSeconds, keys })))
+  .flatMap((setting) => [16, 64].map((concurrency) => ({ ...setting, concurrency })))
+  .filter(
+    ({ blockTimeSeconds, keys, concurrency }) =>
+      [undefined, String(blockTimeSeconds ?? 'automine')].includes(values.blocks) &&
+      [undefined, String(keys)].includes(values.keys) &&
+      [undefined, String(concurrency)].includes(values['at-once']),
+  )
+const counts = startCounting()
+const measurements: Measurement[] = []
+const badPayments: BadPaymentsResult[] = []
+await withLedger(async (ledger) => {
+  for (const blockTimeSeconds of narrowed === undefined ? [null, BLOCK_TIME_SECONDS] : [])
+    for (const contestant of contestants) {
+      const result = await measureBadPayments(ledger, contestant, blockTimeSeconds)
+      badPayments.push(result)
+      if (!values.json) printBadPayments(result, blockTimeSeconds)
+    }
+  for (const setting of settings)
+    for (const contestant of contestants) {
+      const measured = await measure(ledger, contestant, setting)
+      measurements.push(measured)
+      if (!values.json) printRow(measured)
+    }
+})
+const machine = `${cpus()[0]?.model.trim()} × ${cpus().length}, ${arch()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`
+console.log(values.json ? JSON.stringify({ machine, badPayments, measurements }, null, 2) : `\n${machine}`)
+
+async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: Setting): Promise<Measurement> {
+  const { keys, blockTimeSeconds, concurrency } = setting
+  const payments = blockTimeSeconds === null ? PAYMENTS_MINED_AT_ONCE : concurrency * ROUNDS_OF_BLOCKS
+  const chain = await startFreshChain(keys, blockTimeSeconds)
+  try {
+    const authorizations = await chain.sign(payments)
+    const { settleAll } =
+      contestant === 'ours' ? await prepareOurs(ledger, chain, authorizations) : prepareSdk(chain, authorizations)
+    const [before, startedAt] = [counts(), performance.now()]
+    const outcomes = await settleAll(concurrency)
+    const seconds = (performance.now() - startedAt) / 1000
+    const { rpcCalls, sqlStatements, cpuMs } = difference(counts(), before)
+    return {
+      contestant,
+      ...setting,
+      payments,
+      perSecond: (outcomes['completed'] ?? 0) / seconds,
+      rpcCallsEach: rpcCalls / payments,
+      sqlStatementsEach: sqlStatements / payments,
+      cpuMsEach: cpuMs / payments,
+      outcomes,
+      waitingInPool: await chain.readPool(),
+      loadAverage: loadavg()[0] ?? 0,
+    }
+  } finally {
+    await chain.devnet.stop()
+  }
+}
+
+async function withLedger(work: (ledger: TestLedger) => Promise<void>): Promise<void> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
+  const postgres = await startPostgres({ dataDirectory: join(directory, 'postgres') })
+  try {
+    await migrateAll(postgres.connectionString)
+    const database = { url: postgres.connectionString, drop: async () => undefined }
+    const ledger = openTestLedger(database, DATABASE_CONNECTIONS)
+    try {
+      await work(ledger)
+    } finally {
+      await ledger.close()
+    }
+  } finally {
+    await postgres.stop()
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+function printBadPayments(result: BadPaymentsResult, blockTimeSeconds: number | null): void {
+  const { contestant, outcomes, transfers, accountNonceCount, nextAccountNonce, waitingInPool } = result
+  const blocks = blockTimeSeconds === null ? 'automine' : `${blockTimeSeconds} s`
+  const nonces = `account nonce ${accountNonceCount} on chain, ${nextAccountNonce ?? 'none'} in the ledger`
+  console.log(
+    `100 at once, 3 of them bad, ${blocks}, ${contestant}: ${describe(outcomes)}; ${transfers} transfers; ${nonces}; ${waitingInPool} in the pool`,
+  )
+}
+
+function describe(outcomes: Outcomes): string {
+  return Object.entries(outcomes)
+    .map(([outcome, count]) => `${outcome} ${count}`)
+    .join(', ')
+}
+
+function printRow(row: Measurement): void {
+  if (measurements.length === 1) {
+    console.log('blocks    keys  at once  who   settled/s  RPC calls  SQL statements  CPU ms   load  outcomes')
+  }
+  const cells = [
+    (row.blockTimeSeconds === null ? 'automine' : `${row.blockTimeSeconds} s`).padEnd(8),
+    String(row.keys).padStart(5),
+    String(row.concurrency).padStart(8),
+    ` ${row.contestant}`.padEnd(5),
+    row.perSecond.toFixed(1).padStart(10),
+    row.rpcCallsEach.toFixed(1).padStart(10),
+    row.sqlStatementsEach.toFixed(1).padStart(15),
+    row.cpuMsEach.toFixed(1).padStart(7),
+    row.loadAverage.toFixed(1).padStart(6),
+    ` ${describe(row.outcomes)}${row.waitingInPool > 0 ? `; ${row.waitingInPool} in the pool` : ''}`,
+  ]
+  console.log(cells.join(' '))
+}

@@ -1,0 +1,51 @@
+import pg from 'pg'
+
+/** What this process did so far: calls to the node, statements to PostgreSQL, processor time. */
+export interface Counts {
+  readonly rpcCalls: number
+  readonly sqlStatements: number
+  readonly cpuMs: number
+}
+
+/**
+ * Counts from now on, at the two places that every call passes. A proxy would count as well, and cost more than what is
+ * measured.
+ */
+export function startCounting(): () => Counts {
+  let [rpcCalls, sqlStatements] = [0, 0]
+  const { fetch } = globalThis
+  globalThis.fetch = (...call) => {
+    rpcCalls += 1
+    return fetch(...call)
+  }
+  const query = Reflect.get(pg.Client.prototype, 'query') as (...call: unknown[]) => unknown
+  Reflect.set(pg.Client.prototype, 'query', function countQuery(this: pg.Client, ...call: unknown[]) {
+    sqlStatements += 1
+    return query.apply(this, call)
+  })
+  return () => {
+    const { user, system } = process.cpuUsage()
+    return { rpcCalls, sqlStatements, cpuMs: (user + system) / 1000 }
+  }
+}
+
+export function difference(later: Counts, earlier: Counts): Counts {
+  return {
+    rpcCalls: later.rpcCalls - earlier.rpcCalls,
+    sqlStatements: later.sqlStatements - earlier.sqlStatements,
+    cpuMs: later.cpuMs - earlier.cpuMs,
+  }
+}
+
+/** Runs `work` over all items, so many at once. */
+export async function inParallel<T>(
+  items: readonly T[],
+  concurrency: number,
+  work: (item: T, index: number) => Promise<unknown>,
+): Promise<void> {
+  const entries = items.entries()
+  const take = async () => {
+    for (const [index, item] of entries) await work(item, index)
+  }
+  await Promise.all(Array.from({ length: concurrency }, take))
+}

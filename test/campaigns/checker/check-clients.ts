@@ -1,0 +1,114 @@
+import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Replay, Violation } from './ledgers.ts'
+
+/**
+ * I4 and I5 as clients saw them: a result was released only to its payer and after its settlement, a withheld one to nobody,
+ * and whatever was charged is there, byte for byte, whenever it is asked for.
+ */
+export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
+  const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
+  const amounts = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
+  return [
+    ...clients.calls.flatMap((call) => {
+      const job = jobOf.get(call.idempotencyKey)
+      const released = call.answers.filter(({ status }) => status === 200)
+      return [
+        ...released.flatMap((answer) => checkRelease(call, job, answer, amounts)),
+        ...checkSame(call, job, released),
+      ]
+    }),
+    ...checkWithheld(clients.calls, database),
+    ...checkReplays(database, clients.calls, clients.replays),
+  ]
+}
+
+function checkRelease(
+  call: CallRecord,
+  job: JobEntry | undefined,
+  answer: CallerAnswer,
+  amounts: ReadonlyMap<string, bigint>,
+): Violation[] {
+  const early = (detail: string): Violation => ({ invariant: 'I4', jobId: job?.id ?? null, detail })
+  if (!job) return [early(`${call.callId} got a result and has no job`)]
+  const violations: Violation[] = []
+  if (job.payer !== call.payer) violations.push(early(`the result of ${job.payer} went to ${call.payer}`))
+  if (job.state !== 'completed') violations.push(early(`released while the job ended as ${job.state}`))
+  if (job.resultDigest !== null && isWholeBody(call) && answer.bodySha256 !== job.resultDigest)
+    violations.push(early('what was released is not the stored result'))
+  if (job.receiptId !== answer.receiptId) violations.push(early('released with another receipt than the stored one'))
+  if (answer.transaction === null) violations.push(early('released without a PAYMENT-RESPONSE'))
+  else if (answer.transaction !== '' || job.chargeAmount !== 0n) {
+    const settled = amounts.get(answer.transaction)
+    if (settled === undefined) violations.push(early(`released for ${answer.transaction}, which transferred nothing`))
+    else if (settled.toString() !== answer.amount)
+      violations.push(early(`released for ${answer.amount}, and ${settled} was transferred`))
+    if (answer.wasMined === false) violations.push(early('released before its settlement was mined'))
+  }
+  return violations
+}
+
+/** Speech may be asked for as bytes, which no stored body equals. */
+function isWholeBody({ answers }: CallRecord): boolean {
+  return answers.every(({ status, bodyText }) => status !== 200 || bodyText !== null)
+}
+
+function checkSame(call: CallRecord, job: JobEntry | undefined, released: readonly CallerAnswer[]): Violation[] {
+  const jobId = job?.id ?? null
+  const [first] = released
+  const other = released.find(
+    ({ bodySha256, receiptId }) => bodySha256 !== first?.bodySha256 || receiptId !== first.receiptId,
+  )
+  if (other) return [{ invariant: 'I5', jobId, detail: `${call.callId} got two different results` }]
+  if (call.outcome === 'released' && !first)
+    return [{ invariant: 'liveness', jobId, detail: `${call.callId} ended as released without a result` }]
+  return []
+}
+
+/** Shorter stretches of a result could stand in an error by chance. */
+const TELLING_CHARACTERS = 24
+
+function checkWithheld(calls: readonly CallRecord[], { jobs }: DatabaseLedger): Violation[] {
+  const answersOf = new Map(calls.map(({ idempotencyKey, answers }) => [idempotencyKey, answers]))
+  return jobs.flatMap(({ id: jobId, idempotencyKey, state, resultBody, resultDigest }): Violation[] => {
+    if (state === 'completed' || resultBody === null) return []
+    const secrets = textsIn(JSON.parse(resultBody)).filter((text) => text.length >= TELLING_CHARACTERS)
+    const isLeaked = (answersOf.get(idempotencyKey) ?? []).some(
+      ({ bodySha256, bodyText }) =>
+        bodySha256 === resultDigest || secrets.some((secret) => bodyText?.includes(secret) ?? false),
+    )
+    return isLeaked ? [{ invariant: 'I4', jobId, detail: `a withheld result (${state}) was given away` }] : []
+  })
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : []
+}
+
+function checkReplays(
+  { jobs, media }: DatabaseLedger,
+  calls: readonly CallRecord[],
+  replays: readonly Replay[],
+): Violation[] {
+  const replayOf = new Map(replays.map((replay) => [replay.callId, replay]))
+  const charged = new Map(jobs.filter(({ state }) => state === 'completed').map((job) => [job.idempotencyKey, job]))
+  return calls.flatMap((call): Violation[] => {
+    const job = charged.get(call.idempotencyKey)
+    if (!job || job.payer !== call.payer) return []
+    const lost = (detail: string): Violation => ({ invariant: 'I5', jobId: job.id, detail })
+    const replay = replayOf.get(call.callId)
+    // A large campaign asks only for a part of its calls at a time.
+    if (!replay) return []
+    const { answer } = replay
+    if (!answer) return [lost(`${call.callId} was charged and could not be replayed`)]
+    if (answer.status !== 200) return [lost(`a replay got ${answer.status} ${answer.code ?? ''}`)]
+    const seen = call.answers.find(({ status }) => status === 200)
+    const violations: Violation[] = []
+    if (answer.receiptId !== job.receiptId) violations.push(lost('a replay carried another receipt'))
+    if (answer.bodySha256 !== (seen?.bodySha256 ?? job.resultDigest)) violations.push(lost('a replay had other bytes'))
+    const stored = new Set(media.filter(({ jobId }) => jobId === job.id).map(({ sha256 }) => sha256))
+    for (const { url, sha256 } of replay.media)
+      if (sha256 === null || !stored.has(sha256)) violations.push(lost(`its media ${url} are not what was stored`))
+    if (stored.size > 0 && replay.media.length === 0) violations.push(lost('its result points to no media'))
+    return violations
+  })
+}

@@ -1,0 +1,62 @@
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { checkCharges } from './check-charges.ts'
+import { checkClients } from './check-clients.ts'
+import { checkProviderCalls } from './check-provider-calls.ts'
+import { checkUploads } from './check-uploads.ts'
+import type { Ledgers, Violation } from './ledgers.ts'
+
+/**
+ * Compares the five ledgers of a quiet system and names everything that breaks an invariant of the failure model. Pure: the
+ * same ledgers give the same violations.
+ */
+export function check(ledgers: Ledgers): readonly Violation[] {
+  return [
+    ...checkCharges(ledgers),
+    ...checkResults(ledgers),
+    ...checkProviderCalls(ledgers),
+    ...checkClients(ledgers),
+    ...checkUploads(ledgers),
+    ...checkLiveness(ledgers),
+  ]
+}
+
+/** I2: whatever was signed to be charged, or is charged, has its stored result. */
+function checkResults({ database, chain }: Ledgers): Violation[] {
+  const transferred = new Set(chain.transfers.map(({ transactionHash }) => transactionHash))
+  const chargedJobs = new Set(
+    database.settlements
+      .filter(({ state, hashes }) => state !== 'reverted' || hashes.some((hash) => transferred.has(hash)))
+      .map(({ jobId }) => jobId),
+  )
+  const invariant = 'I2' as const
+  return database.jobs.flatMap((job): Violation[] => {
+    if (!chargedJobs.has(job.id) && job.state !== 'completed') return []
+    if (job.resultBody === null || job.resultDigest === null)
+      return [{ invariant, jobId: job.id, detail: 'a charge without a stored result' }]
+    if (sha256Hex(job.resultBody) !== job.resultDigest)
+      return [{ invariant, jobId: job.id, detail: 'the stored result is not the digested one' }]
+    return []
+  })
+}
+
+/** Nothing is stuck: jobs and clients are at their end, and every account nonce of ours was used without a gap. */
+function checkLiveness({ database, chain, clients }: Ledgers): Violation[] {
+  const unfinished = new Set(['accepted', 'generating', 'generated', 'settling'])
+  const stuck = database.jobs
+    .filter(({ state }) => unfinished.has(state))
+    .map(({ id, state }): Violation => ({ invariant: 'liveness', jobId: id, detail: `the job is still ${state}` }))
+  const waiting = clients.calls
+    .filter(({ outcome }) => outcome === null || outcome === 'gave_up')
+    .map(({ callId, idempotencyKey }): Violation => {
+      const jobId = database.jobs.find((job) => job.idempotencyKey === idempotencyKey)?.id ?? null
+      return { invariant: 'liveness', jobId, detail: `the client of ${callId} has no terminal answer` }
+    })
+  const gaps = chain.keys.flatMap(({ address, minedCount, pendingCount }): Violation[] => {
+    const taken = database.nextAccountNonces[address] ?? 0
+    const problem =
+      (minedCount !== pendingCount && `${pendingCount - minedCount} transactions still wait`) ||
+      (minedCount !== taken && `nonces up to ${taken} were taken and ${minedCount} transactions mined`)
+    return problem ? [{ invariant: 'nonce-gap', jobId: null, detail: `${address}: ${problem}` }] : []
+  })
+  return [...stuck, ...waiting, ...gaps]
+}

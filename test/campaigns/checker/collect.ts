@@ -1,0 +1,119 @@
+import { readdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import pLimit from 'p-limit'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
+import { createChainReader } from '../../support/devnet.ts'
+import type { CallerAnswer, CallRecord, Ledgers, Replay, StoredObject, UpstreamLedgerCall } from './ledgers.ts'
+import { readDatabase } from './read-database.ts'
+
+/** Where the five ledgers lie. Nothing here may lead through a fault proxy. */
+export interface LedgerSources {
+  readonly rpcUrl: string
+  readonly payTo: string
+  /** Addresses of our keys. */
+  readonly settlementAddresses: readonly string[]
+  readonly databaseUrl: string
+  /** The upstream's JSON lines. */
+  readonly upstreamCallLog: string
+  readonly objectStoreDirectory: string
+  /** Runs of bytes of clients' audio. */
+  readonly canaries: readonly Buffer[]
+  readonly calls: readonly CallRecord[]
+  /** The calls to ask for once more: those with a result that nobody replayed before, say. */
+  readonly callsToReplay: readonly CallRecord[]
+  replay(call: CallRecord): Promise<CallerAnswer | null>
+}
+
+/** The service answers replays beside everything else that the machine does. */
+const REPLAYS_AT_ONCE = 8
+
+/** Reads the five ledgers of a system that has become quiet. Replays first: they must change nothing that is read after. */
+export async function collect(sources: LedgerSources): Promise<Ledgers> {
+  const limit = pLimit(REPLAYS_AT_ONCE)
+  const replays = await Promise.all(sources.callsToReplay.map((call) => limit(() => replayOnce(sources, call))))
+  const [database, chain, upstream, objects] = await Promise.all([
+    readDatabase(sources.databaseUrl),
+    readChain(sources),
+    readUpstreamCalls(sources.upstreamCallLog),
+    readObjects(sources),
+  ])
+  return { chain, upstream, database, objects, clients: { calls: sources.calls, replays } }
+}
+
+async function replayOnce({ replay }: LedgerSources, call: CallRecord): Promise<Replay> {
+  const answer = await replay(call).catch(() => null)
+  const urls = answer?.status === 200 ? (answer.bodyText?.match(/https?:\/\/[^"\s]+\/media\/[\w-]+/g) ?? []) : []
+  const media = await Promise.all(urls.map(async (url) => ({ url, sha256: await fetchDigest(url).catch(() => null) })))
+  return { callId: call.callId, answer, media }
+}
+
+async function fetchDigest(url: string): Promise<string | null> {
+  const answer = await fetch(url)
+  const bytes = new Uint8Array(await answer.arrayBuffer())
+  return answer.status === 200 ? sha256Hex(bytes) : null
+}
+
+async function readChain({ rpcUrl, payTo, settlementAddresses }: LedgerSources): Promise<Ledgers['chain']> {
+  const reader = createChainReader(rpcUrl)
+  const count = async (address: string, block: string) =>
+    Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
+  const [transfers, recipientBalance, keys] = await Promise.all([
+    reader.transfersTo(payTo as `0x${string}`),
+    reader.usdcBalance(payTo as `0x${string}`),
+    Promise.all(
+      settlementAddresses.map(async (address) => ({
+        address: address.toLowerCase(),
+        minedCount: await count(address, 'latest'),
+        pendingCount: await count(address, 'pending'),
+      })),
+    ),
+  ])
+  return {
+    recipientBalance,
+    keys,
+    transfers: transfers.map(({ from, valueAtomic, transactionHash }) => ({
+      transactionHash: transactionHash.toLowerCase(),
+      from: from.toLowerCase(),
+      amount: valueAtomic,
+    })),
+  }
+}
+
+/** Each call's last line holds its fate. Numbers begin anew when the simulator does, so the arrival belongs to the id. */
+async function readUpstreamCalls(path: string): Promise<readonly UpstreamLedgerCall[]> {
+  const text = await readFile(path, 'utf8').catch(() => '')
+  const calls = new Map<string, UpstreamLedgerCall>()
+  for (const line of text.split('\n')) {
+    // A simulator that was killed may have left half a line.
+    if (!line.endsWith('}')) continue
+    const { call, arrivedAt, route, started, status, audioSha256, fields } = JSON.parse(line) as UpstreamCall
+    const id = `${arrivedAt} #${call}`
+    const marker = audioSha256 ?? /call-[0-9a-f-]{36}/.exec(JSON.stringify(fields))?.[0] ?? null
+    calls.set(id, { id, arrivedAt: Date.parse(arrivedAt), route, started, status, marker })
+  }
+  return [...calls.values()]
+}
+
+async function readObjects({ objectStoreDirectory, canaries }: LedgerSources): Promise<readonly StoredObject[]> {
+  const entries = await readdir(objectStoreDirectory, { recursive: true, withFileTypes: true }).catch(() => [])
+  const objects = await Promise.all(
+    entries
+      .filter((entry) => entry.isFile())
+      .map(async ({ parentPath, name }): Promise<StoredObject[]> => {
+        const path = join(parentPath, name)
+        try {
+          const [bytes, { mtimeMs }] = await Promise.all([readFile(path), stat(path)])
+          const holdsPlaintext = canaries.some((canary) => bytes.includes(canary))
+          const key = path.slice(objectStoreDirectory.length + 1)
+          return [{ key, sha256: sha256Hex(bytes), ageMs: Date.now() - mtimeMs, holdsPlaintext }]
+        } catch (error) {
+          // A sweeper deleted it meanwhile.
+          if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+          throw error
+        }
+      }),
+  )
+  return objects.flat()
+}

@@ -1,0 +1,85 @@
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { z } from 'zod'
+import { replaceFile } from '../../infra/sandbox/replace-file.ts'
+import { FAULT_POINTS, rowName, selectPoints } from './kill-matrix/fault-points.ts'
+import { runMatrix } from './kill-matrix/run-matrix.ts'
+import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
+
+const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
+
+Makes a process of a running farebox fail at each point of a paid call's life, again and again, and
+compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
+
+  --trials   of each point (50)
+  --seed     decides order, calls and payers (1)
+  --points   which points: core, all, quick, or names (core); --list shows them
+  --stacks   how many stacks run beside each other (1)
+  --check-every   compare after so many trials (200)
+  --at-once  trials under way at once (12)
+  --result   where the result goes as JSON (.farebox/campaigns/kill-matrix-<seed>.json)`
+
+const argumentsSchema = z.object({
+  trials: z.coerce.number().int().positive().default(50),
+  seed: z.coerce.number().int().nonnegative().default(1),
+  points: z.string().default('core'),
+  stacks: z.coerce.number().int().positive().default(1),
+  'check-every': z.coerce.number().int().positive().default(200),
+  'at-once': z.coerce.number().int().positive().default(12),
+  result: z.string().optional(),
+})
+
+/** Runs the command; its exit code is 1 when anything was violated, stuck or never reached. */
+export async function run(args: readonly string[]): Promise<number> {
+  const text = { type: 'string' } as const
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      trials: text,
+      seed: text,
+      points: text,
+      stacks: text,
+      'check-every': text,
+      'at-once': text,
+      result: text,
+      list: { type: 'boolean' },
+      help: { type: 'boolean' },
+    },
+  })
+  if (values.help || values.list) {
+    console.log(values.list ? FAULT_POINTS.map(rowName).join('\n') : HELP)
+    return 0
+  }
+  const options = argumentsSchema.parse(values)
+  const points = selectPoints(options.points)
+  const startedAt = performance.now()
+  console.log(`${points.length} points × ${options.trials} trials, seed ${options.seed}`)
+  const report = await runMatrix({
+    points,
+    trials: options.trials,
+    seed: options.seed,
+    stacks: options.stacks,
+    checkEvery: options['check-every'],
+    atOnce: options['at-once'],
+    onProgress: (line) => console.log(`${((performance.now() - startedAt) / 1000).toFixed(0).padStart(5)} s  ${line}`),
+  })
+  const rows = summarize(report)
+  const failures = failuresOf(report)
+  const recoveries = report.trials.flatMap(({ recoveryMs }) => (recoveryMs === null ? [] : [recoveryMs]))
+  const total = {
+    seed: options.seed,
+    trials: report.trials.length,
+    hits: report.trials.filter(({ hit }) => hit).length,
+    jobs: report.jobs,
+    transfers: report.transfers,
+    upstreamCalls: report.upstreamCalls,
+    recoveryP50Ms: percentile(recoveries, 0.5),
+    recoveryP99Ms: percentile(recoveries, 0.99),
+    durationMs: report.durationMs,
+  }
+  const path = options.result ?? join('.farebox', 'campaigns', `kill-matrix-${options.seed}.json`)
+  await replaceFile(path, `${JSON.stringify({ total, rows, failures, violations: report.violations }, null, 2)}\n`)
+  console.log(`\n${renderTable(rows).join('\n')}\n\n${JSON.stringify(total)}\nwritten to ${path}`)
+  console.log(failures.length === 0 ? 'no violation' : `FAILED\n${failures.join('\n')}`)
+  return failures.length === 0 ? 0 : 1
+}

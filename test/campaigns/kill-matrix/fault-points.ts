@@ -1,0 +1,152 @@
+import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import type { CallKind } from '../call-requests.ts'
+import type { PointAction } from '../processes/reach-point.ts'
+
+/** One row of the matrix: where a process fails, how, and what must be going on for it to get there. */
+export interface FaultPoint {
+  readonly name: string
+  readonly action: PointAction
+  /** The kinds of calls that lead to the point. */
+  readonly kinds: readonly CallKind[]
+  /** Armed before a client asks for the price, or when its payment is signed. */
+  readonly armedBefore: 'challenge' | 'payment'
+  /** How the upstream behaves for the next call. */
+  readonly upstream?: FaultRuleInput
+  /** No block is mined until the process has failed. */
+  readonly chainPaused?: true
+  /** Another point of the same process, at which its call fails once and leads here. */
+  readonly after?: string
+  /** Part of the matrix that runs when no points are named. */
+  readonly core: boolean
+  /** Nothing but the ledger's own timer of 30 seconds brings the job back, or a process to the point. */
+  readonly slow: boolean
+}
+
+const ANY: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
+const UPLOAD: readonly CallKind[] = ['transcription']
+const MEDIA: readonly CallKind[] = ['image', 'speech']
+
+interface Circumstances extends Partial<Omit<FaultPoint, 'name'>> {}
+
+function point(name: string, circumstances: Circumstances = {}): FaultPoint {
+  return { name, action: 'kill', kinds: ANY, armedBefore: 'payment', core: false, slow: false, ...circumstances }
+}
+
+function core(name: string, circumstances: Circumstances = {}): FaultPoint {
+  return point(name, { ...circumstances, core: true })
+}
+
+/** Every place in a paid call's life at which a process is made to fail. */
+export const FAULT_POINTS: readonly FaultPoint[] = [
+  core('api.bindKey.after', { armedBefore: 'challenge' }),
+  core('api.findPriorWork.after'),
+  point('api.verifier.verify.before'),
+  core('api.verifier.verify.after'),
+  point('api.uploads.put.before', { kinds: UPLOAD }),
+  core('api.uploads.put.after', { kinds: UPLOAD }),
+  core('api.acceptJob.before'),
+  core('api.acceptJob.commit.before'),
+  core('api.acceptJob.commit.sent'),
+  core('api.acceptJob.after'),
+  point('api.queue.enqueue.before'),
+  core('api.queue.enqueue.after'),
+  point('api.markEnqueued.after'),
+  point('api.outcomes.wait.before'),
+  core('api.outcomes.wait.after'),
+  point('api.acceptJob.before', { action: 'stop' }),
+  point('api.acceptJob.commit.sent', { action: 'throw' }),
+  point('api.queue.enqueue.before', { action: 'throw' }),
+
+  point('worker.claimJob.before', { slow: true }),
+  core('worker.claimJob.after'),
+  point('worker.openStagedUpload.after', { kinds: UPLOAD }),
+  core('worker.uploads.get.after', { kinds: UPLOAD }),
+  point('worker.releaseJob.before', { kinds: UPLOAD, after: 'worker.uploads.get.before' }),
+  core('worker.verifier.verify.after'),
+  point('worker.startAttempt.before'),
+  point('worker.startAttempt.before', { action: 'stop' }),
+  point('worker.startAttempt.commit.before'),
+  core('worker.startAttempt.commit.sent'),
+  core('worker.startAttempt.after'),
+  core('worker.upstream.written'),
+  core('worker.upstream.answered'),
+  core('worker.upstream.answered', { action: 'stop' }),
+  core('worker.provider.after'),
+  point('worker.renewLease.after', { upstream: { fault: 'none', delayMs: 700 } }),
+  point('worker.media.put.before', { kinds: MEDIA }),
+  point('worker.media.put.before', { kinds: MEDIA, action: 'throw' }),
+  core('worker.media.put.after', { kinds: MEDIA }),
+  core('worker.sealResult.before'),
+  core('worker.sealResult.before', { action: 'stop' }),
+  point('worker.sealResult.commit.before'),
+  core('worker.sealResult.commit.sent'),
+  core('worker.sealResult.commit.sent', { action: 'throw' }),
+  core('worker.sealResult.after'),
+  point('worker.failJob.before', { upstream: { fault: 'status', status: 400 } }),
+  core('worker.failJob.commit.sent', { upstream: { fault: 'status', status: 400 } }),
+
+  core('worker.settler.prepare.after'),
+  point('worker.recordSettlement.before'),
+  point('worker.recordSettlement.before', { action: 'stop' }),
+  core('worker.settler.sign.after'),
+  core('worker.recordSettlement.commit.before'),
+  core('worker.recordSettlement.commit.sent'),
+  point('worker.recordSettlement.commit.sent', { action: 'throw' }),
+  core('worker.recordSettlement.after'),
+  core('worker.settler.broadcast.before'),
+  core('worker.settler.broadcast.before', { action: 'stop' }),
+  core('worker.rpc.eth_sendRawTransaction.written'),
+  core('worker.rpc.eth_sendRawTransaction.answered'),
+  point('worker.rpc.eth_sendRawTransaction.answered', { action: 'throw' }),
+  point('worker.settler.broadcast.after'),
+  core('worker.settler.confirm.after'),
+  core('worker.completeJob.before'),
+  core('worker.completeJob.before', { action: 'stop' }),
+  point('worker.completeJob.commit.before'),
+  core('worker.completeJob.commit.sent'),
+  point('worker.completeJob.commit.sent', { action: 'throw' }),
+  core('worker.completeJob.after'),
+
+  core('worker.settlements.takeLine.after'),
+  // Whoever failed with the line of a key keeps it until its lease ends, and nobody gets here before.
+  point('worker.settlements.readLine.after', { slow: true }),
+  point('worker.settlements.releaseLine.before', { slow: true }),
+  point('worker.settlements.findUnfinalBlocks.after'),
+  core('worker.settlements.addReplacement.before', { chainPaused: true }),
+  core('worker.settlements.addReplacement.after', { chainPaused: true }),
+
+  point('worker.takeDueJobs.after'),
+  point('worker.eraseExpiredUploads.after', { kinds: UPLOAD }),
+  point('worker.uploads.delete.before', { kinds: UPLOAD }),
+  core('worker.uploads.delete.after', { kinds: UPLOAD }),
+  point('worker.markUploadsDeleted.after', { kinds: UPLOAD }),
+]
+
+/** How a row of the matrix is called: its point, and the action where that is not a kill. */
+export function rowName({ name, action }: FaultPoint): string {
+  return action === 'kill' ? name : `${name} (${action})`
+}
+
+/** One kill for each port call of the core: between a commit and its answer where there is one. */
+function quickPoints(): readonly FaultPoint[] {
+  const byCall = new Map<string, FaultPoint>()
+  for (const one of FAULT_POINTS) {
+    const call = one.name.replace(/(\.commit)?\.[a-z]+$/, '')
+    const isBetter = !byCall.has(call) || one.name.endsWith('.commit.sent')
+    if (one.core && one.action === 'kill' && isBetter) byCall.set(call, one)
+  }
+  return [...byCall.values()]
+}
+
+/** The rows of `selection`: `quick`, `core`, `all`, or names, separated by commas. A name stands for all actions at its point. */
+export function selectPoints(selection: string): readonly FaultPoint[] {
+  if (selection === 'all') return FAULT_POINTS
+  if (selection === 'quick') return quickPoints()
+  if (selection === 'core') return FAULT_POINTS.filter((one) => one.core)
+  const found = selection.split(',').flatMap((name) => {
+    const rows = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)
+    if (rows.length === 0) throw new Error(`there is no point ${name}`)
+    return rows
+  })
+  return [...new Set(found)]
+}

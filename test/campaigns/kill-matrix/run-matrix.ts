@@ -1,0 +1,155 @@
+import pLimit from 'p-limit'
+import { check } from '../checker/check.ts'
+import { collect } from '../checker/collect.ts'
+import type { CallRecord, Violation } from '../checker/ledgers.ts'
+import { createRandom, shuffled } from '../random.ts'
+import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
+import { type FaultPoint, rowName } from './fault-points.ts'
+import { createTrialGround, runTrial, type Trial } from './run-trial.ts'
+
+export interface MatrixOptions {
+  readonly points: readonly FaultPoint[]
+  /** Of each point. */
+  readonly trials: number
+  readonly seed: number
+  /** How many stacks share the trials. */
+  readonly stacks: number
+  /** The checker compares after so many trials of a stack, and at the end. */
+  readonly checkEvery: number
+  /** How many trials are under way on a stack at once; most of them recover while others fail. */
+  readonly atOnce: number
+  readonly stack?: CampaignStackOptions
+  readonly onProgress?: (line: string) => void
+}
+
+export interface MatrixReport {
+  readonly trials: readonly Trial[]
+  /** With the trial that the job belongs to, where there is one. */
+  readonly violations: readonly (Violation & { readonly trial: string | null })[]
+  /** Jobs that never finished. */
+  readonly stuckJobs: readonly string[]
+  /** Processes that outlived their stack. */
+  readonly leftProcesses: readonly number[]
+  readonly jobs: number
+  readonly transfers: number
+  readonly upstreamCalls: number
+  readonly durationMs: number
+}
+
+interface PlannedTrial {
+  readonly point: FaultPoint
+  readonly seed: number
+}
+
+/** Runs the whole matrix: every point as often as asked, in an order that follows from the seed. */
+export async function runMatrix(options: MatrixOptions): Promise<MatrixReport> {
+  const startedAt = performance.now()
+  const random = createRandom(options.seed)
+  const planned = Array.from({ length: options.trials }, () =>
+    options.points.map((point) => ({ point, seed: Math.floor(random() * 2 ** 32) })),
+  ).flat()
+  const order = shuffled(random, planned)
+  const parts = Array.from({ length: options.stacks }, (_, stack) =>
+    order.filter((_, index) => index % options.stacks === stack),
+  )
+  const reports = await Promise.all(parts.map((part, index) => runOnStack(options, part, `stack ${index + 1}`)))
+  return {
+    trials: reports.flatMap(({ trials }) => trials),
+    violations: reports.flatMap(({ violations }) => violations),
+    stuckJobs: reports.flatMap(({ stuckJobs }) => stuckJobs),
+    leftProcesses: reports.flatMap(({ leftProcesses }) => leftProcesses),
+    jobs: sum(reports.map(({ jobs }) => jobs)),
+    transfers: sum(reports.map(({ transfers }) => transfers)),
+    upstreamCalls: sum(reports.map(({ upstreamCalls }) => upstreamCalls)),
+    durationMs: Math.round(performance.now() - startedAt),
+  }
+}
+
+type StackReport = Omit<MatrixReport, 'durationMs'>
+
+async function runOnStack(
+  options: MatrixOptions,
+  planned: readonly PlannedTrial[],
+  name: string,
+): Promise<StackReport> {
+  const stack = await startCampaignStack(options.stack)
+  const pids = new Set<number>()
+  const progress = (line: string) => options.onProgress?.(options.stacks > 1 ? `${name}: ${line}` : line)
+  try {
+    const ground = createTrialGround(stack)
+    const limit = pLimit(options.atOnce)
+    const trials: Trial[] = []
+    let last: Comparison = { violations: [], stuckJobs: [], jobs: 0, transfers: 0, upstreamCalls: 0 }
+    const replayed = new Set<CallRecord>()
+    for (let from = 0; from < planned.length; from += options.checkEvery) {
+      // Those that wait for a long timer begin first, so that they do not wait alone at the end.
+      const batch = planned
+        .slice(from, from + options.checkEvery)
+        .toSorted((one, other) => Number(other.point.slow) - Number(one.point.slow))
+      await Promise.all(
+        batch.map(({ point, seed }) =>
+          limit(async () => {
+            trials.push(await runTrial(ground, point, seed, createRandom(seed)))
+            for (const pid of Object.values(stack.info.pids)) pids.add(pid)
+            if (trials.length % 20 === 0) progress(`${trials.length} of ${planned.length} trials`)
+          }),
+        ),
+      )
+      await Promise.all(ground.restarts)
+      const isLast = from + options.checkEvery >= planned.length
+      const fresh = stack.caller.records.filter((record) => isLast || !replayed.has(record))
+      last = await compare(stack, fresh, trials)
+      for (const record of fresh) replayed.add(record)
+      progress(`${trials.length} trials compared: ${last.violations.length} violations, ${last.stuckJobs.length} stuck`)
+      if (last.violations.length > 0) break
+    }
+    await stack.stop()
+    return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
+  } catch (error) {
+    await stack.stop()
+    throw error
+  }
+}
+
+interface Comparison {
+  readonly violations: MatrixReport['violations']
+  readonly stuckJobs: readonly string[]
+  readonly jobs: number
+  readonly transfers: number
+  readonly upstreamCalls: number
+}
+
+async function compare(
+  stack: CampaignStack,
+  callsToReplay: readonly CallRecord[],
+  trials: readonly Trial[],
+): Promise<Comparison> {
+  const stuckJobs = await stack.settleDown()
+  const ledgers = await collect({ ...stack.ledgerSources(), callsToReplay })
+  const { jobs } = ledgers.database
+  const trialOf = (jobId: string | null) => {
+    const key = jobs.find(({ id }) => id === jobId)?.idempotencyKey
+    const trial = trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))
+    return trial ? `${rowName(trial.point)}, seed ${trial.seed}` : null
+  }
+  return {
+    stuckJobs,
+    violations: check(ledgers).map((violation) => ({ ...violation, trial: trialOf(violation.jobId) })),
+    jobs: jobs.length,
+    transfers: ledgers.chain.transfers.length,
+    upstreamCalls: ledgers.upstream.length,
+  }
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0)
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}

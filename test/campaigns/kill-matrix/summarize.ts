@@ -1,0 +1,83 @@
+import type { MatrixReport } from './run-matrix.ts'
+
+/** What the matrix says about one point. */
+export interface RowSummary {
+  readonly point: string
+  readonly trials: number
+  readonly hits: number
+  /** How the calls of its trials ended. */
+  readonly released: number
+  readonly refused: number
+  readonly gaveUp: number
+  /** How many calls needed more than one payment to be signed. */
+  readonly signedAgain: number
+  /** Milliseconds from the failure to the last terminal answer, over the trials with one. */
+  readonly recoveryP50Ms: number | null
+  readonly recoveryP99Ms: number | null
+  readonly errors: readonly string[]
+}
+
+export function summarize({ trials }: MatrixReport): readonly RowSummary[] {
+  const rows = [...new Set(trials.map(({ row }) => row))]
+  return rows.map((row) => {
+    const own = trials.filter((trial) => trial.row === row)
+    const calls = own.flatMap((trial) => trial.calls)
+    const recoveries = own.flatMap(({ recoveryMs }) => (recoveryMs === null ? [] : [recoveryMs]))
+    const ended = (outcome: string) => calls.filter((call) => call.outcome === outcome).length
+    return {
+      point: row,
+      trials: own.length,
+      hits: own.filter(({ hit }) => hit).length,
+      released: ended('released'),
+      refused: ended('refused'),
+      gaveUp: ended('gave_up'),
+      signedAgain: calls.filter(({ nonces }) => nonces.length > 1).length,
+      recoveryP50Ms: percentile(recoveries, 0.5),
+      recoveryP99Ms: percentile(recoveries, 0.99),
+      errors: own.flatMap(({ error }) => error ?? []),
+    }
+  })
+}
+
+/** The smallest value that at least this share of all values does not exceed; `null` for none. */
+export function percentile(values: readonly number[], share: number): number | null {
+  const sorted = values.toSorted((one, other) => one - other)
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? null
+}
+
+/** Everything for which a campaign has failed, in words; empty when it has passed. */
+export function failuresOf(report: MatrixReport): readonly string[] {
+  const rows = summarize(report)
+  return [
+    ...report.violations.map(
+      ({ invariant, jobId, detail, trial }) => `${invariant}: ${detail} (job ${jobId}, ${trial ?? 'no trial'})`,
+    ),
+    ...report.stuckJobs.map((id) => `job ${id} never finished`),
+    ...report.leftProcesses.map((pid) => `process ${pid} is left over`),
+    ...rows.filter(({ hits }) => hits === 0).map(({ point }) => `nothing ever reached ${point}`),
+    ...rows.flatMap(({ point, errors }) => errors.map((error) => `${point}: ${error}`)),
+    ...rows.filter(({ gaveUp }) => gaveUp > 0).map(({ point, gaveUp }) => `${point}: ${gaveUp} clients gave up`),
+  ]
+}
+
+/** The rows as lines of a table. */
+export function renderTable(rows: readonly RowSummary[]): readonly string[] {
+  const width = Math.max(...rows.map(({ point }) => point.length))
+  const line = (first: string, cells: readonly (number | string | null)[]) =>
+    `${first.padEnd(width)} ${cells.map((value) => String(value ?? '-').padStart(9)).join('')}`
+  return [
+    line('point', ['trials', 'hits', 'released', 'refused', 'gave up', 'resigned', 'p50 ms', 'p99 ms']),
+    ...rows.map((row) =>
+      line(row.point, [
+        row.trials,
+        row.hits,
+        row.released,
+        row.refused,
+        row.gaveUp,
+        row.signedAgain,
+        row.recoveryP50Ms,
+        row.recoveryP99Ms,
+      ]),
+    ),
+  ]
+}

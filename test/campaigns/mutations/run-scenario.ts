@@ -1,0 +1,17 @@
+import { startBench } from './bench.ts'
+import { type ScenarioName, scenarios } from './scenarios.ts'
+
+/**
+ * Runs one scenario against the code that lies around this file, which may be a mutated copy of the repository, and prints
+ * the checker's verdict as one line of JSON. Arguments: the scenario's name, and SQL statements for the fresh database.
+ */
+const [, , name, ...statements] = process.argv
+const scenario = scenarios[name as ScenarioName]
+if (!scenario) throw new Error(`no scenario ${name}`)
+const bench = await startBench(statements)
+try {
+  await scenario(bench)
+  console.log(JSON.stringify(await bench.judge()))
+} finally {
+  await bench.stop()
+}

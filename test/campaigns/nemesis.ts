@@ -1,0 +1,83 @@
+import { writeFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { percentile } from './kill-matrix/summarize.ts'
+import { faultKinds } from './nemesis/faults.ts'
+import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
+
+const HELP = `Usage: npm run campaign -- nemesis [options]
+
+Draws faults at random, heals them, and compares the five ledgers.
+
+  --trials <n>        how many (1800)
+  --seed <n>          the trials' seeds follow from it (1)
+  --only <seed>       one trial by its own seed, as a report names it
+  --stacks <n>        whole systems that share the trials (1)
+  --at-once <n>       trials under way on a stack at once (4)
+  --without <kinds>   of ${faultKinds.join(', ')}
+  --json <file>       the report`
+
+/** Exit code 1 for any violation, stuck job, client without an answer, leftover process or broken trial. */
+export async function run(args: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      trials: { type: 'string', default: '1800' },
+      seed: { type: 'string', default: '1' },
+      only: { type: 'string' },
+      stacks: { type: 'string', default: '1' },
+      'at-once': { type: 'string', default: '4' },
+      without: { type: 'string', default: '' },
+      json: { type: 'string' },
+      help: { type: 'boolean', default: false },
+    },
+  })
+  if (values.help) {
+    console.log(HELP)
+    return 0
+  }
+  const left = new Set(values.without.split(','))
+  const report = await runNemesis({
+    seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
+    kinds: faultKinds.filter((kind) => !left.has(kind)),
+    stacks: Number(values.stacks),
+    atOnce: Number(values['at-once']),
+    checkEvery: 50,
+    onProgress: (line) => console.log(line),
+  })
+  for (const line of renderReport(report)) console.log(line)
+  if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, null, 2))
+  return failuresOf(report).length === 0 ? 0 : 1
+}
+
+/** Everything for which a run has failed, in words; empty when it has passed. */
+export function failuresOf(report: NemesisReport): readonly string[] {
+  const { violations, stuckJobs, leftProcesses, trials } = report
+  return [
+    ...violations.map(
+      ({ invariant, detail, jobId, seed }) => `${invariant}: ${detail} (job ${jobId}, trial ${seed ?? 'unknown'})`,
+    ),
+    ...stuckJobs.map((id) => `job ${id} never finished`),
+    ...leftProcesses.map((pid) => `process ${pid} is left over`),
+    ...trials.flatMap((trial) => (trial.error === null ? [] : describeTrial(trial))),
+    ...trials
+      .filter(({ calls }) => calls.some(({ outcome }) => outcome === 'gave_up'))
+      .map((trial) => `a client gave up in ${describeTrial(trial)}`),
+  ]
+}
+
+function renderReport(report: NemesisReport): readonly string[] {
+  const { trials } = report
+  const calls = trials.flatMap((trial) => trial.calls)
+  const count = (outcome: string) => calls.filter((call) => call.outcome === outcome).length
+  const recoveries = trials.map(({ recoveryMs }) => recoveryMs)
+  const failures = failuresOf(report)
+  return [
+    '',
+    `trials          ${trials.length} in ${Math.round(report.durationMs / 1000)} s (${Math.round(report.durationMs / trials.length)} ms each)`,
+    `calls           ${calls.length}: ${count('released')} released, ${count('refused')} refused, ${count('gave_up')} gave up`,
+    `ledgers         ${report.jobs} jobs, ${report.transfers} transfers, ${report.upstreamCalls} upstream calls`,
+    `recovery        p50 ${percentile(recoveries, 0.5)} ms, p99 ${percentile(recoveries, 0.99)} ms, longest ${percentile(recoveries, 1)} ms`,
+    `failures        ${failures.length}`,
+    ...failures.map((failure) => `  ${failure}`),
+  ]
+}

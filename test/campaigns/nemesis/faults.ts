@@ -1,0 +1,207 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
+import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import type { TcpFault } from '../../support/tcp-fault-proxy.ts'
+import { pick } from '../random.ts'
+import type { CampaignStack } from '../stack.ts'
+import { dropWaiting, mine, reorganize, setMining } from './chain-faults.ts'
+
+/** One fault as it was drawn: what it needs for itself meanwhile, and what it does, ending healed. */
+export interface Fault {
+  readonly name: string
+  /** Two faults of one resource never overlap: each heals what it broke, and nothing else. */
+  readonly resource: string
+  strike(stack: CampaignStack): Promise<void>
+}
+
+export const faultKinds = [
+  'kill',
+  'freeze',
+  'database_restart',
+  'connection',
+  'upstream',
+  'mining',
+  'reorg',
+  'queue_wipe',
+  'port_error',
+] as const
+export type FaultKind = (typeof faultKinds)[number]
+
+type Random = () => number
+
+const PROCESSES: readonly ServiceName[] = ['api', 'api-2', 'worker', 'worker-2']
+const between = (random: Random, low: number, high: number) => Math.floor(low + random() * (high - low))
+
+export function drawFault(random: Random, kinds: readonly FaultKind[]): Fault {
+  switch (pick(random, kinds)) {
+    case 'kill':
+      return killed(pick(random, PROCESSES), between(random, 0, 300))
+    case 'freeze':
+      // From a hiccup to longer than a lease, so that another worker takes over.
+      return frozen(pick(random, PROCESSES), between(random, 50, 2500))
+    case 'database_restart':
+      return databaseRestarted(pick(random, ['SIGINT', 'SIGQUIT'] as const))
+    case 'connection':
+      return connectionBroken(
+        pick(random, ['database', 'queue', 'rpc', 'upstream'] as const),
+        drawTcpFault(random),
+        between(random, 50, 1500),
+      )
+    case 'upstream':
+      return upstreamFaulty(pick(random, UPSTREAM_RULES), between(random, 1, 3))
+    case 'mining':
+      return miningPaused(between(random, 200, 1500), random() < 0.5)
+    case 'reorg':
+      return reorganized(between(random, 1, 3))
+    case 'queue_wipe':
+      return QUEUE_WIPED
+    case 'port_error':
+      return portFails(pick(random, PORTS))
+  }
+}
+
+function killed(name: ServiceName, pauseMs: number): Fault {
+  return {
+    name: `kill ${name}, back after ${pauseMs} ms`,
+    resource: name,
+    strike: async (stack) => {
+      process.kill(stack.pidOf(name), 'SIGKILL')
+      await delay(pauseMs)
+      await stack.restart(name)
+    },
+  }
+}
+
+function frozen(name: ServiceName, durationMs: number): Fault {
+  return {
+    name: `freeze ${name} for ${durationMs} ms`,
+    resource: name,
+    strike: async (stack) => {
+      const pid = stack.pidOf(name)
+      process.kill(pid, 'SIGSTOP')
+      await delay(durationMs)
+      process.kill(pid, 'SIGCONT')
+    },
+  }
+}
+
+/** SIGINT is PostgreSQL's fast shutdown, SIGQUIT its immediate one, with recovery at the next start. */
+function databaseRestarted(signal: 'SIGINT' | 'SIGQUIT'): Fault {
+  return {
+    name: `restart PostgreSQL (${signal === 'SIGINT' ? 'fast' : 'immediate'})`,
+    resource: 'postgres',
+    strike: async (stack) => {
+      process.kill(stack.pidOf('database'), signal)
+      await stack.restart('database')
+    },
+  }
+}
+
+function drawTcpFault(random: Random): TcpFault {
+  const direction = pick(random, ['to_target', 'to_client'] as const)
+  return pick<TcpFault>(random, [
+    { kind: 'latency', delayMs: between(random, 5, 150) },
+    { kind: 'blackhole' },
+    { kind: 'refuse' },
+    { kind: 'reset', afterBytes: between(random, 1, 4000), direction },
+    { kind: 'lost_answer' },
+  ])
+}
+
+function connectionBroken(
+  target: 'database' | 'queue' | 'rpc' | 'upstream',
+  fault: TcpFault,
+  durationMs: number,
+): Fault {
+  return {
+    name: `${fault.kind} before the ${target} for ${durationMs} ms`,
+    resource: `connection ${target}`,
+    strike: async ({ proxies }) => {
+      if (!proxies) throw new Error('the stack has no proxies')
+      await proxies[target].setFault(fault)
+      await delay(durationMs)
+      await proxies[target].setFault(null)
+    },
+  }
+}
+
+const UPSTREAM_RULES: readonly FaultRuleInput[] = [
+  { fault: 'status', status: 429, body: { error: { message: 'slow down' } } },
+  { fault: 'status', status: 500, body: {} },
+  { fault: 'status', status: 503, body: {} },
+  { fault: 'resetBeforeRead' },
+  { fault: 'resetAfterRead' },
+  { fault: 'resetMidBody' },
+  { fault: 'truncatedJson' },
+  { fault: 'emptyText' },
+  { fault: 'hang' },
+  { fault: 'slowBody', pieces: 4, everyMs: 100 },
+  { fault: 'none', delayMs: 1500 },
+]
+
+function upstreamFaulty(rule: FaultRuleInput, times: number): Fault {
+  return {
+    name: `upstream ${rule.fault} ${rule.fault === 'status' ? rule.status : ''} × ${times}`,
+    resource: 'simulator',
+    strike: async (stack) => {
+      await stack.setFaults([{ ...rule, times }])
+      await delay(600)
+      await stack.setFaults([])
+    },
+  }
+}
+
+function miningPaused(durationMs: number, dropsWaiting: boolean): Fault {
+  return {
+    name: `no blocks for ${durationMs} ms${dropsWaiting ? ', waiting transactions dropped' : ''}`,
+    resource: 'chain',
+    strike: async ({ info }) => {
+      await setMining(info.rpcUrl, false)
+      await delay(durationMs)
+      if (dropsWaiting) await dropWaiting(info.rpcUrl)
+      await setMining(info.rpcUrl, true)
+    },
+  }
+}
+
+function reorganized(depth: number): Fault {
+  return {
+    name: `reorganization of ${depth} blocks`,
+    resource: 'chain',
+    strike: async ({ info }) => {
+      await reorganize(info.rpcUrl, depth)
+      await mine(info.rpcUrl, 1)
+    },
+  }
+}
+
+const QUEUE_WIPED: Fault = {
+  name: 'the queue’s messages are gone',
+  resource: 'queue tables',
+  strike: async ({ sql }) => {
+    // A delivery that holds a row makes this wait, and a restart of PostgreSQL may end it.
+    await sql('DELETE FROM farebox_queue.job').catch(() => undefined)
+  },
+}
+
+const PORTS = [
+  'api.uploads.put.before',
+  'api.uploads.put.after',
+  'api.queue.enqueue.before',
+  'api.queue.enqueue.after',
+  'worker.uploads.get.before',
+  'worker.media.put.before',
+  'worker.media.put.after',
+] as const
+
+function portFails(point: string): Fault {
+  return {
+    name: `${point} fails once`,
+    resource: point,
+    strike: async ({ points }) => {
+      points.arm(point, 'throw')
+      await delay(800)
+      points.disarm(point)
+    },
+  }
+}

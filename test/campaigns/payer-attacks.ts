@@ -1,0 +1,198 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
+import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../infra/sandbox/devnet.ts'
+import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
+import { createPayer, secondsFromNow } from '../support/custom-payment.ts'
+import { countFor, startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
+
+const ABI = parseAbi([
+  'function approve(address spender, uint256 value) returns (bool)',
+  'function transfer(address to, uint256 value) returns (bool)',
+  'function invalidateUnorderedNonces(uint256 word, uint256 mask)',
+  'function permit(address owner, address spender, uint256 value, uint256 deadline, uint8 v, bytes32 r, bytes32 s)',
+])
+const FUNDS = 1_000_000n
+const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
+/** Long enough for a payer's transaction between the provider's call and its answer. */
+const UPSTREAM_DELAY_MS = 500
+const RECHECK_DELAY_MS = 400
+
+const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burnt', 'permit spent elsewhere'] as const
+export type Attack = (typeof ATTACKS)[number]
+const MOMENTS = [
+  'before verify',
+  'before the provider call',
+  'before the settlement',
+  'in the mempool, with a higher tip',
+] as const
+type Moment = (typeof MOMENTS)[number]
+
+/** What an attack at one moment led to. */
+export interface PayerAttackRow {
+  readonly moment: Moment
+  readonly attack: Attack
+  readonly answer: string
+  readonly repeated: string
+  readonly upstreamCalls: number
+  readonly transfers: number
+  /** Whether any answer held the sealed result. */
+  readonly released: boolean
+}
+
+/** Every attack at every moment, each by a payer of its own; the last moment under blocks of two seconds. */
+export async function runPayerAttacks(): Promise<readonly PayerAttackRow[]> {
+  const stack = await startWatchedStack({ upstreamDelayMs: UPSTREAM_DELAY_MS, holdSeconds: 60 })
+  try {
+    const chats = new Map<string, SignedChat>()
+    for (const moment of MOMENTS)
+      for (const attack of ATTACKS) chats.set(`${moment}${attack}`, await signedChat(stack, attack))
+    const run = (moment: Moment) =>
+      Promise.all(
+        ATTACKS.map((attack) => {
+          const chat = chats.get(`${moment}${attack}`)
+          if (!chat) throw new Error('every attack has its chat')
+          return attackAt(stack, moment, attack, chat)
+        }),
+      )
+    const early: PayerAttackRow[] = []
+    for (const moment of MOMENTS.slice(0, 3)) early.push(...(await run(moment)))
+    await callRpc(stack.sandbox.info.rpcUrl, 'evm_setIntervalMining', [2])
+    return [...early, ...(await run(MOMENTS[3]))]
+  } finally {
+    await stack.stop()
+  }
+}
+
+async function signedChat({ sandbox }: WatchedStack, attack: Attack): Promise<SignedChat> {
+  const { rpcUrl, baseUrl } = sandbox.info
+  const isSponsored = attack === 'permit spent elsewhere'
+  const payer = await createPayer(rpcUrl, { usdcAtomic: FUNDS, approved: !isSponsored })
+  // Minted here and not at the attack: under slow blocks it must be the payer's one transaction.
+  await callRpc(rpcUrl, 'anvil_setBalance', [payer.account.address, toHex(10n ** 18n)])
+  await callRpc(rpcUrl, 'anvil_impersonateAccount', [payer.account.address])
+  return await signChat(baseUrl, payer, isSponsored ? { permit: {} } : {})
+}
+
+async function attackAt(
+  stack: WatchedStack,
+  moment: Moment,
+  attack: Attack,
+  chat: SignedChat,
+): Promise<PayerAttackRow> {
+  const { baseUrl } = stack.sandbox.info
+  const strike = () => sendAttack(stack, attack, chat)
+  let answer: ChatAnswer
+  if (moment === 'before verify') {
+    await strike()
+    answer = await payChat(baseUrl, chat)
+  } else {
+    const reached = waitFor(stack, moment, chat)
+    const held = payChat(baseUrl, chat)
+    await reached()
+    await strike()
+    answer = await held
+  }
+  const repeated = await payChat(baseUrl, chat)
+  const { upstreamCalls, transfers } = await countFor(stack.sandbox, chat)
+  return {
+    moment,
+    attack,
+    answer: told(answer),
+    repeated: told(repeated),
+    upstreamCalls,
+    transfers: transfers.length,
+    released: await isReleased(stack, chat, [answer, repeated]),
+  }
+}
+
+/** Gives a wait for the moment; what slows the moment down is put in place at once. */
+function waitFor({ sandbox, rpc }: WatchedStack, moment: Moment, chat: SignedChat): () => Promise<void> {
+  const payer = chat.payer.account.address
+  if (moment === 'before the settlement')
+    return () => until(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey))
+  const stage = moment === 'before the provider call' ? 'recheck' : 'broadcast'
+  const delayMs = stage === 'recheck' ? RECHECK_DELAY_MS : 0
+  const armed = rpc.arm({ payer, stages: [stage], fault: { kind: 'slow', delayMs } })
+  return () => until(() => Promise.resolve(armed.hits > 0))
+}
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  const giveUpAt = performance.now() + 20_000
+  while (!(await condition())) {
+    if (performance.now() > giveUpAt) throw new Error('the moment never came')
+    await delay(10)
+  }
+}
+
+/** Sends the payer's own transaction with a tip above everybody's, and waits until it is mined. */
+async function sendAttack({ sandbox }: WatchedStack, attack: Attack, chat: SignedChat): Promise<void> {
+  const { rpcUrl } = sandbox.info
+  const call = await attackCall(attack, chat)
+  const tip = toHex(50_000_000_000n)
+  const fees = { maxPriorityFeePerGas: tip, maxFeePerGas: toHex(100_000_000_000n), gas: toHex(200_000n) }
+  const transaction = { from: chat.payer.account.address, ...call, ...fees }
+  const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [transaction])
+  const { status } = await sandbox.chain.client.waitForTransactionReceipt({ hash })
+  if (status !== 'success') throw new Error(`the payer’s own transaction was reverted: ${attack}`)
+}
+
+async function attackCall(attack: Attack, { payer, nonce }: SignedChat): Promise<{ to: Hex; data: Hex }> {
+  const { usdc, permit2 } = DEVNET_ADDRESSES
+  switch (attack) {
+    case 'funds moved':
+      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'transfer', args: [ELSEWHERE, FUNDS] }) }
+    case 'allowance revoked':
+      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'approve', args: [permit2, 0n] }) }
+    case 'nonce burnt': {
+      const args = [nonce >> 8n, 1n << (nonce & 255n)] as const
+      return { to: permit2, data: encodeFunctionData({ abi: ABI, functionName: 'invalidateUnorderedNonces', args }) }
+    }
+    case 'permit spent elsewhere': {
+      const { address } = payer.account
+      const deadline = secondsFromNow(600)
+      const signature = await payer.account.signTypedData({
+        domain: { name: 'USD Coin', version: '2', chainId: DEVNET_CHAIN_ID, verifyingContract: usdc },
+        types: PERMIT_TYPES,
+        primaryType: 'Permit',
+        message: { owner: address, spender: ELSEWHERE, value: 1n, nonce: 0n, deadline },
+      })
+      const { r, s, yParity } = parseSignature(signature)
+      const args = [address, ELSEWHERE, 1n, deadline, yParity + 27, r, s] as const
+      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'permit', args }) }
+    }
+  }
+}
+
+const PERMIT_TYPES = {
+  Permit: [
+    { name: 'owner', type: 'address' },
+    { name: 'spender', type: 'address' },
+    { name: 'value', type: 'uint256' },
+    { name: 'nonce', type: 'uint256' },
+    { name: 'deadline', type: 'uint256' },
+  ],
+} as const
+
+/** Whether an answer holds what the provider wrote; a job without a result has nothing to release. */
+async function isReleased(
+  { sandbox }: WatchedStack,
+  { idempotencyKey }: SignedChat,
+  answers: readonly ChatAnswer[],
+): Promise<boolean> {
+  const [job] = await sandbox.sql<{ result_body: string | null }>(
+    'SELECT result_body FROM jobs WHERE idempotency_key = $1',
+    [idempotencyKey],
+  )
+  if (!job?.result_body) return answers.some(({ status }) => status === 200)
+  const { choices } = JSON.parse(job.result_body) as { choices: { message: { content: string } }[] }
+  const written = JSON.stringify(choices[0]?.message.content).slice(1, -1)
+  return answers.some(({ status, body }) => status === 200 || body.includes(written))
+}
+
+/** `npm run campaign -- payer-attacks` */
+export async function run(): Promise<number> {
+  const rows = await runPayerAttacks()
+  console.table(rows)
+  return rows.some(({ released, transfers }) => released || transfers > 0) ? 1 : 0
+}

@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { decodePaymentSignatureHeader } from '@x402/core/http'
+import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
+import type { ChainPayer } from '../support/chain-payer.ts'
+import { type CallKind, newCallRequest } from './call-requests.ts'
+import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
+import { type Exchange, exchange } from './exchange.ts'
+
+export interface CallOptions {
+  readonly kind: CallKind
+  readonly payer: ChainPayer
+  /** Resolves when the first signed request may be sent; at once when left out. */
+  readonly gate?: Promise<unknown>
+  /** Aborts one exchange of the call, as a client that hangs up; the call goes on with the next one. */
+  readonly hangUp?: AbortSignal
+  /** Sends the first signed request to this many APIs at once. */
+  readonly duplicates?: number
+}
+
+/** A call on its way. */
+export interface StartedCall {
+  readonly record: CallRecord
+  /** Resolves when the payment is signed and the request is about to go out for the first time. */
+  readonly signed: Promise<void>
+  /** Resolves with the record when the client has its last word; never rejects. */
+  readonly finished: Promise<CallRecord>
+}
+
+/** A client of the service that behaves as its documentation asks for, and writes down all it sees. */
+export interface PayingCaller {
+  /** Every call so far, from the moment it began. */
+  readonly records: readonly CallRecord[]
+  /** Every audio that was sent. */
+  readonly audios: readonly Uint8Array[]
+  start(options: CallOptions): StartedCall
+  /** Sends a call's last signed request once more; `null` for a call that never signed, or without an answer. */
+  replay(record: CallRecord): Promise<CallerAnswer | null>
+}
+
+export interface CallerOptions {
+  readonly baseUrls: readonly string[]
+  /** Of the chain itself; no proxy in between. */
+  readonly rpcUrl: string
+  readonly network: string
+  /** After this long without a terminal answer the client gives up. */
+  readonly patienceMs: number
+  /** Chooses which API is asked first. */
+  readonly random: () => number
+}
+
+/** Longer advice than this is cut: a campaign's client asks more often than a polite one. */
+const LONGEST_PAUSE_MS = 300
+/** How many payments a client signs for one call before it takes the refusal for an answer. */
+const MOST_SIGNATURES = 8
+
+interface CallState {
+  readonly record: CallRecord
+  readonly body: string
+  readonly client: PayingClient
+  headers: Record<string, string> | null
+}
+
+export function createPayingCaller(options: CallerOptions): PayingCaller {
+  const states = new Map<CallRecord, CallState>()
+  const clients = new Map<string, PayingClient>()
+  const audios: Uint8Array[] = []
+  const clientOf = ({ address, privateKey }: ChainPayer) => {
+    const { rpcUrl, network } = options
+    const client = clients.get(address) ?? createPayingClient({ privateKey, rpcUrl, network })
+    clients.set(address, client)
+    return client
+  }
+  const begin = ({ kind, payer }: CallOptions): CallState => {
+    const { path, marker, body, audio } = newCallRequest(kind)
+    if (audio) audios.push(audio)
+    const record: CallRecord = {
+      callId: `${kind}-${states.size + 1}`,
+      idempotencyKey: randomUUID(),
+      path,
+      marker,
+      payer: payer.address,
+      answers: [],
+      nonces: [],
+      outcome: null,
+      unpayableSince: null,
+    }
+    const state: CallState = { record, body, client: clientOf(payer), headers: null }
+    states.set(record, state)
+    return state
+  }
+  return {
+    get records() {
+      return [...states.keys()]
+    },
+    audios,
+    start: (call) => {
+      const state = begin(call)
+      const signed = Promise.withResolvers<void>()
+      const finished = makeCall(options, state, call, signed.resolve).then(
+        () => state.record,
+        () => {
+          state.record.outcome = 'gave_up'
+          return state.record
+        },
+      )
+      void finished.then(() => signed.resolve())
+      return { record: state.record, signed: signed.promise, finished }
+    },
+    replay: async (record) => {
+      const state = states.get(record)
+      if (!state?.headers) return null
+      return (await exchange(options.rpcUrl, state, options.baseUrls[0]))?.answer ?? null
+    },
+  }
+}
+
+/** Goes on until an answer is terminal: the result, a refusal for good, or too many refused payments. */
+async function makeCall(
+  options: CallerOptions,
+  state: CallState,
+  { gate, hangUp, duplicates = 1 }: CallOptions,
+  onSigned: () => void,
+): Promise<void> {
+  const { record } = state
+  const { baseUrls, random } = options
+  const giveUpAt = Date.now() + options.patienceMs
+  let hasPaid = false
+  for (let turn = Math.floor(random() * baseUrls.length); Date.now() < giveUpAt; turn++) {
+    const isFirstPayment = state.headers !== null && !hasPaid
+    if (isFirstPayment) {
+      hasPaid = true
+      onSigned()
+      await gate
+    }
+    const copies = isFirstPayment ? duplicates : 1
+    const outOfPatience = AbortSignal.timeout(Math.max(1, giveUpAt - Date.now()))
+    const signal = isFirstPayment && hangUp ? AbortSignal.any([hangUp, outOfPatience]) : outOfPatience
+    const [answered = null] = await Promise.all(
+      Array.from({ length: copies }, (_, index) =>
+        send(options, state, baseUrls[(turn + index) % baseUrls.length], signal),
+      ),
+    )
+    if (!answered) {
+      await delay(LONGEST_PAUSE_MS / 3)
+      continue
+    }
+    const next = await takeAdvice(state, answered)
+    if (next !== 'again') {
+      record.outcome = next
+      return
+    }
+  }
+  record.outcome = 'gave_up'
+}
+
+async function takeAdvice(
+  state: CallState,
+  { answer, response, advice }: Exchange,
+): Promise<'again' | 'released' | 'refused'> {
+  if (answer.status === 200) return 'released'
+  if (response.headers.has('payment-required') && answer.status === 402) {
+    if (state.record.nonces.length >= MOST_SIGNATURES) return 'refused'
+    await signChallenge(state, response)
+    return 'again'
+  }
+  if (advice === 'never') return 'refused'
+  if (advice === 'new_payment') {
+    if (state.record.nonces.length >= MOST_SIGNATURES) return 'refused'
+    // The next exchange is unpaid and gets the challenge to sign.
+    state.headers = null
+  }
+  const seconds = Number(response.headers.get('retry-after') ?? '0')
+  await delay(Math.min(LONGEST_PAUSE_MS, Math.max(50, seconds * 1000)))
+  return 'again'
+}
+
+async function signChallenge(state: CallState, response: Response): Promise<void> {
+  const headers = await state.client.sign(response)
+  state.headers = headers
+  const [signature] = Object.values(headers)
+  const { payload } = decodePaymentSignatureHeader(signature ?? '')
+  const { permit2Authorization } = payload as { permit2Authorization: { nonce: string } }
+  state.record.nonces.push(BigInt(permit2Authorization.nonce).toString())
+}
+
+/** One exchange, written down when its answer arrived whole. */
+async function send(
+  { rpcUrl }: CallerOptions,
+  state: CallState,
+  baseUrl: string | undefined,
+  signal: AbortSignal,
+): Promise<Exchange | null> {
+  const answered = await exchange(rpcUrl, state, baseUrl, signal)
+  if (answered) state.record.answers.push(answered.answer)
+  return answered
+}

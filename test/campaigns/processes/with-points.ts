@@ -1,0 +1,89 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { subscribe } from 'node:diagnostics_channel'
+import pg from 'pg'
+import type { ReachPoint } from './reach-point.ts'
+
+/** The port call that is under way, such as `worker.sealResult`. */
+const presentCall = new AsyncLocalStorage<string>()
+/** The HTTP exchange that is under way, such as `worker.rpc.eth_call`. */
+const presentExchange = new AsyncLocalStorage<string>()
+
+/** The same port, with the points `<name>.<member>.before` and `.after` at each of its calls. All members are asynchronous. */
+export function portWithPoints<Port extends object>(reach: ReachPoint, name: string, port: Port): Port {
+  const wrapped = Object.entries(port).map(([member, value]: [string, unknown]) => [
+    member,
+    typeof value === 'function' ? callWithPoints(reach, `${name}.${member}`, value.bind(port)) : value,
+  ])
+  return Object.fromEntries(wrapped) as Port
+}
+
+/** The same asynchronous function, with the points `<name>.before` and `.after`. */
+export function callWithPoints<Input extends unknown[], Output>(
+  reach: ReachPoint,
+  name: string,
+  call: (...input: Input) => Promise<Output>,
+): (...input: Input) => Promise<Output> {
+  return (...input) =>
+    presentCall.run(name, async () => {
+      reach(`${name}.before`)
+      const output = await call(...input)
+      reach(`${name}.after`)
+      return output
+    })
+}
+
+/**
+ * Adds to every port call with a transaction the points `<call>.commit.before`, when all its statements are done, and
+ * `<call>.commit.sent`, when PostgreSQL is told to commit and has not answered.
+ */
+export function addCommitPoints(reach: ReachPoint): void {
+  // Its many overloads come to this.
+  const query = Reflect.get(pg.Client.prototype, 'query') as (this: pg.Client, ...input: unknown[]) => unknown
+  const withPoints = function (this: pg.Client, ...input: unknown[]): unknown {
+    const call = input[0] === 'COMMIT' ? presentCall.getStore() : undefined
+    if (call !== undefined) reach(`${call}.commit.before`)
+    const answer = query.apply(this, input)
+    if (call !== undefined) reach(`${call}.commit.sent`)
+    return answer
+  }
+  Reflect.set(pg.Client.prototype, 'query', withPoints)
+}
+
+/**
+ * Adds points to every HTTP exchange of the process: `<name>.before`, `<name>.written`, when the whole request is handed to
+ * the system, and `<name>.answered`, when an answer has come and nobody has seen it. Exchanges with the chain are named
+ * `<process>.rpc.<method>`, all others `<process>.upstream`.
+ */
+export function addExchangePoints(reach: ReachPoint, processName: string, rpcUrl: string): void {
+  const rpcOrigin = new URL(rpcUrl).origin
+  const send = globalThis.fetch
+  globalThis.fetch = (input, init) => {
+    const url = new URL(input instanceof Request ? input.url : input)
+    const name = `${processName}.${url.origin === rpcOrigin ? `rpc.${rpcMethod(init?.body)}` : 'upstream'}`
+    return presentExchange.run(name, async () => {
+      reach(`${name}.before`)
+      const response = await send(input, init)
+      reach(`${name}.answered`)
+      return response
+    })
+  }
+  const names = new WeakMap<object, string>()
+  subscribe('undici:request:create', (message) => {
+    const name = presentExchange.getStore()
+    if (name !== undefined) names.set(requestOf(message), name)
+  })
+  subscribe('undici:request:bodySent', (message) => {
+    const name = names.get(requestOf(message))
+    if (name !== undefined) reach(`${name}.written`)
+  })
+}
+
+function requestOf(message: unknown): object {
+  return (message as { request: object }).request
+}
+
+function rpcMethod(body: unknown): string {
+  if (typeof body !== 'string') return 'unknown'
+  const { method } = JSON.parse(body) as { method?: string }
+  return method ?? 'batch'
+}

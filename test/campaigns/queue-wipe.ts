@@ -1,0 +1,144 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import pg from 'pg'
+import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
+import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+const PAYERS = 8
+const FUNDS_ATOMIC = 1_000_000_000n
+/** Figure to reach: recovery within a minute of the loss. */
+const LONGEST_DRAIN_MS = 120_000
+/** Of a slow upstream, so that running workers leave most of the jobs in the queue. */
+const UPSTREAM_DELAY_MS = 1500
+
+export interface QueueWipeOptions {
+  readonly jobs: number
+  /** Whether workers are busy with the first jobs when the queue is lost, or come only afterwards. */
+  readonly workers: 'running' | 'stopped'
+  /** Loses everything that the queue holds; the PostgreSQL queue's tables are emptied when left out. */
+  readonly wipe?: (info: SandboxInfo) => Promise<void>
+}
+
+export interface QueueWipeReport {
+  readonly jobs: number
+  readonly workers: QueueWipeOptions['workers']
+  /** Messages that were lost. */
+  readonly queued: number
+  /** Jobs without a final state at that moment. */
+  readonly unfinished: number
+  /** From the loss (or, of stopped workers, their start) until every job was finished. */
+  readonly drainMs: number
+  readonly completed: number
+  readonly upstreamCalls: number
+  readonly transfers: number
+  readonly violations: readonly string[]
+}
+
+/** Accepts `jobs` paid calls, loses the queue, and waits until every one is finished: the ledger alone must suffice. */
+export async function runQueueWipe({
+  jobs,
+  workers,
+  wipe = truncateQueue,
+}: QueueWipeOptions): Promise<QueueWipeReport> {
+  const sandbox = await startTestSandbox({
+    upstreamDelayMs: workers === 'running' ? UPSTREAM_DELAY_MS : 0,
+    apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },
+    workerEnvironment: { WORKER_CONCURRENCY: '16' },
+  })
+  try {
+    const chats = await signAll(sandbox, jobs)
+    if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+    // Every caller is let go after a second; acceptance is what counts.
+    const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))
+    await until(async () => (await count(sandbox, 'SELECT count(*) AS count FROM jobs')) === jobs)
+    if (workers === 'stopped') await accepted
+    const queued = await countQueued(sandbox)
+    await wipe(sandbox.info)
+    const unfinished = await countUnfinished(sandbox)
+    if (workers === 'stopped') await sandbox.restart('worker')
+    const lostAt = performance.now()
+    await until(async () => (await countUnfinished(sandbox)) === 0)
+    const drainMs = Math.round(performance.now() - lostAt)
+    await accepted
+    return { jobs, workers, queued, unfinished, drainMs, ...(await judge(sandbox, chats)) }
+  } finally {
+    await sandbox.stop()
+  }
+}
+
+async function signAll({ info }: TestSandbox, jobs: number): Promise<readonly SignedChat[]> {
+  const payers: TestPayer[] = []
+  for (let payer = 0; payer < PAYERS; payer += 1)
+    payers.push(await createPayer(info.rpcUrl, { usdcAtomic: FUNDS_ATOMIC, approved: true }))
+  const chats: SignedChat[] = []
+  for (let job = 0; job < jobs; job += 1) chats.push(await signChat(info.baseUrl, payers[job % PAYERS] as TestPayer))
+  return chats
+}
+
+/** Every caller comes back with what he signed. */
+async function judge(sandbox: TestSandbox, chats: readonly SignedChat[]) {
+  const { info, chain } = sandbox
+  const answers = await Promise.all(chats.map((chat) => payChatPatiently([info.baseUrl], chat)))
+  const calls = await upstreamCallsByKey(info)
+  const transfers = await chain.transfersTo(info.payTo as `0x${string}`)
+  const completed = answers.filter((one) => one.at(-1)?.status === 200).length
+  const transactions = new Set(answers.map((one) => one.at(-1)?.transaction)).size
+  const violations: string[] = []
+  if (completed !== chats.length) violations.push(`${chats.length - completed} jobs are not completed`)
+  if (transfers.length !== chats.length) violations.push(`${transfers.length} transfers for ${chats.length} jobs`)
+  if (transactions !== chats.length) violations.push(`${transactions} transactions for ${chats.length} jobs`)
+  for (const { idempotencyKey } of chats)
+    if (calls.get(idempotencyKey) !== 1) violations.push(`${calls.get(idempotencyKey) ?? 0} calls: ${idempotencyKey}`)
+  const upstreamCalls = [...calls.values()].reduce((sum, one) => sum + one, 0)
+  return { completed, upstreamCalls, transfers: transfers.length, violations }
+}
+
+/** What a Redis queue's FLUSHALL is to the PostgreSQL queue: no message, and nothing of the queue's own bookkeeping, stays. */
+async function truncateQueue({ databaseUrl }: SandboxInfo): Promise<void> {
+  const client = new pg.Client({ connectionString: databaseUrl })
+  await client.connect()
+  try {
+    const { rows } = await client.query<{ name: string }>(
+      "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'farebox_queue'",
+    )
+    const emptied = rows.map(({ name }) => name).filter((name) => !/migration|version/.test(name))
+    if (emptied.length === 0) throw new Error('the queue has no tables')
+    await client.query(`TRUNCATE ${emptied.join(', ')} CASCADE`)
+  } finally {
+    await client.end()
+  }
+}
+
+function countQueued(sandbox: TestSandbox): Promise<number> {
+  return count(sandbox, 'SELECT count(*) AS count FROM farebox_queue.job')
+}
+
+function countUnfinished(sandbox: TestSandbox): Promise<number> {
+  const unfinished = "('accepted', 'generating', 'generated', 'settling')"
+  return count(sandbox, `SELECT count(*) AS count FROM jobs WHERE state IN ${unfinished}`)
+}
+
+async function count(sandbox: TestSandbox, statement: string): Promise<number> {
+  const [row] = await sandbox.sql<{ count: string }>(statement)
+  return Number(row?.count)
+}
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  const giveUpAt = performance.now() + LONGEST_DRAIN_MS
+  while (!(await condition())) {
+    if (performance.now() > giveUpAt) return
+    await delay(50)
+  }
+}
+
+/** `npm run campaign -- queue-wipe --jobs 200` */
+export async function run(args: readonly string[]): Promise<number> {
+  const { values } = parseArgs({ args: [...args], options: { jobs: { type: 'string', default: '200' } } })
+  const reports: QueueWipeReport[] = []
+  for (const workers of ['stopped', 'running'] as const)
+    reports.push(await runQueueWipe({ jobs: Number(values.jobs), workers }))
+  console.table(reports.map((report) => ({ ...report, violations: report.violations.join('; ') })))
+  return reports.every(({ violations }) => violations.length === 0) ? 0 : 1
+}

@@ -1,0 +1,223 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  type ChatAnswer,
+  payChat,
+  type SignedChat,
+  sendChat,
+  signChat,
+  upstreamCallsByKey,
+} from '../support/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/custom-payment.ts'
+import type { RpcFault } from '../support/rpc-proxy.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type ArmedFault, type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
+
+/** Short, so that what hangs is over soon; long enough for a busy machine. */
+const RPC_TIMEOUT_MS = 800
+const USDC_OF_A_PAYER = 1_000_000n
+/** A faulty node is healed once it has met this many calls of a case and a caller has been told so. */
+const HITS_BEFORE_HEALING = 2
+const LONGEST_FAULT_MS = 8000
+
+const FAULTS: Readonly<Record<string, RpcFault>> = {
+  down: { kind: 'reset' },
+  hanging: { kind: 'hang' },
+  'slow, in time': { kind: 'slow', delayMs: 150 },
+  'too slow': { kind: 'slow', delayMs: 2 * RPC_TIMEOUT_MS },
+  'HTTP 500': { kind: 'status', status: 500 },
+  'rate limiting': { kind: 'status', status: 429 },
+  'internal error': { kind: 'error', code: -32_603, message: 'Internal error' },
+  'header not found': { kind: 'error', code: -32_000, message: 'header not found' },
+  'an HTML page': { kind: 'html' },
+  'answer lost': { kind: 'lost_answer' },
+}
+const STAGES: readonly RpcStage[] = ['verify', 'recheck', 'prepare', 'broadcast', 'confirm']
+/** These meet everybody's calls, so they come one after another: a few tell enough. */
+const FAULTS_OF_TERMS = ['down', 'hanging', 'HTTP 500']
+
+/** One payment that met a faulty node, and what became of it. */
+export interface RpcFaultRow {
+  readonly stage: string
+  readonly fault: string
+  /** Different answers in their order, as `status code (payment)`. */
+  readonly answers: string
+  /** RPC calls that met the fault. */
+  readonly hits: number
+  readonly upstreamCalls: number
+  readonly transfers: number
+  /** From healing to the 200. */
+  readonly recoveryMs: number
+  readonly violations: readonly string[]
+}
+
+/** A stack whose API and worker each reach the node through a proxy of their own. */
+export interface WatchedStack {
+  readonly sandbox: TestSandbox
+  readonly rpc: RpcWatch
+  stop(): Promise<void>
+}
+
+export async function startWatchedStack({
+  upstreamDelayMs = 0,
+  holdSeconds = 1,
+  apiEnvironment = {},
+}: {
+  readonly upstreamDelayMs?: number
+  readonly holdSeconds?: number
+  readonly apiEnvironment?: Readonly<Record<string, string>>
+} = {}): Promise<WatchedStack> {
+  const watching = Promise.withResolvers<RpcWatch>()
+  let rpcUrls = { api: '', worker: '' }
+  const sandbox = await startTestSandbox({
+    connections: async (real) => {
+      const watch = await watchRpc(real.rpcUrl)
+      watching.resolve(watch)
+      rpcUrls = { api: watch.api.url, worker: watch.worker.url }
+      return real
+    },
+    environmentOf: (name) => ({ RPC_URL: name.startsWith('api') ? rpcUrls.api : rpcUrls.worker }),
+    upstreamDelayMs,
+    apiEnvironment: { HOLD_SECONDS: String(holdSeconds), RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS), ...apiEnvironment },
+    workerEnvironment: {
+      RPC_TIMEOUT_MS: String(RPC_TIMEOUT_MS),
+      LEASE_SECONDS: '3',
+      SWEEP_SECONDS: '0.2',
+      WORKER_CONCURRENCY: '64',
+    },
+  })
+  const rpc = await watching.promise
+  return {
+    sandbox,
+    rpc,
+    stop: async () => {
+      await sandbox.stop()
+      await rpc.stop()
+    },
+  }
+}
+
+/** Every fault at every stage, each on a payment of its own; those of one stage and kind run beside all others. */
+export async function runRpcFaults(): Promise<readonly RpcFaultRow[]> {
+  const stack = await startWatchedStack()
+  try {
+    const cases: FaultCase[] = []
+    for (const stage of STAGES)
+      for (const fault of Object.keys(FAULTS)) cases.push({ stage, fault, payer: await fundedPayer(stack) })
+    const challenge = await challengeWithoutChain(stack)
+    const own = await Promise.all(cases.map((one) => payThroughFault(stack, one)))
+    const shared: RpcFaultRow[] = []
+    for (const fault of FAULTS_OF_TERMS)
+      shared.push(await payThroughFault(stack, { stage: 'terms', fault, payer: await fundedPayer(stack) }))
+    return [challenge, ...own, ...shared]
+  } finally {
+    await stack.stop()
+  }
+}
+
+export function fundedPayer({ sandbox }: WatchedStack): Promise<TestPayer> {
+  return createPayer(sandbox.info.rpcUrl, { usdcAtomic: USDC_OF_A_PAYER, approved: true })
+}
+
+/** A price needs no chain, so a node that is down is not even noticed. */
+async function challengeWithoutChain({ sandbox, rpc }: WatchedStack): Promise<RpcFaultRow> {
+  const before = rpc.api.calls.length
+  rpc.api.setFault({ kind: 'reset' })
+  const answer = await sendChat(sandbox.info.baseUrl, crypto.randomUUID())
+  rpc.api.setFault(null)
+  const hits = rpc.api.calls.length - before
+  const violations = [
+    ...(answer.status === 402 ? [] : [`a challenge was answered with ${answer.status}`]),
+    ...(hits === 0 ? [] : [`a challenge made ${hits} RPC calls`]),
+  ]
+  const nothing = { upstreamCalls: 0, transfers: 0, recoveryMs: 0 }
+  return { stage: 'challenge', fault: 'down', answers: told(answer), hits, ...nothing, violations }
+}
+
+interface FaultCase {
+  readonly stage: RpcStage
+  readonly fault: string
+  readonly payer: TestPayer
+}
+
+async function payThroughFault(stack: WatchedStack, { stage, fault, payer }: FaultCase): Promise<RpcFaultRow> {
+  const { sandbox, rpc } = stack
+  const { baseUrl } = sandbox.info
+  const chat = await signChat(baseUrl, payer)
+  const met = FAULTS[fault]
+  if (met === undefined) throw new Error(`there is no fault ${fault}`)
+  const who = stage === 'terms' ? null : payer.account.address
+  const armed = rpc.arm({ payer: who, stages: [stage], fault: met })
+  const answers: ChatAnswer[] = []
+  const caller = askUntilPaid(baseUrl, chat, answers)
+  await untilFaultWasSeen(armed, answers, met)
+  rpc.heal(armed)
+  const healedAt = performance.now()
+  await caller
+  const recoveryMs = Math.round(performance.now() - healedAt)
+  return { stage, fault, hits: armed.hits, recoveryMs, ...(await judge(stack, chat, answers)) }
+}
+
+/** The caller that every failure asks to be: the same signed request again, until something else is asked for. */
+export async function askUntilPaid(baseUrl: string, chat: SignedChat, answers: ChatAnswer[], limitMs = 40_000) {
+  const giveUpAt = performance.now() + limitMs
+  while (performance.now() < giveUpAt) {
+    const answer = await payChat(baseUrl, chat)
+    answers.push(answer)
+    if (answer.retry !== 'same_request') return
+    await delay(150)
+  }
+}
+
+/** A node that is only slow is not healed: it is to be enough for the whole way. */
+async function untilFaultWasSeen(armed: ArmedFault, answers: readonly ChatAnswer[], fault: RpcFault): Promise<void> {
+  const giveUpAt = performance.now() + LONGEST_FAULT_MS
+  const isInTime = fault.kind === 'slow' && fault.delayMs < RPC_TIMEOUT_MS
+  const isOver = () =>
+    answers.at(-1)?.status === 200 || (!isInTime && armed.hits >= HITS_BEFORE_HEALING && answers.length > 0)
+  while (!isOver() && performance.now() < giveUpAt) await delay(20)
+}
+
+async function judge(
+  { sandbox }: WatchedStack,
+  chat: SignedChat,
+  answers: readonly ChatAnswer[],
+): Promise<Pick<RpcFaultRow, 'answers' | 'upstreamCalls' | 'transfers' | 'violations'>> {
+  const { upstreamCalls, transfers } = await countFor(sandbox, chat)
+  const violations: string[] = []
+  const last = answers.at(-1)
+  const refused = answers.find(({ status }) => status !== 200 && status !== 503)
+  if (refused) violations.push(`a good payment was answered with ${told(refused)}`)
+  if (last?.status !== 200) violations.push('the same signed request was not served after healing')
+  if (upstreamCalls !== 1) violations.push(`${upstreamCalls} provider calls`)
+  if (transfers.length !== 1) violations.push(`${transfers.length} transfers`)
+  if (last && transfers[0]?.valueAtomic !== last.charged)
+    violations.push(`charged ${transfers[0]?.valueAtomic}, told ${last.charged}`)
+  const replay = await payChat(sandbox.info.baseUrl, chat)
+  if (replay.body !== last?.body || replay.receiptId !== last.receiptId) violations.push('the replay differs')
+  return { answers: distinct(answers), upstreamCalls, transfers: transfers.length, violations }
+}
+
+/** What one payment cost upstream and moved on chain. */
+export async function countFor(sandbox: TestSandbox, { idempotencyKey, payer }: SignedChat) {
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+  return {
+    upstreamCalls: (await upstreamCallsByKey(sandbox.info)).get(idempotencyKey) ?? 0,
+    transfers: transfers.filter(({ from }) => from.toLowerCase() === payer.account.address.toLowerCase()),
+  }
+}
+
+export function told({ status, code, payment }: ChatAnswer): string {
+  return status === 200 ? '200' : `${status} ${code} (${payment})`
+}
+
+/** Answers in their order, repetitions left out. */
+export function distinct(answers: readonly ChatAnswer[]): string {
+  return [...new Set(answers.map(told))].join(' → ')
+}
+
+/** `npm run campaign -- rpc-faults` */
+export async function run(): Promise<number> {
+  const rows = await runRpcFaults()
+  console.table(rows.map((row) => ({ ...row, violations: row.violations.join('; ') })))
+  return rows.every(({ violations }) => violations.length === 0) ? 0 : 1
+}

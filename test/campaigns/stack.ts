@@ -1,0 +1,197 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
+import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { type ChainPayer, createChainPayer } from '../support/chain-payer.ts'
+import { createChainReader, type TestDevnet } from '../support/devnet.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../support/tcp-fault-proxy.ts'
+import type { LedgerSources } from './checker/collect.ts'
+import { createPayingCaller, type PayingCaller } from './paying-caller.ts'
+import { createPointControl, type PointControl } from './processes/reach-point.ts'
+
+export interface CampaignStackOptions {
+  /** How many processes of each kind; two when left out. */
+  readonly apis?: number
+  readonly workers?: number
+  readonly settlementKeys?: number
+  /** Puts a fault proxy before PostgreSQL, the queue, the RPC and the upstream. */
+  readonly proxied?: boolean
+  /** Payers that approved Permit2 once, and payers who sign a gas-sponsored permit each time; 8 and 4 when left out. */
+  readonly approvedPayers?: number
+  readonly sponsoredPayers?: number
+  readonly upstreamDelayMs?: number
+  readonly apiEnvironment?: Record<string, string>
+  readonly workerEnvironment?: Record<string, string>
+  /** How long clients go on before they give up; 90 s when left out. */
+  readonly patienceMs?: number
+  /** Between 0 and 1; `Math.random` when left out. */
+  readonly random?: () => number
+}
+
+/** A whole farebox with several APIs and workers, the tools to break it, and clients who write down what they see. */
+export interface CampaignStack extends Sandbox {
+  readonly directory: string
+  readonly points: PointControl
+  /** `null` unless the stack was started `proxied`. */
+  readonly proxies: Readonly<Record<'database' | 'queue' | 'rpc' | 'upstream', TcpFaultProxy>> | null
+  readonly payers: { readonly approved: readonly ChainPayer[]; readonly sponsored: readonly ChainPayer[] }
+  readonly caller: PayingCaller
+  /** Creates one more payer with 1,000 USDC. */
+  addPayer(kind: 'approved' | 'sponsored'): Promise<ChainPayer>
+  setFaults(rules: readonly FaultRuleInput[]): Promise<void>
+  sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
+  /** Waits until every job is finished and staged uploads are reaped; returns the ids of jobs that still are not. */
+  settleDown(limitMs?: number): Promise<readonly string[]>
+  /** Where the checker finds the five ledgers, past all proxies. */
+  ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
+}
+
+/** Processes start so often here that parsing their code anew each time would be most of a campaign. */
+const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/farebox-campaigns', import.meta.url))
+const PAYER_FUNDS_ATOMIC = 1_000_000_000n
+const QUIET_POLL_MS = 100
+
+export async function startCampaignStack(options: CampaignStackOptions = {}): Promise<CampaignStack> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-campaign-'))
+  const points = createPointControl(join(directory, 'points'))
+  const proxies: TcpFaultProxy[] = []
+  const stopProxies = () => Promise.all(proxies.map((proxy) => proxy.stop()))
+  try {
+    const sandbox = await startSandbox({
+      directory,
+      apis: options.apis ?? 2,
+      workers: options.workers ?? 2,
+      settlementKeys: options.settlementKeys ?? 1,
+      upstreamDelayMs: options.upstreamDelayMs ?? 0,
+      apiEntry: 'test/campaigns/processes/api.ts',
+      workerEntry: 'test/campaigns/processes/worker.ts',
+      // Held for so short a time that clients whose job recovers slowly also attach to it again.
+      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
+      workerEnvironment: {
+        LEASE_SECONDS: '1',
+        SWEEP_SECONDS: '0.2',
+        FEE_BUMP_AFTER_SECONDS: '1',
+        ...options.workerEnvironment,
+      },
+      environmentOf: () => ({
+        FAULT_POINTS_DIRECTORY: join(directory, 'points'),
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+      }),
+      ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),
+    })
+    const [database, queue, rpc, upstream] = proxies
+    const caller = createPayingCaller({
+      baseUrls: sandbox.info.baseUrls,
+      rpcUrl: sandbox.info.rpcUrl,
+      network: sandbox.info.network,
+      patienceMs: options.patienceMs ?? 90_000,
+      random: options.random ?? Math.random,
+    })
+    const addPayer = await createPayerMint(sandbox.info)
+    const approved = await addPayers(options.approvedPayers ?? 8, () => addPayer('approved'))
+    const sponsored = await addPayers(options.sponsoredPayers ?? 4, () => addPayer('sponsored'))
+    const pool = new pg.Pool({ connectionString: sandbox.info.databaseUrl, max: 2 })
+    // A restart of the database ends idle connections; the next query opens another.
+    pool.on('error', () => undefined)
+    const sql: CampaignStack['sql'] = async <Row extends pg.QueryResultRow>(
+      statement: string,
+      parameters: readonly unknown[] = [],
+    ) => (await pool.query<Row>(statement, [...parameters])).rows
+    return {
+      ...sandbox,
+      directory,
+      points,
+      proxies: database && queue && rpc && upstream ? { database, queue, rpc, upstream } : null,
+      payers: { approved, sponsored },
+      caller,
+      addPayer,
+      setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
+      sql,
+      settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
+      ledgerSources: () => ({
+        rpcUrl: sandbox.info.rpcUrl,
+        payTo: sandbox.info.payTo,
+        settlementAddresses: sandbox.info.settlementAddresses,
+        databaseUrl: sandbox.info.databaseUrl,
+        upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
+        objectStoreDirectory: join(directory, 'uploads'),
+        canaries: caller.audios.map(canaryOf),
+        calls: caller.records,
+        replay: (record) => caller.replay(record),
+      }),
+      stop: async () => {
+        await pool.end()
+        await sandbox.stop()
+        await stopProxies()
+        await rm(directory, { recursive: true, force: true })
+      },
+    }
+  } catch (error) {
+    await stopProxies()
+    await rm(directory, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** The proxies, in the order database, queue, RPC, upstream. */
+async function startProxies(real: Connections, proxies: TcpFaultProxy[]): Promise<Connections> {
+  const through = async (target: string) => {
+    const url = new URL(target)
+    const proxy = await startTcpFaultProxy({ host: url.hostname, port: Number(url.port) })
+    proxies.push(proxy)
+    url.port = String(proxy.port)
+    return url.href.replace(/\/$/, '')
+  }
+  return {
+    databaseUrl: await through(real.databaseUrl),
+    queueUrl: await through(real.queueUrl),
+    rpcUrl: await through(real.rpcUrl),
+    upstreamUrl: await through(real.upstreamUrl),
+  }
+}
+
+async function createPayerMint(info: SandboxInfo): Promise<CampaignStack['addPayer']> {
+  const { rpcUrl } = info
+  // Of a devnet, payers use only its address and its reads.
+  const devnet = { ...createChainReader(rpcUrl), rpcUrl } as TestDevnet
+  return async (kind) => {
+    const payer = await createChainPayer(devnet, PAYER_FUNDS_ATOMIC)
+    if (kind === 'approved') await payer.approve()
+    return payer
+  }
+}
+
+async function addPayers(count: number, add: () => Promise<ChainPayer>): Promise<readonly ChainPayer[]> {
+  const payers: ChainPayer[] = []
+  while (payers.length < count) payers.push(await add())
+  return payers
+}
+
+async function setFaults(upstreamUrl: string, rules: readonly FaultRuleInput[]): Promise<void> {
+  const answer = await fetch(`${upstreamUrl}/_simulator/faults`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(rules),
+  })
+  if (!answer.ok) throw new Error(`the simulator refused the faults: ${await answer.text()}`)
+}
+
+async function settleDown(sql: CampaignStack['sql'], limitMs: number): Promise<readonly string[]> {
+  for (const giveUpAt = Date.now() + limitMs; ; await delay(QUIET_POLL_MS)) {
+    const unfinished = await sql<{ id: string; kind: string }>(
+      `SELECT id, 'job' AS kind FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
+       UNION ALL SELECT id, 'upload' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL`,
+    )
+    if (unfinished.length === 0) return []
+    if (Date.now() > giveUpAt) return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
+  }
+}
+
+/** A run of bytes that only this audio holds: the generator's seed, behind the side information of the first frame. */
+export function canaryOf(audio: Uint8Array): Buffer {
+  return Buffer.from(audio.subarray(24, 48))
+}

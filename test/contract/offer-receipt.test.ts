@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { decodePaymentRequiredHeader, encodePaymentRequiredHeader } from '@x402/core/http'
+import {
+  decodeSignedOffers,
+  extractOffersFromPaymentRequired,
+  extractReceiptFromResponse,
+  findAcceptsObjectFromSignedOffer,
+  type JWSSignedOffer,
+  type JWSSignedReceipt,
+  verifyOfferSignatureJWS,
+  verifyReceiptMatchesOffer,
+  verifyReceiptSignatureJWS,
+} from '@x402/extensions/offer-receipt'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { operations } from '#shared/operations/registry.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+/*
+ * The extension's own client functions against a running service. Without a key they find it by the did:web in the
+ * signature, at /.well-known/did.json.
+ */
+
+let sandbox: TestSandbox
+beforeAll(async () => {
+  sandbox = await startTestSandbox()
+})
+afterAll(() => sandbox.stop())
+
+const LONGEST_HEADER = 8192
+/** After which a statement that was dated by the clock would differ. */
+const CLOCK_STEP_MS = 1100
+const body = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
+const PATH = '/v1/chat/completions'
+
+const send = (idempotencyKey: string, headers: Record<string, string> = {}) =>
+  sandbox.post(PATH, body, { idempotencyKey, headers })
+
+/** The one offer of a 402 and the terms that official clients match with it. */
+function offerOf(challenge: Response) {
+  const required = decodePaymentRequiredHeader(challenge.headers.get('payment-required') ?? '')
+  const [decoded, ...others] = decodeSignedOffers(extractOffersFromPaymentRequired(required))
+  if (decoded?.signedOffer.format !== 'jws' || others.length > 0) throw new Error('not one JWS offer')
+  return { required, decoded, signed: decoded.signedOffer }
+}
+
+function receiptOf(answer: Response): JWSSignedReceipt {
+  const receipt = extractReceiptFromResponse(answer)
+  if (receipt?.format !== 'jws') throw new Error('no JWS receipt')
+  return receipt
+}
+
+/** The same statement with one value changed under the old signature. */
+function tampered<Statement extends JWSSignedOffer | JWSSignedReceipt>(
+  statement: Statement,
+  change: Record<string, unknown>,
+): Statement {
+  const [header = '', payload = '', signature = ''] = statement.signature.split('.')
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Record<string, unknown>
+  const changed = Buffer.from(JSON.stringify({ ...claims, ...change })).toString('base64url')
+  return { ...statement, signature: `${header}.${changed}.${signature}` }
+}
+
+async function pay(): Promise<{ challenge: Response; payment: Record<string, string>; key: string; answer: Response }> {
+  const key = randomUUID()
+  const challenge = await send(key)
+  const payment = await sandbox.payer.sign(challenge)
+  return { challenge, payment, key, answer: await send(key, payment) }
+}
+
+describe('an offer', () => {
+  it('of a priced request verifies, and states what accepts[0] asks for until it expires', async () => {
+    const { required, decoded, signed } = offerOf(await send(randomUUID()))
+    const [accepted] = required.accepts
+    expect(await verifyOfferSignatureJWS(signed)).toEqual({
+      version: 1,
+      resourceUrl: `${sandbox.info.baseUrl}${PATH}`,
+      scheme: 'upto',
+      network: 'eip155:8453',
+      asset: accepted?.asset,
+      payTo: accepted?.payTo,
+      amount: accepted?.amount,
+      validUntil: Math.floor(Date.parse(String(accepted?.extra['expiresAt'])) / 1000),
+    })
+    expect(findAcceptsObjectFromSignedOffer(decoded, required.accepts)).toEqual(accepted)
+  })
+
+  it('is the same, byte for byte, each time that the request is asked for', async () => {
+    const key = randomUUID()
+    const first = offerOf(await send(key))
+    await delay(CLOCK_STEP_MS)
+    expect(offerOf(await send(key)).signed).toEqual(first.signed)
+  })
+
+  it('that was changed does not verify', async () => {
+    const { signed } = offerOf(await send(randomUUID()))
+    await expect(verifyOfferSignatureJWS(tampered(signed, { amount: '1' }))).rejects.toThrow('signature')
+  })
+
+  it.each(operations.map(({ path }) => path))('of a probe of %s verifies, and fits the header', async (path) => {
+    const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
+    expect(probe.status).toBe(402)
+    expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(LONGEST_HEADER)
+    const { required, signed } = offerOf(probe)
+    const offer = await verifyOfferSignatureJWS(signed)
+    expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
+    expect(offer.validUntil).toBeGreaterThan(Math.floor(Date.now() / 1000))
+  })
+
+  it('stands unchanged in the 402 of a refused payment, and fits the header', async () => {
+    const key = randomUUID()
+    const challenge = await send(key)
+    const { required, signed } = offerOf(challenge)
+    const accepts = required.accepts.map((accepted) => ({ ...accepted, amount: '1' }))
+    const headers = { 'payment-required': encodePaymentRequiredHeader({ ...required, accepts }) }
+    const refused = await send(key, await sandbox.payer.sign(new Response(null, { status: 402, headers })))
+    expect(refused.status).toBe(402)
+    expect(refused.headers.get('payment-required')?.length).toBeLessThanOrEqual(LONGEST_HEADER)
+    expect(offerOf(refused).signed).toEqual(signed)
+  })
+})
+
+describe('a receipt', () => {
+  it('verifies, belongs to the offer and the payer, and names the transaction', async () => {
+    const { challenge, answer } = await pay()
+    expect(answer.status).toBe(200)
+    const receipt = receiptOf(answer)
+    const { transaction } = JSON.parse(
+      Buffer.from(answer.headers.get('payment-response') ?? '', 'base64').toString(),
+    ) as { transaction: string }
+    expect(await verifyReceiptSignatureJWS(receipt)).toEqual({
+      version: 1,
+      network: 'eip155:8453',
+      resourceUrl: `${sandbox.info.baseUrl}${PATH}`,
+      payer: sandbox.payer.address.toLowerCase(),
+      issuedAt: expect.any(Number),
+      transaction,
+    })
+    expect(verifyReceiptMatchesOffer(receipt, offerOf(challenge).decoded, [sandbox.payer.address])).toBe(true)
+    expect(verifyReceiptMatchesOffer(receipt, offerOf(challenge).decoded, [sandbox.info.payTo])).toBe(false)
+  })
+
+  it('is the same, byte for byte, on a replay', async () => {
+    const { answer, payment, key } = await pay()
+    await delay(CLOCK_STEP_MS)
+    const replay = await send(key, payment)
+    expect(replay.status).toBe(200)
+    expect(replay.headers.get('payment-response')).toBe(answer.headers.get('payment-response'))
+  })
+
+  it('that was changed does not verify', async () => {
+    const receipt = receiptOf((await pay()).answer)
+    await expect(verifyReceiptSignatureJWS(tampered(receipt, { payer: sandbox.info.payTo }))).rejects.toThrow(
+      'signature',
+    )
+  })
+})
+
+it('the keys are published as a did:web document and as a key set alike', async () => {
+  const read = async (path: string): Promise<unknown> => (await fetch(`${sandbox.info.baseUrl}${path}`)).json()
+  const { id, verificationMethod } = (await read('/.well-known/did.json')) as {
+    id: string
+    verificationMethod: { id: string; publicKeyJwk: { x: string } }[]
+  }
+  const { keys } = (await read('/.well-known/jwks.json')) as { keys: { kid: string; x: string }[] }
+  expect(id).toBe(`did:web:${new URL(sandbox.info.baseUrl).host.replace(':', '%3A')}`)
+  expect(verificationMethod.map((method) => [method.id, method.publicKeyJwk.x])).toEqual(
+    keys.map(({ kid, x }) => [kid, x]),
+  )
+  expect(await read('/.well-known/x402')).toMatchObject({ signing: { did: id } })
+})

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { selectPoints } from '../campaigns/kill-matrix/fault-points.ts'
+import { runMatrix } from '../campaigns/kill-matrix/run-matrix.ts'
+import { failuresOf, summarize } from '../campaigns/kill-matrix/summarize.ts'
+
+/** `npm run campaign -- kill-matrix` runs more of them, many times. */
+const points = selectPoints('quick')
+
+/** A machine that is busy with other tests starts processes slowly. */
+const TIMEOUT_MS = 240_000
+
+test(
+  'a process killed at any point of a paid call charges nobody twice and loses no charged result',
+  async () => {
+    expect(points.length).toBeGreaterThanOrEqual(24)
+    const report = await runMatrix({
+      points,
+      trials: 1,
+      seed: 1,
+      stacks: 1,
+      checkEvery: points.length,
+      atOnce: 12,
+      stack: { approvedPayers: 4, sponsoredPayers: 2 },
+    })
+    expect(failuresOf(report)).toEqual([])
+    expect(summarize(report).map(({ hits }) => hits)).toEqual(points.map(() => 1))
+    // A campaign in which nobody pays would see no violation either.
+    expect(report.transfers).toBeGreaterThanOrEqual(points.length)
+  },
+  TIMEOUT_MS,
+)

@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest'
+import { type Attack, runPayerAttacks } from '../campaigns/payer-attacks.ts'
+import { runOverdraft } from '../campaigns/payer-overdraft.ts'
+
+const UNPAID = '402 settlement_failed (none)'
+
+const REFUSALS: Readonly<Record<Attack, string>> = {
+  'funds moved': '402 insufficient_funds (none)',
+  'allowance revoked': '412 permit2_allowance_required (none)',
+  'nonce burnt': '402 payment_nonce_used (none)',
+  'permit spent elsewhere': '402 payment_rejected (none)',
+}
+
+test('a payer who takes his money back at any moment gets no result, and costs at most one provider call', async () => {
+  const rows = await runPayerAttacks()
+  expect(rows).toHaveLength(16)
+  expect(rows).toEqual(
+    rows.map(({ moment, attack }) => {
+      const isEarly = moment === 'before verify' || moment === 'before the provider call'
+      const answer = isEarly ? REFUSALS[attack] : UNPAID
+      const upstreamCalls = isEarly ? 0 : 1
+      return { moment, attack, answer, repeated: answer, upstreamCalls, transfers: 0, released: false }
+    }),
+  )
+})
+
+test('50 parallel calls of a wallet that can pay for ten begin no work that it cannot pay for', async () => {
+  const row = await runOverdraft('keeps its money')
+  expect(row).toMatchObject({ calls: 50, withheld: 0, violations: [] })
+  expect(row.charged).toBe(row.providerCalls)
+  expect(row.providerCalls).toBeGreaterThanOrEqual(10)
+  expect(row.answers['429 funds_reserved (none)']).toBe(50 - row.providerCalls)
+})
+
+test('a wallet that is emptied under its calls costs no more than the open limit, and gets nothing new until it has paid', async () => {
+  const row = await runOverdraft('is emptied while its calls are at the provider', { limitUsdc: '0.02' })
+  expect(row).toMatchObject({ calls: 50, charged: 0, violations: [] })
+  expect(row.withheld).toBe(row.providerCalls)
+  expect(row.withheld).toBeGreaterThanOrEqual(1)
+  expect(row.begunAtomic).toBeLessThanOrEqual(20_000n)
+  expect(row.debtor).toMatch(/^409 unpaid_debt \(none\) → \d+ × 200 → 200$/)
+})

@@ -1,0 +1,141 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
+import { type SdkFacilitator, startSdkFacilitator } from '../support/sdk-facilitator.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+let facilitator: SdkFacilitator
+let facilitatorNode: RpcProxy
+let sandbox: TestSandbox
+beforeAll(async () => {
+  sandbox = await startTestSandbox({
+    startFacilitator: async ({ rpcUrl, privateKey }) => {
+      facilitatorNode = await startRpcProxy(rpcUrl)
+      facilitator = await startSdkFacilitator(facilitatorNode.url, privateKey)
+      return facilitator.url
+    },
+    apiEnvironment: { HOLD_SECONDS: '10' },
+    workerEnvironment: { LEASE_SECONDS: '2', SWEEP_SECONDS: '0.2', FACILITATOR_TIMEOUT_SECONDS: '2' },
+  })
+})
+afterEach(() => {
+  for (const path of ['/verify', '/settle'] as const) facilitator.setFault(path, null)
+  facilitatorNode.setFault(null)
+})
+afterAll(async () => {
+  await sandbox.stop()
+  await facilitator.stop()
+  await facilitatorNode.stop()
+})
+
+const CHAT = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 2000 }
+const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
+
+const chat = (idempotencyKey: string, headers: Record<string, string> = {}) =>
+  sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })
+
+function settledAmount(answer: Response): string {
+  const header = answer.headers.get('payment-response')
+  return (JSON.parse(Buffer.from(header ?? '', 'base64').toString()) as { amount: string }).amount
+}
+
+test('a paid call is verified and settled by the facilitator, and charged exactly what was measured', async () => {
+  const idempotencyKey = randomUUID()
+  const challenge = await chat(idempotencyKey)
+  const headers = await sandbox.payer.sign(challenge)
+  const before = await transfers()
+  const answer = await chat(idempotencyKey, headers)
+  expect(answer.status).toBe(200)
+  const [transfer, ...others] = (await transfers()).slice(before.length)
+  expect(others).toEqual([])
+  expect(transfer?.valueAtomic.toString()).toBe(settledAmount(answer))
+  const [job] = await sandbox.sql<{ charge_amount: string; quoted_maximum: string; settled_by: string }>(
+    `SELECT jobs.charge_amount, quoted_maximum, settled_by FROM jobs JOIN settlements ON job_id = jobs.id
+     WHERE idempotency_key = $1`,
+    [idempotencyKey],
+  )
+  expect(job).toMatchObject({ charge_amount: transfer?.valueAtomic.toString(), settled_by: 'remote_facilitator' })
+  expect(BigInt(job?.charge_amount ?? 0)).toBeLessThan(BigInt(job?.quoted_maximum ?? 0))
+  const replay = await chat(idempotencyKey, headers)
+  expect(await replay.text()).toBe(await answer.text())
+  expect(await transfers()).toHaveLength(before.length + 1)
+})
+
+test('a lost settle answer costs the caller a wait, and one charge', async () => {
+  const idempotencyKey = randomUUID()
+  const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+  const before = [(await transfers()).length, settleRequests()] as const
+  facilitator.setFault('/settle', { kind: 'lost_answer' }, 1)
+  const answer = await chat(idempotencyKey, headers)
+  expect(answer.status).toBe(200)
+  expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
+})
+
+test('a hanging facilitator leaves the payment open: a 503 that lets the caller attach, then one charge', async () => {
+  const idempotencyKey = randomUUID()
+  const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+  const before = (await transfers()).length
+  facilitator.setFault('/settle', { kind: 'hang' })
+  const held = await chat(idempotencyKey, headers)
+  expect(held.status).toBe(503)
+  expect(await held.json()).toMatchObject({ error: { code: 'settlement_pending', payment: 'unknown' } })
+  expect(await transfers()).toHaveLength(before)
+  facilitator.setFault('/settle', null)
+  const answer = await chat(idempotencyKey, headers)
+  expect(answer.status).toBe(200)
+  expect(await transfers()).toHaveLength(before + 1)
+})
+
+test('a worker killed after the facilitator has settled loses nothing: the transfer is found in the chain’s log', async () => {
+  const idempotencyKey = randomUUID()
+  const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+  const before = [(await transfers()).length, settleRequests()] as const
+  // The facilitator sends, and cannot see its own receipt: the worker is killed while it waits for the answer.
+  facilitatorNode.setFault({ kind: 'hang' }, 'eth_getTransactionReceipt')
+  const held = chat(idempotencyKey, headers)
+  await vi.waitUntil(async () => (await transfers()).length > before[0], { timeout: 20_000 })
+  process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+  await sandbox.restart('worker')
+  const answer = await held
+  expect(answer.status).toBe(200)
+  expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
+})
+
+test('while the facilitator cannot verify, or its node is down, a good payment gets a 503 and keeps its signature', async () => {
+  const idempotencyKey = randomUUID()
+  const headers = await sandbox.payer.sign(await chat(idempotencyKey))
+  const before = (await transfers()).length
+  const failing = async () => {
+    const answer = await chat(idempotencyKey, headers)
+    expect(answer.status).toBe(503)
+    expect(await answer.json()).toMatchObject({ error: { code: 'payment_network_unavailable', payment: 'none' } })
+  }
+  facilitator.setFault('/verify', { kind: 'status', status: 502 })
+  await failing()
+  facilitator.setFault('/verify', null)
+  facilitatorNode.setFault({ kind: 'status', status: 500 })
+  await failing()
+  facilitatorNode.setFault(null)
+  expect((await chat(idempotencyKey, headers)).status).toBe(200)
+  expect(await transfers()).toHaveLength(before + 1)
+})
+
+test('an API does not start without its facilitator, and says which setting is at fault', async () => {
+  facilitator.setFault('/supported', { kind: 'status', status: 500 })
+  process.kill(sandbox.pidOf('api'), 'SIGTERM')
+  await vi.waitUntil(
+    () =>
+      fetch(`${sandbox.info.baseUrl}/healthz`).then(
+        () => false,
+        () => true,
+      ),
+    { timeout: 15_000 },
+  )
+  await expect(sandbox.restart('api')).rejects.toThrow(
+    'the facilitator of FACILITATOR_URL does not answer GET /supported',
+  )
+  facilitator.setFault('/supported', null)
+  await sandbox.restart('api')
+  expect((await fetch(`${sandbox.info.baseUrl}/readyz`)).status).toBe(200)
+})

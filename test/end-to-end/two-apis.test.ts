@@ -1,0 +1,160 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import {
+  payChat,
+  payChatPatiently,
+  type SignedChat,
+  sendChat,
+  signChat,
+  upstreamCallsByKey,
+} from '../support/chat-call.ts'
+import {
+  challengeOf,
+  createPayer,
+  paymentHeader,
+  signCustomPayment,
+  type TestPayer,
+} from '../support/custom-payment.ts'
+import { type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+/** Far longer than a whole call takes, and less than the API waits for a node. */
+const LATE_MS = 2500
+
+let sandbox: TestSandbox
+let payer: TestPayer
+/** Between the second API and the node. */
+let rpc: RpcProxy
+let [first, second] = ['', '']
+beforeAll(async () => {
+  sandbox = await startTestSandbox({
+    apis: 2,
+    connections: async (real) => {
+      rpc = await startRpcProxy(real.rpcUrl)
+      return real
+    },
+    environmentOf: (name): Record<string, string> => (name === 'api-2' ? { RPC_URL: rpc.url } : {}),
+  })
+  ;[first = '', second = ''] = sandbox.info.baseUrls
+  payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
+})
+afterAll(async () => {
+  await sandbox.stop()
+  await rpc.stop()
+})
+
+async function expectOneCharge({ idempotencyKey }: SignedChat, transaction: string): Promise<void> {
+  expect((await upstreamCallsByKey(sandbox.info)).get(idempotencyKey)).toBe(1)
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+  expect(transfers.filter(({ transactionHash }) => transactionHash === transaction)).toHaveLength(1)
+  const settlements = await sandbox.sql(
+    'SELECT 1 FROM settlements JOIN jobs ON jobs.id = job_id WHERE idempotency_key = $1',
+    [idempotencyKey],
+  )
+  expect(settlements).toHaveLength(1)
+}
+
+test('a challenge of one API is paid at the other, and either replays the same bytes under the same receipt', async () => {
+  const chat = await signChat(first, payer)
+  const paid = await payChat(second, chat)
+  expect(paid).toMatchObject({ status: 200, receiptId: expect.stringMatching(/^[0-9a-f-]{36}$/) })
+  const fresh = await signChat(first, payer, { idempotencyKey: chat.idempotencyKey })
+  for (const [baseUrl, again] of [
+    [first, chat],
+    [second, chat],
+    [first, fresh],
+    [second, fresh],
+  ] as const)
+    expect(await payChat(baseUrl, again)).toEqual(paid)
+  await expectOneCharge(chat, paid.transaction)
+})
+
+test('a signed request attaches to the work that the other API began', async () => {
+  await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
+  const chat = await signChat(first, payer)
+  const began = payChat(first, chat)
+  await vi.waitUntil(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey), { timeout: 20_000 })
+  const attached = await payChat(second, chat)
+  expect(attached.status).toBe(200)
+  expect(await began).toEqual(attached)
+  await expectOneCharge(chat, attached.transaction)
+})
+
+test('a duplicate that asks the chain only after the first was settled attaches as well', async () => {
+  const chat = await signChat(first, payer)
+  rpc.setFault({ kind: 'slow', delayMs: LATE_MS }, 'eth_call')
+  const late = payChat(second, chat)
+  await vi.waitUntil(() => rpc.calls.at(-1) === 'eth_call', { timeout: 20_000 })
+  const paid = await payChat(first, chat)
+  expect(paid.status).toBe(200)
+  expect(await late).toEqual(paid)
+  rpc.setFault(null)
+  await expectOneCharge(chat, paid.transaction)
+})
+
+test('an unpaid request tells no API’s caller whether the key has a job', async () => {
+  const chat = await signChat(first, payer)
+  const before = await sendChat(second, chat.idempotencyKey)
+  expect((await payChat(first, chat)).status).toBe(200)
+  for (const baseUrl of [first, second]) {
+    const { status, body } = await sendChat(baseUrl, chat.idempotencyKey)
+    expect({ status, members: Object.keys(JSON.parse(body) as object) }).toEqual({
+      status: before.status,
+      members: Object.keys(JSON.parse(before.body) as object),
+    })
+  }
+})
+
+test('a key of one API is bound at the other: another body and another payer get 409', async () => {
+  const chat = await signChat(first, payer)
+  const other = await sendChat(second, chat.idempotencyKey, {}, true)
+  expect(other).toMatchObject({ status: 409, code: 'idempotency_key_reused', retry: 'never', payment: 'none' })
+  expect(other.response?.headers.get('x-should-retry')).toBe('false')
+  const stranger = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: true })
+  const theirs = await signChat(second, stranger, { idempotencyKey: chat.idempotencyKey })
+  expect((await payChat(first, chat)).status).toBe(200)
+  expect(await payChat(second, theirs)).toMatchObject({ status: 409, code: 'idempotency_key_reused', payment: 'none' })
+})
+
+test('an authorization that paid at one API pays for no other key at the other', async () => {
+  const chat = await signChat(first, payer)
+  const idempotencyKey = randomUUID()
+  const { response } = await sendChat(second, idempotencyKey)
+  if (response === null) throw new Error('there is no challenge')
+  const again = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: chat.nonce } })
+  expect((await payChat(first, chat)).status).toBe(200)
+  expect(await sendChat(second, idempotencyKey, paymentHeader(again))).toMatchObject({
+    status: 409,
+    code: 'authorization_already_used',
+  })
+  expect((await upstreamCallsByKey(sandbox.info)).has(idempotencyKey)).toBe(false)
+})
+
+test('one authorization for two keys at two APIs at once: one is served, the other gets 409 and no work', async () => {
+  const one = await signChat(first, payer)
+  const idempotencyKey = randomUUID()
+  const { response } = await sendChat(second, idempotencyKey)
+  if (response === null) throw new Error('there is no challenge')
+  const other = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: one.nonce } })
+  const answers = await Promise.all([payChat(first, one), sendChat(second, idempotencyKey, paymentHeader(other))])
+  expect(answers.map(({ status, code }) => `${status} ${code}`).toSorted()).toEqual([
+    '200 ',
+    '409 authorization_already_used',
+  ])
+  const calls = await upstreamCallsByKey(sandbox.info)
+  expect((calls.get(one.idempotencyKey) ?? 0) + (calls.get(idempotencyKey) ?? 0)).toBe(1)
+})
+
+test('an API killed while it holds the caller: the other one gives the result at once, charged once', async () => {
+  await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
+  const chat = await signChat(first, payer)
+  const held = payChat(first, chat)
+  await vi.waitUntil(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey), { timeout: 20_000 })
+  process.kill(sandbox.pidOf('api'), 'SIGKILL')
+  expect((await held).status).toBe(0)
+  const [retried] = (await payChatPatiently([second], chat)).slice(-1)
+  expect(retried?.status).toBe(200)
+  await sandbox.restart('api')
+  expect(await payChat(first, chat)).toEqual(retried)
+  await expectOneCharge(chat, retried?.transaction ?? '')
+})

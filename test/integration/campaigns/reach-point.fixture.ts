@@ -1,0 +1,14 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { createReachPoint } from '../../campaigns/processes/reach-point.ts'
+
+/** Passes the point `loop` for as long as it lives, and says what happened there. */
+const reach = createReachPoint(process.argv[2] ?? '')
+process.stdout.write('running\n')
+for (;;) {
+  try {
+    reach('loop')
+  } catch (error) {
+    process.stdout.write(`${error instanceof Error ? error.message : 'failed'}\n`)
+  }
+  await delay(5)
+}

@@ -1,0 +1,169 @@
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { createChainPayer } from '../../support/chain-payer.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
+
+const NETWORK = 'eip155:8453'
+
+let devnet: TestDevnet
+let ourNode: RpcProxy
+let facilitatorNode: RpcProxy
+let facilitator: SdkFacilitator
+let verifier: AuthorizationVerifier
+beforeAll(async () => {
+  devnet = await startTestDevnet()
+  ;[ourNode, facilitatorNode] = await Promise.all([startRpcProxy(devnet.rpcUrl), startRpcProxy(devnet.rpcUrl)])
+  facilitator = await startSdkFacilitator(facilitatorNode.url, devnet.accounts.settlement.privateKey)
+  const own = createAuthorizationVerifier(createChainClient(ourNode.url), 8453)
+  verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own)
+})
+afterEach(() => {
+  for (const node of [ourNode, facilitatorNode]) node.setFault(null)
+  for (const path of ['/verify', '/supported'] as const) facilitator.setFault(path, null)
+})
+afterAll(async () => {
+  await facilitator.stop()
+  await Promise.all([ourNode.stop(), facilitatorNode.stop()])
+  await devnet.stop()
+})
+
+const verify = (authorization: Authorization) => verifier.verify(authorization, authorization.authorizedMaximum)
+const refusing = (invalidReason: string, status = 200): FacilitatorFault => ({
+  kind: 'body',
+  status,
+  body: { isValid: false, invalidReason, payer: '0x' },
+})
+
+describe('a payment that could be settled', () => {
+  it('is valid with a permit and with an approval, and the operator’s key goes with the question', async () => {
+    const payer = await createChainPayer(devnet)
+    expect(await verify(await payer.sign())).toEqual({ outcome: 'valid', needsPermit: true })
+    await payer.approve()
+    expect(await verify(await payer.sign({ gasSponsored: false }))).toEqual({ outcome: 'valid', needsPermit: false })
+    expect(facilitator.authorizationHeaders.at(-1)).toBe('Bearer key-of-the-operator')
+  })
+
+  it.for<FacilitatorFault>([
+    { kind: 'hang' },
+    { kind: 'reset' },
+    { kind: 'lost_answer' },
+    { kind: 'status', status: 500 },
+    { kind: 'status', status: 401 },
+    { kind: 'status', status: 200 },
+    { kind: 'body', status: 200, body: {} },
+    refusing('permit2_insufficient_balance', 500),
+    refusing('permit2_insufficient_balance'),
+    refusing('permit2_allowance_required'),
+    refusing('unexpected_verify_error: http://user:secret@node.example'),
+    refusing('toString'),
+  ])('is never refused because the facilitator answers %j', async (fault) => {
+    const authorization = await (await createChainPayer(devnet)).sign()
+    facilitator.setFault('/verify', fault)
+    const verification = await verify(authorization)
+    expect(verification.outcome).toBe('unreachable')
+    expect(String(verification.outcome === 'unreachable' && verification.cause)).not.toContain('secret')
+  })
+
+  it('is never refused because the facilitator’s own node fails', async () => {
+    const authorization = await (await createChainPayer(devnet)).sign()
+    for (const fault of [{ kind: 'status', status: 500 }, { kind: 'reset' }, { kind: 'html' }] as const) {
+      facilitatorNode.setFault(fault)
+      expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })
+    }
+  })
+
+  it('is not refused while neither node answers', async () => {
+    const authorization = await (await createChainPayer(devnet)).sign()
+    facilitatorNode.setFault({ kind: 'status', status: 500 })
+    ourNode.setFault({ kind: 'status', status: 500 })
+    expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })
+  })
+})
+
+describe('a payment that could not be settled is refused with the code of its fault:', () => {
+  it('no funds', async () => {
+    const authorization = await (await createChainPayer(devnet, 0n)).sign()
+    expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
+  })
+
+  it('no allowance', async () => {
+    const authorization = await (await createChainPayer(devnet)).sign({ gasSponsored: false })
+    expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'permit2_allowance_required' })
+  })
+
+  it('a used nonce', async () => {
+    const payer = await createChainPayer(devnet)
+    const authorization = await payer.sign()
+    await payer.invalidateNonce(authorization.nonce)
+    expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'payment_nonce_used' })
+  })
+
+  it('a deadline past, a start in the future', async () => {
+    const payer = await createChainPayer(devnet)
+    const nowSeconds = BigInt(Math.floor(Date.now() / 1000))
+    expect(await verify(await payer.sign({ deadline: nowSeconds - 1n }))).toEqual({
+      outcome: 'refused',
+      code: 'payment_expired',
+    })
+    expect(await verify(await payer.sign({ validAfter: nowSeconds + 500n }))).toEqual({
+      outcome: 'refused',
+      code: 'payment_not_yet_valid',
+    })
+  })
+
+  it('another facilitator', async () => {
+    const elsewhere = privateKeyToAccount(generatePrivateKey()).address
+    const authorization = await (await createChainPayer(devnet)).sign({ facilitator: elsewhere })
+    expect(await verify(authorization)).toEqual({ outcome: 'refused', code: 'payment_rejected' })
+  })
+
+  it('also when the facilitator refuses with a 4xx status', async () => {
+    const authorization = await (await createChainPayer(devnet, 0n)).sign()
+    facilitator.setFault('/verify', refusing('permit2_insufficient_balance', 400))
+    expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
+  })
+})
+
+/** What `/supported` answers instead. */
+function supporting(kinds: unknown, signers: unknown): void {
+  facilitator.setFault('/supported', { kind: 'body', status: 200, body: { kinds, signers } })
+}
+
+describe('the facilitator’s addresses', () => {
+  const read = () => readSupportedFacilitators({ url: facilitator.url, apiKey: undefined }, NETWORK)
+  const kind = { x402Version: 2, scheme: 'upto', network: NETWORK }
+  it('are those of its /supported, in lower case', async () => {
+    expect(await read()).toEqual([facilitator.address])
+  })
+
+  it('are all of its signers in one order, whichever of them it happens to name', async () => {
+    const [first, second] = ['0xAAaAaaAAAaAaAaaaaAAaAaAaaAaaAaaAaaaaAAAa', `0x${'b'.repeat(40)}`]
+    for (const facilitatorAddress of [first, second]) {
+      supporting([{ ...kind, extra: { facilitatorAddress } }], { 'eip155:*': [second, first] })
+      expect(await read()).toEqual([`0x${'a'.repeat(40)}`, second])
+    }
+  })
+
+  it('are missing with a word on why when it serves another scheme, network or version', async () => {
+    const extra = { facilitatorAddress: facilitator.address }
+    for (const other of [{ scheme: 'exact' }, { network: 'eip155:84532' }, { x402Version: 1 }]) {
+      supporting([{ ...kind, extra, ...other }], {})
+      await expect(read()).rejects.toThrow('does not support scheme "upto" on eip155:8453')
+    }
+    supporting([kind], {})
+    await expect(read()).rejects.toThrow('names no facilitatorAddress')
+  })
+
+  it('are missing with the name of the setting when it cannot be reached', async () => {
+    facilitator.setFault('/supported', { kind: 'reset' })
+    await expect(read()).rejects.toThrow('FACILITATOR_URL does not answer GET /supported')
+  })
+})

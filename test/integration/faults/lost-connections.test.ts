@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
+
+// An error that nobody listens for ends a process; here it fails the whole run.
+
+let database: TestDatabase
+let proxy: TcpFaultProxy
+let url: string
+
+beforeAll(async () => {
+  database = await createTestDatabase()
+  const real = new URL(database.url)
+  proxy = await startTcpFaultProxy({ host: real.hostname, port: Number(real.port) })
+  real.port = String(proxy.port)
+  url = real.href
+})
+beforeEach(() => proxy.setFault(null))
+afterAll(async () => {
+  await proxy.stop()
+  await database.drop()
+})
+
+function openPool() {
+  const errors: Error[] = []
+  const pool = createPool({
+    connectionString: url,
+    maximumConnections: 2,
+    applicationName: 'lost connections',
+    onError: (error) => errors.push(error),
+  })
+  return { pool, errors }
+}
+
+test('a connection lost during a statement of a transaction fails the transaction and nothing else', async () => {
+  const { pool } = openPool()
+  await proxy.setFault(null)
+  const failed = inTransaction(pool, async (sql) => {
+    await proxy.setFault({ kind: 'lost_answer' })
+    await sql.query('SELECT 1')
+  })
+  await expect(failed).rejects.toThrow(/terminated|ECONNRESET/)
+  await proxy.setFault(null)
+  expect(await inTransaction(pool, async (sql) => (await sql.query('SELECT 2 AS two')).rows)).toEqual([{ two: 2 }])
+  await pool.end()
+})
+
+test('so does one lost between two statements', async () => {
+  const { pool } = openPool()
+  const failed = inTransaction(pool, async (sql) => {
+    await sql.query('SELECT 1')
+    await proxy.setFault({ kind: 'refuse' })
+    await delay(50)
+    await sql.query('SELECT 2')
+  })
+  await expect(failed).rejects.toThrow(/not queryable|terminated|ECONNRESET/)
+  await proxy.setFault(null)
+  expect(await inTransaction(pool, async (sql) => (await sql.query('SELECT 3 AS three')).rows)).toEqual([{ three: 3 }])
+  await pool.end()
+})
+
+async function openQueue() {
+  const delivered: string[] = []
+  const opened = await openJobQueue({ DATABASE_URL: url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
+  const queue = { enqueue: (jobId: string) => opened.enqueue(jobId, 'text') }
+  const consumer = opened.consume(new Map([['text', 4]]), async (jobId) => void delivered.push(jobId))
+  const close = async () => {
+    await consumer.close(5000)
+    await opened.close()
+  }
+  return { queue, delivered, close }
+}
+
+test('a queue whose connections are cut again and again goes on without the default pause of 15 s', async () => {
+  const { queue, delivered, close } = await openQueue()
+  await queue.enqueue(randomUUID())
+  for (let round = 0; round < 10; round++) {
+    const enqueued = Array.from({ length: 5 }, () => queue.enqueue(randomUUID()).catch(() => undefined))
+    await delay(round * 3)
+    await proxy.setFault(round % 2 === 0 ? { kind: 'lost_answer' } : { kind: 'refuse' })
+    await delay(30)
+    await proxy.setFault(null)
+    await Promise.all(enqueued)
+  }
+  const last = randomUUID()
+  await queue.enqueue(last)
+  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await close()
+})
+
+test('a queue that cannot be reached at first is used as soon as it can', async () => {
+  await proxy.setFault({ kind: 'refuse' })
+  const { queue, delivered, close } = await openQueue()
+  await expect(queue.enqueue(randomUUID())).rejects.toThrow('ECONNREFUSED')
+  await expect(queue.enqueue(randomUUID())).rejects.toThrow('ECONNREFUSED')
+  await proxy.setFault(null)
+  const last = randomUUID()
+  await queue.enqueue(last)
+  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await close()
+})

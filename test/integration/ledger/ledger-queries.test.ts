@@ -1,0 +1,276 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readAbsorbedCost } from '#shared/adapters/postgres/ledger-queries/absorbed-cost.ts'
+import { readChargesByModel } from '#shared/adapters/postgres/ledger-queries/charges-by-model.ts'
+import { readContradictions } from '#shared/adapters/postgres/ledger-queries/contradictions.ts'
+import { readDebts } from '#shared/adapters/postgres/ledger-queries/debts.ts'
+import {
+  readSettlementsByTransaction,
+  readSettlementsInBlocks,
+  readSettlementsOutsideBlocks,
+} from '#shared/adapters/postgres/ledger-queries/ledger-settlements.ts'
+import { readOpenExposure } from '#shared/adapters/postgres/ledger-queries/open-exposure.ts'
+import { readPaymentParties } from '#shared/adapters/postgres/ledger-queries/payment-parties.ts'
+import { resolvePeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
+import { readRevenue } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
+import { readReviewItems } from '#shared/adapters/postgres/ledger-queries/review-items.ts'
+import { readSettlingNow } from '#shared/adapters/postgres/ledger-queries/settling-now.ts'
+import { readUnchargedFailures } from '#shared/adapters/postgres/ledger-queries/uncharged-failures.ts'
+import { readUnfinishedJobs } from '#shared/adapters/postgres/ledger-queries/unfinished-jobs.ts'
+import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
+import {
+  createTestLedger,
+  jobInState,
+  newTestJob,
+  randomAddress,
+  type TestLedger,
+  testAuthorization,
+} from '../../support/test-ledger.ts'
+
+const PERIOD = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
+const WITHIN = '2026-03-01T12:00:00Z'
+const BEFORE = '2026-02-28T23:59:59.999999Z'
+const AFTER = PERIOD.to
+/** More than any `number` can hold exactly. */
+const HUGE = 2n ** 70n + 1n
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger(4)
+})
+afterAll(() => ledger.close())
+
+interface Stored {
+  readonly at?: string
+  readonly charge?: bigint
+  readonly model?: string
+  readonly operation?: string
+  readonly payer?: `0x${string}`
+}
+
+/** A job that real transitions brought to `state`, moved to another time and price afterwards. */
+async function stored(state: JobState, { at = WITHIN, charge, model, operation, payer }: Stored = {}) {
+  const request = newTestJob({
+    ...(model ? { publicModel: model } : {}),
+    ...(payer ? { authorization: testAuthorization({ payer }) } : {}),
+  })
+  const job = await jobInState(ledger, state, request)
+  await ledger.sql(
+    `UPDATE jobs SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,
+       quoted_maximum = GREATEST(quoted_maximum, $3::numeric), charge_amount = COALESCE($3::numeric, charge_amount), operation = COALESCE($4, operation) WHERE id = $1`,
+    [job.id, at, charge?.toString() ?? null, operation ?? null],
+  )
+  await ledger.sql(
+    `UPDATE settlements SET finished_at = CASE WHEN finished_at IS NULL THEN NULL ELSE $2::timestamptz END,
+       charge_amount = COALESCE($3::numeric, charge_amount) WHERE job_id = $1`,
+    [job.id, at, charge?.toString() ?? null],
+  )
+  await ledger.sql('UPDATE upstream_attempts SET finished_at = $2 WHERE job_id = $1 AND finished_at IS NOT NULL', [
+    job.id,
+    at,
+  ])
+  if (charge !== undefined) await setReceiptCharge(job, charge)
+  return job
+}
+
+/** Receipts are immutable; only an administrator gets past the trigger. */
+async function setReceiptCharge(job: ClaimedJob, charge: bigint): Promise<void> {
+  await ledger.sql(
+    `SET session_replication_role = replica;
+     UPDATE receipts SET body = jsonb_set(body, '{charge_atomic}', '"${charge}"') WHERE job_id = '${job.id}';
+     RESET session_replication_role`,
+  )
+}
+
+test('a period is half-open, and its figures are exact beyond what a number can hold', async () => {
+  await stored('completed', { at: PERIOD.from, charge: HUGE, model: 'a', operation: 'one' })
+  await stored('completed', { charge: 2n, model: 'a', operation: 'one' })
+  await stored('completed', { charge: 6n, model: 'a', operation: 'one' })
+  await stored('completed', { charge: 7n, model: 'a', operation: 'two' })
+  await stored('completed', { at: AFTER, charge: 1000n, model: 'a', operation: 'one' })
+  await stored('completed', { at: BEFORE, charge: 1000n, model: 'a', operation: 'one' })
+  expect(await readRevenue(ledger.pool, PERIOD)).toEqual({ count: 4, totalAtomic: HUGE + 15n })
+  expect(await readChargesByModel(ledger.pool, PERIOD)).toEqual([
+    {
+      model: 'a',
+      operation: 'one',
+      count: 3,
+      totalAtomic: HUGE + 8n,
+      meanAtomic: `${(HUGE + 8n) / 3n}.33`,
+      smallestAtomic: 2n,
+      largestAtomic: HUGE,
+    },
+    {
+      model: 'a',
+      operation: 'two',
+      count: 1,
+      totalAtomic: 7n,
+      meanAtomic: '7.00',
+      smallestAtomic: 7n,
+      largestAtomic: 7n,
+    },
+  ])
+  expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
+})
+
+test('a period that nobody named is the last day by the database’s clock', async () => {
+  const { from, to } = await resolvePeriod(ledger.pool, {})
+  expect(Date.parse(to) - Date.parse(from)).toBe(24 * 3600 * 1000)
+  const since = await resolvePeriod(ledger.pool, { to: '2026-03-02T01:00:00+01:00' })
+  expect([Date.parse(since.from), Date.parse(since.to)]).toEqual([Date.parse(PERIOD.from), Date.parse(PERIOD.to)])
+})
+
+describe('over jobs in every state', () => {
+  const greatest = randomAddress()
+  let jobs: Record<JobState, ClaimedJob>
+  beforeAll(async () => {
+    await ledger.close()
+    ledger = await createTestLedger(4)
+    jobs = {
+      accepted: await stored('accepted', { payer: greatest }),
+      generating: await stored('generating', { payer: greatest }),
+      generated: await stored('generated', { payer: greatest, charge: 17n }),
+      settling: await stored('settling', { charge: 19n }),
+      completed: await stored('completed', { charge: 23n }),
+      failed: await stored('failed'),
+      settlement_failed: await stored('settlement_failed', { payer: greatest, charge: 29n }),
+      review: await stored('review', { charge: 31n }),
+    }
+    await stored('failed')
+    await stored('settlement_failed', { charge: 37n })
+    await stored('settlement_failed', { at: BEFORE, charge: 41n })
+  })
+
+  test('failures are counted by code, and only those of the period', async () => {
+    expect(await readUnchargedFailures(ledger.pool, PERIOD)).toEqual([
+      { state: 'failed', code: 'provider_unavailable', count: 2 },
+      { state: 'settlement_failed', code: 'settlement_failed', count: 2 },
+    ])
+  })
+
+  test('exposure is the charge where it is fixed and the quoted maximum before', async () => {
+    expect(await readOpenExposure(ledger.pool)).toEqual({
+      count: 4,
+      totalAtomic: 5034n + 5034n + 17n + 19n,
+      payers: 2,
+      greatest: [
+        { payer: greatest, count: 3, totalAtomic: 5034n + 5034n + 17n },
+        { payer: jobs.settling.authorization.payer, count: 1, totalAtomic: 19n },
+      ],
+    })
+    expect(await readSettlingNow(ledger.pool)).toEqual({ count: 1, totalAtomic: 19n })
+  })
+
+  test('debts are all that was never paid, however old', async () => {
+    expect(await readDebts(ledger.pool)).toMatchObject({
+      count: 3,
+      totalAtomic: 29n + 37n + 41n,
+      payers: 3,
+      greatest: [{ totalAtomic: 41n }, { totalAtomic: 37n }, { payer: greatest, count: 1, totalAtomic: 29n }],
+    })
+  })
+
+  test('absorbed cost: withheld charges exactly, unknown outcomes and replaced results at their maxima', async () => {
+    await ledger.sql("UPDATE upstream_attempts SET state = 'failed_ambiguous' WHERE job_id = $1", [jobs.failed.id])
+    await ledger.sql('UPDATE authorizations SET authorized_maximum = 43 WHERE id = $1', [jobs.failed.authorizationId])
+    // The work of the completed job had been done before, for an earlier authorization.
+    await ledger.sql(
+      `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
+       SELECT gen_random_uuid(), job_id, network, payer, 1, 47, deadline, signed FROM authorizations WHERE id = $1`,
+      [jobs.completed.authorizationId],
+    )
+    await ledger.sql(
+      `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state, started_at, finished_at)
+       SELECT gen_random_uuid(), job_id, id, 'x', 'succeeded', $2, $2 FROM authorizations WHERE job_id = $1 AND nonce = 1`,
+      [jobs.completed.id, WITHIN],
+    )
+    expect(await readAbsorbedCost(ledger.pool, PERIOD)).toEqual({
+      withheldCharges: { count: 2, totalAtomic: 29n + 37n },
+      ambiguousAttempts: { count: 1, totalAtomic: 43n },
+      replacedResults: { count: 1, totalAtomic: 47n },
+    })
+  })
+
+  test('a job in review is listed with its settlement and the reason', async () => {
+    const [{ hash } = { hash: '' }] = await ledger.sql<{ hash: string }>(
+      'SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE job_id = $1',
+      [jobs.review.id],
+    )
+    expect(await readReviewItems(ledger.pool)).toMatchObject({
+      count: 1,
+      oldest: [
+        {
+          jobId: jobs.review.id,
+          jobState: 'review',
+          settlementState: 'unproven',
+          transaction: hash,
+          chargeAtomic: 31n,
+          reason: 'test',
+        },
+      ],
+    })
+  })
+
+  test('unfinished jobs are counted by state with the oldest of each', async () => {
+    await ledger.sql("UPDATE jobs SET accepted_at = accepted_at - interval '1 hour' WHERE id = $1", [jobs.settling.id])
+    const unfinished = await readUnfinishedJobs(ledger.pool)
+    expect(unfinished.map(({ state }) => state).sort()).toEqual(['accepted', 'generated', 'generating', 'settling'])
+    expect(unfinished[0]).toMatchObject({ state: 'settling', count: 1, oldestJobId: jobs.settling.id })
+    expect(unfinished[0]?.oldestAgeMs).toBeGreaterThanOrEqual(3_600_000)
+  })
+
+  test('settlements are found by block, outside of blocks, and by any transaction signed for them', async () => {
+    const within = await readSettlementsInBlocks(ledger.pool, PERIOD, { first: 7n, last: 7n })
+    expect(within).toMatchObject([
+      { jobId: jobs.completed.id, chargeAtomic: 23n, state: 'confirmed', isInPeriod: true },
+    ])
+    expect(await readSettlementsInBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n })).toEqual([])
+    const page = { after: '00000000-0000-0000-0000-000000000000', limit: 10 }
+    expect(await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 7n, last: 7n }, page)).toEqual([])
+    const outside = await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n }, page)
+    expect(outside).toEqual(within)
+    const next = { ...page, after: outside[0]?.settlementId ?? '' }
+    expect(await readSettlementsOutsideBlocks(ledger.pool, PERIOD, { first: 8n, last: 99n }, next)).toEqual([])
+    const signed = await ledger.sql<{ hash: string }>(
+      'SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE job_id = $1',
+      [jobs.settling.id],
+    )
+    const hashes = [...signed.map(({ hash }) => hash), '0xunknown']
+    expect(await readSettlementsByTransaction(ledger.pool, PERIOD, hashes)).toMatchObject([
+      { jobId: jobs.settling.id, state: 'signed', blockNumber: null, isInPeriod: false },
+    ])
+  })
+
+  test('the parties are remembered from the authorizations, without the settlements', async () => {
+    expect(await readPaymentParties(ledger.pool)).toEqual({
+      recipients: ['0x1111111111111111111111111111111111111111'],
+      facilitators: ['0x2222222222222222222222222222222222222222'],
+    })
+  })
+
+  test('a ledger that contradicts itself is told: charge, receipt, a settlement lost or of an unfinished job', async () => {
+    const spoil = async (statement: string, job: ClaimedJob) => {
+      await ledger.sql(
+        `SET session_replication_role = replica; ${statement.replaceAll('$1', `'${job.id}'`)}; RESET session_replication_role`,
+      )
+    }
+    const charge = await stored('completed', { charge: 100n })
+    const receipt = await stored('completed', { charge: 100n })
+    const lost = await stored('completed', { charge: 100n })
+    const early = await stored('completed', { charge: 100n })
+    expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
+    await spoil('UPDATE jobs SET charge_amount = 99 WHERE id = $1', charge)
+    await setReceiptCharge(receipt, 101n)
+    await spoil('DELETE FROM settlements WHERE job_id = $1', lost)
+    await spoil("UPDATE jobs SET state = 'settling', receipt_id = NULL, payment_response = NULL WHERE id = $1", early)
+    const found = await readContradictions(ledger.pool, PERIOD)
+    expect(new Map(found.map((contradiction) => [contradiction.jobId, contradiction]))).toMatchObject(
+      new Map([
+        [charge.id, { chargeAtomic: 99n, settledAtomic: 100n, receiptAtomic: 100n }],
+        [receipt.id, { chargeAtomic: 100n, settledAtomic: 100n, receiptAtomic: 101n }],
+        [lost.id, { chargeAtomic: 100n, settledAtomic: null, receiptAtomic: 100n }],
+        [early.id, { jobState: 'settling', settledAtomic: 100n }],
+      ]),
+    )
+    expect(found).toHaveLength(4)
+  })
+})

@@ -1,0 +1,168 @@
+import { toHex } from 'viem'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createMetrics } from '../../../workers/metrics.ts'
+import { addSettlementMetrics } from '../../../workers/settlement-metrics.ts'
+import { watchGas } from '../../../workers/sweepers/watch-gas.ts'
+import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+let chain: SettlementChain
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+beforeEach(async () => {
+  chain = await createSettlementChain(worker)
+})
+afterEach(() => {
+  worker.proxy.setFault(null)
+  worker.upstream.clearCalls()
+})
+afterAll(() => worker.stop())
+
+const HOUR_MS = 3_600_000
+
+async function withChainAhead(seconds: number, work: () => Promise<void>): Promise<void> {
+  const snapshot = await chain.rpc<string>('evm_snapshot')
+  const block = await worker.devnet.client.getBlock()
+  await chain.rpc('evm_setNextBlockTimestamp', Number(block.timestamp) + seconds)
+  await chain.rpc('anvil_mine')
+  await work()
+  await chain.rpc('evm_revert', snapshot)
+}
+
+/** A clock on a machine that is this much ahead. */
+function clockAt(offsetMs: number) {
+  return createChainClock(createChainClient(worker.proxy.url), () => new Date(Date.now() + offsetMs))
+}
+
+describe('the chain clock', () => {
+  it('tells the machine’s time while the latest block is older', async () => {
+    const before = Date.now() + HOUR_MS
+    expect((await clockAt(HOUR_MS).chainNow()).getTime()).toBeGreaterThanOrEqual(before)
+  })
+
+  it('tells the block’s time and what has elapsed since, while the machine is behind', async () => {
+    await chain.rpc('anvil_mine')
+    const clock = clockAt(-HOUR_MS)
+    const blockTimeMs = Number((await worker.devnet.client.getBlock()).timestamp) * 1000
+    const first = (await clock.chainNow()).getTime()
+    expect(first).toBeGreaterThanOrEqual(blockTimeMs)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect((await clock.chainNow()).getTime() - first).toBeGreaterThanOrEqual(49)
+  })
+
+  it('asks the chain at most once a second, whoever asks', async () => {
+    const clock = clockAt(0)
+    const calls = worker.proxy.calls.length
+    await Promise.all(Array.from({ length: 20 }, () => clock.chainNow()))
+    await clock.skewMs()
+    expect(worker.proxy.calls.length - calls).toBe(1)
+  })
+
+  it('throws payment_network_unavailable while the chain is gone, and tells the time right afterwards', async () => {
+    const clock = clockAt(0)
+    worker.proxy.setFault({ kind: 'status', status: 500 })
+    await expect(clock.chainNow()).rejects.toMatchObject({ code: 'payment_network_unavailable' })
+    worker.proxy.setFault(null)
+    await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
+  })
+
+  it('tells no skew of a block that may be old, and a skew of one from the future', async () => {
+    expect(await clockAt(HOUR_MS).skewMs()).toBeNull()
+    await chain.rpc('anvil_mine')
+    expect(await clockAt(-HOUR_MS).skewMs()).toBeLessThan(-HOUR_MS / 2)
+  })
+})
+
+describe('nothing is sent upstream', () => {
+  it('when too little time is left by chain time, whatever the machine’s clock says', async () => {
+    const { jobId } = await chain.accept()
+    await withChainAhead(595, async () => {
+      // Dependencies of its own: a clock that has not looked at the chain yet.
+      await worker.run(jobId, { ...worker.through(worker.proxy, chain.privateKey), settlementMarginMs: 10_000 })
+    })
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'authorization_too_short',
+      attempts: [],
+    })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it('while the settlement key has no gas; it goes on when there is some', async () => {
+    const { jobId } = await chain.accept()
+    await chain.rpc('anvil_setBalance', chain.facilitator, toHex(1000n))
+    await worker.run(jobId, chain.chain)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true })
+    expect(worker.upstream.calls).toEqual([])
+    await chain.rpc('anvil_setBalance', chain.facilitator, toHex(10n ** 18n))
+    await worker.runNow(jobId, worker.through(worker.proxy, chain.privateKey))
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+  })
+})
+
+describe('the gas of a settlement key', () => {
+  it('is shown to Prometheus beside the settlements, and warned of when it is low', async () => {
+    const { jobId } = await chain.accept()
+    await worker.run(jobId, chain.chain)
+    const { gas } = worker.through(worker.proxy, chain.privateKey)
+    const registry = createMetrics({ router: worker.dependencies.router })
+    const figures = { settlements: createSettlementStore(worker.ledger.pool), gas, facilitators: [chain.facilitator] }
+    const { onReplacement } = addSettlementMetrics(registry, figures)
+    onReplacement({ network: 'eip155:8453', facilitator: chain.facilitator })
+    const text = await registry.metrics()
+    expect(text).toMatch(new RegExp(`farebox_settlement_gas_wei{facilitator="${chain.facilitator}"} 9\\d+`))
+    expect(text).toMatch(
+      new RegExp(`farebox_settlement_gas_settlements_left{facilitator="${chain.facilitator}"} [1-9]`),
+    )
+    expect(text).toContain(`farebox_settlement_replacements_total{facilitator="${chain.facilitator}"} 1`)
+    expect(text).toMatch(/farebox_settlements{state="confirmed"} [1-9]/)
+    expect(text).toMatch(/farebox_settlements{state="signed"} 0/)
+    expect(text).toMatch(/farebox_settlement_oldest_unconfirmed_seconds 0/)
+
+    const { settlementsLeft } = await gas.readGas(chain.facilitator)
+    const warnings: unknown[] = []
+    const logger = { ...worker.dependencies.logger, warn: (...logged: unknown[]) => void warnings.push(logged) }
+    const watch = (gasWarningSettlements: number) =>
+      watchGas({ gas, facilitators: [chain.facilitator], gasWarningSettlements, logger }).run()
+    await watch(settlementsLeft)
+    expect(warnings).toEqual([])
+    await watch(settlementsLeft + 1)
+    expect(warnings).toEqual([
+      ['a settlement key is low on gas', { facilitator: chain.facilitator, count: settlementsLeft }],
+    ])
+  })
+})
+
+it('a settlement costs one simulation, two with a permit, its broadcast, its receipt and the time of its block', async () => {
+  for (const [isApproved, expected] of [
+    [true, ['eth_call']],
+    [false, ['eth_call', 'eth_call']],
+  ] as const) {
+    const { jobId, payer } = await chain.accept({ gasSponsored: !isApproved })
+    if (isApproved) await payer.approve()
+    const { settler } = chain.chain
+    let calls = 0
+    const prepare: typeof settler.prepare = (...charge) => {
+      calls = worker.proxy.calls.length
+      return settler.prepare(...charge)
+    }
+    await worker.run(jobId, { ...chain.chain, settler: { ...settler, prepare } })
+    const made = worker.proxy.calls.slice(calls)
+    const settled = made.filter((method) => !['eth_feeHistory', 'eth_getTransactionCount'].includes(method))
+    const looks = settled.filter((method) => method === 'eth_getTransactionReceipt').length
+    expect(looks).toBeLessThanOrEqual(3)
+    expect(settled.filter((method) => method !== 'eth_getTransactionReceipt')).toEqual([
+      ...expected,
+      'eth_sendRawTransaction',
+      'eth_getBlockByNumber',
+    ])
+    // Both are read once for many settlements.
+    expect(made.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)
+    expect(made.filter((method) => method === 'eth_getTransactionCount').length).toBeLessThanOrEqual(1)
+  }
+})

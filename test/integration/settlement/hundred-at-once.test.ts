@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
+import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+afterAll(() => worker.stop())
+
+const JOBS = 100
+const CHARGE = 5034n
+
+/** Generated results that wait for their settlement, each of a payer of its own; every tenth payer approved for good. */
+async function generatedJobs(chain: SettlementChain): Promise<AcceptedJob[]> {
+  const jobs: AcceptedJob[] = []
+  for (let number = 0; number < JOBS; number += 1) {
+    const payer = await createChainPayer(worker.devnet)
+    if (number % 10 === 0) await payer.approve()
+    const signed = { facilitator: chain.facilitator, gasSponsored: number % 10 !== 0 }
+    jobs.push(await worker.accept({ payer, signed }))
+  }
+  const { settler } = chain.chain
+  const notYet = { ...settler, prepare: async () => ({ outcome: 'unreachable', cause: null }) as const }
+  await inTurns(jobs, 8, ({ jobId }) => worker.run(jobId, { ...chain.chain, settler: notYet }))
+  for (const { jobId } of jobs)
+    await worker.ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE id = $1", [jobId])
+  return jobs
+}
+
+async function inTurns<T>(items: readonly T[], width: number, work: (item: T) => Promise<void>): Promise<void> {
+  const queue = [...items]
+  const take = async () => {
+    for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item)
+  }
+  await Promise.all(Array.from({ length: width }, take))
+}
+
+function payerOf(job: AcceptedJob | undefined): ChainPayer {
+  return (job as AcceptedJob).payer
+}
+
+async function spoil([revoked, drained, burnt]: readonly AcceptedJob[]): Promise<void> {
+  await payerOf(revoked).approve(0n)
+  await payerOf(drained).spend(1_000_000n - CHARGE + 1n)
+  await payerOf(burnt).invalidateNonce((burnt as AcceptedJob).request.authorization.nonce)
+}
+
+it.each([
+  ['mined at once', 0],
+  ['in blocks of 2 seconds', 2],
+])(
+  'of 100 settlements of one key over two workers, %s, the 97 good ones are confirmed and the 3 bad ones fail alone',
+  async (name, blockTimeSeconds) => {
+    const chain = await createSettlementChain(worker)
+    const jobs = await generatedJobs(chain)
+    await spoil(jobs)
+    if (blockTimeSeconds > 0) {
+      await chain.rpc('evm_setAutomine', false)
+      await chain.rpc('evm_setIntervalMining', blockTimeSeconds)
+    }
+    // The second worker has a pool and a chain client of its own, as another process has.
+    const pool = createPool({
+      connectionString: worker.ledger.url,
+      maximumConnections: 10,
+      applicationName: 'second worker',
+      onError: () => undefined,
+    })
+    const second = { ...worker.through(worker.proxy, chain.privateKey), store: createExecutionStore(pool) }
+    const keepers = setInterval(() => void Promise.all([chain.keep(), chain.keep()]).catch(() => undefined), 1000)
+    const [calls, startedAt] = [worker.proxy.calls.length, performance.now()]
+    await Promise.all([
+      inTurns(jobs, 32, ({ jobId }) => worker.run(jobId, chain.chain)),
+      inTurns(jobs.toReversed(), 32, ({ jobId }) => worker.run(jobId, second)),
+    ])
+    clearInterval(keepers)
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
+    process.stdout.write(`${name}: ${seconds} s, ${worker.proxy.calls.length - calls} RPC calls\n`)
+
+    const states = await worker.ledger.sql(
+      'SELECT state, count(*)::int FROM jobs WHERE id = ANY($1) GROUP BY state ORDER BY state',
+      [jobs.map(({ jobId }) => jobId)],
+    )
+    expect(states).toEqual([
+      { state: 'completed', count: 97 },
+      { state: 'settlement_failed', count: 3 },
+    ])
+    for (const { jobId } of jobs.slice(0, 3))
+      expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', receipt_id: null })
+
+    const nonces = await worker.ledger.sql<{ nonce: number }>(
+      'SELECT account_nonce::int AS nonce FROM settlements WHERE facilitator = $1 ORDER BY account_nonce',
+      [chain.facilitator],
+    )
+    expect(nonces.map(({ nonce }) => nonce)).toEqual(Array.from({ length: 97 }, (_, index) => index))
+    expect(await chain.count()).toBe(97)
+    const pending = await chain.rpc<Record<'pending' | 'queued', Record<string, unknown>>>('txpool_content')
+    const senders = [...Object.keys(pending.pending), ...Object.keys(pending.queued)]
+    expect(senders.map((sender) => sender.toLowerCase())).not.toContain(chain.facilitator)
+
+    const payers = new Set(jobs.map(({ payer }) => payer.address))
+    const transfers = (await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)).filter(({ from }) =>
+      payers.has(from.toLowerCase() as `0x${string}`),
+    )
+    expect(transfers).toHaveLength(97)
+    expect(new Set(transfers.map(({ from }) => from)).size).toBe(97)
+    expect(transfers.every(({ valueAtomic }) => valueAtomic === CHARGE)).toBe(true)
+    await pool.end()
+  },
+  180_000,
+)

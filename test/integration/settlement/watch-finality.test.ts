@@ -1,0 +1,164 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+let chain: SettlementChain
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+beforeEach(async () => {
+  chain = await createSettlementChain(worker)
+})
+afterAll(() => worker.stop())
+
+/** Anvil takes what is this many blocks deep for final. */
+const FINAL_AFTER_BLOCKS = '0x46'
+
+async function completedJob() {
+  const accepted = await chain.accept()
+  await worker.run(accepted.jobId, chain.chain)
+  return accepted
+}
+
+async function settlementOf(jobId: string) {
+  const [row] = await worker.ledger.sql<{
+    state: string
+    is_final: boolean
+    block_number: number
+    block_hash: string
+    failure_reason: string | null
+  }>(
+    `SELECT state, finalized_at IS NOT NULL AS is_final, block_number::int, block_hash, failure_reason
+     FROM settlements WHERE job_id = $1`,
+    [jobId],
+  )
+  if (!row) throw new Error('no settlement')
+  return row
+}
+
+async function transfersFrom(payer: { address: string }): Promise<number> {
+  const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+  return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
+}
+
+describe('a confirmed settlement', () => {
+  it('is final when its block is, and not before', async () => {
+    const { jobId } = await completedJob()
+    const { blockNumber } = await worker.devnet.client.getTransactionReceipt({
+      hash: (await chain.hashes(jobId))[0] as `0x${string}`,
+    })
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({
+      state: 'confirmed',
+      is_final: false,
+      block_number: Number(blockNumber),
+    })
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    expect(await chain.watch()).toBeGreaterThan(0)
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
+  })
+
+  it('costs nothing to watch once all are final', async () => {
+    await completedJob()
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    const calls = worker.proxy.calls.length
+    await chain.watch()
+    expect(worker.proxy.calls.length).toBe(calls)
+  })
+
+  it('that shares its block or not with others costs one call for each block and one for the final one', async () => {
+    for (let number = 0; number < 3; number += 1) await completedJob()
+    const calls = worker.proxy.calls.length
+    await chain.watch()
+    expect(worker.proxy.calls.length - calls).toBe(4)
+  })
+})
+
+describe('a settlement whose block is taken out of the chain', () => {
+  it('is sent again, and found in its new block; the job and its receipt stay', async () => {
+    const { jobId, payer } = await completedJob()
+    const [before, job] = [await settlementOf(jobId), await worker.view(jobId)]
+    await chain.rpc('anvil_rollback', 1)
+    expect(await transfersFrom(payer)).toBe(0)
+    await chain.rpc('anvil_mine')
+    await chain.watch()
+    expect(await transfersFrom(payer)).toBe(1)
+    await chain.watch()
+    const moved = await settlementOf(jobId)
+    expect(moved).toMatchObject({ state: 'confirmed', is_final: false, block_number: before.block_number + 1 })
+    expect(moved.block_hash).not.toBe(before.block_hash)
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ is_final: true })
+    expect(await worker.view(jobId)).toEqual(job)
+  })
+
+  it('is not taken for final where another block of that number is', async () => {
+    const { jobId, payer } = await completedJob()
+    await chain.rpc('anvil_rollback', 1)
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
+    await chain.watch()
+    expect(await transfersFrom(payer)).toBe(1)
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
+  })
+
+  it('is noticed when the chain goes on without it, later settlements being in the new branch', async () => {
+    const { jobId } = await completedJob()
+    await chain.rpc('anvil_reorg', 1, [])
+    const later = await worker.accept()
+    await worker.run(later.jobId)
+    await chain.watch()
+    await chain.watch()
+    const hash = (await chain.hashes(jobId))[0] as `0x${string}`
+    const { blockHash } = await worker.devnet.client.getTransactionReceipt({ hash })
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
+  })
+
+  it('is lost once the chain is past its deadline, and the result is served on', async () => {
+    const snapshot = await chain.rpc<string>('evm_snapshot')
+    const { jobId, payer, request } = await completedJob()
+    const job = await worker.view(jobId)
+    await chain.rpc('anvil_rollback', 1)
+    await chain.rpc('evm_setNextBlockTimestamp', Number(request.authorization.deadline) + 1)
+    await chain.rpc('anvil_mine')
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'lost', failure_reason: 'the authorization expired' })
+    expect(await transfersFrom(payer)).toBe(0)
+    expect(await worker.view(jobId)).toEqual({ ...job, settlements: ['lost'] })
+    expect((await worker.ledger.admission.readOutcomes([jobId])).get(jobId)).toMatchObject({ state: 'completed' })
+    await chain.rpc('evm_revert', snapshot)
+  })
+
+  it('is lost when the payer has moved his money before it was mined again', async () => {
+    const { jobId, payer } = await completedJob()
+    await chain.rpc('anvil_rollback', 1)
+    await payer.spend(1_000_000n)
+    await chain.watch()
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({
+      state: 'lost',
+      failure_reason: expect.stringMatching(/^reverted/),
+    })
+  })
+
+  it('is left alone while the chain cannot be asked', async () => {
+    const { jobId } = await completedJob()
+    const before = await worker.ledger.fingerprint()
+    await chain.rpc('anvil_rollback', 1)
+    await chain.rpc('anvil_mine')
+    worker.proxy.setFault({ kind: 'status', status: 500 }, 'eth_getTransactionReceipt', 'eth_getTransactionCount')
+    await chain.watch()
+    expect(await worker.ledger.fingerprint()).toBe(before)
+    worker.proxy.setFault(null)
+    await chain.watch()
+    await chain.watch()
+    expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed' })
+  })
+})

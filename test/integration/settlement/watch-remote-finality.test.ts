@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { settleRemotely } from '../../support/remote-settling.ts'
+import { startSdkFacilitator } from '../../support/sdk-facilitator.ts'
+import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+let worker: TestWorker
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+afterAll(() => worker.stop())
+
+/** A new one each time: viem's nonce manager goes on from nonces that a reorganisation has given back. */
+async function withFacilitator<T>(work: (settling: ReturnType<typeof settleRemotely>) => Promise<T>): Promise<T> {
+  const facilitator = await startSdkFacilitator(worker.devnet.rpcUrl, worker.devnet.accounts.settlement.privateKey)
+  try {
+    return await work(settleRemotely(worker, facilitator.url))
+  } finally {
+    await facilitator.stop()
+  }
+}
+
+/** A job that is completed, and whose block is then taken out of the chain. */
+async function takenOut() {
+  const accepted = await worker.accept()
+  await withFacilitator(async ({ verifier, collector, watch }) => {
+    await worker.run(accepted.jobId, { verifier, collector })
+    expect(await worker.view(accepted.jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+    expect(await watch()).toBe(0)
+  })
+  await callRpc(worker.devnet.rpcUrl, 'anvil_rollback', [1])
+  expect(await transfersFrom(accepted.payer)).toBe(0)
+  return accepted
+}
+
+async function transfersFrom({ address }: { address: string }): Promise<number> {
+  const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+  return transfers.filter(({ from }) => from.toLowerCase() === address).length
+}
+
+it('a settlement that a reorganisation takes out is asked for again and found in its new block', async () => {
+  const { jobId, payer } = await takenOut()
+  await withFacilitator(async ({ watch }) => {
+    expect(await watch()).toBe(0)
+    expect(await transfersFrom(payer)).toBe(1)
+    expect(await watch()).toBe(1)
+    expect(await watch()).toBe(0)
+  })
+  const [row] = await worker.ledger.sql<{ block_hash: string; block_number: string }>(
+    'SELECT block_hash, block_number FROM settlements WHERE job_id = $1',
+    [jobId],
+  )
+  const block = await worker.devnet.client.getBlock({ blockNumber: BigInt(row?.block_number ?? 0) })
+  expect(row?.block_hash).toBe(block.hash)
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+})
+
+it('a settlement that is taken out and whose nonce the payer burns is lost, and its job stays released', async () => {
+  const { jobId, payer, request } = await takenOut()
+  await payer.invalidateNonce(request.authorization.nonce)
+  await withFacilitator(async ({ watch }) => {
+    expect(await watch()).toBe(1)
+    expect(await watch()).toBe(0)
+  })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['lost'] })
+  expect(await transfersFrom(payer)).toBe(0)
+})

@@ -1,0 +1,323 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { createChainPayer } from '../../support/chain-payer.ts'
+import { type RemoteSettling, settleRemotely } from '../../support/remote-settling.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
+import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+const CHARGE = 5034n
+/** Where the facilitator hangs nothing is waited for. */
+const HANGING_TIMEOUT_MS = 300
+
+let worker: TestWorker
+let facilitatorNode: RpcProxy
+let facilitator: SdkFacilitator
+beforeAll(async () => {
+  worker = await startTestWorker()
+  facilitatorNode = await startRpcProxy(worker.devnet.rpcUrl)
+  facilitator = await startSdkFacilitator(facilitatorNode.url, worker.devnet.accounts.settlement.privateKey)
+})
+afterEach(() => {
+  facilitatorNode.setFault(null)
+  worker.proxy.setFault(null)
+  facilitator.setFault('/settle', null)
+  facilitator.setFault('/verify', null)
+})
+afterAll(async () => {
+  await facilitator.stop()
+  await facilitatorNode.stop()
+  await worker.stop()
+})
+
+/** The worker's payment side when FACILITATOR_URL is set. */
+function remotely(changes: Parameters<typeof settleRemotely>[2] = {}): Pick<RemoteSettling, 'verifier' | 'collector'> {
+  const { verifier, collector } = settleRemotely(worker, facilitator.url, changes)
+  return { verifier, collector }
+}
+
+const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
+
+/** Accepts a job, runs it once with `fault` in the way of its settlement, and gives how to go on. */
+async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
+  const accepted = await worker.accept(options)
+  facilitator.setFault('/settle', fault, 1)
+  await worker.run(accepted.jobId, remotely(fault.kind === 'hang' ? { timeoutMs: HANGING_TIMEOUT_MS } : {}))
+  return accepted
+}
+
+/** Runs the job up to the recorded settlement, before anybody is asked. */
+async function recorded() {
+  const accepted = await worker.accept()
+  const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
+  await expect(worker.run(accepted.jobId, dying)).rejects.toThrow('killed')
+  await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [
+    accepted.jobId,
+  ])
+  return accepted
+}
+
+/** As if the last request had been sent long ago. */
+async function afterAWhile(jobId: string): Promise<void> {
+  await worker.ledger.sql(
+    "UPDATE settlements SET requested_at = requested_at - interval '2 minutes' WHERE job_id = $1",
+    [jobId],
+  )
+}
+
+async function settlementOf(jobId: string) {
+  const [row] = await worker.ledger.sql<{
+    state: string
+    settled_by: string
+    account_nonce: string | null
+    unanswered_requests: number
+    hashes: readonly string[]
+    raw: readonly (string | null)[]
+  }>(
+    `SELECT state, settled_by, account_nonce, unanswered_requests,
+       ARRAY(SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id) AS hashes,
+       ARRAY(SELECT raw_transaction FROM settlement_transactions WHERE settlement_id = settlements.id) AS raw
+     FROM settlements WHERE job_id = $1`,
+    [jobId],
+  )
+  return row
+}
+
+async function transfersFrom({ address }: { address: string }) {
+  const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
+  return transfers.filter(({ from }) => from.toLowerCase() === address)
+}
+
+async function expectPaidOnce(jobId: string, payer: { address: string }): Promise<void> {
+  expect(await worker.view(jobId)).toMatchObject({
+    state: 'completed',
+    attempts: ['succeeded'],
+    settlements: ['confirmed'],
+  })
+  expect((await transfersFrom(payer)).map(({ valueAtomic }) => valueAtomic)).toEqual([CHARGE])
+}
+
+const untouched = { state: 'settling', settlements: ['signed'], receipt_id: null, put_off: true, leased: false }
+
+describe('a job settled by a remote facilitator', () => {
+  it('is charged exactly, with the facilitator’s hash on record and no key, account nonce or raw transaction of ours', async () => {
+    const { jobId, payer } = await worker.accept()
+    await worker.run(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+    const [transfer] = await transfersFrom(payer)
+    expect(await settlementOf(jobId)).toEqual({
+      state: 'confirmed',
+      settled_by: 'remote_facilitator',
+      account_nonce: null,
+      unanswered_requests: 0,
+      hashes: [transfer?.transactionHash],
+      raw: [null],
+    })
+  })
+
+  it('of a payer with a lasting approval and no permit is charged as well', async () => {
+    const payer = await createChainPayer(worker.devnet)
+    await payer.approve()
+    const { jobId } = await worker.accept({ payer, signed: { gasSponsored: false } })
+    await worker.run(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+  })
+
+  it('whose settle answer is lost is found by its transfer, without a second request', async () => {
+    const { jobId, payer } = await interrupted({ kind: 'lost_answer' })
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1, hashes: [] })
+    expect(await transfersFrom(payer)).toHaveLength(1)
+    const requests = settleRequests()
+    await worker.runNow(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+    expect(settleRequests()).toBe(requests)
+  })
+
+  it('whose worker dies before it keeps the answer is found by its transfer, without a second request', async () => {
+    const { jobId, payer } = await worker.accept()
+    const dying = remotely({ noteSettlementAnswer: () => Promise.reject(new Error('killed')) })
+    await expect(worker.run(jobId, dying)).rejects.toThrow('killed')
+    expect(await transfersFrom(payer)).toHaveLength(1)
+    const requests = settleRequests()
+    await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+    await worker.run(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+    expect(settleRequests()).toBe(requests)
+  })
+
+  it('whose worker dies before it asks is asked for by the next one', async () => {
+    const { jobId, payer } = await worker.accept()
+    const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
+    await expect(worker.run(jobId, dying)).rejects.toThrow('killed')
+    await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
+    await worker.run(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+  })
+
+  it.for<FacilitatorFault>([
+    { kind: 'hang' },
+    { kind: 'reset' },
+    { kind: 'status', status: 500 },
+    { kind: 'status', status: 401 },
+    { kind: 'body', status: 200, body: { hello: 'world' } },
+    { kind: 'body', status: 200, body: { success: true, transaction: '', network: 'eip155:8453' } },
+    {
+      kind: 'body',
+      status: 200,
+      body: {
+        success: false,
+        errorReason: 'invalid_exact_evm_transaction_failed: x',
+        transaction: '',
+        network: 'eip155:8453',
+      },
+    },
+    {
+      kind: 'body',
+      status: 500,
+      body: { success: false, errorReason: 'permit2_insufficient_balance', transaction: '', network: 'eip155:8453' },
+    },
+  ])('stays open when the facilitator answers %j, and is asked for again only after a while', async (fault) => {
+    const { jobId, payer } = await interrupted(fault)
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1 })
+    const requests = settleRequests()
+    await worker.runNow(jobId, remotely())
+    expect(settleRequests()).toBe(requests)
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+    expect(settleRequests()).toBe(requests + 1)
+  })
+
+  it('is not failed because the facilitator’s own node is down, and is paid once afterwards', async () => {
+    const { jobId, payer } = await worker.accept()
+    const { collector } = remotely()
+    facilitatorNode.setFault({ kind: 'status', status: 500 })
+    await worker.run(jobId, { collector })
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    facilitatorNode.setFault(null)
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, { collector })
+    await expectPaidOnce(jobId, payer)
+  })
+
+  it('is put off before the provider call while the facilitator cannot verify', async () => {
+    const { jobId, payer } = await worker.accept()
+    facilitator.setFault('/verify', { kind: 'status', status: 503 })
+    await worker.run(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true, leased: false })
+    facilitator.setFault('/verify', null)
+    await worker.runNow(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+  })
+
+  it('waits while our own node is down, and is confirmed afterwards', async () => {
+    const { jobId, payer } = await interrupted({ kind: 'lost_answer' })
+    worker.proxy.setFault({ kind: 'reset' })
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    worker.proxy.setFault(null)
+    await worker.runNow(jobId, remotely())
+    await expectPaidOnce(jobId, payer)
+  })
+})
+
+describe('a settlement that cannot be', () => {
+  it('because the payer’s funds are gone fails at the facilitator’s first answer, and nothing moves', async () => {
+    const { jobId, payer } = await recorded()
+    await payer.spend(1_000_000n)
+    await worker.run(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'settlement_failed',
+      failure_reason: 'insufficient_funds',
+      settlements: ['reverted'],
+    })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('because the payer burned the nonce fails, and nothing moves', async () => {
+    const { jobId, payer, request } = await recorded()
+    await payer.invalidateNonce(request.authorization.nonce)
+    await worker.run(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', failure_reason: 'payment_nonce_used' })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('because the payer burned the nonce after an unanswered request fails by the chain’s word', async () => {
+    const { jobId, payer, request } = await interrupted({ kind: 'reset' })
+    await payer.invalidateNonce(request.authorization.nonce)
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'settlement_failed',
+      failure_reason: 'the payer invalidated the nonce',
+    })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+
+  it('stays open when it is refused after an unanswered request: that one may still come through', async () => {
+    const { jobId, payer } = await interrupted({ kind: 'reset' })
+    await payer.spend(1_000_000n)
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1 })
+  })
+
+  it('is not proven by the hash of another settlement of the same payer and charge', async () => {
+    const payer = await createChainPayer(worker.devnet)
+    await payer.approve()
+    const first = await worker.accept({ payer, signed: { gasSponsored: false } })
+    await worker.run(first.jobId, remotely())
+    const [transfer] = await transfersFrom(payer)
+    const body = { success: true, transaction: transfer?.transactionHash, network: 'eip155:8453' }
+    const { jobId } = await interrupted({ kind: 'body', status: 200, body }, { payer, signed: { gasSponsored: false } })
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1, hashes: [] })
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    expect(await transfersFrom(payer)).toHaveLength(2)
+  })
+
+  it('is not proven by a transfer of the same payer and charge that spends another nonce', async () => {
+    const payer = await createChainPayer(worker.devnet)
+    await payer.approve()
+    const { facilitator: remote } = settleRemotely(worker, facilitator.url)
+    const elsewhere = await payer.sign({ gasSponsored: false })
+    const answer = await remote.settle(elsewhere, elsewhere.authorizedMaximum)
+    if (answer.outcome !== 'sent') throw new Error(answer.outcome)
+    const body = { success: true, transaction: answer.hash, network: 'eip155:8453' }
+    const { jobId } = await interrupted({ kind: 'body', status: 200, body }, { payer, signed: { gasSponsored: false } })
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    expect(await transfersFrom(payer)).toHaveLength(2)
+  })
+
+  it('needs a person when the nonce is spent on something else than the charge', async () => {
+    const { jobId, payer, request } = await interrupted({ kind: 'reset' })
+    const { facilitator: remote } = settleRemotely(worker, facilitator.url)
+    const answer = await remote.settle(request.authorization, 1n as typeof request.authorization.authorizedMaximum)
+    expect(answer).toMatchObject({ outcome: 'sent' })
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject(untouched)
+    await afterAWhile(jobId)
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
+    expect(await transfersFrom(payer)).toHaveLength(1)
+  })
+
+  it('because its time has passed on chain fails, whatever was asked before', async () => {
+    const { jobId, payer } = await interrupted({ kind: 'reset' })
+    await callRpc(worker.devnet.rpcUrl, 'evm_increaseTime', [3600])
+    await callRpc(worker.devnet.rpcUrl, 'anvil_mine', ['0x1'])
+    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'settlement_failed',
+      failure_reason: 'the authorization expired before the facilitator settled it',
+    })
+    expect(await transfersFrom(payer)).toEqual([])
+  })
+})

@@ -1,0 +1,66 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
+import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+
+/** What every test job is signed for and charged. */
+const PRICE = 5034n
+const JOBS = 10
+
+let worker: TestWorker
+beforeAll(async () => {
+  worker = await startTestWorker()
+})
+afterAll(() => worker.stop())
+afterEach(() => worker.proxy.setFault(null))
+
+/** A payer who could pay for all of his accepted jobs when they were accepted. */
+async function acceptAll(): Promise<{ payer: ChainPayer; jobs: AcceptedJob[] }> {
+  const payer = await createChainPayer(worker.devnet, PRICE * BigInt(JOBS))
+  await payer.approve()
+  const jobs: AcceptedJob[] = []
+  for (let index = 0; index < JOBS; index += 1)
+    jobs.push(await worker.accept({ payer, signed: { authorizedMaximum: PRICE, gasSponsored: false } }))
+  return { payer, jobs }
+}
+
+async function statesOf(jobs: readonly AcceptedJob[]): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {}
+  for (const { jobId } of jobs) {
+    const { state, failure_code: code } = await worker.view(jobId)
+    const name = code === null ? state : `${state} ${code}`
+    counts[name] = (counts[name] ?? 0) + 1
+  }
+  return counts
+}
+
+describe('a payer who moves funds after acceptance', () => {
+  it('gets as many provider calls as what he still holds can pay for, and each of them is charged', async () => {
+    const { payer, jobs } = await acceptAll()
+    await payer.spend(PRICE * 7n + 1n)
+    const callsBefore = worker.upstream.calls.length
+    await Promise.all(jobs.map(({ jobId }) => worker.run(jobId)))
+    expect(await statesOf(jobs)).toEqual({ completed: 2, 'failed insufficient_funds': 8 })
+    expect(worker.upstream.calls.length - callsBefore).toBe(2)
+    expect(await worker.devnet.usdcBalance(payer.address)).toBe(atomicAmount(PRICE - 1n))
+  })
+
+  it('who leaves enough for everything gets everything', async () => {
+    const { payer, jobs } = await acceptAll()
+    await Promise.all(jobs.map(({ jobId }) => worker.run(jobId)))
+    expect(await statesOf(jobs)).toEqual({ completed: JOBS })
+    expect(await worker.devnet.usdcBalance(payer.address)).toBe(0n)
+  })
+
+  it('is not judged while the chain cannot be asked: the job is put off', async () => {
+    const { jobs } = await acceptAll()
+    const [, second] = jobs
+    if (!second) throw new Error('no job')
+    // The simulation of the payment passes; the reading of the funds meets the fault.
+    worker.proxy.setFaultFor(1, 1, { kind: 'status', status: 503 })
+    await worker.run(second.jobId)
+    expect(await worker.view(second.jobId)).toMatchObject({ state: 'accepted', put_off: true, attempts: [] })
+    await worker.runNow(second.jobId)
+    expect(await worker.view(second.jobId)).toMatchObject({ state: 'completed' })
+  })
+})

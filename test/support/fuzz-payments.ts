@@ -1,0 +1,88 @@
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
+import { type CustomPayment, challengeOf, paymentHeader, signCustomPayment } from './custom-payment.ts'
+import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
+import { startTestSandbox, type TestSandbox } from './test-sandbox.ts'
+
+const PATH = '/v1/chat/completions'
+const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }
+const TAKEN_STATUSES = [400, 402, 409, 412]
+
+/** Mutations that are on their way at the same time. */
+const AT_ONCE = { minLength: 10, maxLength: 10 }
+
+/** How often each answer was given: `402 payment_signature_invalid` and the like. */
+export type FuzzTally = Record<string, number>
+
+/**
+ * Sends `runs` mutations (rounded up to tens) of a valid payment to a sandbox of its own and throws, with the seed and the smallest failing mutation,
+ * when an answer is no documented refusal. The payer holds no USDC, so that even an unspoilt payment buys nothing; at the end
+ * no job, no claim and no upstream call may exist, and the API must be the same process without one unexpected failure.
+ */
+export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
+  const sandbox = await startTestSandbox()
+  try {
+    const pid = sandbox.pidOf('api')
+    const tally: FuzzTally = {}
+    const send = await preparedSender(sandbox)
+    const sendOne = async (mutation: PaymentMutation) => {
+      const { status, code } = await readRefusal(await send(mutation))
+      const answer = `${status} ${code}`
+      tally[answer] = (tally[answer] ?? 0) + 1
+    }
+    const property = fc.asyncProperty(fc.array(paymentMutation, AT_ONCE), async (mutations) => {
+      await Promise.all(mutations.map((mutation) => sendOne(mutation)))
+    })
+    await fc.assert(property, { numRuns: Math.ceil(runs / AT_ONCE.maxLength), seed })
+    await requireNoTrace(sandbox, pid)
+    return tally
+  } finally {
+    await sandbox.stop()
+  }
+}
+
+async function preparedSender(sandbox: TestSandbox): Promise<(mutation: PaymentMutation) => Promise<Response>> {
+  const idempotencyKey = randomUUID()
+  const required = challengeOf(await sandbox.post(PATH, BODY, { idempotencyKey }))
+  const payer = { account: privateKeyToAccount(generatePrivateKey()), rpcUrl: sandbox.info.rpcUrl }
+  const valid: CustomPayment = await signCustomPayment(required, payer, { permit: {} })
+  return async (mutation) => {
+    const headers: Record<string, string> =
+      mutation.kind === 'header'
+        ? { 'payment-signature': mutation.spoil(valid) }
+        : paymentHeader(
+            await signCustomPayment(required, payer, {
+              terms: mutation.terms,
+              ...(mutation.withPermit ? { permit: {} } : {}),
+            }),
+          )
+    return await sandbox.post(PATH, BODY, { idempotencyKey, headers })
+  }
+}
+
+async function readRefusal(answer: Response): Promise<{ status: number; code: ErrorCode }> {
+  const text = await answer.text()
+  const body = JSON.parse(text) as { code?: string; error: string | { code: string } }
+  const code = (typeof body.error === 'string' ? body.code : body.error.code) as ErrorCode
+  const entry = errorCodes[code]
+  if (!TAKEN_STATUSES.includes(answer.status) || entry?.status !== answer.status || entry.payment !== 'none')
+    throw new Error(`${answer.status} is no documented refusal: ${text}`)
+  return { status: answer.status, code }
+}
+
+async function requireNoTrace(sandbox: TestSandbox, pid: number): Promise<void> {
+  const log = await readFile(join(sandbox.directory, 'logs', 'api.log'), 'utf8')
+  const traces = {
+    upstreamCalls: (await sandbox.upstreamCalls()).length,
+    jobs: (await sandbox.sql('SELECT 1 FROM jobs')).length,
+    claims: (await sandbox.sql('SELECT 1 FROM authorizations')).length,
+    failures: log.match(/"request failed"|unhandled|uncaught/gi)?.length ?? 0,
+    restarts: sandbox.pidOf('api') === pid ? 0 : 1,
+  }
+  process.kill(pid, 0)
+  if (Object.values(traces).some((count) => count > 0)) throw new Error(`traces were left: ${JSON.stringify(traces)}`)
+}

@@ -1,0 +1,58 @@
+import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
+import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
+import { createRemoteCollector } from '../../workers/settlement/collect-through-facilitator.ts'
+import type { Collector } from '../../workers/settlement/collector.ts'
+import { watchRemoteFinality } from '../../workers/sweepers/watch-remote-finality.ts'
+import type { TestWorker } from './test-worker.ts'
+
+/** The facilitator answers in some 100 ms; a machine that does more at once may take longer. */
+const TIMEOUT_MS = 10_000
+
+/** The payment side of a worker whose FACILITATOR_URL is `url`, over the test worker's ledger and its way to the chain. */
+export interface RemoteSettling {
+  readonly facilitator: RemoteFacilitator
+  readonly verifier: AuthorizationVerifier
+  readonly collector: Collector
+  /** One round of the finality watcher. */
+  readonly watch: () => Promise<number>
+}
+
+export function settleRemotely(
+  { ledger, dependencies, proxy }: TestWorker,
+  url: string,
+  { timeoutMs = TIMEOUT_MS, ...store }: Partial<RemoteSettlementStore> & { timeoutMs?: number } = {},
+): RemoteSettling {
+  const chain = createChainClient(proxy.url)
+  const own = createAuthorizationVerifier(chain, 8453)
+  const options = { url, apiKey: undefined, timeoutMs, confirmations: 1 }
+  const facilitator = createRemoteFacilitator(options, chain, own)
+  const settlements = createRemoteSettlementStore(ledger.pool)
+  const { receiptSecretId, now, logger } = dependencies
+  return {
+    facilitator,
+    verifier: createRemoteVerifier(options, own),
+    collector: createRemoteCollector({
+      store: { ...ledger.execution, ...settlements, ...store },
+      facilitator,
+      receiptSecretId,
+      now,
+      logger,
+    }),
+    watch: () =>
+      watchRemoteFinality({
+        settlements: { ...createSettlementStore(ledger.pool), ...settlements },
+        facilitator,
+        blocks: createBlockReader(chain),
+        finalityLookMs: 0,
+        logger,
+      }).run(),
+  }
+}

@@ -1,0 +1,110 @@
+import { toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { type KeeperDependencies, keepNoncesMoving } from '../../workers/sweepers/keep-nonces-moving.ts'
+import { watchFinality } from '../../workers/sweepers/watch-finality.ts'
+import type { AuthorizationChanges } from './chain-payer.ts'
+import type { AcceptedJob, TestWorker, TestWorkerDependencies } from './test-worker.ts'
+
+type Hex = `0x${string}`
+
+/** A settlement key of one test's own, with the sweeps that look after its line. */
+export interface SettlementChain {
+  readonly privateKey: Hex
+  readonly facilitator: Hex
+  readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
+  /** One round of the nonce keeper; gives how much it moved. */
+  keep(changes?: Partial<KeeperDependencies>): Promise<number>
+  /** One round of the finality watcher. */
+  watch(): Promise<number>
+  accept(signed?: AuthorizationChanges): Promise<AcceptedJob>
+  /** Sends something else with the settlement key, as somebody who has it too would. */
+  useNonceElsewhere(nonce: number): Promise<void>
+  /** How many account nonces the chain has used. */
+  count(): Promise<number>
+  /** All hashes that were signed for a job, oldest first. */
+  hashes(jobId: string): Promise<Hex[]>
+  rpc<T = unknown>(method: string, ...parameters: unknown[]): Promise<T>
+}
+
+const NETWORK = 'eip155:8453'
+
+/** A key with 1 ETH behind the worker's own proxy. */
+export async function createSettlementChain(worker: TestWorker): Promise<SettlementChain> {
+  const { rpcUrl, client } = worker.devnet
+  const privateKey = generatePrivateKey()
+  const account = privateKeyToAccount(privateKey)
+  const facilitator = account.address.toLowerCase() as Hex
+  const rpc = <T = unknown>(method: string, ...parameters: unknown[]) => callRpc<T>(rpcUrl, method, parameters)
+  await rpc('anvil_setBalance', facilitator, toHex(10n ** 18n))
+  const through = createChainClient(worker.proxy.url)
+  const chain = worker.through(worker.proxy, privateKey)
+  const settlements = createSettlementStore(worker.ledger.pool)
+  const { logger } = worker.dependencies
+  const finality = {
+    settlements,
+    blocks: createBlockReader(through),
+    settler: chain.settler,
+    finalityLookMs: 0,
+    logger,
+  }
+  const watcher = watchFinality(finality)
+  return {
+    privateKey,
+    facilitator,
+    chain,
+    keep: (changes = {}) =>
+      keepNoncesMoving({
+        settlements,
+        // No estimate is kept from one round to the next: tests change the base fee in between.
+        accounts: createSettlementAccounts(through, 8453, [privateKey], { estimateFees: createFeeEstimator(through) }),
+        network: NETWORK,
+        feeBumpAfterMs: 15_000,
+        onReplacement: () => undefined,
+        logger,
+        ...changes,
+      }).run(),
+    watch: () => watcher.run(),
+    accept: (signed) => worker.accept({ signed: { facilitator, ...signed } }),
+    useNonceElsewhere: async (nonce) => {
+      const raw = await account.signTransaction({
+        type: 'eip1559',
+        chainId: 8453,
+        nonce,
+        gas: 21_000n,
+        to: facilitator,
+        maxFeePerGas: 10n ** 11n,
+        maxPriorityFeePerGas: 10n ** 10n,
+      })
+      await rpc('eth_sendRawTransaction', raw)
+    },
+    count: () => client.getTransactionCount({ address: facilitator }),
+    hashes: async (jobId) => {
+      const rows = await worker.ledger.sql<{ hash: Hex }>(
+        `SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
+         WHERE job_id = $1 ORDER BY settlement_transactions.signed_at`,
+        [jobId],
+      )
+      return rows.map(({ hash }) => hash)
+    },
+    rpc,
+  }
+}
+
+/** Makes the ledger see this much time gone by for a key's line, instead of waiting. */
+export async function age(worker: TestWorker, facilitator: Hex, seconds: number): Promise<void> {
+  const parameters = [facilitator, seconds]
+  await worker.ledger.sql(
+    'UPDATE settlement_accounts SET head_since = head_since - make_interval(secs => $2) WHERE facilitator = $1',
+    parameters,
+  )
+  await worker.ledger.sql(
+    'UPDATE settlement_transactions SET signed_at = signed_at - make_interval(secs => $2) WHERE facilitator = $1',
+    parameters,
+  )
+}

@@ -1,0 +1,325 @@
+import { expect, test } from 'vitest'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { check } from '../../campaigns/checker/check.ts'
+import type { CallerAnswer, JobEntry, Ledgers } from '../../campaigns/checker/ledgers.ts'
+
+const MARKER = 'call-00000000-0000-4000-8000-000000000001'
+const BODY = JSON.stringify({ data: [{ url: 'http://api/media/token' }], note: 'a result that is long enough to tell' })
+const AUDIO_SHA256 = sha256Hex('audio')
+const PAYER = '0xpayer'
+const KEY = '0xkey'
+
+const released: CallerAnswer = {
+  receivedAt: 5000,
+  status: 200,
+  code: null,
+  bodySha256: sha256Hex(BODY),
+  bodyText: BODY,
+  receiptId: 'receipt',
+  transaction: '0xtransaction',
+  amount: '700',
+  wasMined: true,
+}
+
+const completed: JobEntry = {
+  id: 'job',
+  idempotencyKey: 'key',
+  state: 'completed',
+  payer: PAYER,
+  authorizationId: 'authorization',
+  stagedUploadId: 'upload',
+  quotedMaximum: 1000n,
+  chargeAmount: 700n,
+  resultBody: BODY,
+  resultDigest: sha256Hex(BODY),
+  receiptId: 'receipt',
+  failureCode: null,
+}
+
+/** One call of one client that went well. */
+const sound = {
+  chain: {
+    transfers: [{ transactionHash: '0xtransaction', from: PAYER, amount: 700n }],
+    recipientBalance: 700n,
+    keys: [{ address: KEY, minedCount: 1, pendingCount: 1 }],
+  },
+  upstream: [{ id: '1', arrivedAt: 2000, route: '/v1/images', started: true, status: 200, marker: MARKER }],
+  database: {
+    jobs: [completed],
+    authorizations: [{ id: 'authorization', jobId: 'job', payer: PAYER, nonce: '1', authorizedMaximum: 1000n }],
+    attempts: [{ id: 'attempt', jobId: 'job', authorizationId: 'authorization', state: 'succeeded', startedAt: 1999 }],
+    settlements: [
+      {
+        id: 'settlement',
+        jobId: 'job',
+        authorizationId: 'authorization',
+        facilitator: KEY,
+        accountNonce: 0,
+        chargeAmount: 700n,
+        state: 'confirmed',
+        transactionHash: '0xtransaction',
+        hashes: ['0xtransaction', '0xreplaced'],
+      },
+    ],
+    receipts: [
+      {
+        id: 'receipt',
+        jobId: 'job',
+        chargeAtomic: '700',
+        transaction: '0xtransaction',
+        resultDigest: sha256Hex(BODY),
+      },
+    ],
+    media: [{ jobId: 'job', objectKey: 'media/1', sha256: AUDIO_SHA256 }],
+    stagedUploads: [
+      {
+        id: 'upload',
+        jobId: 'job',
+        objectKey: 'staged/1',
+        hasDataKey: false,
+        isPastItsHour: false,
+        erasedForMs: 60_000,
+      },
+    ],
+    nextAccountNonces: { [KEY]: 1 },
+  },
+  objects: [{ key: 'media/1', sha256: AUDIO_SHA256, ageMs: 60_000, holdsPlaintext: false }],
+  clients: {
+    calls: [
+      {
+        callId: 'call',
+        idempotencyKey: 'key',
+        path: '/v1/images/generations',
+        marker: MARKER,
+        payer: PAYER,
+        answers: [released],
+        nonces: ['1'],
+        outcome: 'released',
+        unpayableSince: null,
+      },
+    ],
+    replays: [{ callId: 'call', answer: released, media: [{ url: 'http://api/media/token', sha256: AUDIO_SHA256 }] }],
+  },
+} satisfies Ledgers
+
+type Change = (ledgers: Mutable<Ledgers>) => void
+type Mutable<T> = T extends bigint | string | number | boolean | null
+  ? T
+  : { -readonly [Key in keyof T]: Mutable<T[Key]> }
+
+function violationsOf(change: Change): string[] {
+  const ledgers = structuredClone<Ledgers>(sound) as Mutable<Ledgers>
+  change(ledgers)
+  return check(ledgers as Ledgers).map(({ invariant, detail }) => `${invariant}: ${detail}`)
+}
+
+/** The first entry of a list that is never empty here. */
+function first<T>([one]: readonly T[]): T {
+  if (one === undefined) throw new Error('the list is empty')
+  return one
+}
+
+const unpaid = ({ chain, database, clients }: Mutable<Ledgers>, state: JobEntry['state']) => {
+  chain.transfers = []
+  chain.recipientBalance = 0n
+  Object.assign(first(database.jobs), { state, receiptId: null })
+  Object.assign(first(database.settlements), { state: 'reverted', transactionHash: null })
+  database.receipts = []
+  Object.assign(first(clients.calls), { answers: [], outcome: 'refused' })
+  clients.replays = []
+}
+
+test('five ledgers that agree hold no violation', () => {
+  expect(check(sound)).toEqual([])
+})
+
+test.each<[reported: string, change: Change]>([
+  ['I1: 0xforeign is no settlement of ours', ({ chain }) => (first(chain.transfers).transactionHash = '0xforeign')],
+  ['I1: 800 was transferred for a charge of 700', ({ chain }) => (first(chain.transfers).amount = 800n)],
+  ['I1: 2000 is more than the quoted 1000', ({ chain }) => (first(chain.transfers).amount = 2000n)],
+  ['I1: 0xother paid for a job of 0xpayer', ({ chain }) => (first(chain.transfers).from = '0xother')],
+  [
+    'I1: 2 transfers',
+    ({ chain }) => chain.transfers.push({ transactionHash: '0xreplaced', from: PAYER, amount: 700n }),
+  ],
+  [
+    'I1: 2 open settlements',
+    ({ database }) => database.settlements.push({ ...first(database.settlements), id: 'second', hashes: ['0xsecond'] }),
+  ],
+  [
+    'I1: 2 settlements of one payment',
+    ({ database }) =>
+      database.settlements.push({ ...first(database.settlements), id: 'second', state: 'reverted', hashes: [] }),
+  ],
+  [
+    'I1: one of two jobs under one key',
+    ({ database }) => database.jobs.push({ ...first(database.jobs), id: 'second' }),
+  ],
+  [
+    'I1: its payment also pays for other',
+    ({ database }) => database.authorizations.unshift({ ...first(database.authorizations), id: '2', jobId: 'other' }),
+  ],
+  [
+    'I1: the recipient holds 701, transfers are 700, completed charges 700',
+    ({ chain }) => (chain.recipientBalance = 701n),
+  ],
+  [
+    'I1: the receipt says another charge or result than the job',
+    ({ database }) => (first(database.receipts).chargeAtomic = '1'),
+  ],
+  [
+    'I1: the receipt names another transaction than the settlement',
+    ({ database }) => (first(database.receipts).transaction = '0xreplaced'),
+  ],
+  ['I2: a charge without a stored result', ({ database }) => (first(database.jobs).resultBody = null)],
+  ['I2: the stored result is not the digested one', ({ database }) => (first(database.jobs).resultBody = '{}')],
+  [
+    'I2: a charge without a stored result',
+    (ledgers) => {
+      unpaid(ledgers, 'failed')
+      first(ledgers.database.settlements).state = 'signed'
+      first(ledgers.database.jobs).resultBody = null
+    },
+  ],
+  ['I3: call 1 of /v1/images is nobody’s', ({ upstream }) => (first(upstream).marker = null)],
+  [
+    'I3: the provider was called for call, which has no job',
+    ({ database }) => (first(database.jobs).idempotencyKey = 'other'),
+  ],
+  ['I3: call 1 was made without an attempt’s row before it', ({ database }) => (database.attempts = [])],
+  [
+    'I3: call 1 was made without an attempt’s row before it',
+    ({ database }) => (first(database.attempts).startedAt = 2001),
+  ],
+  [
+    'I3: call 2 was made without an attempt’s row before it',
+    ({ upstream }) => upstream.push({ ...first(upstream), id: '2', arrivedAt: 2100, started: false, status: 429 }),
+  ],
+  [
+    'I3: 2 calls that may be billed for 1 payments',
+    ({ upstream, database }) => {
+      upstream.push({ ...first(upstream), id: '2', arrivedAt: 2100, status: null })
+      database.attempts.push({ ...first(database.attempts), id: '2', state: 'failed_definite', startedAt: 2099 })
+    },
+  ],
+  [
+    'I3: call 1 was made when nothing could pay for it',
+    ({ clients }) => (first(clients.calls).unpayableSince = 2000 - 2001),
+  ],
+  [
+    'I3: one payment for two attempts that may be billed',
+    ({ database }) => database.attempts.push({ ...first(database.attempts), id: '2', state: 'failed_ambiguous' }),
+  ],
+  ['I3: an attempt is open although its job ended', ({ database }) => (first(database.attempts).state = 'open')],
+  [
+    'I4: completed, and its charge is not on chain',
+    ({ database }) => (first(database.settlements).transactionHash = '0xreplaced'),
+  ],
+  [
+    'I4: released for 0xelsewhere, which transferred nothing',
+    ({ clients }) => (first(first(clients.calls).answers).transaction = '0xelsewhere'),
+  ],
+  [
+    'I4: released before its settlement was mined',
+    ({ clients }) => (first(first(clients.calls).answers).wasMined = false),
+  ],
+  ['I4: released for 1, and 700 was transferred', ({ clients }) => (first(first(clients.calls).answers).amount = '1')],
+  [
+    'I4: released without a PAYMENT-RESPONSE',
+    ({ clients }) => (first(first(clients.calls).answers).transaction = null),
+  ],
+  ['I4: the result of 0xpayer went to 0xstranger', ({ clients }) => (first(clients.calls).payer = '0xstranger')],
+  [
+    'I4: released while the job ended as settlement_failed',
+    ({ database }) => (first(database.jobs).state = 'settlement_failed'),
+  ],
+  [
+    'I4: what was released is not the stored result',
+    ({ clients }) => (first(first(clients.calls).answers).bodySha256 = sha256Hex('other')),
+  ],
+  [
+    'I4: released with another receipt than the stored one',
+    ({ clients }) => (first(first(clients.calls).answers).receiptId = 'other'),
+  ],
+  [
+    'I4: a withheld result (settlement_failed) was given away',
+    (ledgers) => {
+      unpaid(ledgers, 'settlement_failed')
+      const bodyText = `{"error":"it was: a result that is long enough to tell"}`
+      first(ledgers.clients.calls).answers = [{ ...released, status: 402, bodyText, bodySha256: sha256Hex(bodyText) }]
+    },
+  ],
+  ['I5: charged by 0xtransaction, but failed', ({ database }) => (first(database.jobs).state = 'failed')],
+  ['I5: completed without its receipt', ({ database }) => (database.receipts = [])],
+  ['I5: call was charged and could not be replayed', ({ clients }) => (first(clients.replays).answer = null)],
+  [
+    'I5: a replay got 503 storage_unavailable',
+    ({ clients }) => (first(clients.replays).answer = { ...released, status: 503, code: 'storage_unavailable' }),
+  ],
+  [
+    'I5: a replay carried another receipt',
+    ({ clients }) => (first(clients.replays).answer = { ...released, receiptId: 'other' }),
+  ],
+  [
+    'I5: a replay had other bytes',
+    ({ clients }) => (first(clients.replays).answer = { ...released, bodySha256: sha256Hex('other') }),
+  ],
+  [
+    'I5: call got two different results',
+    ({ clients }) => first(clients.calls).answers.push({ ...released, receiptId: 'other' }),
+  ],
+  [
+    'I5: its media http://api/media/token are not what was stored',
+    ({ clients }) => (first(first(clients.replays).media).sha256 = null),
+  ],
+  ['I5: its result points to no media', ({ clients }) => (first(clients.replays).media = [])],
+  ['I5: its stored media are missing or changed', ({ objects }) => (first(objects).sha256 = sha256Hex('other'))],
+  [
+    'I6: an upload is readable although its job is completed',
+    ({ database }) => Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null }),
+  ],
+  [
+    'I6: an upload is readable past its hour',
+    ({ database }) =>
+      Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null, isPastItsHour: true }),
+  ],
+  [
+    'I6: the object of an upload erased 60000 ms ago is still there',
+    ({ objects }) => objects.push({ ...first(objects), key: 'staged/1' }),
+  ],
+  ['I6: media/1 holds a client’s audio in plain', ({ objects }) => (first(objects).holdsPlaintext = true)],
+  ['liveness: the job is still settling', ({ database }) => (first(database.jobs).state = 'settling')],
+  ['liveness: the client of call has no terminal answer', ({ clients }) => (first(clients.calls).outcome = 'gave_up')],
+  ['liveness: call ended as released without a result', ({ clients }) => (first(clients.calls).answers = [])],
+  ['nonce-gap: 0xkey: 1 transactions still wait', ({ chain }) => (first(chain.keys).pendingCount = 2)],
+  [
+    'nonce-gap: 0xkey: nonces up to 2 were taken and 1 transactions mined',
+    ({ database }) => (database.nextAccountNonces[KEY] = 2),
+  ],
+])('it reports %s', (reported, change) => {
+  expect(violationsOf(change)).toContain(reported)
+})
+
+test('a definite failure before a success, and a withheld result, are no violations', () => {
+  expect(
+    violationsOf(({ upstream, database }) => {
+      upstream.unshift({ ...first(upstream), id: '0', arrivedAt: 1900, started: true, status: 503 })
+      database.attempts.unshift({ ...first(database.attempts), id: '0', state: 'failed_definite', startedAt: 1899 })
+    }),
+  ).toEqual([])
+  expect(violationsOf((ledgers) => unpaid(ledgers, 'settlement_failed'))).toEqual([])
+})
+
+test('the upload of an ambiguous failure may stay until its hour', () => {
+  expect(
+    violationsOf((ledgers) => {
+      unpaid(ledgers, 'failed')
+      Object.assign(first(ledgers.database.jobs), { resultBody: null, resultDigest: null })
+      ledgers.database.settlements = []
+      ledgers.database.nextAccountNonces = {}
+      Object.assign(first(ledgers.chain.keys), { minedCount: 0, pendingCount: 0 })
+      first(ledgers.database.attempts).state = 'failed_ambiguous'
+      Object.assign(first(ledgers.database.stagedUploads), { hasDataKey: true, erasedForMs: null })
+    }),
+  ).toEqual([])
+})

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { selectPoints } from '../../campaigns/kill-matrix/fault-points.ts'
+import type { MatrixReport } from '../../campaigns/kill-matrix/run-matrix.ts'
+import type { Trial } from '../../campaigns/kill-matrix/run-trial.ts'
+import { failuresOf, percentile, summarize } from '../../campaigns/kill-matrix/summarize.ts'
+
+const [point] = selectPoints('worker.completeJob.commit.sent')
+if (!point) throw new Error('the point is gone')
+
+const passed: Trial = { row: 'a', point, seed: 1, hit: true, calls: [], recoveryMs: 10, error: null }
+const report: MatrixReport = {
+  trials: [passed],
+  violations: [],
+  stuckJobs: [],
+  leftProcesses: [],
+  jobs: 1,
+  transfers: 1,
+  upstreamCalls: 1,
+  durationMs: 1,
+}
+
+test('a matrix passes only without violation, stuck job, left process, unreached point, and error of a trial', () => {
+  expect(failuresOf(report)).toEqual([])
+  const violation = { invariant: 'I1', jobId: 'j', detail: 'two charges', trial: 'a, seed 1' } as const
+  expect(failuresOf({ ...report, violations: [violation] })).toEqual(['I1: two charges (job j, a, seed 1)'])
+  expect(failuresOf({ ...report, stuckJobs: ['j'] })).toEqual(['job j never finished'])
+  expect(failuresOf({ ...report, leftProcesses: [7] })).toEqual(['process 7 is left over'])
+  expect(failuresOf({ ...report, trials: [{ ...passed, hit: false }] })).toEqual(['nothing ever reached a'])
+  expect(failuresOf({ ...report, trials: [{ ...passed, error: 'broken' }] })).toEqual(['a: broken'])
+})
+
+test('a point that some of its trials reach counts its hits', () => {
+  const trials = [passed, { ...passed, hit: false, recoveryMs: null }, { ...passed, recoveryMs: 30 }]
+  expect(failuresOf({ ...report, trials })).toEqual([])
+  expect(summarize({ ...report, trials })).toMatchObject([{ trials: 3, hits: 2, recoveryP50Ms: 10, recoveryP99Ms: 30 }])
+})
+
+test('a percentile is the smallest value that the share of all values does not exceed', () => {
+  expect(percentile([], 0.5)).toBeNull()
+  expect(percentile([5], 0.99)).toBe(5)
+  expect(percentile([3, 1, 2, 4], 0.5)).toBe(2)
+  expect(percentile([3, 1, 2, 4], 0.99)).toBe(4)
+})
+
+test('points are selected by name, and a name stands for every action there', () => {
+  expect(selectPoints('worker.sealResult.before').map(({ action }) => action)).toEqual(['kill', 'stop'])
+  expect(selectPoints('worker.sealResult.before (stop),worker.sealResult.before')).toHaveLength(2)
+  expect(() => selectPoints('worker.nothing')).toThrow('there is no point')
+  expect(selectPoints('quick').length).toBeGreaterThanOrEqual(24)
+})

@@ -1,0 +1,65 @@
+import type { Registry } from 'prom-client'
+import { stopOnSignal } from '#shared/runtime/shutdown.ts'
+import type { WorkerConfig } from './config.ts'
+import type { WorkerDependencies } from './dependencies.ts'
+import { createMetrics, serveMetrics } from './metrics.ts'
+import { handBackJobs, runJob } from './run-job.ts'
+import { addSettlementMetrics } from './settlement-metrics.ts'
+import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
+import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
+import { reapMedia } from './sweepers/reap-media.ts'
+import { reapUploads } from './sweepers/reap-uploads.ts'
+import { type Sweep, startSweepers } from './sweepers/start-sweepers.ts'
+import { watchFinality } from './sweepers/watch-finality.ts'
+import { watchGas } from './sweepers/watch-gas.ts'
+import { watchRemoteFinality } from './sweepers/watch-remote-finality.ts'
+
+/** To hand back what did not finish within DRAIN_SECONDS, and to end connections. */
+const HAND_BACK_MS = 5000
+
+/** Takes jobs and sweeps until a signal ends the process. */
+export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
+  const { logger } = dependencies
+  const drainMs = config.DRAIN_SECONDS * 1000
+  const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
+  const registry = createMetrics(dependencies)
+  const sweepers = startSweepers(
+    [
+      enqueueAccepted(dependencies),
+      resumeStalled(dependencies),
+      reconcileSettlements(dependencies),
+      ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies, registry) : []),
+      reapUploads(dependencies),
+      reapMedia(dependencies),
+      expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
+      forgetExpiredChallenges(dependencies),
+    ],
+    config.SWEEP_SECONDS * 1000,
+    logger,
+  )
+  const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
+  const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
+  stopOnSignal(async () => {
+    await metrics?.close()
+    await sweepers.stop()
+    await consumer.close(drainMs)
+    await handBackJobs(dependencies)
+    await dependencies.close()
+  }, drainMs + HAND_BACK_MS)
+  logger.info('taking jobs')
+}
+
+/** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
+function settlementSweeps(dependencies: WorkerDependencies, registry: Registry): readonly Sweep[] {
+  const { remote, settlements } = dependencies
+  const { onReplacement } = addSettlementMetrics(registry, dependencies)
+  const own = [
+    keepNoncesMoving({ ...dependencies, onReplacement }),
+    watchFinality(dependencies),
+    watchGas(dependencies),
+  ]
+  if (!remote) return own
+  const both = { ...settlements, ...remote.settlements }
+  return [...own, watchRemoteFinality({ ...dependencies, facilitator: remote.facilitator, settlements: both })]
+}

@@ -1,0 +1,114 @@
+import type {
+  AccountLine,
+  LinedTransaction,
+  SettlementAccount,
+  SettlementStore,
+} from '#shared/jobs/settlement-store.ts'
+import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { Sweep } from './start-sweepers.ts'
+
+export interface KeeperDependencies {
+  readonly settlements: Pick<SettlementStore, 'takeLine' | 'readLine' | 'addReplacement' | 'fillGap' | 'releaseLine'>
+  readonly accounts: SettlementAccounts
+  readonly network: string
+  readonly feeBumpAfterMs: number
+  /** Counts what was done, for the metrics. */
+  readonly onReplacement: (account: SettlementAccount) => void
+  readonly logger: Logger
+}
+
+/** A round takes longer only with an RPC at its limit; a second keeper meanwhile would do no harm, a dead one's lease does. */
+const LEASE_MS = 10_000
+/** A head that is younger was sent by its own job a moment ago. */
+const RESEND_AFTER_MS = 1000
+
+/**
+ * Keeps each key's line of account nonces moving, whatever has become of the jobs in it: what is next is sent again, after a
+ * while with a higher fee, and a nonce that nothing was signed for is filled. Everything behind it waits for it.
+ */
+export function keepNoncesMoving(dependencies: KeeperDependencies): Sweep {
+  const { accounts, settlements, network } = dependencies
+  return {
+    name: 'moved account nonces',
+    run: async () => {
+      let moved = 0
+      for (const facilitator of accounts.facilitators) {
+        const account = { network, facilitator }
+        if (!(await settlements.takeLine(account, LEASE_MS))) continue
+        try {
+          moved += await keepLine(dependencies, account)
+        } finally {
+          await settlements.releaseLine(account)
+        }
+      }
+      return moved
+    },
+  }
+}
+
+async function keepLine(dependencies: KeeperDependencies, account: SettlementAccount): Promise<number> {
+  const { accounts, settlements, feeBumpAfterMs, logger } = dependencies
+  const count = await accounts.countAccountNonces(account.facilitator)
+  const line = await settlements.readLine(account, count)
+  if (line.nextAccountNonce === count) return 0
+  const [head] = line.transactions
+  if (head?.accountNonce !== count) return await fillHead(dependencies, account, count)
+  if (line.headAgeMs < RESEND_AFTER_MS) return 0
+  if (line.headAgeMs < feeBumpAfterMs || head.ageMs < feeBumpAfterMs) {
+    const answer = await accounts.broadcast(head)
+    if (answer.outcome === 'unreachable')
+      logger.warn('broadcast not answered', { facilitator: account.facilitator, error: answer.cause })
+    return 0
+  }
+  let replaced = 0
+  for (const transaction of await findStuck(dependencies, line, head))
+    if (await replace(dependencies, account, transaction)) replaced += 1
+  return replaced
+}
+
+/** With the head, everything behind it that offers less than the next block burns: it would get stuck at the head as well. */
+async function findStuck(
+  { accounts, feeBumpAfterMs }: KeeperDependencies,
+  { transactions }: AccountLine,
+  head: LinedTransaction,
+): Promise<readonly LinedTransaction[]> {
+  const stuck: LinedTransaction[] = [head]
+  for (const transaction of transactions)
+    if (transaction !== head && transaction.ageMs >= feeBumpAfterMs && (await accounts.isUnderpriced(transaction.raw)))
+      stuck.push(transaction)
+  return stuck
+}
+
+/** Sends a replacement, or what is stored once more when a higher fee is not allowed. */
+async function replace(
+  { accounts, settlements, onReplacement, logger }: KeeperDependencies,
+  account: SettlementAccount,
+  stuck: LinedTransaction,
+): Promise<boolean> {
+  const { facilitator } = account
+  const replacement = await accounts.replace(facilitator, stuck.raw)
+  if (!replacement) {
+    logger.warn('a settlement is stuck at the highest fee allowed', { facilitator })
+    await accounts.broadcast(stuck)
+    return false
+  }
+  await settlements.addReplacement(stuck.hash, replacement)
+  onReplacement(account)
+  const answer = await accounts.broadcast(replacement)
+  if (answer.outcome === 'unreachable') logger.warn('broadcast not answered', { facilitator, error: answer.cause })
+  return true
+}
+
+async function fillHead(
+  { accounts, settlements, logger }: KeeperDependencies,
+  account: SettlementAccount,
+  accountNonce: bigint,
+): Promise<number> {
+  const { facilitator } = account
+  const filler = await accounts.fill(facilitator, accountNonce)
+  if (!(await settlements.fillGap(account, accountNonce, filler))) return 0
+  logger.warn('an account nonce without a transaction was filled', { facilitator })
+  await accounts.broadcast(filler)
+  return 1
+}
