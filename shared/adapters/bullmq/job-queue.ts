@@ -1,9 +1,29 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { createPostgresBackend, withBackend } from 'bullmq'
+import pg from 'pg'
 import { z } from 'zod'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 
-const { Queue, Worker } = withBackend(createPostgresBackend)
+/**
+ * A client whose loss ends no process. BullMQ listens for errors only after it has connected, or not at all; a server that shuts
+ * down in that moment says so in the same packet in which it says that it is ready.
+ */
+class HeardClient extends pg.Client {
+  constructor(config?: string | pg.ClientConfig) {
+    super(config)
+    // Whoever waits for a statement or a notification learns of the loss by that.
+    this.on('error', () => undefined)
+  }
+}
+
+const createBackend: typeof createPostgresBackend = (...input) => {
+  const backend = createPostgresBackend(...input)
+  // The pool takes its class from the options; the client that listens has none, so BullMQ's own module is stood in for.
+  Object.assign(backend.connection, { pgModule: { Client: HeardClient } })
+  return backend
+}
+
+const { Queue, Worker } = withBackend(createBackend)
 
 const QUEUE_NAME = 'paid-requests'
 /** The queue's tables live apart from the ledger's and may be dropped without losing work. */
@@ -14,7 +34,7 @@ const MAXIMUM_CONNECTIONS = 4
 const messageSchema = z.strictObject({ jobId: z.uuid() })
 
 function connectionTo(queueUrl: string) {
-  return { connectionString: queueUrl, schema: QUEUE_SCHEMA, max: MAXIMUM_CONNECTIONS }
+  return { connectionString: queueUrl, schema: QUEUE_SCHEMA, max: MAXIMUM_CONNECTIONS, Client: HeardClient }
 }
 
 /** Creates or updates the queue's own tables. Part of `npm run migrate`. */
