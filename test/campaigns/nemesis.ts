@@ -14,6 +14,7 @@ Draws faults at random, heals them, and compares the five ledgers.
   --stacks <n>        whole systems that share the trials (1)
   --at-once <n>       trials under way on a stack at once (4)
   --without <kinds>   of ${faultKinds.join(', ')}
+  --verbose           a line for every trial
   --json <file>       the report`
 
 /** Exit code 1 for any violation, stuck job, client without an answer, leftover process or broken trial. */
@@ -28,6 +29,7 @@ export async function run(args: readonly string[]): Promise<number> {
       'at-once': { type: 'string', default: '4' },
       without: { type: 'string', default: '' },
       json: { type: 'string' },
+      verbose: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
@@ -42,6 +44,7 @@ export async function run(args: readonly string[]): Promise<number> {
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
+    isVerbose: values.verbose,
     onProgress: (line) => console.log(line),
   })
   for (const line of renderReport(report)) console.log(line)

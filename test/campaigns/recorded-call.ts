@@ -2,55 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { decodePaymentResponseHeader } from '@x402/core/http'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import { generateMp3 } from '../support/mp3-generator.ts'
+import type { CallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 
-export const callKinds = ['chat', 'messages', 'image', 'speech', 'transcription'] as const
-export type CallKind = (typeof callKinds)[number]
-
-/** A request that no other call of the campaign equals, with what the upstream will know it by. */
-export interface CampaignRequest {
-  readonly kind: CallKind
-  readonly path: string
-  readonly body: Readonly<Record<string, unknown>>
-  readonly marker: string
-  /** A run of the audio's bytes that no encrypted object may contain. */
-  readonly canary: Buffer | null
-}
-
-const CANARY_BYTES = 48
-
-/** Small ones: what is tried is the way, not the work. */
-export function newRequest(kind: CallKind): CampaignRequest {
-  const marker = `call-${randomUUID()}`
-  const text = `Repeat after me, please, without leaving anything out: ${marker}`
-  const ask = (path: string, body: Readonly<Record<string, unknown>>) => ({ kind, path, body, marker, canary: null })
-  const chat = { max_tokens: 64, messages: [{ role: 'user', content: text }] }
-  switch (kind) {
-    case 'chat':
-      return ask('/v1/chat/completions', { model: 'textmodel-3.5-flash', ...chat })
-    case 'messages':
-      return ask('/v1/messages', { model: 'textmodel-2.5-pro', ...chat })
-    case 'image':
-      return ask('/v1/images/generations', { model: 'textmodel-3.1-flash-lite-image', prompt: text })
-    case 'speech':
-      return ask('/v1/audio/speech', { model: 'speechvendor/flash-v2.5', input: text, voice: 'talia' })
-    case 'transcription': {
-      const audio = Buffer.from(generateMp3({ durationMs: 400, seed: marker }))
-      const middle = Math.floor(audio.length / 2)
-      return {
-        kind,
-        path: '/v1/audio/transcriptions',
-        body: { model: 'speechvendor/scribe-v2', audio_base64: audio.toString('base64') },
-        marker: sha256Hex(audio),
-        canary: audio.subarray(middle, middle + CANARY_BYTES),
-      }
-    }
-  }
-}
-
 /** The record of a call that begins now. */
-export function newCallRecord({ path, marker }: CampaignRequest, payer: string): CallRecord {
+export function newCallRecord({ path, marker }: CallRequest, payer: string): CallRecord {
   return {
     callId: randomUUID(),
     idempotencyKey: randomUUID(),

@@ -18,6 +18,8 @@ interface Lie {
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
+  /** How many calls are lied about; every one, as long as the node lies, when left out. */
+  readonly times?: number
   /** How the payment ends for the signature that met the lie, once the node is honest again. */
   readonly ends: readonly string[]
   readonly upstreamCalls: number
@@ -43,9 +45,26 @@ function lieAbout(change: (result: Record<string, unknown>) => unknown): RpcFaul
 
 const noReceipt: RpcFault = { kind: 'forge', answer: { result: null } }
 
+/** One answer that a good payment would fail by: it is looked at once more. */
+const TOLD_ONCE = (['verify', 'recheck', 'prepare'] as const).map(
+  (stage): Lie => ({
+    name: `${stage}: one eth_call reverts although the payment is good`,
+    payer: 'good',
+    stages: [stage],
+    methods: ['eth_call'],
+    times: 1,
+    fault: reverts,
+    ends: ['200'],
+    upstreamCalls: 1,
+    reverted: 0,
+    worst: 'none: what nothing explains is asked once more',
+  }),
+)
+
 const LIES: readonly Lie[] = [
+  ...TOLD_ONCE,
   {
-    name: 'verify: eth_call reverts although the payment is good',
+    name: 'verify: every eth_call reverts although the payment is good',
     payer: 'good',
     stages: ['verify'],
     fault: reverts,
@@ -85,7 +104,7 @@ const LIES: readonly Lie[] = [
     worst: 'one provider call and one reverted transaction, its result withheld',
   },
   {
-    name: 're-check: eth_call reverts although the payment is good',
+    name: 're-check: every eth_call reverts although the payment is good',
     payer: 'good',
     stages: ['recheck'],
     fault: reverts,
@@ -95,7 +114,7 @@ const LIES: readonly Lie[] = [
     worst: 'an uncharged failure; a fresh signature is served',
   },
   {
-    name: 'prepare: eth_call reverts although the charge is good',
+    name: 'prepare: every eth_call reverts although the charge is good',
     payer: 'good',
     stages: ['prepare'],
     fault: reverts,
@@ -244,8 +263,8 @@ async function signedBy(stack: WatchedStack, { payer: kind }: Lie): Promise<Sign
 async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedChat): Promise<RpcLieRow> {
   const { baseUrl } = sandbox.info
   const payer = lie.stages.includes('terms') ? null : chat.payer.account.address
-  const { stages, methods, fault } = lie
-  const armed = rpc.arm({ payer, stages, fault, ...(methods ? { methods } : {}) })
+  const { stages, methods, times, fault } = lie
+  const armed = rpc.arm({ payer, stages, fault, ...(methods ? { methods } : {}), ...(times ? { times } : {}) })
   const lied: ChatAnswer[] = []
   await Promise.race([askUntilPaid(baseUrl, chat, lied, LYING_MS), delay(LYING_MS + 2000)])
   rpc.heal(armed)
@@ -261,6 +280,7 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   const violations: string[] = []
   const ended = last ? `${last.status} ${last.code}`.trim() : 'nothing'
   if (!lie.ends.includes(ended)) violations.push(`ended with ${ended}`)
+  if (lie.times === 1 && lied.some(({ status }) => status === 402)) violations.push('a 402 for one wrong answer')
   if (armed.hits === 0 && !lie.isUnheard) violations.push('the lie was never told')
   if (transfers.length > 1) violations.push(`${transfers.length} charges`)
   const released = [...lied, ...honest, ...fresh].some(({ status }) => status === 200)

@@ -16,6 +16,8 @@ export interface ArmedFault {
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
+  /** How many calls it is for; all of them when left out. */
+  readonly times?: number
   /** How many calls it has met. */
   hits: number
 }
@@ -40,6 +42,7 @@ export async function watchRpc(rpcUrl: string): Promise<RpcWatch> {
       const meant = candidate.payer === null ? stage === 'terms' : candidate.payer.toLowerCase() === payer
       if (!meant || !stages.includes(stage) || (methods && !methods.includes(call.method))) continue
       candidate.hits += 1
+      if (candidate.hits === candidate.times) armed.delete(candidate)
       return fault
     }
     return null

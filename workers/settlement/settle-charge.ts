@@ -79,6 +79,9 @@ async function signAgain(
   const prepared = await settler.prepare(job.authorization, chargeAmount)
   if (prepared.outcome === 'unreachable')
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+  // What was signed before may have used it after all: that must not look as if nothing was paid.
+  if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
+    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the nonce is used after all' }
   if (prepared.outcome === 'refused') {
     const failure = { code: 'settlement_failed', reason: prepared.code } as const
     return after(await store.failSettlement(job, failure), 'finished')

@@ -15,6 +15,8 @@ export interface WatchDependencies {
 const WATCH_MS = 20_000
 /** The first look after sending; where blocks are mined at once it finds the receipt. */
 const FIRST_PAUSE_MS = 10
+/** Until a settlement is late it is looked for more often than blocks come, since its caller waits. */
+const PAUSE_WHILE_FRESH_MS = 250
 const LONGEST_PAUSE_MS = 1000
 /** A settlement that takes longer than a block or two is late: the rest of the chain is asked about it. */
 const EVIDENCE_AFTER_MS = 5000
@@ -65,7 +67,9 @@ export async function watchSettlement(
       })
     return looks
   }
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 3, LONGEST_PAUSE_MS)) {
+  const longestPause = () =>
+    performance.now() - startedAt < EVIDENCE_AFTER_MS ? PAUSE_WHILE_FRESH_MS : LONGEST_PAUSE_MS
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 3, longestPause())) {
     await send()
     await delay(pause)
     let evidence: SettlementEvidence | null = null

@@ -3,19 +3,13 @@ import { isAddressEqual, type PublicClient, recoverTypedDataAddress } from 'viem
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS } from './contracts.ts'
-import { diagnoseRefusal } from './diagnose-refusal.ts'
-import { simulateSettlement } from './settlement-call.ts'
+import { verifySettlement } from './verify-settlement.ts'
 
 /** Verifies against the chain. Holds no key: simulation needs only the facilitator's address. */
 export function createAuthorizationVerifier(client: PublicClient, chainId: number): AuthorizationVerifier {
   return {
     isSignedByPayer: (authorization) => isSignedByPayer(authorization, chainId),
-    verify: async (authorization, amount) => {
-      const simulation = await simulateSettlement(client, authorization, amount)
-      if (simulation.outcome === 'succeeds') return { outcome: 'valid', needsPermit: simulation.needsPermit }
-      if (simulation.outcome === 'unreachable') return simulation
-      return await diagnoseRefusal(client, authorization, amount)
-    },
+    verify: (authorization, amount) => verifySettlement(client, authorization, amount),
   }
 }
 

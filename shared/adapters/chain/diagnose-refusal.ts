@@ -5,12 +5,15 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS, permit2Abi, usdcAbi } from './contracts.ts'
 
-/** Reads why the chain refuses a settlement, so that the payer can be told what to change. Three RPC calls. */
+/**
+ * Reads why the chain refuses a settlement, so that the payer can be told what to change; `payment_rejected` when nothing
+ * that can be read explains it. Three RPC calls.
+ */
 export async function diagnoseRefusal(
   client: PublicClient,
   authorization: Authorization,
   amount: AtomicAmount,
-): Promise<Verification> {
+): Promise<Exclude<Verification, { outcome: 'valid' }>> {
   const { asset, payer, nonce } = authorization
   try {
     const [usedNonces, balance, allowance] = await Promise.all([

@@ -5,8 +5,9 @@ import { PERMIT2_ADDRESS, permit2Abi } from './contracts.ts'
 
 /**
  * Reads account nonce, payer's nonce and time at one block, `confirmations` deep. One block, because from a clear nonce here
- * and a count there nothing follows: a settlement may have been mined in between. A node that does not have the block yet
- * fails the call instead of answering from an older one. Three RPC calls, four when deeper than 1.
+ * and a count there nothing follows: a settlement may have been mined in between. It is named by its hash, since nodes on
+ * two branches have different blocks of one number. A node that does not have the block, or has given it up, fails the call
+ * instead of answering from another one. Three RPC calls, four when deeper than 1.
  */
 export async function readEvidence(
   client: PublicClient,
@@ -17,15 +18,16 @@ export async function readEvidence(
     const latest = await client.getBlock()
     const depth = BigInt(confirmations) - 1n
     const blockNumber = latest.number > depth ? latest.number - depth : 0n
-    const [block, count, usedNonces] = await Promise.all([
-      blockNumber === latest.number ? latest : client.getBlock({ blockNumber }),
-      client.getTransactionCount({ address: facilitator, blockNumber }),
+    const block = blockNumber === latest.number ? latest : await client.getBlock({ blockNumber })
+    const at = { blockHash: block.hash, requireCanonical: true } as const
+    const [count, usedNonces] = await Promise.all([
+      client.getTransactionCount({ address: facilitator, ...at }),
       client.readContract({
         address: PERMIT2_ADDRESS,
         abi: permit2Abi,
         functionName: 'nonceBitmap',
         args: [payer, nonce >> 8n],
-        blockNumber,
+        ...at,
       }),
     ])
     return {

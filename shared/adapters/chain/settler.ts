@@ -2,11 +2,11 @@ import { keccak256, type PublicClient } from 'viem'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
 import { broadcast } from './broadcast.ts'
 import { createConfirmTransfer } from './confirm-transfer.ts'
-import { diagnoseRefusal } from './diagnose-refusal.ts'
 import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'
-import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall, simulateSettlement } from './settlement-call.ts'
+import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall } from './settlement-call.ts'
 import { readEvidence } from './settlement-evidence.ts'
 import { settlementKeys } from './settlement-keys.ts'
+import { verifySettlement } from './verify-settlement.ts'
 
 export interface SettlerOptions {
   /** How many blocks must stand on a settlement, its own counted, before it counts. */
@@ -25,8 +25,8 @@ export function createSettler(
   const countAccountNonce = firstAccountNonce(client)
   return {
     prepare: async (authorization, chargeAmount) => {
-      const [simulation, fixed] = await Promise.all([
-        simulateSettlement(client, authorization, chargeAmount),
+      const [verification, fixed] = await Promise.all([
+        verifySettlement(client, authorization, chargeAmount),
         unlessUnreachable(() =>
           Promise.all([estimateFees(), countAccountNonce(authorization.facilitator)]).then(([fees, count]) => ({
             fees,
@@ -34,18 +34,14 @@ export function createSettler(
           })),
         ),
       ])
-      if (simulation.outcome === 'unreachable') return simulation
-      if (simulation.outcome === 'reverts') {
-        const diagnosis = await diagnoseRefusal(client, authorization, chargeAmount)
-        return diagnosis.outcome === 'valid' ? { outcome: 'refused', code: 'payment_rejected' } : diagnosis
-      }
+      if (verification.outcome !== 'valid') return verification
       if (fixed.outcome === 'unreachable') return fixed
       const { fees, minimumAccountNonce } = fixed.value
       const terms: SettlementTerms = {
         maxFeePerGas: fees.maxFeePerGas,
         maxPriorityFeePerGas: fees.maxPriorityFeePerGas,
-        gasLimit: simulation.needsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS,
-        submitsPermit: simulation.needsPermit,
+        gasLimit: verification.needsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS,
+        submitsPermit: verification.needsPermit,
       }
       return { outcome: 'ready', terms, minimumAccountNonce }
     },

@@ -12,15 +12,17 @@ import {
   type TestPayer,
 } from '../../support/custom-payment.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { type CallKind, type CallRequest, newCallRequest } from '../call-requests.ts'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
-import { type CallKind, type CampaignRequest, newCallRecord, newRequest, readCallerAnswer } from '../recorded-call.ts'
+import { newCallRecord, readCallerAnswer } from '../recorded-call.ts'
+import { canaryOf } from '../stack.ts'
 
 /** One call whose every step the scenario decides. */
 export interface BenchCall {
   readonly record: CallRecord
-  readonly request: CampaignRequest
+  readonly request: CallRequest
   challenge(): Promise<PaymentRequired>
   /** Signs a challenge; gives the headers to pay with. */
   sign(required: PaymentRequired, terms?: Partial<SignedTerms>): Promise<Record<string, string>>
@@ -65,7 +67,7 @@ export async function startBench(statements: readonly string[]): Promise<Bench &
   return {
     sandbox,
     newPayer: () => createPayer(sandbox.info.rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC, approved: true }),
-    open: (kind, payer, like) => openCall(sandbox, payer, like?.request ?? newRequest(kind), like, keep),
+    open: (kind, payer, like) => openCall(sandbox, payer, like?.request ?? newCallRequest(kind), like, keep),
     signal: (name, signal) => void process.kill(sandbox.pidOf(name), signal),
     judge: () => judge(sandbox, calls),
     stop: () => sandbox.stop(),
@@ -75,7 +77,7 @@ export async function startBench(statements: readonly string[]): Promise<Bench &
 function openCall(
   sandbox: TestSandbox,
   payer: TestPayer,
-  request: CampaignRequest,
+  request: CallRequest,
   like: BenchCall | undefined,
   keep: (call: BenchCall, headers: Record<string, string>) => void,
 ): BenchCall {
@@ -85,7 +87,7 @@ function openCall(
     fetch(`${sandbox.info.baseUrls[api] ?? sandbox.info.baseUrl}${request.path}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': record.idempotencyKey, ...headers },
-      body: JSON.stringify(request.body),
+      body: request.body,
     })
   const call: BenchCall = {
     record,
@@ -171,7 +173,7 @@ async function judge(
       databaseUrl: info.databaseUrl,
       upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
       objectStoreDirectory: join(directory, 'uploads'),
-      canaries: calls.flatMap(({ call }) => call.request.canary ?? []),
+      canaries: calls.flatMap(({ call }) => (call.request.audio ? [canaryOf(call.request.audio)] : [])),
       calls: records,
       callsToReplay: released,
       replay: async (record) => {

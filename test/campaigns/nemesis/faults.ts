@@ -65,7 +65,7 @@ function killed(name: ServiceName, pauseMs: number): Fault {
     name: `kill ${name}, back after ${pauseMs} ms`,
     resource: name,
     strike: async (stack) => {
-      process.kill(stack.pidOf(name), 'SIGKILL')
+      await signalTo(stack, name, 'SIGKILL')
       await delay(pauseMs)
       await stack.restart(name)
     },
@@ -77,11 +77,20 @@ function frozen(name: ServiceName, durationMs: number): Fault {
     name: `freeze ${name} for ${durationMs} ms`,
     resource: name,
     strike: async (stack) => {
-      const pid = stack.pidOf(name)
-      process.kill(pid, 'SIGSTOP')
+      await signalTo(stack, name, 'SIGSTOP')
       await delay(durationMs)
-      process.kill(pid, 'SIGCONT')
+      await signalTo(stack, name, 'SIGCONT')
     },
+  }
+}
+
+/** A process that ended by itself is a failure of the service; it is started again so that the other trials mean something. */
+async function signalTo(stack: CampaignStack, name: ServiceName, signal: NodeJS.Signals): Promise<void> {
+  try {
+    process.kill(stack.pidOf(name), signal)
+  } catch (cause) {
+    await stack.restart(name)
+    throw new Error(`${name} had ended by itself`, { cause })
   }
 }
 

@@ -5,7 +5,7 @@ import type { CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
 import { mine } from './chain-faults.ts'
-import type { FaultKind } from './faults.ts'
+import { type FaultKind, faultKinds } from './faults.ts'
 import { createResources } from './resources.ts'
 import { runTrial, type Trial } from './run-trial.ts'
 
@@ -19,6 +19,8 @@ export interface NemesisOptions {
   readonly checkEvery: number
   readonly stack?: CampaignStackOptions
   readonly onProgress?: (line: string) => void
+  /** Tells of every trial, not only of slow and broken ones. */
+  readonly isVerbose?: boolean
 }
 
 export type FoundViolation = Violation & { readonly seed: number | null }
@@ -39,6 +41,9 @@ export function trialSeeds(seed: number, trials: number): readonly number[] {
   const random = createRandom(seed)
   return Array.from({ length: trials }, () => Math.floor(random() * 2 ** 32))
 }
+
+/** Reorganizations wait for the settlement engine's watch over completed settlements. */
+export const quickKinds: readonly FaultKind[] = faultKinds.filter((kind) => kind !== 'reorg')
 
 /** Short leases and timeouts: a lost worker is replaced within seconds, and a silent provider given up. */
 const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '6', SETTLEMENT_MARGIN_SECONDS: '30' }
@@ -83,7 +88,7 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
           const trial = await runTrial(ground, seed)
           trials.push(trial)
           for (const pid of Object.values(stack.info.pids)) pids.add(pid)
-          if (trial.error !== null || trial.recoveryMs > 30_000) onProgress(describeTrial(trial))
+          if (options.isVerbose || trial.error !== null || trial.recoveryMs > 30_000) onProgress(describeTrial(trial))
         }),
       )
       await Promise.all(batch)

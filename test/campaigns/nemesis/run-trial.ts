@@ -146,9 +146,11 @@ async function betray(
   if (mischief === 'burns_nonce') {
     const nonce = record.nonces.at(-1)
     if (nonce !== undefined) await payer.invalidateNonce(BigInt(nonce))
+  } else if (mischief === 'revokes') {
+    // His client signs a gas-sponsored permit at the next challenge, so the call can still be paid for.
+    await payer.approve(0n)
   } else {
-    if (mischief === 'revokes') await payer.approve(0n)
-    else await payer.spendAll()
+    await payer.spendAll()
     record.unpayableSince ??= Date.now()
   }
   // A later reorganization must not give back what was taken away.

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { createServer, type Server } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
@@ -103,4 +104,51 @@ test('a queue that cannot be reached at first is used as soon as it can', async 
   await queue.enqueue(last)
   await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
   await close()
+})
+
+/** Says that it is ready and that it shuts down in one packet, as PostgreSQL does when the two meet. */
+async function startLeavingServer(): Promise<{ url: string; connections: () => number; stop(): void }> {
+  let connections = 0
+  const message = (type: string, content: Buffer) => {
+    const length = Buffer.alloc(4)
+    length.writeInt32BE(content.length + 4)
+    return Buffer.concat([Buffer.from(type), length, content])
+  }
+  const farewell = Buffer.concat([
+    message('R', Buffer.alloc(4)),
+    message('Z', Buffer.from('I')),
+    message('E', Buffer.from('SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0')),
+  ])
+  const server: Server = createServer((socket) => {
+    connections += 1
+    socket.on('error', () => undefined)
+    socket.once('data', () => socket.end(farewell))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  const port = typeof address === 'object' && address ? address.port : 0
+  return {
+    url: `postgres://farebox:secret@127.0.0.1:${port}/farebox`,
+    connections: () => connections,
+    stop: () => void server.close(),
+  }
+}
+
+test('a server that leaves in the moment of connecting ends neither a pool’s process nor a queue’s', async () => {
+  const server = await startLeavingServer()
+  const pool = createPool({
+    connectionString: server.url,
+    maximumConnections: 1,
+    applicationName: 'lost connections',
+    onError: () => undefined,
+  })
+  await expect(inTransaction(pool, (sql) => sql.query('SELECT 1'))).rejects.toThrow(/terminat|not queryable/)
+  await pool.end()
+  const queue = await openJobQueue({ DATABASE_URL: server.url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
+  const consumer = queue.consume(new Map([['text', 1]]), async () => undefined)
+  await expect(queue.enqueue(randomUUID(), 'text')).rejects.toThrow(/terminat|not queryable/)
+  await expect.poll(server.connections, { timeout: 10_000 }).toBeGreaterThan(4)
+  await consumer.close(1000)
+  await queue.close()
+  server.stop()
 })

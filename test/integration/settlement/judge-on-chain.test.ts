@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
@@ -128,6 +128,57 @@ describe('a settlement whose account nonce somebody else used', () => {
     await running
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
+  })
+})
+
+describe('a settlement that is mined, while nodes', () => {
+  afterEach(() => worker.proxy.chooseFault(() => null))
+
+  it('of another branch answer for the block of the same number: it is neither failed nor signed again', async () => {
+    const { jobId, payer } = await chain.accept()
+    const hiddenUntil = Date.now() + 3000
+    // Only a block's hash tells such a node that it is asked about another block than its own.
+    worker.proxy.chooseFault(({ method, params }) => {
+      if (Date.now() >= hiddenUntil) return null
+      if (method === 'eth_getTransactionReceipt') return { kind: 'forge', answer: { result: null } }
+      if (method !== 'eth_getTransactionCount' || params[1] === 'latest') return null
+      return typeof params[1] === 'string'
+        ? { kind: 'forge', answer: { result: '0x0' } }
+        : { kind: 'error', code: -32_000, message: 'header not found' }
+    })
+    await runWith(jobId, async (send, transaction) => {
+      await send(transaction)
+      return { outcome: 'account_nonce_used' }
+    })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+    expect(await transfersFrom(payer)).toEqual([5034n])
+  })
+
+  it('say that its account nonce was used elsewhere and its payment nonce is used: it is looked at again', async () => {
+    const { jobId, payer } = await chain.accept()
+    const { settler } = chain.chain
+    const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
+    const hiddenUntil = Date.now() + 3000
+    const isHidden = () => Date.now() < hiddenUntil
+    const lying: Partial<typeof worker.dependencies> = {
+      ...chain.chain,
+      settler: {
+        ...settler,
+        broadcast: async (transaction) => {
+          await settler.broadcast(transaction)
+          return { outcome: 'account_nonce_used' }
+        },
+        confirm: async (...looked) => (isHidden() ? { outcome: 'pending' } : await settler.confirm(...looked)),
+        readEvidence: async (authorization) => (isHidden() ? lie : await settler.readEvidence(authorization)),
+      },
+    }
+    await worker.run(jobId, lying)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'], put_off: true })
+    await expect.poll(isHidden, { timeout: 5000 }).toBe(false)
+    await worker.runNow(jobId, lying)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+    expect(await transfersFrom(payer)).toEqual([5034n])
+    expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 })
 

@@ -19,11 +19,12 @@ export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise
 /** Whoever pays for a stored result should have at least this long to fetch its media. */
 const SHORTEST_MEDIA_LIFE_SECONDS = 3600
 
-/** Whether there is a result to release, with all of its media. */
+/** Whether there is a result to release, with its media. Of a job that was run again the earlier media do not matter. */
 export async function isResultWhole(sql: Sql, jobId: string): Promise<boolean> {
   const { rows } = await sql.query(
     `SELECT 1 FROM jobs WHERE id = $1 AND result_body IS NULL
-     UNION ALL SELECT 1 FROM media WHERE job_id = $1 AND expires_at <= now() + make_interval(secs => $2)`,
+     UNION ALL SELECT 1 FROM media WHERE job_id = $1
+       HAVING max(expires_at) <= now() + make_interval(secs => $2)`,
     [jobId, SHORTEST_MEDIA_LIFE_SECONDS],
   )
   return rows.length === 0
