@@ -53,15 +53,23 @@ export async function planProcesses(options: SandboxOptions, surroundings: Surro
     start: (name) => {
       const { entry, isReady, environment } = find(name)
       const common = commonEnvironment(options, surroundings, firstUrl)
+      const all = { ...common, ...environment, ...options.environmentOf?.(name) }
       return startService({
         name,
         entry,
         logsDirectory: join(options.directory, 'logs'),
         isReady,
-        environment: { ...common, ...environment, ...options.environmentOf?.(name) },
+        environment: withoutUnusedKeys(all),
       })
     },
   }
+}
+
+/** A worker that leaves settlement to others is given no key for it. */
+function withoutUnusedKeys(environment: Record<string, string>): Record<string, string> {
+  const { SETTLEMENT_PRIVATE_KEYS: _, ...others } = environment
+  const { WORKER_QUEUES: queues } = others
+  return queues === undefined || queues.includes('settlement') ? environment : others
 }
 
 function nameOf(kind: 'api' | 'worker', index: number): ServiceName {

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import pg from 'pg'
-import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
+import { z } from 'zod'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
 
 const PAYERS = 8
 const FUNDS_ATOMIC = 1_000_000_000n
@@ -17,13 +17,14 @@ export interface QueueWipeOptions {
   readonly jobs: number
   /** Whether workers are busy with the first jobs when the queue is lost, or come only afterwards. */
   readonly workers: 'running' | 'stopped'
-  /** Loses everything that the queue holds; the PostgreSQL queue's tables are emptied when left out. */
-  readonly wipe?: (info: SandboxInfo) => Promise<void>
+  /** Where the queue lives; in the sandbox's PostgreSQL when left out. */
+  readonly queue?: QueueKind
 }
 
 export interface QueueWipeReport {
   readonly jobs: number
   readonly workers: QueueWipeOptions['workers']
+  readonly queue: QueueKind
   /** Messages that were lost. */
   readonly queued: number
   /** Jobs without a final state at that moment. */
@@ -37,35 +38,45 @@ export interface QueueWipeReport {
 }
 
 /** Accepts `jobs` paid calls, loses the queue, and waits until every one is finished: the ledger alone must suffice. */
-export async function runQueueWipe({
-  jobs,
-  workers,
-  wipe = truncateQueue,
-}: QueueWipeOptions): Promise<QueueWipeReport> {
-  const sandbox = await startTestSandbox({
-    upstreamDelayMs: workers === 'running' ? UPSTREAM_DELAY_MS : 0,
-    apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },
-    workerEnvironment: { WORKER_CONCURRENCY: '16' },
-  })
+export async function runQueueWipe({ queue = 'postgres', ...options }: QueueWipeOptions): Promise<QueueWipeReport> {
+  const lossy = await lossyQueues[queue]()
   try {
-    const chats = await signAll(sandbox, jobs)
-    if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
-    // Every caller is let go after a second; acceptance is what counts.
-    const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))
-    await until(async () => (await count(sandbox, 'SELECT count(*) AS count FROM jobs')) === jobs)
-    if (workers === 'stopped') await accepted
-    const queued = await countQueued(sandbox)
-    await wipe(sandbox.info)
-    const unfinished = await countUnfinished(sandbox)
-    if (workers === 'stopped') await sandbox.restart('worker')
-    const lostAt = performance.now()
-    await until(async () => (await countUnfinished(sandbox)) === 0)
-    const drainMs = Math.round(performance.now() - lostAt)
-    await accepted
-    return { jobs, workers, queued, unfinished, drainMs, ...(await judge(sandbox, chats)) }
+    const sandbox = await startTestSandbox({
+      outerServices: lossy.services,
+      upstreamDelayMs: options.workers === 'running' ? UPSTREAM_DELAY_MS : 0,
+      apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },
+      workerEnvironment: { WORKER_CONCURRENCY: '16' },
+    })
+    try {
+      return { queue, ...(await loseQueue(sandbox, lossy, options)) }
+    } finally {
+      await sandbox.stop()
+    }
   } finally {
-    await sandbox.stop()
+    await lossy.stop()
   }
+}
+
+async function loseQueue(
+  sandbox: TestSandbox,
+  lossy: LossyQueue,
+  { jobs, workers }: Omit<QueueWipeOptions, 'queue'>,
+): Promise<Omit<QueueWipeReport, 'queue'>> {
+  const chats = await signAll(sandbox, jobs)
+  if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+  // Every caller is let go after a second; acceptance is what counts.
+  const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))
+  await until(async () => (await count(sandbox, 'SELECT count(*) AS count FROM jobs')) === jobs)
+  if (workers === 'stopped') await accepted
+  const queued = await lossy.count(sandbox)
+  await lossy.wipe(sandbox)
+  const unfinished = await countUnfinished(sandbox)
+  if (workers === 'stopped') await sandbox.restart('worker')
+  const lostAt = performance.now()
+  await until(async () => (await countUnfinished(sandbox)) === 0)
+  const drainMs = Math.round(performance.now() - lostAt)
+  await accepted
+  return { jobs, workers, queued, unfinished, drainMs, ...(await judge(sandbox, chats)) }
 }
 
 async function signAll({ info }: TestSandbox, jobs: number): Promise<readonly SignedChat[]> {
@@ -95,26 +106,6 @@ async function judge(sandbox: TestSandbox, chats: readonly SignedChat[]) {
   return { completed, upstreamCalls, transfers: transfers.length, violations }
 }
 
-/** What a Redis queue's FLUSHALL is to the PostgreSQL queue: no message, and nothing of the queue's own bookkeeping, stays. */
-async function truncateQueue({ databaseUrl }: SandboxInfo): Promise<void> {
-  const client = new pg.Client({ connectionString: databaseUrl })
-  await client.connect()
-  try {
-    const { rows } = await client.query<{ name: string }>(
-      "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'farebox_queue'",
-    )
-    const emptied = rows.map(({ name }) => name).filter((name) => !/migration|version/.test(name))
-    if (emptied.length === 0) throw new Error('the queue has no tables')
-    await client.query(`TRUNCATE ${emptied.join(', ')} CASCADE`)
-  } finally {
-    await client.end()
-  }
-}
-
-function countQueued(sandbox: TestSandbox): Promise<number> {
-  return count(sandbox, 'SELECT count(*) AS count FROM farebox_queue.job')
-}
-
 function countUnfinished(sandbox: TestSandbox): Promise<number> {
   const unfinished = "('accepted', 'generating', 'generated', 'settling')"
   return count(sandbox, `SELECT count(*) AS count FROM jobs WHERE state IN ${unfinished}`)
@@ -133,12 +124,18 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** `npm run campaign -- queue-wipe --jobs 200` */
+const queueSchema = z.enum(['postgres', 'redis'])
+
+/** `npm run campaign -- queue-wipe --jobs 200 --queue redis` */
 export async function run(args: readonly string[]): Promise<number> {
-  const { values } = parseArgs({ args: [...args], options: { jobs: { type: 'string', default: '200' } } })
+  const { values } = parseArgs({
+    args: [...args],
+    options: { jobs: { type: 'string', default: '200' }, queue: { type: 'string', default: 'postgres' } },
+  })
+  const queue = queueSchema.parse(values.queue)
   const reports: QueueWipeReport[] = []
   for (const workers of ['stopped', 'running'] as const)
-    reports.push(await runQueueWipe({ jobs: Number(values.jobs), workers }))
+    reports.push(await runQueueWipe({ jobs: Number(values.jobs), workers, queue }))
   console.table(reports.map((report) => ({ ...report, violations: report.violations.join('; ') })))
   return reports.every(({ violations }) => violations.length === 0) ? 0 : 1
 }

@@ -219,8 +219,8 @@ export const mutations: readonly Mutation[] = [
     replacements: [
       {
         file: 'workers/sweepers/reap-media.ts',
-        from: 'const STRAY_AFTER_MS = 8 * 24 * 3600 * 1000',
-        to: 'const STRAY_AFTER_MS = 0',
+        from: 'deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)',
+        to: 'deleteOlderThan(prefix, 0)',
       },
       {
         file: 'workers/sweepers/reap-media.ts',

@@ -17,6 +17,7 @@ const api = {
   FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}`,
   CHALLENGE_SECRET: 'c'.repeat(32),
   RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
+  RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
 }
 const worker = {
   ...shared,
@@ -66,9 +67,20 @@ describe('the settings of the queue', () => {
     expect(() => readWorkerConfig({ ...worker, ...changes })).not.toThrow('secret')
   })
 
-  it('ask for settlement keys exactly where settlements are served', () => {
+  it('ask for a way to settle exactly where settlements are served', () => {
+    const remote = { FACILITATOR_URL: 'https://facilitator.example' }
     expect(() => readWorkerConfig(workerWithoutKeys)).toThrow('SETTLEMENT_PRIVATE_KEYS')
+    expect(() => readWorkerConfig({ ...workerWithoutKeys, WORKER_QUEUES: 'settlement' })).toThrow(
+      'SETTLEMENT_PRIVATE_KEYS',
+    )
     expect(readWorkerConfig({ ...workerWithoutKeys, WORKER_QUEUES: 'text' }).SETTLEMENT_PRIVATE_KEYS).toBeUndefined()
+    expect(readWorkerConfig({ ...workerWithoutKeys, ...remote }).FACILITATOR_URL).toBe(remote.FACILITATOR_URL)
+    // A worker that calls providers verifies payments through the facilitator that others settle with.
+    expect(readWorkerConfig({ ...workerWithoutKeys, ...remote, WORKER_QUEUES: 'text' }).FACILITATOR_URL).toBe(
+      remote.FACILITATOR_URL,
+    )
+    for (const WORKER_QUEUES of ['text', 'settlement'])
+      expect(() => readWorkerConfig({ ...worker, ...remote, WORKER_QUEUES })).toThrow('exactly one')
   })
 })
 

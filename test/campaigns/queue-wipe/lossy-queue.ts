@@ -1,0 +1,60 @@
+import { queueNames } from '#shared/jobs/job-queue.ts'
+import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
+import { startTestRedis } from '../../support/redis-server.ts'
+import type { TestSandbox } from '../../support/test-sandbox.ts'
+
+/** A queue that a campaign can lose. */
+export interface LossyQueue {
+  /** What the sandbox is told of it; nothing for its own PostgreSQL. */
+  readonly services: OuterServices
+  /** Messages that wait or are being carried out. */
+  count(sandbox: TestSandbox): Promise<number>
+  /** Loses every message, and all of the queue's own bookkeeping. */
+  wipe(sandbox: TestSandbox): Promise<void>
+  stop(): Promise<void>
+}
+
+export type QueueKind = keyof typeof lossyQueues
+
+export const lossyQueues = { postgres: postgresQueue, redis: redisQueue } as const
+
+const PREFIX = '{farebox-wiped}'
+
+/** The sandbox's own queue; its tables are emptied, as FLUSHALL empties a Redis. */
+async function postgresQueue(): Promise<LossyQueue> {
+  return {
+    services: {},
+    count: async ({ sql }) => {
+      const [row] = await sql<{ count: string }>('SELECT count(*) AS count FROM farebox_queue.job')
+      return Number(row?.count)
+    },
+    wipe: async ({ sql }) => {
+      const rows = await sql<{ name: string }>(
+        "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'farebox_queue'",
+      )
+      const emptied = rows.map(({ name }) => name).filter((name) => !/migration|version/.test(name))
+      if (emptied.length === 0) throw new Error('the queue has no tables')
+      await sql(`TRUNCATE ${emptied.join(', ')} CASCADE`)
+    },
+    stop: async () => undefined,
+  }
+}
+
+/** A Redis of the campaign's own, which loses the scripts that BullMQ loaded as well. */
+async function redisQueue(): Promise<LossyQueue> {
+  const server = await startTestRedis()
+  const { client } = server
+  return {
+    services: { QUEUE_URL: server.url, QUEUE_PREFIX: PREFIX },
+    count: async () => {
+      const lists = queueNames.flatMap((name) => [`${PREFIX}:${name}:wait`, `${PREFIX}:${name}:active`])
+      const lengths = await Promise.all(lists.map((list) => client.llen(list)))
+      return lengths.reduce((sum, one) => sum + one, 0)
+    },
+    wipe: async () => {
+      await client.flushall()
+      await client.script('FLUSH')
+    },
+    stop: () => server.stop(),
+  }
+}

@@ -1,0 +1,59 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+
+let sandbox: TestSandbox
+let metricsPorts: { generator: number; settler: number }
+
+beforeAll(async () => {
+  const [generator, settler] = await Promise.all([findFreePort(), findFreePort()])
+  metricsPorts = { generator, settler }
+  sandbox = await startTestSandbox({
+    workers: 2,
+    apiEnvironment: { HOLD_SECONDS: '3' },
+    environmentOf: (name) => {
+      if (name === 'worker')
+        return { WORKER_QUEUES: 'text,images,speech,transcriptions', METRICS_PORT: String(generator) }
+      return name === 'worker-2' ? { WORKER_QUEUES: 'settlement', METRICS_PORT: String(settler) } : {}
+    },
+  })
+})
+afterAll(() => sandbox.stop())
+
+const transfers = async () => (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
+const calls = async () => (await sandbox.upstreamCalls()).length
+
+async function sign() {
+  const idempotencyKey = randomUUID()
+  return { idempotencyKey, headers: await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey })) }
+}
+
+test('a worker without a settlement key generates what a settler without provider keys charges', async () => {
+  const answer = await sandbox.transcribe(await sign())
+  expect(answer.status).toBe(200)
+  expect({ calls: await calls(), transfers: await transfers() }).toEqual({ calls: 1, transfers: 1 })
+})
+
+test('settlements and their keys are watched by the settler alone', async () => {
+  const read = async (port: number) => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  const [generator, settler] = [await read(metricsPorts.generator), await read(metricsPorts.settler)]
+  expect(generator).toContain('farebox_deployment_circuit{')
+  expect(generator).not.toContain('farebox_settlement')
+  expect(settler).toContain(`farebox_settlement_gas_wei{facilitator="${sandbox.info.settlementAddresses[0]}"}`)
+  expect(settler).not.toContain('farebox_deployment_circuit{')
+})
+
+test('what is generated while no settler runs is charged once, and released, when one comes back', async () => {
+  const before = { calls: await calls(), transfers: await transfers() }
+  const request = await sign()
+  process.kill(sandbox.pidOf('worker-2'), 'SIGKILL')
+  expect((await sandbox.transcribe(request)).status).toBe(503)
+  expect(await transfers()).toBe(before.transfers)
+  await sandbox.restart('worker-2')
+  await vi.waitUntil(async () => (await sandbox.transcribe(request)).status === 200, { timeout: 30_000 })
+  expect({ calls: await calls(), transfers: await transfers() }).toEqual({
+    calls: before.calls + 1,
+    transfers: before.transfers + 1,
+  })
+})
