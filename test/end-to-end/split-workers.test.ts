@@ -40,7 +40,9 @@ test('settlements and their keys are watched by the settler alone', async () => 
   const [generator, settler] = [await read(metricsPorts.generator), await read(metricsPorts.settler)]
   expect(generator).toContain('farebox_deployment_circuit{')
   expect(generator).not.toContain('farebox_settlement')
-  expect(settler).toContain(`farebox_settlement_gas_wei{facilitator="${sandbox.info.settlementAddresses[0]}"}`)
+  expect(settler).toContain(
+    `farebox_settlement_gas_wei{facilitator="${sandbox.info.settlementAddresses[0]?.toLowerCase()}"}`,
+  )
   expect(settler).not.toContain('farebox_deployment_circuit{')
 })
 
