@@ -56,7 +56,7 @@ async function keepLine(dependencies: KeeperDependencies, account: SettlementAcc
   if (head?.accountNonce !== count) return await fillHead(dependencies, account, count)
   if (line.headAgeMs < RESEND_AFTER_MS) return 0
   if (line.headAgeMs < feeBumpAfterMs || head.ageMs < feeBumpAfterMs) {
-    const answer = await accounts.broadcast(head)
+    const answer = await accounts.broadcast(line.released ?? head)
     if (answer.outcome === 'unreachable')
       logger.warn('broadcast not answered', { facilitator: account.facilitator, error: answer.cause })
     return 0

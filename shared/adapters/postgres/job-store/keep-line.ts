@@ -55,7 +55,14 @@ export async function readLine(
      ORDER BY account_nonce, signed_at DESC LIMIT $4`,
     [network, facilitator, count, BATCH],
   )
+  const { rows: released } = await sql.query<SignedTransaction>(
+    `SELECT hash, raw_transaction AS raw FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
+     WHERE settlement_transactions.network = $1 AND settlement_transactions.facilitator = $2
+       AND settlement_transactions.account_nonce = $3 AND hash = transaction_hash AND state = 'confirmed'`,
+    [network, facilitator, count],
+  )
   return {
+    released: released[0] ?? null,
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
     transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms }) => ({
