@@ -105,7 +105,7 @@ describe('a settlement whose block is taken out of the chain', () => {
       await chain.rpc('anvil_rollback', 1)
       await chain.rpc('anvil_mine')
       await chain.keep()
-      await age(worker, chain.facilitator, 2)
+      await age(worker, chain.facilitator, 60)
       await chain[sweep]()
       expect(await transfersFrom(payer)).toBe(1)
       expect(await worker.devnet.client.getTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
