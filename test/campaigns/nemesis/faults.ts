@@ -177,7 +177,8 @@ function reorganized(depth: number): Fault {
   return {
     name: `reorganization of ${depth} blocks`,
     resource: 'chain',
-    strike: async ({ info }) => {
+    strike: async ({ info, reorganizedAt }) => {
+      reorganizedAt.push(Date.now())
       await reorganize(info.rpcUrl, depth)
       await mine(info.rpcUrl, 1)
     },
