@@ -55,6 +55,10 @@ async function keepLine(dependencies: KeeperDependencies, account: SettlementAcc
   const count = await accounts.countAccountNonces(account.facilitator)
   const line = await settlements.readLine(account, count)
   if (line.nextAccountNonce === count) return 0
+  if (line.nextAccountNonce < count) {
+    logger.error('a node tells of more account nonces than can have been used', { facilitator: account.facilitator })
+    return 0
+  }
   const [head] = line.transactions
   if (head?.accountNonce !== count) return await fillHead(dependencies, account, count)
   if (line.headAgeMs < RESEND_AFTER_MS) return 0
