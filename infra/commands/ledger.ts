@@ -8,6 +8,8 @@ import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.
 import { renderReport } from '../ledger/render-report.ts'
 
 const [AGREED, DIFFERENT, FAILED] = [0, 1, 2]
+/** A ledger of many millions of jobs takes its time to sum up. */
+const STATEMENT_TIMEOUT_MS = 600_000
 
 async function main(): Promise<number> {
   try {
@@ -31,6 +33,7 @@ async function report(options: LedgerOptions): Promise<number> {
     applicationName: 'farebox ledger',
     // A lost connection also fails the statement under way, which is what is reported.
     onError: () => undefined,
+    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
   })
   try {
     const chain = options.rpcUrl === null ? null : createTransferReader(options.rpcUrl)

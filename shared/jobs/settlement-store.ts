@@ -24,6 +24,8 @@ export interface AccountLine {
   readonly nextAccountNonce: bigint
   /** In order, at most a batch of them. */
   readonly transactions: readonly LinedTransaction[]
+  /** Of the next account nonce: the one that a receipt names, which a reorganisation took out of the chain. */
+  readonly released: SignedTransaction | null
 }
 
 /** A block that confirmed settlements stand in. `hash` is `null` where only the number was kept. */
@@ -39,6 +41,8 @@ export interface UnfinalSettlement {
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
   readonly block: SettledBlock
+  /** The one of `transactions` that its receipt names. */
+  readonly transactionHash: string
   /** Newest first. */
   readonly transactions: readonly StoredTransaction[]
 }

@@ -40,6 +40,8 @@ export interface CampaignStack extends Sandbox {
   readonly proxies: Readonly<Record<'database' | 'queue' | 'rpc' | 'upstream', TcpFaultProxy>> | null
   readonly payers: { readonly approved: readonly ChainPayer[]; readonly sponsored: readonly ChainPayer[] }
   readonly caller: PayingCaller
+  /** When the chain was reorganised, in Unix milliseconds; whoever does it adds the time. */
+  readonly reorganizedAt: number[]
   /** Creates one more payer with 1,000 USDC. */
   addPayer(kind: 'approved' | 'sponsored'): Promise<ChainPayer>
   setFaults(rules: readonly FaultRuleInput[]): Promise<void>
@@ -112,6 +114,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
+      reorganizedAt: [],
       ledgerSources: () => ({
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,

@@ -51,6 +51,8 @@ export interface AuthorizationChanges {
   /** Signs an EIP-2612 permit with it; the default. */
   readonly gasSponsored?: boolean
   readonly permitNonce?: bigint
+  /** That of the payment when left out. */
+  readonly permitDeadline?: bigint
   /** Another key signs in the payer's name. */
   readonly signer?: PrivateKeyAccount
 }
@@ -151,7 +153,7 @@ async function signAuthorization(
     validAfter,
     signature,
     gasSponsoring: gasSponsored
-      ? await signPermit(signer, account, maximum, deadline, changes.permitNonce ?? 0n)
+      ? await signPermit(signer, account, maximum, changes.permitDeadline ?? deadline, changes.permitNonce ?? 0n)
       : null,
   }
 }

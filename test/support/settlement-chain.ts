@@ -25,6 +25,8 @@ export interface SettlementChain {
   accept(signed?: AuthorizationChanges): Promise<AcceptedJob>
   /** Sends something else with the settlement key, as somebody who has it too would. */
   useNonceElsewhere(nonce: number): Promise<void>
+  /** Stores a replacement of a transaction, with a higher fee; nobody sends it. */
+  signReplacement(hash: Hex): Promise<void>
   /** How many account nonces the chain has used. */
   count(): Promise<number>
   /** All hashes that were signed for a job, oldest first. */
@@ -82,6 +84,16 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         maxPriorityFeePerGas: 10n ** 10n,
       })
       await rpc('eth_sendRawTransaction', raw)
+    },
+    signReplacement: async (hash) => {
+      const [row] = await worker.ledger.sql<{ raw: Hex }>(
+        'SELECT raw_transaction AS raw FROM settlement_transactions WHERE hash = $1',
+        [hash],
+      )
+      if (!row) throw new Error(`nothing is signed as ${hash}`)
+      const replacement = await createSettlementAccounts(through, 8453, [privateKey]).replace(facilitator, row.raw)
+      if (!replacement) throw new Error('no higher fee is allowed')
+      await settlements.addReplacement(hash, replacement)
     },
     count: () => client.getTransactionCount({ address: facilitator }),
     hashes: async (jobId) => {

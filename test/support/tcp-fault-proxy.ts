@@ -101,11 +101,14 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
   let previous: Promise<void> = Promise.resolve()
   let waiting = 0
   const later = (delayMs: number, act: () => void) => {
-    waiting += 1
-    previous = Promise.all([previous, delay(delayMs)]).then(() => {
+    const before = previous
+    const afterBoth = async () => {
+      await Promise.all([before, delay(delayMs)])
       waiting -= 1
       if (!to.destroyed) act()
-    })
+    }
+    waiting += 1
+    previous = afterBoth()
   }
   const send = (piece: Buffer) => {
     const isRoomLeft = to.write(piece)

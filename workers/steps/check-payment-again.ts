@@ -2,7 +2,7 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
-import { fitsFunds } from '#shared/payment/exposure.ts'
+import { fitsFunds, mixesPermits } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
@@ -27,9 +27,15 @@ export type PaymentCheck =
   /** The settlement key has no gas left: what is produced now could not be charged. */
   | { readonly outcome: 'no_gas' }
 
+const TOO_SHORT: PaymentCheck = {
+  outcome: 'refused',
+  code: 'authorization_too_short',
+  reason: 'too little time left before the call',
+}
+
 /**
  * The last look before money is spent upstream: whether a whole provider call and the settlement still fit before the
- * authorization expires by chain time, whether it could be settled at its maximum now, and whether we could pay for that. The
+ * authorization, and the permit if it takes one, expires by chain time, whether it could be settled at its maximum now, and whether we could pay for that. The
  * payer can move funds at any time.
  */
 export async function checkPaymentAgain(
@@ -43,19 +49,21 @@ export async function checkPaymentAgain(
     readNetwork(chainClock, gas, authorization.facilitator),
   ])
   if (!network) return { outcome: 'unreachable' }
-  const remainingMs = Number(authorization.deadline) * 1000 - network.now.getTime()
-  if (remainingMs < providerTimeoutMs + settlementMarginMs)
-    return { outcome: 'refused', code: 'authorization_too_short', reason: 'too little time left before the call' }
+  const isInTime = (deadline: bigint) =>
+    Number(deadline) * 1000 - network.now.getTime() >= providerTimeoutMs + settlementMarginMs
+  if (!isInTime(authorization.deadline)) return TOO_SHORT
   if (verification.outcome === 'unreachable') return { outcome: 'unreachable' }
   if (verification.outcome === 'refused')
     return { outcome: 'refused', code: verification.code, reason: 'refused before the provider call' }
+  const { gasSponsoring: permit } = authorization
+  if (verification.needsPermit && permit && !isInTime(permit.deadline)) return TOO_SHORT
   if (network.gas.settlementsLeft < 1) return { outcome: 'no_gas' }
   return checkFunds(dependencies, job, verification.needsPermit)
 }
 
 /**
  * Whether the payer still holds enough for all of his work up to this job, in the order of acceptance: alone each of many
- * jobs may look payable to a payer who moved most of his funds.
+ * jobs may look payable to a payer who moved most of his funds, or who took his allowance back and left permits of one nonce.
  */
 async function checkFunds(
   { store, payerFunds }: PaymentCheckDependencies,
@@ -66,6 +74,8 @@ async function checkFunds(
   let funds = payerFunds.recent(payer)
   for (let readings = 0; ; readings += 1) {
     const exposure = await store.readExposureAhead(job, funds)
+    if (mixesPermits(needsPermit, exposure))
+      return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier work counts on the allowance' }
     if (exposure.open.length === 0 || fitsFunds({ maximum, needsPermit }, exposure, funds))
       return { outcome: 'payable' }
     if (readings === MAXIMUM_READINGS)

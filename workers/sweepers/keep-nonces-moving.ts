@@ -4,6 +4,7 @@ import type {
   SettlementAccount,
   SettlementStore,
 } from '#shared/jobs/settlement-store.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from './start-sweepers.ts'
@@ -22,6 +23,8 @@ export interface KeeperDependencies {
 const LEASE_MS = 10_000
 /** A head that is younger was sent by its own job a moment ago. */
 const RESEND_AFTER_MS = 1000
+/** How many times longer than another one a transaction is sent again, before it is replaced, when its result was released. */
+const RELEASED_PATIENCE = 10
 
 /**
  * Keeps each key's line of account nonces moving, whatever has become of the jobs in it: what is next is sent again, after a
@@ -52,11 +55,16 @@ async function keepLine(dependencies: KeeperDependencies, account: SettlementAcc
   const count = await accounts.countAccountNonces(account.facilitator)
   const line = await settlements.readLine(account, count)
   if (line.nextAccountNonce === count) return 0
+  if (line.nextAccountNonce < count) {
+    logger.error('a node tells of more account nonces than can have been used', { facilitator: account.facilitator })
+    return 0
+  }
   const [head] = line.transactions
   if (head?.accountNonce !== count) return await fillHead(dependencies, account, count)
   if (line.headAgeMs < RESEND_AFTER_MS) return 0
-  if (line.headAgeMs < feeBumpAfterMs || head.ageMs < feeBumpAfterMs) {
-    const answer = await accounts.broadcast(head)
+  const patienceMs = feeBumpAfterMs * (await patienceFor(accounts, line.released))
+  if (line.headAgeMs < patienceMs || head.ageMs < feeBumpAfterMs) {
+    const answer = await accounts.broadcast(line.released ?? head)
     if (answer.outcome === 'unreachable')
       logger.warn('broadcast not answered', { facilitator: account.facilitator, error: answer.cause })
     return 0
@@ -65,6 +73,11 @@ async function keepLine(dependencies: KeeperDependencies, account: SettlementAcc
   for (const transaction of await findStuck(dependencies, line, head))
     if (await replace(dependencies, account, transaction)) replaced += 1
   return replaced
+}
+
+/** What a receipt names was mined once and will be again, unless the base fee has risen above it. */
+async function patienceFor(accounts: SettlementAccounts, released: SignedTransaction | null): Promise<number> {
+  return released && !(await accounts.isUnderpriced(released.raw)) ? RELEASED_PATIENCE : 1
 }
 
 /** With the head, everything behind it that offers less than the next block burns: it would get stuck at the head as well. */

@@ -65,7 +65,7 @@ async function lookAgain(dependencies: FinalityDependencies, { number }: Settled
 
 async function lookForSettlement(
   { settlements, settler, logger }: FinalityDependencies,
-  { settlementId, jobId, authorization, chargeAmount, block, transactions }: UnfinalSettlement,
+  { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions }: UnfinalSettlement,
 ): Promise<boolean> {
   const evidence = await settler.readEvidence(authorization)
   const looks: Look[] = []
@@ -89,8 +89,9 @@ async function lookForSettlement(
       logger.error('a settlement was lost to a reorganisation of the chain', { jobId, reason: verdict.reason })
       return true
     case 'open': {
-      const [newest] = transactions
-      if (newest) await settler.broadcast(newest)
+      // Its receipt names this one; a replacement would settle as well, but nobody could look it up.
+      const released = transactions.find(({ hash }) => hash === transactionHash) ?? transactions[0]
+      if (released) await settler.broadcast(released)
       logger.warn('a settlement was taken out of the chain and sent again', { jobId })
       return false
     }

@@ -55,10 +55,13 @@ async function lookAgain(
     }
     case 'expired':
     case 'burned':
-    case 'unexplained':
       await settlements.loseSettlement(settlementId, `taken out of the chain, and ${finding.outcome} since`)
       logger.error('a settlement was lost to a reorganisation of the chain', { jobId, reason: finding.outcome })
       return true
+    // Nodes that lag show it too, and losing a settlement is for good.
+    case 'unexplained':
+      logger.error('a settlement is not where it was, and its nonce is used', { jobId })
+      return false
     case 'open':
       logger.warn('a settlement was taken out of the chain and is asked for again', { jobId })
       await facilitator.settle(authorization, chargeAmount)

@@ -6,7 +6,7 @@ export type Pool = pg.Pool
 
 /** Long enough for a restart of the server to be ridden out by retries, short enough for a caller to get a 503. */
 const CONNECT_TIMEOUT_MS = 5000
-/** No statement of this service is long; one that hangs must not hold a connection for good. */
+/** No statement of the service itself is long; one that hangs must not hold a connection for good. */
 const STATEMENT_TIMEOUT_MS = 15_000
 
 /** A pool over `connectionString`. A lost idle connection is logged by `onError` and replaced at the next use. */
@@ -15,14 +15,17 @@ export function createPool(options: {
   maximumConnections: number
   applicationName: string
   onError: (error: Error) => void
+  /** For reports over the whole ledger; 15 s when left out. */
+  statementTimeoutMs?: number
 }): Pool {
+  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const pool = new pg.Pool({
     connectionString: options.connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    query_timeout: STATEMENT_TIMEOUT_MS + CONNECT_TIMEOUT_MS,
+    statement_timeout: statementTimeoutMs,
+    query_timeout: statementTimeoutMs + CONNECT_TIMEOUT_MS,
     keepAlive: true,
   })
   pool.on('error', options.onError)

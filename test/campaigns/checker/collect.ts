@@ -42,8 +42,8 @@ export async function collect(sources: LedgerSources): Promise<Ledgers> {
   return { chain, upstream, database, objects, clients: { calls: sources.calls, replays } }
 }
 
-async function replayOnce({ replay }: LedgerSources, call: CallRecord): Promise<Replay> {
-  const answer = await replay(call).catch(() => null)
+async function replayOnce(sources: LedgerSources, call: CallRecord): Promise<Replay> {
+  const answer = await sources.replay(call).catch(() => null)
   const urls = answer?.status === 200 ? (answer.bodyText?.match(/https?:\/\/[^"\s]+\/media\/[\w-]+/g) ?? []) : []
   const media = await Promise.all(urls.map(async (url) => ({ url, sha256: await fetchDigest(url).catch(() => null) })))
   return { callId: call.callId, answer, media }

@@ -34,10 +34,10 @@ export interface BenchCall {
 
 export interface Bench {
   readonly sandbox: TestSandbox
-  newPayer(): Promise<TestPayer>
+  readonly newPayer: () => Promise<TestPayer>
   /** `like` makes it another client's call for the same request under the same key. */
-  open(kind: CallKind, payer: TestPayer, like?: BenchCall): BenchCall
-  signal(name: ServiceName, signal: NodeJS.Signals): void
+  readonly open: (kind: CallKind, payer: TestPayer, like?: BenchCall) => BenchCall
+  readonly signal: (name: ServiceName, signal: NodeJS.Signals) => void
   stop(): Promise<void>
 }
 

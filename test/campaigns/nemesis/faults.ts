@@ -177,7 +177,8 @@ function reorganized(depth: number): Fault {
   return {
     name: `reorganization of ${depth} blocks`,
     resource: 'chain',
-    strike: async ({ info }) => {
+    strike: async ({ info, reorganizedAt }) => {
+      reorganizedAt.push(Date.now())
       await reorganize(info.rpcUrl, depth)
       await mine(info.rpcUrl, 1)
     },
@@ -187,9 +188,9 @@ function reorganized(depth: number): Fault {
 const QUEUE_WIPED: Fault = {
   name: 'the queue’s messages are gone',
   resource: 'queue tables',
-  strike: async ({ sql }) => {
+  strike: async (stack) => {
     // A delivery that holds a row makes this wait, and a restart of PostgreSQL may end it.
-    await sql('DELETE FROM farebox_queue.job').catch(() => undefined)
+    await stack.sql('DELETE FROM farebox_queue.job').catch(() => undefined)
   },
 }
 

@@ -1,7 +1,7 @@
 import pLimit from 'p-limit'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
-import type { CallRecord, Violation } from '../checker/ledgers.ts'
+import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
 import { mine } from './chain-faults.ts'
@@ -115,7 +115,9 @@ async function compare(
   trials: readonly Trial[],
 ): Promise<Comparison> {
   const stuckJobs = await stack.settleDown()
-  const ledgers = await collect({ ...stack.ledgerSources(), callsToReplay })
+  const sources = stack.ledgerSources()
+  const calls = withoutTakenBack(sources.calls, stack.reorganizedAt)
+  const ledgers = await collect({ ...sources, calls, callsToReplay })
   const { jobs } = ledgers.database
   const keys = new Map(jobs.map(({ id, idempotencyKey }) => [id, idempotencyKey]))
   const seedOf = (jobId: string | null) => {
@@ -129,6 +131,22 @@ async function compare(
     transfers: ledgers.chain.transfers.length,
     upstreamCalls: ledgers.upstream.length,
   }
+}
+
+/** How long after a reorganisation a settlement may still be on its way back into the chain. */
+const ON_ITS_WAY_BACK_MS = 20_000
+
+/**
+ * Results are released at one confirmation here, so a reorganisation may take back what had proved one. Whether it was mined at
+ * the very moment of the answer is not judged then; that it is in the chain in the end, and once, is.
+ */
+function withoutTakenBack(calls: readonly CallRecord[], reorganizedAt: readonly number[]): readonly CallRecord[] {
+  const isTakenBack = ({ wasMined, receivedAt }: CallerAnswer) =>
+    wasMined === false && reorganizedAt.some((at) => receivedAt >= at - 1000 && receivedAt <= at + ON_ITS_WAY_BACK_MS)
+  return calls.map((call) => ({
+    ...call,
+    answers: call.answers.map((answer) => (isTakenBack(answer) ? { ...answer, wasMined: null } : answer)),
+  }))
 }
 
 function isRunning(pid: number): boolean {

@@ -106,14 +106,16 @@ test('a queue that cannot be reached at first is used as soon as it can', async 
   await close()
 })
 
+/** One message of PostgreSQL's protocol. */
+function message(type: string, content: Buffer): Buffer {
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(content.length + 4)
+  return Buffer.concat([Buffer.from(type), length, content])
+}
+
 /** Says that it is ready and that it shuts down in one packet, as PostgreSQL does when the two meet. */
 async function startLeavingServer(): Promise<{ url: string; connections: () => number; stop(): void }> {
   let connections = 0
-  const message = (type: string, content: Buffer) => {
-    const length = Buffer.alloc(4)
-    length.writeInt32BE(content.length + 4)
-    return Buffer.concat([Buffer.from(type), length, content])
-  }
   const farewell = Buffer.concat([
     message('R', Buffer.alloc(4)),
     message('Z', Buffer.from('I')),

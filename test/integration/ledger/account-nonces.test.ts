@@ -95,3 +95,14 @@ it('what is stored is what was signed for the nonce that was taken', async () =>
   expect(signed).toHaveLength(1)
   expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw, accountNonce: 5n }])
 })
+
+it('a count far beyond the ledger’s own is not followed, one a little ahead is', async () => {
+  const facilitator = randomAddress()
+  const [first, second, third, fourth] = await generatedJobs(4, facilitator)
+  if (!first || !second || !third || !fourth) throw new Error('four jobs')
+  await record(first, 5n)
+  await record(second, 1_000_000n)
+  await record(third, 17n)
+  await record(fourth, 0n)
+  expect(await storedNonces(facilitator)).toEqual([5, 6, 17, 18])
+})

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { acceptJob } from '#shared/adapters/postgres/job-store/accept-job.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Acceptance, ExposureTerms } from '#shared/jobs/job-store.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
@@ -129,6 +131,27 @@ describe('a payment beside other open work of its payer', () => {
     const { payer } = await payerWith([...COMPLETED])
     expect(await accept(jobOf(payer, { ...UNREAD, verifiedMsAgo: 60_000 }))).toMatchObject({ outcome: 'exceeds_funds' })
     expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('asks for a reading also when the charge settled while a connection to the ledger was waited for', async () => {
+    const { payer, jobs } = await payerWith([...SETTLING])
+    const [settling] = jobs
+    if (!settling) throw new Error('no job')
+    const next = jobOf(payer, UNREAD)
+    await bindTestKey(ledger, next)
+    const narrow = createPool({
+      connectionString: ledger.url,
+      maximumConnections: 1,
+      applicationName: 'farebox ledger test',
+      onError: () => undefined,
+    })
+    const held = await narrow.connect()
+    const acceptance = acceptJob(narrow, next)
+    expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
+    await ledger.sql('SELECT pg_sleep(0.1)')
+    held.release()
+    expect(await acceptance).toMatchObject({ outcome: 'exceeds_funds' })
+    await narrow.end()
   })
 
   it('is held to the allowance as well as to the balance', async () => {

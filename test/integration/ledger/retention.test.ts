@@ -81,6 +81,18 @@ describe('a result', () => {
     expect(await ledger.admission.acceptJob(again)).toEqual({ outcome: 'accepted', jobId: id })
   })
 
+  it('that is withheld is owed for until it is erased', async () => {
+    const request = newTestJob()
+    const { id } = await jobInState(ledger, 'settlement_failed', request)
+    const { payer } = request.authorization
+    const other = newTestJob({ authorization: testAuthorization({ payer }) })
+    await bindTestKey(ledger, other)
+    expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'unpaid_debt' })
+    await age(id, '8 days')
+    await ledger.execution.expireResults(7 * DAY_MS, 100)
+    expect(await ledger.admission.acceptJob(other)).toMatchObject({ outcome: 'accepted' })
+  })
+
   it.each(['generated', 'settling', 'review'] as const)('that is %s is never erased', async (state) => {
     const { id } = await jobInState(ledger, state)
     await ledger.sql("UPDATE jobs SET finished_at = now() - interval '100 days' WHERE id = $1", [id])

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { age, createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 let worker: TestWorker
@@ -94,6 +94,23 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await settlementOf(jobId)).toMatchObject({ is_final: true })
     expect(await worker.view(jobId)).toEqual(job)
   })
+
+  it.each(['watch', 'keep'] as const)(
+    'is sent again as its receipt names it, although a replacement was signed: by the %s',
+    async (sweep) => {
+      const { jobId, payer } = await completedJob()
+      const [hash] = await chain.hashes(jobId)
+      if (!hash) throw new Error('nothing was signed')
+      await chain.signReplacement(hash)
+      await chain.rpc('anvil_rollback', 1)
+      await chain.rpc('anvil_mine')
+      await chain.keep()
+      await age(worker, chain.facilitator, 60)
+      await chain[sweep]()
+      expect(await transfersFrom(payer)).toBe(1)
+      expect(await worker.devnet.client.getTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
+    },
+  )
 
   it('is not taken for final where another block of that number is', async () => {
     const { jobId, payer } = await completedJob()

@@ -55,6 +55,24 @@ it('a settlement that a reorganisation takes out is asked for again and found in
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
 })
 
+it('a settlement that stands is not lost because a node lags behind the others', async () => {
+  const { jobId } = await worker.accept()
+  await withFacilitator(async ({ verifier, collector, watch }) => {
+    await worker.run(jobId, { verifier, collector })
+    // The node that is asked for the block and the logs does not have the newest block yet; the one asked for state has.
+    worker.proxy.chooseFault(({ method, params }) => {
+      if (method === 'eth_getLogs') return { kind: 'forge', answer: { result: [] } }
+      return method === 'eth_getBlockByNumber' && params[0] !== 'latest' && params[0] !== 'finalized'
+        ? { kind: 'forge', answer: { result: null } }
+        : null
+    })
+    await watch()
+    worker.proxy.chooseFault(() => null)
+    expect(await watch()).toBe(0)
+  })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+})
+
 it('a settlement that is taken out and whose nonce the payer burns is lost, and its job stays released', async () => {
   const { jobId, payer, request } = await takenOut()
   await payer.invalidateNonce(request.authorization.nonce)

@@ -34,6 +34,17 @@ async function statesOf(jobs: readonly AcceptedJob[]): Promise<Record<string, nu
   return counts
 }
 
+it('a payment by permit is not worked for when the permit would expire before the settlement', async () => {
+  const permitDeadline = BigInt(Math.floor(Date.now() / 1000) + 20)
+  const { jobId } = await worker.accept({ signed: { permitDeadline } })
+  await worker.run(jobId, { settlementMarginMs: 30_000 })
+  expect(await worker.view(jobId)).toMatchObject({
+    state: 'failed',
+    failure_code: 'authorization_too_short',
+    attempts: [],
+  })
+})
+
 describe('a payer who moves funds after acceptance', () => {
   it('gets as many provider calls as what he still holds can pay for, and each of them is charged', async () => {
     const { payer, jobs } = await acceptAll()
@@ -43,6 +54,23 @@ describe('a payer who moves funds after acceptance', () => {
     expect(await statesOf(jobs)).toEqual({ completed: 2, 'failed insufficient_funds': 8 })
     expect(worker.upstream.calls.length - callsBefore).toBe(2)
     expect(await worker.devnet.usdcBalance(payer.address)).toBe(atomicAmount(PRICE - 1n))
+  })
+
+  it('by taking the allowance back gets one provider call, since his permits replace each other', async () => {
+    const payer = await createChainPayer(worker.devnet, PRICE * BigInt(JOBS))
+    await payer.approve()
+    const jobs: AcceptedJob[] = []
+    for (let index = 0; index < JOBS; index += 1)
+      jobs.push(await worker.accept({ payer, signed: { authorizedMaximum: PRICE } }))
+    await payer.approve(0n)
+    const callsBefore = worker.upstream.calls.length
+    await Promise.all(jobs.map(({ jobId }) => worker.run(jobId)))
+    // Whoever comes after the one settlement is told so by the chain.
+    const { completed, ...others } = await statesOf(jobs)
+    expect(completed).toBe(1)
+    for (const name of Object.keys(others))
+      expect(name).toMatch(/^failed (permit2_allowance_required|payment_rejected)$/)
+    expect(worker.upstream.calls.length - callsBefore).toBe(1)
   })
 
   it('who leaves enough for everything gets everything', async () => {

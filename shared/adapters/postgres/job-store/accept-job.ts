@@ -25,12 +25,19 @@ interface HolderRow {
  * so that his open work can be summed. A refusal leaves nothing behind.
  */
 export async function acceptJob(pool: Pool, job: NewJob): Promise<Acceptance> {
+  const calledAt = performance.now()
   try {
-    return await inTransaction(pool, (sql) => acceptUnderLocks(sql, job))
+    return await inTransaction(pool, (sql) => acceptUnderLocks(sql, olderBy(performance.now() - calledAt, job)))
   } catch (error) {
     if (error instanceof Refused) return error.acceptance
     throw error
   }
+}
+
+/** The transaction's time is that of its begin, for which a connection may have been waited. */
+function olderBy(waitedMs: number, job: NewJob): NewJob {
+  const { exposure } = job
+  return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + waitedMs } }
 }
 
 async function acceptUnderLocks(sql: Sql, job: NewJob): Promise<Acceptance> {

@@ -2,9 +2,15 @@ import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Sql } from '../pool.ts'
 
 /**
+ * A key that somebody else uses as well is ahead of the ledger by a few account nonces. A node that tells of more is wrong, and
+ * following it would leave a gap that nothing is mined behind.
+ */
+export const LARGEST_LEAP = 1000
+
+/**
  * Takes the next account nonce of a key; its row stays locked until the transaction ends, so that whoever waits for it finds
  * the signed transaction beside the nonce. `minimum` is the chain's own count: a key that was used elsewhere goes on from
- * there, never back.
+ * there, never back and never far ahead.
  */
 export async function takeAccountNonce(
   sql: Sql,
@@ -16,9 +22,10 @@ export async function takeAccountNonce(
     `INSERT INTO settlement_accounts AS account (network, facilitator, next_account_nonce)
      VALUES ($1, $2, $3::numeric + 1)
      ON CONFLICT (network, facilitator)
-       DO UPDATE SET next_account_nonce = GREATEST(account.next_account_nonce, $3::numeric) + 1
+       DO UPDATE SET next_account_nonce = 1 + CASE
+         WHEN $3::numeric - account.next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE account.next_account_nonce END
      RETURNING next_account_nonce - 1 AS taken`,
-    [network, facilitator, minimum.toString()],
+    [network, facilitator, minimum.toString(), LARGEST_LEAP],
   )
   const [row] = rows
   if (!row) throw new Error('an upsert always returns its row')

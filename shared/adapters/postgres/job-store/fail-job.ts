@@ -21,9 +21,11 @@ export async function failJob(
       ', failure_code = $5, failure_reason = $6, finished_at = now(), lease_expires_at = NULL, effective_request = NULL',
       [failure.code, failure.reason],
     )
+    // An open attempt is the present authorization's, by which it is indexed.
     await sql.query(
-      `UPDATE upstream_attempts SET state = $2, reason = $3, finished_at = now() WHERE job_id = $1 AND state = 'open'`,
-      [job.id, failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt, failure.reason],
+      `UPDATE upstream_attempts SET state = $2, reason = $3, finished_at = now()
+       WHERE authorization_id = $1 AND state = 'open'`,
+      [job.authorizationId, failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt, failure.reason],
     )
     await sql.query('UPDATE authorizations SET permit_released_at = now() WHERE id = $1', [job.authorizationId])
     if (failure.attempt !== 'failed_ambiguous') await eraseUploadKey(sql, job.stagedUploadId)

@@ -32,9 +32,10 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
     charge_amount: string
     block_number: string
     block_hash: string | null
+    transaction_hash: string
     transactions: readonly { hash: Hex; raw: Hex; account_nonce: string }[]
   }>(
-    `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash,
+    `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash,
        (SELECT json_agg(json_build_object('hash', hash, 'raw', raw_transaction, 'account_nonce', account_nonce::text)
           ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
         FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
@@ -49,6 +50,7 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
     authorization: storedAuthorizationSchema.parse(row.signed),
     chargeAmount: atomicAmount(BigInt(row.charge_amount)),
     block: { number: BigInt(row.block_number), hash: row.block_hash },
+    transactionHash: row.transaction_hash,
     transactions: row.transactions.map(({ hash, raw, account_nonce }) => ({
       hash,
       raw,

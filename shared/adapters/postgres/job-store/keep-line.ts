@@ -2,7 +2,7 @@ import type { AccountLine, SettlementAccount } from '#shared/jobs/settlement-sto
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
-import { insertTransaction } from './account-line.ts'
+import { insertTransaction, LARGEST_LEAP } from './account-line.ts'
 
 type Hex = `0x${string}`
 
@@ -29,7 +29,10 @@ export async function releaseLine(sql: Sql, { network, facilitator }: Settlement
   ])
 }
 
-/** Nonces that the chain has used without us are not given out: `next_account_nonce` follows the count, never back. */
+/**
+ * Nonces that the chain has used without us are not given out: `next_account_nonce` follows the count, never back and never
+ * far ahead.
+ */
 export async function readLine(
   sql: Sql,
   { network, facilitator }: SettlementAccount,
@@ -38,12 +41,13 @@ export async function readLine(
   const count = accountNonceCount.toString()
   const { rows: heads } = await sql.query<{ next_account_nonce: string; head_age_ms: number }>(
     `UPDATE settlement_accounts SET
-       next_account_nonce = GREATEST(next_account_nonce, $3::numeric),
+       next_account_nonce = CASE
+         WHEN $3::numeric - next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE next_account_nonce END,
        head_since = CASE WHEN head_account_nonce IS DISTINCT FROM $3::numeric THEN now() ELSE head_since END,
        head_account_nonce = $3::numeric
      WHERE network = $1 AND facilitator = $2
      RETURNING next_account_nonce, (extract(epoch FROM now() - head_since) * 1000)::float8 AS head_age_ms`,
-    [network, facilitator, count],
+    [network, facilitator, count, LARGEST_LEAP],
   )
   const [head] = heads
   if (!head) throw new Error(`the account ${facilitator} is not in the ledger`)
@@ -55,7 +59,14 @@ export async function readLine(
      ORDER BY account_nonce, signed_at DESC LIMIT $4`,
     [network, facilitator, count, BATCH],
   )
+  const { rows: released } = await sql.query<SignedTransaction>(
+    `SELECT hash, raw_transaction AS raw FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
+     WHERE settlement_transactions.network = $1 AND settlement_transactions.facilitator = $2
+       AND settlement_transactions.account_nonce = $3 AND hash = transaction_hash AND state = 'confirmed'`,
+    [network, facilitator, count],
+  )
   return {
+    released: released[0] ?? null,
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
     transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms }) => ({

@@ -31,8 +31,10 @@ export async function eraseUploadKey(sql: Sql, stagedUploadId: string | null): P
 
 /** Erases the keys of expired uploads and names the objects, of these and of earlier erased ones, that are still there. */
 export async function eraseExpiredUploads(sql: Sql, limit: number): Promise<readonly string[]> {
+  // No object is deleted before its key is erased; said here because the index of what is to reap ends at that.
   await sql.query(
-    'UPDATE staged_uploads SET data_key = NULL, erased_at = now() WHERE data_key IS NOT NULL AND expires_at <= now()',
+    `UPDATE staged_uploads SET data_key = NULL, erased_at = now()
+     WHERE data_key IS NOT NULL AND expires_at <= now() AND object_deleted_at IS NULL`,
   )
   const { rows } = await sql.query<{ object_key: string }>(
     `SELECT object_key FROM staged_uploads WHERE data_key IS NULL AND object_deleted_at IS NULL
