@@ -24,6 +24,8 @@ afterAll(() => sandbox.stop())
 const transfers = async () => (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
 const calls = async () => (await sandbox.upstreamCalls()).length
 
+const metricsAt = async (port: number) => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+
 async function sign() {
   const idempotencyKey = randomUUID()
   return { idempotencyKey, headers: await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey })) }
@@ -36,8 +38,7 @@ test('a worker without a settlement key generates what a settler without provide
 })
 
 test('settlements and their keys are watched by the settler alone', async () => {
-  const read = async (port: number) => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
-  const [generator, settler] = [await read(metricsPorts.generator), await read(metricsPorts.settler)]
+  const [generator, settler] = [await metricsAt(metricsPorts.generator), await metricsAt(metricsPorts.settler)]
   expect(generator).toContain('farebox_deployment_circuit{')
   expect(generator).not.toContain('farebox_settlement')
   expect(settler).toContain(

@@ -24,17 +24,17 @@ const PREFIX = '{farebox-wiped}'
 async function postgresQueue(): Promise<LossyQueue> {
   return {
     services: {},
-    count: async ({ sql }) => {
-      const [row] = await sql<{ count: string }>('SELECT count(*) AS count FROM farebox_queue.job')
+    count: async (sandbox) => {
+      const [row] = await sandbox.sql<{ count: string }>('SELECT count(*) AS count FROM farebox_queue.job')
       return Number(row?.count)
     },
-    wipe: async ({ sql }) => {
-      const rows = await sql<{ name: string }>(
+    wipe: async (sandbox) => {
+      const rows = await sandbox.sql<{ name: string }>(
         "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'farebox_queue'",
       )
       const emptied = rows.map(({ name }) => name).filter((name) => !/migration|version/.test(name))
       if (emptied.length === 0) throw new Error('the queue has no tables')
-      await sql(`TRUNCATE ${emptied.join(', ')} CASCADE`)
+      await sandbox.sql(`TRUNCATE ${emptied.join(', ')} CASCADE`)
     },
     stop: async () => undefined,
   }
