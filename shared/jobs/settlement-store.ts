@@ -14,6 +14,8 @@ export interface SettlementAccount {
 /** The newest transaction of one account nonce. */
 export interface LinedTransaction extends StoredTransaction {
   readonly ageMs: number
+  /** Its settlement has failed: the payer was told so, and it must not collect anything any more. */
+  readonly isGivenUp: boolean
 }
 
 /** What waits in an account's line, from the account nonce on that the chain takes next. */
@@ -72,7 +74,7 @@ export interface SettlementStore {
   readLine(account: SettlementAccount, accountNonceCount: bigint): Promise<AccountLine>
   /** Stores a replacement beside the transaction that it replaces, for the same settlement and account nonce. */
   addReplacement(replacedHash: Hex, replacement: SignedTransaction): Promise<void>
-  /** Stores a filler for an account nonce that was taken and has no transaction; `false` when it has one after all. */
+  /** Stores a filler for an account nonce that has no transaction which is still wanted; `false` when it has one after all. */
   fillGap(account: SettlementAccount, accountNonce: bigint, filler: SignedTransaction): Promise<boolean>
   releaseLine(account: SettlementAccount): Promise<void>
   /** The newest blocks that confirmed settlements stand in, and the oldest of those up to `finalizedNumber`. */

@@ -15,7 +15,10 @@ export interface SettlementAccounts {
    * would be more than the highest fee allowed.
    */
   replace(facilitator: Hex, raw: Hex): Promise<SignedTransaction | null>
-  /** Signs a transfer of nothing to oneself, for an account nonce that nothing else was signed for. */
-  fill(facilitator: Hex, accountNonce: bigint): Promise<SignedTransaction>
+  /**
+   * Signs a transfer of nothing to oneself, for an account nonce that nothing else was signed for, or in place of a stored
+   * transaction that must not be mined any more.
+   */
+  fill(facilitator: Hex, accountNonce: bigint, instead: Hex | null): Promise<SignedTransaction>
   broadcast(transaction: SignedTransaction): Promise<Broadcast>
 }

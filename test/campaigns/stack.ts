@@ -48,6 +48,8 @@ export interface CampaignStack extends Sandbox {
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
   /** Waits until every job is finished and staged uploads are reaped; returns the ids of jobs that still are not. */
   settleDown(limitMs?: number): Promise<readonly string[]>
+  /** Lets the logs and everything else outlive `stop`, for whoever looks into a failure; gives the folder. */
+  keepFiles(): string
   /** Where the checker finds the five ledgers, past all proxies. */
   ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
 }
@@ -61,6 +63,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   const directory = await mkdtemp(join(tmpdir(), 'farebox-campaign-'))
   const points = createPointControl(join(directory, 'points'))
   const proxies: TcpFaultProxy[] = []
+  let keepsFiles = false
   const stopProxies = () => Promise.all(proxies.map((proxy) => proxy.stop()))
   try {
     const sandbox = await startSandbox({
@@ -130,7 +133,11 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         await pool.end()
         await sandbox.stop()
         await stopProxies()
-        await rm(directory, { recursive: true, force: true })
+        if (!keepsFiles) await rm(directory, { recursive: true, force: true })
+      },
+      keepFiles: () => {
+        keepsFiles = true
+        return directory
       },
     }
   } catch (error) {

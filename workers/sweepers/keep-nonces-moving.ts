@@ -60,7 +60,7 @@ async function keepLine(dependencies: KeeperDependencies, account: SettlementAcc
     return 0
   }
   const [head] = line.transactions
-  if (head?.accountNonce !== count) return await fillHead(dependencies, account, count)
+  if (head?.accountNonce !== count || head.isGivenUp) return await fillHead(dependencies, account, count, head)
   if (line.headAgeMs < RESEND_AFTER_MS) return 0
   const patienceMs = feeBumpAfterMs * (await patienceFor(accounts, line.released))
   if (line.headAgeMs < patienceMs || head.ageMs < feeBumpAfterMs) {
@@ -117,11 +117,13 @@ async function fillHead(
   { accounts, settlements, logger }: KeeperDependencies,
   account: SettlementAccount,
   accountNonce: bigint,
+  head: LinedTransaction | undefined,
 ): Promise<number> {
   const { facilitator } = account
-  const filler = await accounts.fill(facilitator, accountNonce)
+  const givenUp = head?.accountNonce === accountNonce ? head.raw : null
+  const filler = await accounts.fill(facilitator, accountNonce, givenUp)
   if (!(await settlements.fillGap(account, accountNonce, filler))) return 0
-  logger.warn('an account nonce without a transaction was filled', { facilitator })
+  logger.warn('an account nonce without a transaction that is still wanted was filled', { facilitator })
   await accounts.broadcast(filler)
   return 1
 }

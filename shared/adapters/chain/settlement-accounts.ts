@@ -46,8 +46,11 @@ export function createSettlementAccounts(
       })
       return { raw: replacement, hash: keccak256(replacement) }
     },
-    fill: async (facilitator, accountNonce) => {
-      const { maxFeePerGas, maxPriorityFeePerGas } = await estimateFees()
+    fill: async (facilitator, accountNonce, instead) => {
+      const fees = await estimateFees()
+      const { maxFeePerGas: oldFee = 0n, maxPriorityFeePerGas: oldTip = 0n } = instead ? parseTransaction(instead) : {}
+      const maxFeePerGas = largest(raised(oldFee), fees.maxFeePerGas)
+      const tip = largest(raised(oldTip), fees.maxPriorityFeePerGas)
       const raw = await keys.accountOf(facilitator).signTransaction({
         type: 'eip1559',
         chainId,
@@ -56,7 +59,7 @@ export function createSettlementAccounts(
         to: facilitator,
         value: 0n,
         maxFeePerGas,
-        maxPriorityFeePerGas,
+        maxPriorityFeePerGas: tip < maxFeePerGas ? tip : maxFeePerGas,
       })
       return { raw, hash: keccak256(raw) }
     },

@@ -105,6 +105,8 @@ export interface AttemptEntry {
   readonly jobId: string
   readonly authorizationId: string
   readonly state: 'open' | 'succeeded' | 'failed_definite' | 'failed_ambiguous'
+  /** A whole answer with nothing in it: a definite failure that no status gives away. */
+  readonly isEmptyAnswer: boolean
   readonly startedAt: number
 }
 

@@ -66,6 +66,7 @@ const AUTHORIZATIONS = `SELECT json_build_object(
 /** Milliseconds rounded down, as the upstream's log has them. */
 const ATTEMPTS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'authorizationId', authorization_id, 'state', state,
+    'isEmptyAnswer', state = 'failed_definite' AND coalesce(reason ~ '^(HTTP 200|the speech is not)', false),
     'startedAt', floor(extract(epoch FROM started_at) * 1000)
   ) AS entry FROM upstream_attempts ORDER BY started_at`
 

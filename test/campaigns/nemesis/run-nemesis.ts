@@ -97,6 +97,9 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
       for (const record of fresh) replayed.add(record)
       onProgress(`${trials.length} of ${seeds.length} trials: ${last.jobs} jobs, ${last.violations.length} violations`)
     }
+    const isBroken =
+      last.violations.length > 0 || last.stuckJobs.length > 0 || trials.some(({ error }) => error !== null)
+    if (isBroken) onProgress(`kept for a look: ${stack.keepFiles()}`)
     await stack.stop()
     return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
   } catch (error) {

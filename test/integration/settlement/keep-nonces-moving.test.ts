@@ -180,6 +180,20 @@ it('an account nonce that nothing was signed for is filled, and the settlement b
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
 })
 
+it('what belongs to a settlement that has failed is never mined: something harmless takes its account nonce', async () => {
+  const [failed, good] = await settlingJobs(2)
+  if (!failed || !good) throw new Error('two jobs')
+  await worker.ledger.sql("UPDATE settlements SET state = 'reverted', finished_at = now() WHERE job_id = $1", [failed])
+  const transfers = async () => (await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)).length
+  const before = await transfers()
+  expect(await chain.keep()).toBe(1)
+  await chain.rpc('anvil_mine')
+  expect(await chain.count()).toBe(2)
+  expect(await transfers()).toBe(before + 1)
+  await worker.run(good, chain.chain)
+  expect(await worker.view(good)).toMatchObject({ state: 'completed' })
+})
+
 it('nonces that were used elsewhere are not given out', async () => {
   await settlingJob()
   await chain.rpc('anvil_mine')

@@ -107,7 +107,7 @@ describe('a settlement whose block is taken out of the chain', () => {
       await chain.keep()
       await age(worker, chain.facilitator, 60)
       await chain[sweep]()
-      expect(await transfersFrom(payer)).toBe(1)
+      await expect.poll(() => transfersFrom(payer)).toBe(1)
       expect(await worker.devnet.client.getTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
     },
   )

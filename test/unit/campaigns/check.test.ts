@@ -47,7 +47,16 @@ const sound = {
   database: {
     jobs: [completed],
     authorizations: [{ id: 'authorization', jobId: 'job', payer: PAYER, nonce: '1', authorizedMaximum: 1000n }],
-    attempts: [{ id: 'attempt', jobId: 'job', authorizationId: 'authorization', state: 'succeeded', startedAt: 1999 }],
+    attempts: [
+      {
+        id: 'attempt',
+        jobId: 'job',
+        authorizationId: 'authorization',
+        state: 'succeeded',
+        isEmptyAnswer: false,
+        startedAt: 1999,
+      },
+    ],
     settlements: [
       {
         id: 'settlement',

@@ -51,12 +51,18 @@ export async function readLine(
   )
   const [head] = heads
   if (!head) throw new Error(`the account ${facilitator} is not in the ledger`)
-  const { rows } = await sql.query<{ hash: Hex; raw_transaction: Hex; account_nonce: string; age_ms: number }>(
-    `SELECT DISTINCT ON (account_nonce) hash, raw_transaction, account_nonce,
-       (extract(epoch FROM now() - signed_at) * 1000)::float8 AS age_ms
-     FROM settlement_transactions
-     WHERE network = $1 AND facilitator = $2 AND account_nonce >= $3
-     ORDER BY account_nonce, signed_at DESC LIMIT $4`,
+  const { rows } = await sql.query<{
+    hash: Hex
+    raw_transaction: Hex
+    account_nonce: string
+    age_ms: number
+    is_given_up: boolean
+  }>(
+    `SELECT DISTINCT ON (signed.account_nonce) hash, raw_transaction, signed.account_nonce,
+       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS age_ms, state IS NOT DISTINCT FROM 'reverted' AS is_given_up
+     FROM settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+     WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce >= $3
+     ORDER BY signed.account_nonce, signed.signed_at DESC LIMIT $4`,
     [network, facilitator, count, BATCH],
   )
   const { rows: released } = await sql.query<SignedTransaction>(
@@ -69,11 +75,12 @@ export async function readLine(
     released: released[0] ?? null,
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
-    transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms }) => ({
+    transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_given_up }) => ({
       hash,
       raw: raw_transaction,
       accountNonce: BigInt(account_nonce),
       ageMs: age_ms,
+      isGivenUp: is_given_up,
     })),
   }
 }
@@ -104,7 +111,9 @@ export async function fillGap(
     )
     if (taken.rowCount !== 1) return false
     const stored = await sql.query(
-      'SELECT 1 FROM settlement_transactions WHERE network = $1 AND facilitator = $2 AND account_nonce = $3 LIMIT 1',
+      `SELECT 1 FROM settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+       WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce = $3
+         AND state IS DISTINCT FROM 'reverted' LIMIT 1`,
       [network, facilitator, nonce],
     )
     if (stored.rowCount !== 0) return false
