@@ -20,7 +20,7 @@ ${Object.entries(campaigns)
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name !== undefined && name in campaigns) {
     const { run } = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
-      run: (given: readonly string[]) => Promise<number>
+      readonly run: (given: readonly string[]) => Promise<number>
     }
     return await run(args)
   }

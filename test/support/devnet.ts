@@ -76,7 +76,10 @@ export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet
     async transfersTo(account) {
       const filter = { address: usdc, abi, eventName: 'Transfer', args: { to: account }, strict: true } as const
       const events = await client.getContractEvents({ ...filter, fromBlock: 0n })
-      return events.map(({ args, transactionHash }) => ({
+      // Anvil goes on listing a transaction in a block that a reorganisation took it out of; it counts where its receipt is.
+      const blockOf = new Map(events.map(({ transactionHash, blockHash }) => [transactionHash, blockHash]))
+      const executed = events.filter(({ transactionHash, blockHash }) => blockOf.get(transactionHash) === blockHash)
+      return executed.map(({ args, transactionHash }) => ({
         from: args.from,
         to: args.to,
         valueAtomic: args.value,
