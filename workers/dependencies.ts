@@ -48,6 +48,7 @@ export interface WorkerDependencies
     GasWatchDependencies,
     Omit<KeeperDependencies, 'onReplacement'> {
   readonly settlements: SettlementStore
+  readonly settler: Settler
   /** `null` with settlement keys of our own. */
   readonly remote: RemoteParts | null
   readonly queue: JobQueue

@@ -3,6 +3,7 @@ import { env } from 'node:process'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
+import { createOwnKeyCollector } from '../../../workers/settlement/collector.ts'
 import { startWorker } from '../../../workers/start-worker.ts'
 import { createReachPoint, type ReachPoint } from './reach-point.ts'
 import { addCommitPoints, addExchangePoints, callWithPoints, portWithPoints } from './with-points.ts'
@@ -18,12 +19,16 @@ const PORTS: ReadonlySet<string> = new Set(['queue', 'uploads', 'media', 'verifi
 const ports = Object.entries(dependencies)
   .filter(([name]) => PORTS.has(name))
   .map(([name, port]: [string, object]) => [name, portWithPoints(reach, `worker.${name}`, port)])
-const { store, executionOf } = dependencies
-await startWorker(config, {
+const parts = {
   ...dependencies,
   ...(Object.fromEntries(ports) as Partial<typeof dependencies>),
-  store: portWithPoints(reach, 'worker', store),
-  executionOf: (operationId) => executionWithPoints(reach, executionOf(operationId)),
+  store: portWithPoints(reach, 'worker', dependencies.store),
+}
+await startWorker(config, {
+  ...parts,
+  // Composed of ports, so it is composed again of those with points.
+  collector: createOwnKeyCollector({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
+  executionOf: (operationId) => executionWithPoints(reach, dependencies.executionOf(operationId)),
 })
 // A process that is killed has no later moment to keep what it compiled.
 flushCompileCache()
