@@ -108,6 +108,7 @@ export const scenarios = {
 
   /** The payer moves everything away after the payment was accepted and before a worker takes the job. */
   funds_moved: async ({ sandbox, open, newPayer, signal }) => {
+    await open('chat', await newPayer()).payUntilDone()
     const payer = await newPayer()
     const call = open('chat', payer)
     const headers = await call.sign(await call.challenge())
