@@ -4,8 +4,8 @@ const slow = { testTimeout: 120_000, hookTimeout: 120_000 }
 
 export default defineConfig({
   test: {
-    // Real servers and processes share two cores and wait a good part of the time; more files at once only slow each other.
-    maxWorkers: 3,
+    // Real servers and processes share two cores; more at once only makes each of them slower.
+    maxWorkers: 2,
     globalSetup: ['test/support/global-setup.ts'],
     projects: [
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
