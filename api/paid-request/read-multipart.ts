@@ -59,19 +59,25 @@ function partLimits(upload: UploadField) {
 
 /**
  * Forms are parsed as they arrive, past the server's own body limit, so the limit is kept here. Whoever is refused early
- * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost.
+ * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost. One who
+ * is refused for the length itself is cut off by the error handling, when he had the time to read that.
  */
 function limitBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequest): () => void {
   const tooLarge = new AppError('body_too_large')
   if (Number(headers['content-length']) > bodyLimit) throw tooLarge
   let arrivedBytes = 0
   let isRead = false
+  let isTooLarge = false
   raw.on('data', ({ length }: Buffer) => {
     arrivedBytes += length
-    if (arrivedBytes <= bodyLimit) return
-    if (isRead) raw.destroy()
+    if (arrivedBytes <= bodyLimit || isTooLarge) return
+    if (isRead) {
+      raw.destroy()
+      return
+    }
+    isTooLarge = true
     // The form's parser listens for it and fails with it, wherever it stands.
-    else raw.emit('error', tooLarge)
+    raw.emit('error', tooLarge)
   })
   return () => {
     isRead = true

@@ -45,6 +45,8 @@ async function listenOnce(options: Parameters<typeof listenForOutcomes>[0], clos
     keepAlive: true,
   })
   const lost = Promise.withResolvers<void>()
+  // A connection that is lost before anyone waits here fails `connect` or the statement; unhandled it would end the process.
+  lost.promise.catch(() => undefined)
   client.on('error', lost.reject)
   client.on('end', () => lost.resolve())
   client.on('notification', ({ payload }) => {

@@ -23,7 +23,7 @@ export const mutations: readonly Mutation[] = [
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
   },
   {
-    name: 'duplicates do not wait for the key’s row, and a key may have two jobs',
+    name: 'duplicates wait neither for the key’s row nor for the payer, and a key may have two jobs',
     scenario: 'simultaneous_duplicates',
     reports: 'I1',
     statements: ['ALTER TABLE jobs DROP CONSTRAINT jobs_idempotency_key_key'],
@@ -32,6 +32,12 @@ export const mutations: readonly Mutation[] = [
         file: `${LEDGER}/accept-job.ts`,
         from: 'WHERE idempotency_key = $1 FOR UPDATE',
         to: 'WHERE idempotency_key = $1',
+      },
+      {
+        // The payer's lock alone keeps them apart as well: the later one looks again and finds the job.
+        file: `${LEDGER}/read-exposure.ts`,
+        from: "'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))'",
+        to: "'SELECT $1::text'",
       },
     ],
   },

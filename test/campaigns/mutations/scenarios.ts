@@ -125,6 +125,8 @@ export const scenarios = {
     await delay(2200)
     for (const name of ['worker', 'worker-2'] as const) signal(name, 'SIGCONT')
     await done
+    // An honest payer is served meanwhile as ever.
+    await open('chat', await newPayer()).payUntilDone()
   },
 
   /** The provider resets the connection after it began to work. */

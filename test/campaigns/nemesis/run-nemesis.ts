@@ -5,7 +5,7 @@ import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
 import { mine } from './chain-faults.ts'
-import { type FaultKind, faultKinds } from './faults.ts'
+import type { FaultKind } from './faults.ts'
 import { createResources } from './resources.ts'
 import { runTrial, type Trial } from './run-trial.ts'
 
@@ -41,9 +41,6 @@ export function trialSeeds(seed: number, trials: number): readonly number[] {
   const random = createRandom(seed)
   return Array.from({ length: trials }, () => Math.floor(random() * 2 ** 32))
 }
-
-/** Reorganizations wait for the settlement engine's watch over completed settlements. */
-export const quickKinds: readonly FaultKind[] = faultKinds.filter((kind) => kind !== 'reorg')
 
 /** Short leases and timeouts: a lost worker is replaced within seconds, and a silent provider given up. */
 const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '6', SETTLEMENT_MARGIN_SECONDS: '30' }

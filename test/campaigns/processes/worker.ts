@@ -19,17 +19,15 @@ const PORTS: ReadonlySet<string> = new Set(['queue', 'uploads', 'media', 'verifi
 const ports = Object.entries(dependencies)
   .filter(([name]) => PORTS.has(name))
   .map(([name, port]: [string, object]) => [name, portWithPoints(reach, `worker.${name}`, port)])
-const withPorts = {
+const parts = {
   ...dependencies,
   ...(Object.fromEntries(ports) as Partial<typeof dependencies>),
   store: portWithPoints(reach, 'worker', dependencies.store),
 }
 await startWorker(config, {
-  ...withPorts,
-  // It was composed of the ports as they are.
-  ...(dependencies.remote === null
-    ? { collector: createOwnKeyCollector({ ...withPorts, receiptSecretId: config.RECEIPT_SECRET_ID }) }
-    : {}),
+  ...parts,
+  // Composed of ports, so it is composed again of those with points.
+  collector: createOwnKeyCollector({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
   executionOf: (operationId) => executionWithPoints(reach, dependencies.executionOf(operationId)),
 })
 // A process that is killed has no later moment to keep what it compiled.

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
@@ -153,4 +154,18 @@ test('a server that leaves in the moment of connecting ends neither a pool’s p
   await consumer.close(1000)
   await queue.close()
   server.stop()
+})
+
+test('nor that of a listener for outcomes, which tries again', async () => {
+  const server = await startLeavingServer()
+  const errors: unknown[] = []
+  const listener = listenForOutcomes({
+    connectionString: server.url,
+    onOutcome: () => undefined,
+    onError: (error) => errors.push(error),
+  })
+  await expect.poll(server.connections, { timeout: 5000 }).toBeGreaterThan(1)
+  await listener.close()
+  server.stop()
+  expect(errors.length).toBeGreaterThan(0)
 })

@@ -1,0 +1,57 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import multipart from '@fastify/multipart'
+import type { FastifyInstance } from 'fastify'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { transcriptions } from '#shared/operations/transcriptions.ts'
+import { readMultipart } from '../../../api/paid-request/read-multipart.ts'
+import { composeApp } from './compose-app.ts'
+
+const BODY_LIMIT = 100_000
+const { upload } = transcriptions
+if (!upload) throw new Error('transcriptions take an upload')
+
+let app: FastifyInstance
+let port: number
+beforeAll(async () => {
+  app = await composeApp(async (composed) => {
+    await composed.register(multipart)
+    composed.post('/form', { bodyLimit: BODY_LIMIT }, async (request) => {
+      await readMultipart(request, upload)
+      return {}
+    })
+  })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  port = app.addresses()[0]?.port ?? 0
+})
+afterAll(() => app.close())
+
+/** Sends chunks of a form that never has a part, and reads nothing meanwhile. */
+async function sendWithoutReading(chunks: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1')
+  socket.pause()
+  await once(socket, 'connect')
+  const head = [
+    'POST /form HTTP/1.1',
+    'host: test',
+    'content-type: multipart/form-data; boundary=b',
+    'transfer-encoding: chunked',
+  ]
+  socket.write(`${head.join('\r\n')}\r\n\r\n`)
+  const chunk = Buffer.concat([Buffer.from('2710\r\n'), Buffer.alloc(10_000, 'p'), Buffer.from('\r\n')])
+  for (let sent = 0; sent < chunks; sent += 1) {
+    if (!socket.write(chunk)) await Promise.race([once(socket, 'drain'), once(socket, 'error'), delay(1000)])
+    await delay(1)
+  }
+  return socket
+}
+
+it('a caller who goes on sending for a while after his form was refused for its size still reads the 413', async () => {
+  const socket = await sendWithoutReading(60)
+  socket.end('0\r\n\r\n')
+  const answer = await text(socket)
+  expect(answer).toMatch(/^HTTP\/1\.1 413 /)
+  expect(answer).toContain('"code":"body_too_large"')
+})
