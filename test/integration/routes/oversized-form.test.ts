@@ -18,10 +18,7 @@ let port: number
 beforeAll(async () => {
   app = await composeApp(async (composed) => {
     await composed.register(multipart)
-    composed.post('/form', { bodyLimit: BODY_LIMIT }, async (request) => {
-      await readMultipart(request, upload)
-      return {}
-    })
+    composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload))
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
   port = app.addresses()[0]?.port ?? 0
