@@ -20,8 +20,7 @@ beforeAll(async () => {
     await composed.register(multipart)
     composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload))
   })
-  await app.listen({ port: 0, host: '127.0.0.1' })
-  port = app.addresses()[0]?.port ?? 0
+  port = Number(new URL(await app.listen({ port: 0, host: '127.0.0.1' })).port)
 })
 afterAll(() => app.close())
 
