@@ -119,6 +119,8 @@ export interface SettlementEntry {
   readonly chargeAmount: bigint
   readonly state: string
   readonly transactionHash: string | null
+  /** Milliseconds since 1970; `null` while it is open. */
+  readonly finishedAt: number | null
   /** Of every transaction ever signed for it. */
   readonly hashes: readonly string[]
 }
@@ -182,6 +184,8 @@ export interface Ledgers {
     readonly transfers: readonly ChainTransfer[]
     readonly recipientBalance: bigint
     readonly keys: readonly SettlementKey[]
+    /** When it was reorganised, in milliseconds since 1970. */
+    readonly reorganizedAt: readonly number[]
   }
   readonly upstream: readonly UpstreamLedgerCall[]
   readonly database: DatabaseLedger
