@@ -60,9 +60,6 @@ export interface WorkerDependencies
   close(): Promise<void>
 }
 
-/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
-const FINALITY_LOOK_MS = 5000
-
 const now = () => new Date()
 
 /** Composes the worker process. */
@@ -102,7 +99,6 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     facilitators: accounts.facilitators,
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
     blocks: createBlockReader(chain),
-    finalityLookMs: FINALITY_LOOK_MS,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
