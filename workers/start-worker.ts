@@ -31,15 +31,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       keepNoncesMoving({ ...dependencies, onReplacement }),
       watchFinality(dependencies),
-      ...(remote
-        ? [
-            watchRemoteFinality({
-              ...dependencies,
-              facilitator: remote.facilitator,
-              settlements: { ...dependencies.settlements, ...remote.settlements },
-            }),
-          ]
-        : []),
+      ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
       watchGas(dependencies),
       reapUploads(dependencies),
       reapMedia(dependencies),
