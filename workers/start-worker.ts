@@ -7,7 +7,7 @@ import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
 import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
-import { reapMedia } from './sweepers/reap-media.ts'
+import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
 import { reapUploads } from './sweepers/reap-uploads.ts'
 import { startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
@@ -31,18 +31,11 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       keepNoncesMoving({ ...dependencies, onReplacement }),
       watchFinality(dependencies),
-      ...(remote
-        ? [
-            watchRemoteFinality({
-              ...dependencies,
-              facilitator: remote.facilitator,
-              settlements: { ...dependencies.settlements, ...remote.settlements },
-            }),
-          ]
-        : []),
+      ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
       watchGas(dependencies),
       reapUploads(dependencies),
       reapMedia(dependencies),
+      reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
     ],

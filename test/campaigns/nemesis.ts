@@ -4,7 +4,7 @@ import { percentile } from './kill-matrix/summarize.ts'
 import { faultKinds } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 
-const HELP = `Usage: npm run campaign -- nemesis [options]
+export const HELP = `Usage: npm run campaign -- nemesis [options]
 
 Draws faults at random, heals them, and compares the five ledgers.
 
@@ -30,13 +30,8 @@ export async function run(args: readonly string[]): Promise<number> {
       without: { type: 'string', default: '' },
       json: { type: 'string' },
       verbose: { type: 'boolean', default: false },
-      help: { type: 'boolean', default: false },
     },
   })
-  if (values.help) {
-    console.log(HELP)
-    return 0
-  }
   const left = new Set(values.without.split(','))
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],

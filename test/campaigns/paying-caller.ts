@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentSignatureHeader } from '@x402/core/http'
 import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
@@ -6,6 +5,7 @@ import type { ChainPayer } from '../support/chain-payer.ts'
 import { type CallKind, newCallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 import { type Exchange, exchange } from './exchange.ts'
+import { newCallRecord } from './recorded-call.ts'
 
 export interface CallOptions {
   readonly kind: CallKind
@@ -72,20 +72,10 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
     return client
   }
   const begin = ({ kind, payer }: CallOptions): CallState => {
-    const { path, marker, body, audio } = newCallRequest(kind)
-    if (audio) audios.push(audio)
-    const record: CallRecord = {
-      callId: `${kind}-${states.size + 1}`,
-      idempotencyKey: randomUUID(),
-      path,
-      marker,
-      payer: payer.address,
-      answers: [],
-      nonces: [],
-      outcome: null,
-      unpayableSince: null,
-    }
-    const state: CallState = { record, body, client: clientOf(payer), headers: null }
+    const request = newCallRequest(kind)
+    if (request.audio) audios.push(request.audio)
+    const record = newCallRecord(request, payer.address, `${kind}-${states.size + 1}`)
+    const state: CallState = { record, body: request.body, client: clientOf(payer), headers: null }
     states.set(record, state)
     return state
   }

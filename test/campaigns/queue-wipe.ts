@@ -133,7 +133,11 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** `npm run campaign -- queue-wipe --jobs 200` */
+export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200]
+
+Loses the queue with jobs in it, with workers stopped and with workers running.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...args], options: { jobs: { type: 'string', default: '200' } } })
   const reports: QueueWipeReport[] = []

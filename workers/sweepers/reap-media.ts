@@ -14,20 +14,24 @@ export function reapMedia({
   media,
 }: {
   store: Pick<ExecutionStore, 'findExpiredMedia' | 'markMediaDeleted'>
-  media: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+  media: Pick<ObjectStore, 'delete'>
 }): Sweep {
-  let straysLookedForAt = 0
   return {
     name: 'deleted expired media',
     run: async () => {
       const objectKeys = await store.findExpiredMedia(BATCH)
       for (const objectKey of objectKeys) await media.delete(objectKey)
       if (objectKeys.length > 0) await store.markMediaDeleted(objectKeys)
-      // Objects of a worker that died between storing and sealing have no row.
-      const now = Date.now()
-      if (now - straysLookedForAt < STRAY_INTERVAL_MS) return objectKeys.length
-      straysLookedForAt = now
-      return objectKeys.length + (await media.deleteOlderThan('media', STRAY_AFTER_MS))
+      return objectKeys.length
     },
+  }
+}
+
+/** Deletes the objects of workers that died between storing and sealing: they have no row. */
+export function reapStrayMedia({ media }: { media: Pick<ObjectStore, 'deleteOlderThan'> }): Sweep {
+  return {
+    name: 'deleted stray media',
+    leastIntervalMs: STRAY_INTERVAL_MS,
+    run: () => media.deleteOlderThan('media', STRAY_AFTER_MS),
   }
 }
