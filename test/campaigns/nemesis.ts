@@ -57,9 +57,13 @@ export function failuresOf(report: NemesisReport): readonly string[] {
     ...stuckJobs.map((id) => `job ${id} never finished`),
     ...leftProcesses.map((pid) => `process ${pid} is left over`),
     ...trials.flatMap((trial) => (trial.error === null ? [] : describeTrial(trial))),
-    ...trials
-      .filter(({ calls }) => calls.some(({ outcome }) => outcome === 'gave_up'))
-      .map((trial) => `a client gave up in ${describeTrial(trial)}`),
+    ...trials.flatMap((trial) =>
+      trial.calls
+        .filter(({ outcome }) => outcome === 'gave_up')
+        .map(
+          ({ problems }) => `a client gave up in ${describeTrial(trial)}; ${problems.join('; ') || 'out of patience'}`,
+        ),
+    ),
   ]
 }
 

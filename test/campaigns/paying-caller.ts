@@ -89,7 +89,8 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
       const signed = Promise.withResolvers<void>()
       const finished = makeCall(options, state, call, signed.resolve).then(
         () => state.record,
-        () => {
+        (error: unknown) => {
+          state.record.problems.push(String(error))
           state.record.outcome = 'gave_up'
           return state.record
         },
@@ -165,9 +166,17 @@ async function takeAdvice(
   return 'again'
 }
 
+/** Without a signature the next exchange is unpaid, and gets the challenge once more. */
 async function signChallenge(state: CallState, response: Response): Promise<void> {
-  const headers = await state.client.sign(response)
+  const headers = await state.client.sign(response).catch((error: unknown) => {
+    state.record.problems.push(`could not sign: ${String(error)}`)
+    return null
+  })
   state.headers = headers
+  if (headers === null) {
+    await delay(LONGEST_PAUSE_MS)
+    return
+  }
   const [signature] = Object.values(headers)
   const { payload } = decodePaymentSignatureHeader(signature ?? '')
   const { permit2Authorization } = payload as { permit2Authorization: { nonce: string } }

@@ -15,6 +15,7 @@ export function newCallRecord({ path, marker }: CallRequest, payer: string, call
     payer: payer.toLowerCase(),
     answers: [],
     nonces: [],
+    problems: [],
     outcome: null,
     unpayableSince: null,
   }

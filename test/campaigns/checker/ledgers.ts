@@ -21,6 +21,8 @@ export interface CallRecord {
   readonly answers: CallerAnswer[]
   /** Permit2 nonces that the client signed for this call, as decimal strings. */
   readonly nonces: string[]
+  /** What went wrong on the client's own side, such as a chain that it could not read to sign; it goes on. */
+  readonly problems: string[]
   /** Set when the client has its last word on the call; `gave_up` is a client that ran out of patience. */
   outcome: 'released' | 'refused' | 'gave_up' | null
   /** Milliseconds since 1970 from which on the chain would certainly have refused every payment of this call. */

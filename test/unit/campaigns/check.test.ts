@@ -105,6 +105,7 @@ const sound = {
         payer: PAYER,
         answers: [released],
         nonces: ['1'],
+        problems: [],
         outcome: 'released',
         unpayableSince: null,
       },
