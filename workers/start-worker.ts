@@ -8,8 +8,8 @@ import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
 import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
-import { reapMedia } from './sweepers/reap-media.ts'
-import { reapUploads } from './sweepers/reap-uploads.ts'
+import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
+import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
 import { type Sweep, startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
 import { watchGas } from './sweepers/watch-gas.ts'
@@ -31,7 +31,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies, registry) : []),
       reapUploads(dependencies),
+      reapStrayUploads(dependencies),
       reapMedia(dependencies),
+      reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
     ],
@@ -52,14 +54,12 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
 
 /** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
 function settlementSweeps(dependencies: WorkerDependencies, registry: Registry): readonly Sweep[] {
-  const { remote, settlements } = dependencies
+  const { remote } = dependencies
   const { onReplacement } = addSettlementMetrics(registry, dependencies)
-  const own = [
+  return [
     keepNoncesMoving({ ...dependencies, onReplacement }),
     watchFinality(dependencies),
+    ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),
   ]
-  if (!remote) return own
-  const both = { ...settlements, ...remote.settlements }
-  return [...own, watchRemoteFinality({ ...dependencies, facilitator: remote.facilitator, settlements: both })]
 }

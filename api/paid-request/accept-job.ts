@@ -4,6 +4,7 @@ import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/job-store.
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { EffectiveRequest } from './effective-request.ts'
@@ -12,8 +13,6 @@ import type { VerifiedPayment } from './verify-authorization.ts'
 
 /** Calls settle within seconds; whoever waits this long finds some of them done. */
 const OPEN_WORK_RETRY_SECONDS = 2
-/** The second reading knows of settlements that the first could not be asked about. */
-const MAXIMUM_READINGS = 2
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>

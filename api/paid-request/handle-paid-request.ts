@@ -69,12 +69,15 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
+    const jobId = await attachOrPay({
+      findOwn: () => findOwnJob(dependencies.store, idempotencyKey, payment.authorization),
+      pay: () => payForJob(dependencies, subject, binding, effectiveRequest, payment),
+    })
     const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
-    if (error instanceof AppError && error.entry.kind === 'payment') {
+    if (isRefusedPayment(error)) {
       const challenge = await quoteAndBind(dependencies, subject, effectiveRequest)
       return renderChallenge(dependencies, challenge, request.id, error)
     }
@@ -115,23 +118,26 @@ async function quoteAndBind(
  * The payer's own job under the key, or a new one. It is looked for again after a refusal: while the chain was asked about this
  * request a duplicate of it may have been settled, and then its own payment is what refuses it.
  */
-async function attachOrPay(
-  dependencies: PaidRequestDependencies,
-  subject: ChallengeSubject,
-  binding: PresentBinding | null,
-  effectiveRequest: EffectiveRequest,
-  payment: PresentedPayment,
-): Promise<string> {
-  const findOwn = () => findOwnJob(dependencies.store, subject.idempotencyKey, payment.authorization)
+async function attachOrPay({
+  findOwn,
+  pay,
+}: {
+  findOwn: () => Promise<string | null>
+  pay: () => Promise<string>
+}): Promise<string> {
   const own = await findOwn()
   if (own !== null) return own
   try {
-    return await payForJob(dependencies, subject, binding, effectiveRequest, payment)
+    return await pay()
   } catch (error) {
-    const paidMeanwhile = error instanceof AppError && error.entry.kind === 'payment' ? await findOwn() : null
+    const paidMeanwhile = isRefusedPayment(error) ? await findOwn() : null
     if (paidMeanwhile === null) throw error
     return paidMeanwhile
   }
+}
+
+function isRefusedPayment(error: unknown): error is AppError {
+  return error instanceof AppError && error.entry.kind === 'payment'
 }
 
 /** A new job for the presented payment, at the price it was challenged with while that challenge lives. */

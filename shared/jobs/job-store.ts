@@ -7,7 +7,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
-import type { Receipt } from '#shared/payment/receipt.ts'
+import type { PresentReceipt, Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
 
@@ -88,7 +88,7 @@ export interface AdmissionStore {
   acceptJob(job: NewJob): Promise<Acceptance>
   markEnqueued(jobId: string): Promise<void>
   readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>
-  findReceipt(receiptId: string): Promise<Receipt | null>
+  findReceipt(receiptId: string): Promise<PresentReceipt | null>
   /** Media that may be served now, by the hash of its token. */
   findMedia(tokenSha256: string): Promise<ServedMedia | null>
 }

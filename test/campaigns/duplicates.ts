@@ -116,7 +116,11 @@ function seconds(since: number): number {
   return Math.round((performance.now() - since) / 100) / 10
 }
 
-/** `npm run campaign -- duplicates --rounds 1000` */
+export const HELP = `Usage: npm run campaign -- duplicates [--rounds 1000]
+
+Sends simultaneous duplicates of paid requests to two APIs.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...args], options: { rounds: { type: 'string', default: '1000' } } })
   const report = await runDuplicates({ rounds: Number(values.rounds), onProgress: (line) => console.log(line) })

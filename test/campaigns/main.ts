@@ -1,4 +1,4 @@
-/** Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`. */
+/** Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`, and `HELP` when it has options. */
 const campaigns: Readonly<Record<string, string>> = {
   'kill-matrix': 'kill, stop or mislead a process at every point of a paid call',
   nemesis: 'random faults everywhere at once, from a printed seed',
@@ -19,10 +19,13 @@ ${Object.entries(campaigns)
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name !== undefined && name in campaigns) {
-    const { run } = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
+    const campaign = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
+      readonly HELP?: string
       readonly run: (given: readonly string[]) => Promise<number>
     }
-    return await run(args)
+    if (!args.includes('--help')) return await campaign.run(args)
+    console.log(campaign.HELP ?? `Usage: npm run campaign -- ${name}\n\n  ${campaigns[name]}; no options`)
+    return 0
   }
   console.log(HELP)
   return name === '--help' ? 0 : 2

@@ -126,7 +126,11 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
 
 const queueSchema = z.enum(['postgres', 'redis'])
 
-/** `npm run campaign -- queue-wipe --jobs 200 --queue redis` */
+export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200] [--queue postgres|redis]
+
+Loses the queue with jobs in it, with workers stopped and with workers running.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],

@@ -106,6 +106,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       statement: string,
       parameters: readonly unknown[] = [],
     ) => (await pool.query<Row>(statement, [...parameters])).rows
+    const reorganizedAt: number[] = []
     return {
       ...sandbox,
       directory,
@@ -117,8 +118,9 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
-      reorganizedAt: [],
+      reorganizedAt,
       ledgerSources: () => ({
+        reorganizedAt,
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,
         settlementAddresses: sandbox.info.settlementAddresses,

@@ -145,6 +145,16 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
   }
 }
 
+/** The same request sent again: each sending stages an upload of its own. */
+export function sentAgain(job: TestJob, changes: Partial<TestJob> = {}): TestJob {
+  return { ...job, stagedUpload: newStagedUpload(), ...changes }
+}
+
+/** The same request sent again with a fresh authorization of its payer. */
+export function paidAfresh(job: TestJob): TestJob {
+  return sentAgain(job, { authorization: testAuthorization({ payer: job.authorization.payer }) })
+}
+
 /** The terms of a payer who can pay for anything. */
 export const AMPLE_FUNDS: ExposureTerms = {
   maximumOpen: atomicAmount(10n ** 12n),
