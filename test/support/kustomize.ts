@@ -28,10 +28,11 @@ export async function renderKustomization(root: string, folder: string): Promise
   }
 }
 
+const isFolder = (path: string) => !path.endsWith('.yaml')
+
 /** Debian's kubectl is of 2021: folders among the resources were called bases then. */
 async function nameBases(file: string): Promise<void> {
   const kustomization = parse(await readFile(file, 'utf8')) as { resources: string[] }
-  const isFolder = (path: string) => !path.endsWith('.yaml')
   const { resources, ...others } = kustomization
   await writeFile(
     file,
