@@ -22,7 +22,8 @@ const signingSeeds = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
-const settingsSchema = z.object({
+/** What may be set; files that deploy this process are checked against it. */
+export const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
