@@ -58,6 +58,10 @@ const settingsSchema = z.object({
     .default('20')
     .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
+  /** After SIGTERM: how long /readyz says 503 while everybody is served, until load balancers send nothing here. */
+  DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
+  /** How long held callers may then go on, before a 503 lets them attach to another process. */
+  DRAIN_SECONDS: z.coerce.number().positive().default(30),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),
   /** Overrides of prices and availability. */

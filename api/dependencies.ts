@@ -43,11 +43,11 @@ const LARGEST_SKEW_MS = 60_000
 
 const now = () => new Date()
 
-/** Composes the API process. `close` ends every connection and child that was opened here. */
-export async function createDependencies(
-  config: ApiConfig,
-  stopping: AbortSignal,
-): Promise<AppDependencies & { close(): Promise<void> }> {
+/** All but what only the running process knows. `close` ends every connection and child that was opened here. */
+export type ApiDependencies = Omit<AppDependencies, 'draining'> & { close(): Promise<void> }
+
+/** Composes the API process. */
+export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
