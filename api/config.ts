@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
 
 const address = z
   .string()
@@ -26,7 +27,7 @@ const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
-  DATABASE_URL: z.url(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
@@ -100,6 +101,6 @@ export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 /** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
   return Object.freeze(parsed.data)
 }

@@ -9,6 +9,7 @@ import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { checkedNow, createLedgerCheck } from '#shared/adapters/postgres/check-ledger.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
@@ -22,6 +23,7 @@ import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
@@ -57,14 +59,17 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const remote = remoteFacilitator(config)
   const facilitators = await readFacilitators(config, remote)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
-  const { objects, links, close: closeObjects } = await openObjectStore(config)
-  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
     applicationName: 'farebox api',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  const ledger = createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now })
+  // Served from the start, but not ready until the database could be checked.
+  await checkedNow(ledger, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
+  const { objects, links, close: closeObjects } = await openObjectStore(config)
+  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const store = createAdmissionStore(pool)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
@@ -109,7 +114,10 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     readinessChecks: {
       database: async () => {
         await pool.query('SELECT 1')
+        await ledger.schema()
       },
+      clock: () => ledger.clock(),
+      queue: () => queue.check(),
       chain: async () => {
         if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
       },
@@ -151,14 +159,18 @@ async function readFacilitators(
   { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
 ): Promise<readonly `0x${string}`[]> {
-  return remote ? await readSupportedFacilitators(remote, NETWORK) : addresses
+  return remote ? await underSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
 }
 
 /** What is published, and what of it a deployment serves; only model ids are read of the private file. */
 async function readCatalogs(config: ApiConfig): Promise<{ published: Catalog; available: Catalog }> {
-  const overrides = config.CATALOG_FILE === undefined ? null : await readFile(config.CATALOG_FILE, 'utf8')
-  const published = overrides === null ? publishedCatalog : overrideCatalog(publishedCatalog, overrides)
-  const deployments = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+  const { CATALOG_FILE: overrides, DEPLOYMENTS_FILE: file } = config
+  const published = await underSetting('CATALOG_FILE', async () =>
+    overrides === undefined ? publishedCatalog : overrideCatalog(publishedCatalog, await readFile(overrides, 'utf8')),
+  )
+  const deployments = await underSetting('DEPLOYMENTS_FILE', async () =>
+    parseDeploymentsFile(await readFile(file, 'utf8')),
+  )
   return { published, available: availableCatalog(published, servedModels(deployments)) }
 }
 

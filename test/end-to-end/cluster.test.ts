@@ -169,6 +169,8 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
       // Every request was answered, the unpaid one with the price and the paid one with the result, at the first attempt.
       expect(calls.filter(({ record }) => statusesOf(record).join() !== '402,200')).toEqual([])
       expect(balancer.exchanges.filter(({ status }) => status === null)).toEqual([])
+      // Nobody left before the load balancer knew.
+      expect(balancer.refused).toBe(0)
       const longest = Math.max(...calls.map(({ durationMs }) => durationMs))
       console.log(`${calls.length} calls, the longest took ${Math.round(longest)} ms`)
       expect(longest).toBeLessThan((LEASE_SECONDS / 2) * 1000)

@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 
-const PROBE_MS = 50
+/** As slow as a real one, so that an API which leaves without notice is asked in vain. */
+const PROBE_MS = 400
 const NO_BACKEND_MS = 5000
 /** What one connection may tell and another may not know (RFC 9110, 7.6.1). */
 const OF_ONE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding'])
@@ -20,6 +21,8 @@ export interface BalancedExchange {
 export interface LoadBalancer {
   readonly url: string
   readonly exchanges: readonly BalancedExchange[]
+  /** How often a backend that was taken for ready took no connection. */
+  readonly refused: number
   /** Those that get requests at the moment. */
   ready(): readonly string[]
   setBackends(urls: readonly string[]): void
@@ -39,6 +42,7 @@ interface Backend {
 export async function startLoadBalancer(): Promise<LoadBalancer> {
   let backends: readonly Backend[] = []
   let turn = 0
+  let refused = 0
   const exchanges: BalancedExchange[] = []
   const stopping = new AbortController()
   const probing = probeUntil(stopping.signal, () => backends)
@@ -70,6 +74,7 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
         return
       }
       tried.add(backend)
+      refused += 1
     }
     outgoing.writeHead(503).end()
   }
@@ -78,6 +83,9 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     exchanges,
+    get refused() {
+      return refused
+    },
     ready: () => backends.filter(({ isReady }) => isReady).map(({ url }) => url),
     setBackends: (urls) => {
       backends = urls.map((url) => ({ url, agent: new Agent({ keepAlive: true }), isReady: false }))
