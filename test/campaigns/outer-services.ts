@@ -44,11 +44,11 @@ export async function startCampaignServices(
   }
   try {
     const redis = on.includes('redis') ? await startTestRedis(['appendonly yes', 'appendfsync everysec']) : null
-    if (redis) stops.push(redis.stop)
+    if (redis) stops.push(() => redis.stop())
     const s3 = on.includes('s3') ? await startTestS3() : null
-    if (s3) stops.push(s3.stop)
+    if (s3) stops.push(() => s3.stop())
     const objectsProxy = s3 && proxied ? await startTcpFaultProxy(placeOf(s3.url)) : null
-    if (objectsProxy) stops.push(objectsProxy.stop)
+    if (objectsProxy) stops.push(() => objectsProxy.stop())
     const seen = objectsProxy ? { S3_ENDPOINT: `http://127.0.0.1:${objectsProxy.port}` } : {}
     return {
       settings: {

@@ -148,10 +148,10 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     'a rolling restart of everything under load fails no paid request, and loses or doubles no charge',
     async () => {
       const before = stack.caller.records.length
-      let isOver = false
+      const over = new AbortController()
       const load = Array.from({ length: CALLERS }, async (_, caller) => {
         const calls: { record: CallRecord; durationMs: number }[] = []
-        while (!isOver) calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
+        while (!over.signal.aborted) calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
         return calls
       })
       const exits: unknown[] = []
@@ -162,7 +162,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
         // Some calls on all processes before the next one leaves.
         await delay(300)
       }
-      isOver = true
+      over.abort()
       const calls = (await Promise.all(load)).flat()
       expect(exits).toEqual(exits.map(() => ({ code: 0, signal: null })))
       expect(calls.length).toBeGreaterThan(30)

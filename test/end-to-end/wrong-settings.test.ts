@@ -33,7 +33,7 @@ const stops: (() => Promise<void>)[] = []
 
 async function openDatabase(statement: string | null): Promise<string> {
   const database: TestDatabase = await createTestDatabase()
-  stops.push(database.drop)
+  stops.push(() => database.drop())
   if (statement !== null) {
     const client = new pg.Client({ connectionString: database.url })
     await client.connect()
@@ -45,7 +45,7 @@ async function openDatabase(statement: string | null): Promise<string> {
 
 async function openRedis(...options: string[]): Promise<TestRedis> {
   const redis = await startTestRedis(options)
-  stops.push(redis.stop)
+  stops.push(() => redis.stop())
   return redis
 }
 
@@ -53,7 +53,7 @@ async function openPlaces(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
   stops.push(() => rm(folder, { recursive: true, force: true }))
   const s3 = await startTestS3()
-  stops.push(s3.stop)
+  stops.push(() => s3.stop())
   const upstream = { base_url: 'http://127.0.0.1:1', upstream_model: 'a-model' }
   const deployment = { name: 'a', adapter: 'gemini', api_key_env: 'UPSTREAM_KEY', serves: ['textmodel-2.5-pro'] }
   await writeFile(join(folder, 'deployments.json'), JSON.stringify({ deployments: [{ ...deployment, ...upstream }] }))

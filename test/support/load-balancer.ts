@@ -70,7 +70,8 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
           backend: backend.url,
           status: status === 'cut' ? null : status,
         })
-        if (status === 'cut') outgoing.headersSent ? outgoing.destroy() : outgoing.writeHead(502).end()
+        if (status === 'cut' && outgoing.headersSent) outgoing.destroy()
+        else if (status === 'cut') outgoing.writeHead(502).end()
         return
       }
       tried.add(backend)
