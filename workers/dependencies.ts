@@ -49,7 +49,7 @@ export interface WorkerDependencies
   extends RunJobDependencies,
     FinalityDependencies,
     GasWatchDependencies,
-    Omit<KeeperDependencies, 'onReplacement'> {
+    Omit<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   readonly settlements: SettlementStore
   readonly settler: Settler
   /** `null` with settlement keys of our own. */

@@ -151,7 +151,8 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
       const over = new AbortController()
       const load = Array.from({ length: CALLERS }, async (_, caller) => {
         const calls: { record: CallRecord; durationMs: number }[] = []
-        while (!over.signal.aborted) calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
+        while (!over.signal.aborted)
+          calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
         return calls
       })
       const exits: unknown[] = []

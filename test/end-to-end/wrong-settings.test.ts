@@ -3,9 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import { toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { startAnvil } from '../../infra/sandbox/anvil.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
+import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../support/redis-server.ts'
 import { startTestS3, type TestS3 } from '../support/s3-server.ts'
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts'
@@ -15,6 +19,7 @@ const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).hr
 const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-campaigns')
 const PASSWORD = 'correct-horse-battery'
 const END_MS = 60_000
+const SETTLEMENT_KEY = generatePrivateKey()
 
 type Settings = Record<string, string | undefined>
 type Kind = 'api' | 'worker'
@@ -26,6 +31,8 @@ interface Places {
   readonly s3: TestS3
   readonly folder: string
   readonly closedPort: number
+  /** A chain on which somebody has sent a transaction with SETTLEMENT_KEY that is not mined yet. */
+  readonly rpcUrl: string
 }
 
 let places: Places
@@ -49,6 +56,19 @@ async function openRedis(...options: string[]): Promise<TestRedis> {
   return redis
 }
 
+async function openChainInUse(): Promise<string> {
+  const anvil = await startAnvil({ args: ['--chain-id', '8453'] })
+  stops.push(() => anvil.stop())
+  const account = privateKeyToAccount(SETTLEMENT_KEY)
+  await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
+  const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
+  const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
+  const raw = await account.signTransaction({ ...transaction, ...fees })
+  await callRpc(anvil.rpcUrl, 'eth_sendRawTransaction', [raw])
+  return anvil.rpcUrl
+}
+
 async function openPlaces(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
   stops.push(() => rm(folder, { recursive: true, force: true }))
@@ -64,6 +84,7 @@ async function openPlaces(): Promise<void> {
     folder,
     s3,
     closedPort: await findFreePort(),
+    rpcUrl: await openChainInUse(),
     databases: {
       right: await openDatabase(null),
       empty: await openDatabase(drop),
@@ -106,7 +127,7 @@ function rightSettings({ databases, folder }: Places): Record<Kind, Settings> {
     worker: {
       ...both,
       RECEIPT_SECRET_ID: 'k1',
-      SETTLEMENT_PRIVATE_KEYS: `0x${'3'.repeat(64)}`,
+      SETTLEMENT_PRIVATE_KEYS: SETTLEMENT_KEY,
       UPSTREAM_KEY: 'a-key',
     },
   }
@@ -270,6 +291,12 @@ const rows: readonly Row[] = [
   ),
   one('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
   one('worker', 'a settler without a key', () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }), 'SETTLEMENT_PRIVATE_KEYS'),
+  one(
+    'worker',
+    'a settlement key that another installation sends with',
+    () => ({ RPC_URL: places.rpcUrl }),
+    /SETTLEMENT_PRIVATE_KEYS: transactions of 0x[0-9a-f]{40} are on their way that this database knows nothing of/,
+  ),
   one(
     'api',
     'a facilitator that does not answer',
