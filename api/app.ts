@@ -17,6 +17,7 @@ import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
+import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addPricingRoutes } from './routes/pricing.ts'
 import { addQuoteRoutes } from './routes/quotes.ts'
@@ -44,6 +45,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
+  /** `null` without an operator's token. */
+  readonly operatorBoard: OperatorBoard | null
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
@@ -98,4 +101,5 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addMediaRoutes(app, dependencies)
   addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
+  await addOperatorBoard(app, dependencies.operatorBoard)
 }

@@ -76,6 +76,8 @@ const settingsSchema = z.object({
   /** Of one client address; bursts up to a minute's worth. */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
   FFMPEG_PATH: z.string().optional(),
+  /** Opens the queues' board to operators; there is none without it. */
+  OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),

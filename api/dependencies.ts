@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
@@ -32,6 +32,7 @@ import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
+import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
 
 const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
@@ -110,6 +111,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
+    operatorBoard: await createOperatorBoard(config, queue),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
     readinessChecks: {
       database: async () => {
@@ -148,6 +150,13 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       closeObjects()
     },
   }
+}
+
+async function createOperatorBoard({ OPERATOR_TOKEN: token }: ApiConfig, queue: OpenedJobQueue) {
+  if (token === undefined) return null
+  // Most processes show no board, and need not load it.
+  const { createQueueBoard } = await import('#shared/adapters/bullmq/queue-board.ts')
+  return { token, pages: createQueueBoard(queue, OPERATOR_BOARD_PATH) }
 }
 
 function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {

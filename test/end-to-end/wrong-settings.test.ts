@@ -290,6 +290,7 @@ const rows: readonly Row[] = [
     'DEPLOYMENTS_FILE: The deployments file is not JSON',
   ),
   one('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
+  one('api', 'a token that is easily guessed', () => ({ OPERATOR_TOKEN: PASSWORD }), 'OPERATOR_TOKEN'),
   one('worker', 'a settler without a key', () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }), 'SETTLEMENT_PRIVATE_KEYS'),
   one(
     'worker',
@@ -319,6 +320,17 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
     // One message, and not the stack of a program that fell over.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
+  })
+
+  it('nothing: an API with an operator’s token, which shows the queues to whoever has it', async () => {
+    const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: places.redis.right.url })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const look = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
+    expect((await look({})).status).toBe(401)
+    const shown = await look({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
+    expect(shown.status).toBe(200)
+    expect(await shown.text()).toContain('"settlement"')
+    await api.stop()
   })
 
   it.each<readonly [Kind, string]>([

@@ -18,6 +18,8 @@ const messageSchema = z.strictObject({ jobId: z.uuid() })
 export interface OpenedJobQueue extends JobQueue {
   /** Calls `run` for each id delivered, in each queue as many at once as `concurrency` says; it must not throw for a failed job. */
   consume(concurrency: ReadonlyMap<QueueName, number>, run: (jobId: string) => Promise<void>): JobConsumer
+  /** BullMQ's queues, for whoever shows them. Fails while the queue cannot be reached. */
+  producers(): Promise<readonly Producer[]>
 }
 
 /** Creates or updates what the queue needs: tables in PostgreSQL, nothing in Redis. Part of `npm run migrate`. */
@@ -59,6 +61,7 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
         },
       }
     },
+    producers: async () => [...(await opening.get()).producers.values()],
     check: async () => (await opening.get()).engine.check(),
     close: async () => {
       const opened = await opening.present()
