@@ -8,6 +8,7 @@ import { readEffectiveBody } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { parseJsonBody } from './paid-request/read-json-request.ts'
 import { addCors } from './plugins/cors.ts'
+import { addDraining } from './plugins/draining.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
@@ -16,6 +17,7 @@ import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
+import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addPricingRoutes } from './routes/pricing.ts'
 import { addQuoteRoutes } from './routes/quotes.ts'
@@ -35,12 +37,16 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */
   readonly isDependencyFailure: (error: unknown) => boolean
   readonly holdMs: number
+  /** Aborts when the process is told to stop: it is not ready any more, and still serves whoever comes. */
+  readonly draining: AbortSignal
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
+  /** `null` without an operator's token. */
+  readonly operatorBoard: OperatorBoard | null
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
@@ -60,6 +66,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
+    // A request that is read after all is served, with an answer of ours.
+    return503OnClosing: false,
     clientErrorHandler: refuseMalformedHttp,
     routerOptions: { ignoreTrailingSlash: false },
   })
@@ -70,6 +78,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   )
   await app.register(multipart)
   addRequestContext(app, dependencies.logger)
+  addDraining(app, dependencies.draining)
   await addCors(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   await addRoutes(app, dependencies)
@@ -78,7 +87,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
   const { limitRate } = dependencies
-  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings)
+  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings, dependencies.draining)
   addModelRoutes(app, dependencies)
   addPricingRoutes(app, dependencies)
   addVoiceRoutes(app, dependencies)
@@ -92,4 +101,5 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addMediaRoutes(app, dependencies)
   addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
+  await addOperatorBoard(app, dependencies.operatorBoard)
 }

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
 
 const address = z
   .string()
@@ -27,7 +28,7 @@ export const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
-  DATABASE_URL: z.url(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
@@ -59,6 +60,10 @@ export const settingsSchema = z.object({
     .default('20')
     .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
+  /** After SIGTERM: how long /readyz says 503 while everybody is served, until load balancers send nothing here. */
+  DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
+  /** How long held callers may then go on, before a 503 lets them attach to another process. */
+  DRAIN_SECONDS: z.coerce.number().positive().default(30),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),
   /** Overrides of prices and availability. */
@@ -72,6 +77,8 @@ export const settingsSchema = z.object({
   /** Of one client address; bursts up to a minute's worth. */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
   FFMPEG_PATH: z.string().optional(),
+  /** Opens the queues' board to operators; there is none without it. */
+  OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
@@ -97,6 +104,6 @@ export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 /** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
   return Object.freeze(parsed.data)
 }

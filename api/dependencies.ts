@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
@@ -9,6 +9,7 @@ import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { checkedNow, createLedgerCheck } from '#shared/adapters/postgres/check-ledger.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
@@ -22,6 +23,7 @@ import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
@@ -30,6 +32,7 @@ import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
+import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
 
 const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
@@ -43,11 +46,11 @@ const LARGEST_SKEW_MS = 60_000
 
 const now = () => new Date()
 
-/** Composes the API process. `close` ends every connection and child that was opened here. */
-export async function createDependencies(
-  config: ApiConfig,
-  stopping: AbortSignal,
-): Promise<AppDependencies & { close(): Promise<void> }> {
+/** All but what only the running process knows. `close` ends every connection and child that was opened here. */
+export type ApiDependencies = Omit<AppDependencies, 'draining'> & { close(): Promise<void> }
+
+/** Composes the API process. */
+export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
@@ -57,14 +60,17 @@ export async function createDependencies(
   const remote = remoteFacilitator(config)
   const facilitators = await readFacilitators(config, remote)
   const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
-  const { objects, links, close: closeObjects } = await openObjectStore(config)
-  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
     applicationName: 'farebox api',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  const ledger = createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now })
+  // Served from the start, but not ready until the database could be checked.
+  await checkedNow(ledger, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
+  const { objects, links, close: closeObjects } = await openObjectStore(config)
+  const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const store = createAdmissionStore(pool)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
@@ -105,11 +111,15 @@ export async function createDependencies(
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
+    operatorBoard: await createOperatorBoard(config, queue),
     limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
     readinessChecks: {
       database: async () => {
         await pool.query('SELECT 1')
+        await ledger.schema()
       },
+      clock: () => ledger.clock(),
+      queue: () => queue.check(),
       chain: async () => {
         if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
       },
@@ -142,6 +152,13 @@ export async function createDependencies(
   }
 }
 
+async function createOperatorBoard({ OPERATOR_TOKEN: token }: ApiConfig, queue: OpenedJobQueue) {
+  if (token === undefined) return null
+  // Most processes show no board, and need not load it.
+  const { createQueueBoard } = await import('#shared/adapters/bullmq/queue-board.ts')
+  return { token, pages: createQueueBoard(queue, OPERATOR_BOARD_PATH) }
+}
+
 function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {
   return url === undefined ? null : { url, apiKey }
 }
@@ -151,14 +168,18 @@ async function readFacilitators(
   { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
 ): Promise<readonly `0x${string}`[]> {
-  return remote ? await readSupportedFacilitators(remote, NETWORK) : addresses
+  return remote ? await underSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
 }
 
 /** What is published, and what of it a deployment serves; only model ids are read of the private file. */
 async function readCatalogs(config: ApiConfig): Promise<{ published: Catalog; available: Catalog }> {
-  const overrides = config.CATALOG_FILE === undefined ? null : await readFile(config.CATALOG_FILE, 'utf8')
-  const published = overrides === null ? publishedCatalog : overrideCatalog(publishedCatalog, overrides)
-  const deployments = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+  const { CATALOG_FILE: overrides, DEPLOYMENTS_FILE: file } = config
+  const published = await underSetting('CATALOG_FILE', async () =>
+    overrides === undefined ? publishedCatalog : overrideCatalog(publishedCatalog, await readFile(overrides, 'utf8')),
+  )
+  const deployments = await underSetting('DEPLOYMENTS_FILE', async () =>
+    parseDeploymentsFile(await readFile(file, 'utf8')),
+  )
   return { published, available: availableCatalog(published, servedModels(deployments)) }
 }
 

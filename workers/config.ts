@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
 import { workerQueueSettings } from './queue-settings.ts'
 
 const privateKey = z
@@ -10,7 +11,7 @@ const privateKey = z
 
 /** What may be set; files that deploy this process are checked against it. */
 export const settingsSchema = z.object({
-  DATABASE_URL: z.url(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...workerQueueSettings,
   ...objectStoreSettings,
@@ -76,6 +77,6 @@ export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
 /** Reads the environment once. Throws with every wrong variable named. Provider and settlement keys exist only here. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): WorkerConfig {
   const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
   return Object.freeze({ ...parsed.data, environment })
 }

@@ -12,6 +12,7 @@ import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { createLedgerCheck, untilChecked } from '#shared/adapters/postgres/check-ledger.ts'
 import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
 import { createExecutionStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
@@ -25,6 +26,7 @@ import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import { createLogger, type Logger } from '#shared/runtime/logger.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
@@ -46,7 +48,7 @@ export interface WorkerDependencies
   extends RunJobDependencies,
     FinalityDependencies,
     GasWatchDependencies,
-    Omit<KeeperDependencies, 'onReplacement'> {
+    Omit<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   readonly settlements: SettlementStore
   readonly settler: Settler
   /** `null` with settlement keys of our own. */
@@ -71,6 +73,10 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     applicationName: 'farebox worker',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  // A worker without a database has nothing to do, so it waits for it.
+  await untilChecked(createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now }), (error) =>
+    logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
+  )
   const concurrency = concurrencyOf(config)
   const settles = concurrency.has('settlement')
   // A process that only settles calls no provider, and so is given none of their keys.
@@ -88,7 +94,10 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const settler = createSettler(chain, CHAIN_ID, keys, { confirmations: config.CONFIRMATIONS, estimateFees })
   const ownGas = createGasReader(chain, estimateFees)
   const http = createHttp({ fetch })
-  const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+  const deployments = await underSetting('DEPLOYMENTS_FILE', async () => {
+    const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+    return createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http })
+  })
   return {
     store,
     queue,
@@ -106,14 +115,11 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    router: createRouter(
-      createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http }),
-      {
-        now,
-        random: Math.random,
-        maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
-      },
-    ),
+    router: createRouter(deployments, {
+      now,
+      random: Math.random,
+      maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
+    }),
     screener: createScreener(config, http),
     executionOf: createExecutions(createImageFetcher()),
     providerTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,

@@ -1,6 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import type { SettlementAccount, SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
+import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 
 export interface SettlementMetricsDependencies {
   readonly settlements: Pick<SettlementStore, 'readFigures'>
@@ -15,7 +16,7 @@ export interface SettlementMetricsDependencies {
 export function addSettlementMetrics(
   registry: Registry,
   { settlements, gas, facilitators }: SettlementMetricsDependencies,
-): { onReplacement: (account: SettlementAccount) => void } {
+): Pick<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
   const readFigures = sharedReading(() => settlements.readFigures())
   const counts = new Gauge({
@@ -66,7 +67,16 @@ export function addSettlementMetrics(
     labelNames: ['facilitator'],
     ...register,
   })
-  return { onReplacement: ({ facilitator }) => replacements.inc({ facilitator }) }
+  const usedElsewhere = new Counter({
+    name: 'farebox_settlement_nonces_used_elsewhere_total',
+    help: 'Account nonces of a settlement key that somebody beside this ledger used',
+    labelNames: ['facilitator'],
+    ...register,
+  })
+  return {
+    onReplacement: ({ facilitator }) => replacements.inc({ facilitator }),
+    onUsedElsewhere: ({ facilitator }, count) => usedElsewhere.inc({ facilitator }, count),
+  }
 }
 
 /** All gauges of one scrape share one statement; `null` when it fails. */

@@ -4,6 +4,7 @@ import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createMetrics, serveMetrics } from './metrics.ts'
 import { handBackJobs, runJob } from './run-job.ts'
+import { requireOwnKeys } from './settlement/require-own-keys.ts'
 import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
@@ -22,6 +23,8 @@ const HAND_BACK_MS = 5000
 export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
   const { logger } = dependencies
   const drainMs = config.DRAIN_SECONDS * 1000
+  // None where others settle.
+  await requireOwnKeys(dependencies)
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
   const registry = createMetrics(dependencies)
   const sweepers = startSweepers(
@@ -55,9 +58,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
 /** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
 function settlementSweeps(dependencies: WorkerDependencies, registry: Registry): readonly Sweep[] {
   const { remote } = dependencies
-  const { onReplacement } = addSettlementMetrics(registry, dependencies)
+  const reports = addSettlementMetrics(registry, dependencies)
   return [
-    keepNoncesMoving({ ...dependencies, onReplacement }),
+    keepNoncesMoving({ ...dependencies, ...reports }),
     watchFinality(dependencies),
     ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
 import { faultKinds } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
+import { parseOn } from './outer-services.ts'
 
 export const HELP = `Usage: npm run campaign -- nemesis [options]
 
@@ -14,6 +15,7 @@ Draws faults at random, heals them, and compares the five ledgers.
   --stacks <n>        whole systems that share the trials (1)
   --at-once <n>       trials under way on a stack at once (4)
   --without <kinds>   of ${faultKinds.join(', ')}
+  --on <services>     redis, s3 or both (redis,s3), started for the campaign (PostgreSQL and a folder)
   --verbose           a line for every trial
   --json <file>       the report`
 
@@ -28,6 +30,7 @@ export async function run(args: readonly string[]): Promise<number> {
       stacks: { type: 'string', default: '1' },
       'at-once': { type: 'string', default: '4' },
       without: { type: 'string', default: '' },
+      on: { type: 'string', default: '' },
       json: { type: 'string' },
       verbose: { type: 'boolean', default: false },
     },
@@ -39,6 +42,7 @@ export async function run(args: readonly string[]): Promise<number> {
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
+    stack: { on: parseOn(values.on) },
     isVerbose: values.verbose,
     onProgress: (line) => console.log(line),
   })

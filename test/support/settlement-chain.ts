@@ -61,6 +61,7 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         network: NETWORK,
         feeBumpAfterMs: 15_000,
         onReplacement: () => undefined,
+        onUsedElsewhere: () => undefined,
         logger,
         ...changes,
       }).run(),

@@ -73,7 +73,11 @@ export async function prepareOurs(
     settleAll: async (concurrency) => {
       let replacements = 0
       const onReplacement = () => (replacements += 1)
-      const keeper = startSweepers([keepNoncesMoving({ ...keeping, onReplacement })], SWEEP_MS, silent)
+      const keeper = startSweepers(
+        [keepNoncesMoving({ ...keeping, onUsedElsewhere: () => undefined, onReplacement })],
+        SWEEP_MS,
+        silent,
+      )
       const giveUpAt = performance.now() + GIVE_UP_MS
       await inParallel(jobIds, concurrency, async (jobId) => {
         await runJob(dependencies, jobId)

@@ -12,7 +12,7 @@ import { findUnfinalBlocks, loseSettlement, markFinal, moveSettlement, readUnfin
 import { findPriorWork } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { handOverJob } from './hand-over-job.ts'
-import { addReplacement, fillGap, readLine, releaseLine, takeLine } from './keep-line.ts'
+import { addReplacement, fillGap, readLine, readNextAccountNonce, releaseLine, takeLine } from './keep-line.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
@@ -72,6 +72,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
 export function createSettlementStore(pool: Pool): SettlementStore {
   return {
     takeLine: (account, leaseMs) => takeLine(pool, account, leaseMs),
+    readNextAccountNonce: (account) => readNextAccountNonce(pool, account),
     readLine: (account, accountNonceCount) => readLine(pool, account, accountNonceCount),
     addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
     fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
