@@ -1,4 +1,5 @@
 import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
+import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
 import { type Contestant, type ContestantName, startContestant } from './measuring/contestants.ts'
 import { createPayers, type LoadResult, payWhatCan, signCalls } from './measuring/paid-load.ts'
 import { mapValues, readCpuMs } from './measuring/process-usage.ts'
@@ -27,6 +28,9 @@ const QUICK_SETTINGS: readonly Setting[] = [
   { upstreamMs: 0, concurrency: 16, calls: 150 },
 ]
 
+/** Counted in a run of their own. */
+const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [200, 50]
+
 /** What may be added to verification, settlement and the upstream's own time when nothing else runs. */
 const MOST_ADDED_MS = 15
 
@@ -47,7 +51,12 @@ await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
   const measurements: Measurement[] = []
   for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
     for (const who of ['farebox', 'x402-express'] as const) measurements.push(await measure(who, setting))
+  const budgets = []
+  for (const who of ['farebox', 'x402-express'] as const)
+    budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
   return {
+    notes: budgets.map(describeBudget),
+    details: { budgets, measurements: measurements.map(({ latenciesMs: _, ...others }) => others) },
     rows: measurements.map(rowOf),
     ratios: ratiosOf(measurements),
     limitedBy:

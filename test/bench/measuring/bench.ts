@@ -22,6 +22,10 @@ export interface Ratio {
 export interface BenchResult {
   readonly rows: readonly Row[]
   readonly ratios: readonly Ratio[]
+  /** What does not fit into the table; a line each. */
+  readonly notes?: readonly string[]
+  /** For the JSON only. */
+  readonly details?: unknown
   /** What keeps the figures from being better, as far as the run itself shows it. */
   readonly limitedBy: string
 }
@@ -52,6 +56,7 @@ export async function runBench(measure: (options: BenchOptions) => Promise<Bench
 /** Prints a bench's result and tells it to the process that started this one. */
 export function reportResult(result: BenchResult): void {
   console.log(renderRows(result.rows))
+  for (const note of result.notes ?? []) console.log(note)
   for (const { what, value, target, isMet } of result.ratios)
     console.log(
       `${what}: ${value.toFixed(2)}${target === undefined ? '' : ` (${target}: ${isMet ? 'met' : 'MISSED'})`}`,
