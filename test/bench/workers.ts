@@ -9,7 +9,7 @@ const JOBS_AT_ONCE = 4
 const PAYERS = 16
 const WARM_UP_CALLS = 60
 /** With each place taken for the upstream's time and a little more, about this many seconds. */
-const [SECONDS, QUICK_SECONDS] = [15, 5]
+const [SECONDS, QUICK_SECONDS] = [12, 2]
 const LEAST_RATIO = 1.9
 
 /** Paid chats on one, two and four workers, each with four places, behind one API. There is always more work than places. */
