@@ -4,11 +4,11 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
-import { readEffectiveBody } from './paid-request/effective-request.ts'
+import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
-import { parseJsonBody } from './paid-request/read-json-request.ts'
 import { addCors } from './plugins/cors.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
+import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
@@ -64,10 +64,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  // A probe may name JSON and send nothing.
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    body.length === 0 ? undefined : parseJsonBody(body),
-  )
+  addJsonBodies(app)
   await app.register(multipart)
   addRequestContext(app, dependencies.logger)
   await addCors(app)
@@ -85,8 +82,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addBalanceRoutes(app, dependencies)
   addQuoteRoutes(app, {
     ...dependencies,
-    operations,
-    readEffectiveBody: (operation, body) => readEffectiveBody(dependencies, operation, body),
+    readQuotedRequest: (body) => readQuotedRequest(dependencies, body),
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)

@@ -74,6 +74,8 @@ const settingsSchema = z.object({
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
+  /** Large bodies that are parsed and measured at once, each on a thread of its own. */
+  PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

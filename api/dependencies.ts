@@ -29,6 +29,7 @@ import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
+import { createRequestPreparer } from './paid-request/preparation/request-preparer.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
 
 const NETWORK = `eip155:${CHAIN_ID}`
@@ -66,6 +67,7 @@ export async function createDependencies(
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
   const store = createAdmissionStore(pool)
+  const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
     connectionString: config.DATABASE_URL,
@@ -74,6 +76,7 @@ export async function createDependencies(
   })
   return {
     catalog: available,
+    preparer,
     publishedCatalog: published,
     contactEmail: config.CONTACT_EMAIL,
     trustedProxies: config.TRUSTED_PROXIES,
@@ -135,7 +138,7 @@ export async function createDependencies(
     stopping,
     close: async () => {
       outcomes.close()
-      await Promise.allSettled([listener.close(), queue.close()])
+      await Promise.allSettled([listener.close(), queue.close(), preparer.close()])
       await pool.end()
       closeObjects()
     },

@@ -20,6 +20,7 @@ import type { OutcomeAwaiter } from './await-outcome.ts'
 import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
 import { findOwnJob } from './find-own-job.ts'
 import { type Challenge, type ChallengeSubject, renderChallenge } from './payment-challenge.ts'
+import type { RequestPreparer } from './preparation/request-preparer.ts'
 import { type PresentedPayment, readAuthorization } from './read-authorization.ts'
 import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
 import { requireAvailable } from './require-available.ts'
@@ -34,6 +35,7 @@ export interface PaidRequestDependencies {
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
+  readonly preparer: RequestPreparer
   readonly store: AdmissionStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
@@ -60,16 +62,17 @@ export async function handlePaidRequest(
   held: AbortSignal,
 ): Promise<PaidAnswer> {
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
+  const paymentHeader = readPaymentHeader(request.headers)
+  const isPaying = paymentHeader !== null
+  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request, { isPaying })
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
-
-  const paymentHeader = readPaymentHeader(request.headers)
   if (paymentHeader === null)
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
     const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
+    effectiveRequest.letGo()
     const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
@@ -97,14 +100,14 @@ async function findOwnBinding(
 async function quoteAndBind(
   { catalog, terms, store }: PaidRequestDependencies,
   subject: ChallengeSubject,
-  { effective }: EffectiveRequest,
+  { publicModel, quote }: EffectiveRequest,
 ): Promise<Challenge> {
   const { operation, idempotencyKey, requestDigest } = subject
-  requireAvailable(catalog, operation, effective)
+  requireAvailable(catalog, operation, publicModel)
   const binding = await store.bindKey({
     idempotencyKey,
     requestDigest,
-    quote: operation.quote(effective, catalog),
+    quote: quote(),
     lifetimeSeconds: terms.challengeLifetimeSeconds,
   })
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
@@ -142,7 +145,7 @@ async function payForJob(
   effectiveRequest: EffectiveRequest,
   payment: PresentedPayment,
 ): Promise<string> {
-  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.effective)
+  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.publicModel)
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)

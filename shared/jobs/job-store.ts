@@ -43,7 +43,8 @@ export interface NewJob {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  readonly effectiveRequest: JsonValue
+  /** JSON in UTF-8; bytes, since inline images make it tens of megabytes long. */
+  readonly effectiveJson: Uint8Array
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
   /** `null` for requests without an upload. */

@@ -5,7 +5,6 @@
  *
  *     node test/bench/audio-inspection.ts
  */
-import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,6 +13,7 @@ import { createFfmpegDecoder } from '../../api/paid-request/audio/decode-with-ff
 import { findFfmpeg } from '../../api/paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../api/paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../api/paid-request/audio/inspection-cache.ts'
+import { measureAudio } from '../../api/paid-request/preparation/measure-audio.ts'
 import { generateMp3 } from '../support/mp3-generator.ts'
 import { havePrograms } from '../support/optional-program.ts'
 import { runProgram } from '../support/run-program.ts'
@@ -62,7 +62,6 @@ try {
       concurrency: 1,
       maximumWaiting: 1,
     })
-  const sha256Hex = createHash('sha256').update(audio).digest('hex')
   const { inspect } = newInspector()
 
   const megabytes = audio.length / 1_000_000
@@ -74,12 +73,12 @@ try {
   print('frame walk of 26 MB of the smallest frames', await measure(() => walkFrames(smallest)), 'ms')
   const bareMs = await measure(() => runProgram(ffmpegPath, ['-v', 'error', '-i', path, '-f', 'null', '-']))
   print('bare ffmpeg -f null', bareMs, 'ms')
-  const inspectionMs = await measure(() => newInspector().inspect(audio, sha256Hex))
+  const inspectionMs = await measure(() => newInspector().inspect(measureAudio(audio)))
   print('whole inspection', inspectionMs, 'ms')
   print('whole inspection ÷ bare ffmpeg', inspectionMs / bareMs, '')
-  print('cached inspection', await measure(() => inspect(audio, sha256Hex)), 'ms')
+  print('cached inspection', await measure(() => inspect(measureAudio(audio))), 'ms')
   const clip = generateMp3({ durationMs: 10_000 })
-  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(clip, 'clip')), 'ms')
+  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(measureAudio(clip))), 'ms')
 } finally {
   await rm(folder, { recursive: true, force: true })
 }

@@ -1,6 +1,7 @@
 import pLimit from 'p-limit'
-import { type AudioPart, type Mp3Walk, walkFrames } from '#shared/audio/walk-frames.ts'
+import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { MeasuredUpload } from '../preparation/measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
@@ -33,16 +34,22 @@ export interface Mp3InspectorDependencies {
   readonly onUnavailable?: (reason: string) => void
 }
 
+export interface InspectionOptions {
+  /** The field to name in an error (`file`, `audio_base64`). */
+  readonly param?: string
+  /** Whether the caller brings a payment. Others leave it some of the places to wait. */
+  readonly isPaying?: boolean
+}
+
 export interface Mp3Inspector {
   /**
-   * Inspects one whole upload. `sha256Hex` is of these very bytes and computed here, never taken from a request.
-   * `param` is the field to name in an error (`file`, `audio_base64`).
+   * Inspects one whole upload, whose hash and walk are of these very bytes and were made here, never taken from a request.
    *
    * Throws AppError `audio_too_large`, `unsupported_audio` or `audio_too_long` for the upload's own faults;
    * `capacity_exceeded` (with `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder
    * fails through no fault of the upload. Repeating a call is free while the outcome is cached.
    */
-  readonly inspect: (audio: Uint8Array, sha256Hex: string, param?: string) => Promise<Mp3Inspection>
+  readonly inspect: (upload: MeasuredUpload, options?: InspectionOptions) => Promise<Mp3Inspection>
 }
 
 // Rounded up from what half an hour of stereo takes, decoded alone on one core.
@@ -65,8 +72,8 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
 }
 
 /**
- * Makes the inspector: the frame walk first, which is synchronous and takes milliseconds, then a decode in one of
- * `concurrency` places. An upload that the walk refuses never waits for a decoder.
+ * Makes the inspector: what the frame walk found first, then a decode in one of `concurrency` places. An upload that the
+ * walk refuses never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
   const { decode, cache, limits, concurrency, maximumWaiting, signal, onUnavailable } = dependencies
@@ -96,8 +103,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
   }
 
-  async function examine(audio: Uint8Array): Promise<InspectionOutcome> {
-    const walk = walkFrames(audio)
+  async function examine({ audio, walk }: MeasuredUpload): Promise<InspectionOutcome> {
     if (walk.outcome === 'unsupported') {
       return reject('unsupported_audio', `The upload is not a decodable MP3: found ${walk.found}.`)
     }
@@ -110,7 +116,8 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
   }
 
   return {
-    inspect: async (audio, sha256Hex, param) => {
+    inspect: async (upload, { param } = {}) => {
+      const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }
       if (audio.length > limits.maximumBytes) {
         const has = withThousands(audio.length)
@@ -120,7 +127,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
           ...field,
         })
       }
-      const outcome = await cache.get(sha256Hex, () => examine(audio))
+      const outcome = await cache.get(sha256, () => examine(upload))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },

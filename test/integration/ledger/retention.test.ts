@@ -5,6 +5,7 @@ import {
   acceptTestJob,
   bindTestKey,
   createTestLedger,
+  EFFECTIVE,
   jobInState,
   newTestJob,
   type TestLedger,
@@ -48,7 +49,7 @@ describe('the text of a request', () => {
     const { payer } = request.authorization
     const again = { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
     expect(await ledger.admission.acceptJob(again)).toMatchObject({ outcome: 'accepted', jobId: id })
-    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(request.effectiveRequest)
+    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE)
   })
 })
 
