@@ -4,6 +4,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
+import type { Admission } from './load/admission.ts'
 import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { addCors } from './plugins/cors.ts'
@@ -34,7 +35,10 @@ const REQUEST_TIMEOUT_MS = 240_000
 export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */
   readonly isDependencyFailure: (error: unknown) => boolean
+  readonly admission: Admission
   readonly holdMs: number
+  /** How often held callers get an interim answer; 0 is never. */
+  readonly interimAnswerMs: number
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
@@ -64,13 +68,22 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  addJsonBodies(app)
+  addJsonBodies(app, dependencies.admission)
+  continueBeforeBodies(app)
   await app.register(multipart)
   addRequestContext(app, dependencies.logger)
   await addCors(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   await addRoutes(app, dependencies)
   return app
+}
+
+/** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
+function continueBeforeBodies(app: FastifyInstance): void {
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
+  app.addHook('preParsing', async (request, reply) => {
+    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+  })
 }
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {

@@ -13,6 +13,7 @@ import { isConnectionFailure } from '#shared/adapters/postgres/connection-failur
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
@@ -24,6 +25,10 @@ import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
+import { createAdmission } from './load/admission.ts'
+import { createLoadGate, type LoadLimits } from './load/load-gate.ts'
+import { createPayingCheck } from './load/paying-callers.ts'
+import { createQueueAgeReader } from './load/queue-age.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
@@ -67,6 +72,18 @@ export async function createDependencies(
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
   const store = createAdmissionStore(pool)
+  const mp3Inspector = createInspector(config, ffmpegPath, stopping, (reason) =>
+    logger.error('audio inspection is unavailable', { reason }),
+  )
+  const isPaying = createPayingCheck(config.CHALLENGE_SECRET)
+  const admission = createAdmission({
+    gate: createLoadGate(loadLimits(config)),
+    isPaying,
+    queueAge: createQueueAgeReader(store, logger, () => performance.now()),
+    mp3Inspector,
+    store,
+  })
+  const allowances = openSharedAllowances(config)
   const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
@@ -95,9 +112,7 @@ export async function createDependencies(
     receiptSecrets: config.RECEIPT_SECRETS,
     signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
-      logger.error('audio inspection is unavailable', { reason }),
-    ),
+    mp3Inspector,
     store,
     queue,
     uploads: objects,
@@ -108,7 +123,14 @@ export async function createDependencies(
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
-    limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
+    admission,
+    limitRate: createRateLimiter({
+      requestsPerMinute: config.REQUESTS_PER_MINUTE,
+      paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
+      isPaying,
+      shared: allowances,
+      logger,
+    }),
     readinessChecks: {
       database: async () => {
         await pool.query('SELECT 1')
@@ -135,13 +157,23 @@ export async function createDependencies(
     now,
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
+    interimAnswerMs: config.INTERIM_ANSWER_SECONDS * 1000,
     stopping,
     close: async () => {
       outcomes.close()
       await Promise.allSettled([listener.close(), queue.close(), preparer.close()])
       await pool.end()
       closeObjects()
+      allowances?.close()
     },
+  }
+}
+
+function loadLimits(config: ApiConfig): LoadLimits {
+  return {
+    bodyBytes: config.MAXIMUM_BODY_MEGABYTES * 1024 * 1024,
+    heldConnections: config.MAXIMUM_HELD_CONNECTIONS,
+    queueAgeMs: config.MAXIMUM_QUEUE_AGE_SECONDS * 1000,
   }
 }
 

@@ -38,9 +38,11 @@ interface EffectiveContent {
   readonly audio: Uint8Array | null
 }
 
-/** Whether the caller brings a payment: one who does is let wait for a decoder where others are refused. */
 interface ReadOptions {
+  /** Whether the caller brings a payment: one who does is let wait for a decoder where others are refused. */
   readonly isPaying: boolean
+  /** Told how much of a form has arrived; what it throws ends the reading. */
+  readonly onBytes?: (arrivedBytes: number) => void
 }
 
 /** Validates, applies defaults and measures an upload. Throws every 400 of the endpoint; no provider, no money yet. */
@@ -50,7 +52,12 @@ export async function readEffectiveRequest(
   request: FastifyRequest,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
-  return await finish(dependencies, operation, await prepare(dependencies, operation, request), options)
+  return await finish(
+    dependencies,
+    operation,
+    await prepare(dependencies, operation, request, options.onBytes),
+    options,
+  )
 }
 
 /** The same for the request inside a question for a quote, from the parsed or unparsed body. */
@@ -67,10 +74,11 @@ async function prepare(
   { preparer }: Dependencies,
   operation: AnyOperation,
   request: FastifyRequest,
+  onBytes: ReadOptions['onBytes'] = () => undefined,
 ): Promise<Prepared> {
   const { upload: field, bodySchema } = operation
   if (!field || !request.isMultipart()) return await preparer.prepareRequest(operation, request.body)
-  const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema)
+  const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, onBytes)
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
 }
 

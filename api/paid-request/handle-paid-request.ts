@@ -49,22 +49,31 @@ export interface PaidRequestDependencies {
   readonly now: () => Date
 }
 
+/** Who asks, and for how long he may be kept waiting. */
+export interface Caller {
+  /** Whether he brings a payment for a challenge of ours; it is not verified yet. */
+  readonly isPaying: boolean
+  /** Aborts when he has been held long enough or is gone; the job goes on either way. */
+  readonly held: AbortSignal
+  /** Told how much of a form has arrived. Throws `overloaded` when it is more than there is room for. */
+  readonly onBytes: (arrivedBytes: number) => void
+  /** Called when his request is not needed in memory any more. */
+  readonly releaseBody: () => void
+}
+
 /**
  * THE FLOW of a paid request, top to bottom. The order of the checks is the contract's (decisions page): everything that
  * can be refused is refused before money, and money before work.
- *
- * `held` aborts when the caller has been held long enough or is gone; the job goes on either way.
  */
 export async function handlePaidRequest(
   dependencies: PaidRequestDependencies,
   operation: AnyOperation,
   request: FastifyRequest,
-  held: AbortSignal,
+  caller: Caller,
 ): Promise<PaidAnswer> {
   const idempotencyKey = readIdempotencyKey(request.headers)
   const paymentHeader = readPaymentHeader(request.headers)
-  const isPaying = paymentHeader !== null
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request, { isPaying })
+  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request, caller)
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
   if (paymentHeader === null)
@@ -73,7 +82,8 @@ export async function handlePaidRequest(
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
     const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
     effectiveRequest.letGo()
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
+    caller.releaseBody()
+    const answer = respond(await dependencies.outcomes.wait(jobId, caller.held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.

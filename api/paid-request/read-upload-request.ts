@@ -23,8 +23,9 @@ export async function readMultipartRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
   bodySchema: z.ZodType<Body>,
+  onBytes: (arrivedBytes: number) => void,
 ): Promise<UploadRequest<Body>> {
-  const { fields, file } = await readMultipart(request, upload)
+  const { fields, file } = await readMultipart(request, upload, onBytes)
   const body = parseFields(bodySchema, fields)
   if (file === null) throw missingField(upload.multipartField)
   return { body, audio: file, uploadParam: upload.multipartField }

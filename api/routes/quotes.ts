@@ -5,6 +5,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { Admission } from '../load/admission.ts'
 import type { EffectiveRequest } from '../paid-request/effective-request.ts'
 import { refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import { requireAvailable } from '../paid-request/require-available.ts'
@@ -43,6 +44,7 @@ interface QuoteDependencies {
   readonly readQuotedRequest: ReadQuotedRequest
   /** Pricing an upload decodes it, so quotes are limited like the paid endpoints. */
   readonly limitRate: RateLimiter
+  readonly admission: Admission
 }
 
 /**
@@ -55,11 +57,18 @@ export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependen
     onRequest: async (request, reply) => {
       dependencies.limitRate(request, reply, 'openai')
       refuseOtherThanJson(request.headers)
+      await dependencies.admission.admit(request, reply, { operation: null, idempotencyKey: null })
     },
     handler: async (request, reply) => {
-      const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body)
-      const quote = renderQuote(dependencies, operation, effectiveRequest)
-      return reply.header('cache-control', 'no-store').send(quote)
+      const lease = dependencies.admission.leaseOf(request)
+      lease?.retain()
+      try {
+        const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body)
+        const quote = renderQuote(dependencies, operation, effectiveRequest)
+        return await reply.header('cache-control', 'no-store').send(quote)
+      } finally {
+        lease?.release()
+      }
     },
   })
 }

@@ -181,7 +181,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     const results = await Promise.allSettled(others.map((audio) => inspect(audio)))
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5)
     const refused = results.find((result) => result.status === 'rejected')
-    expect(refused?.reason).toMatchObject({ code: 'capacity_exceeded' })
+    expect(refused?.reason).toMatchObject({ code: 'overloaded' })
     expect(spawned).toHaveLength(6)
   })
 })

@@ -9,7 +9,7 @@ import { createInspectionCache } from '../../../api/paid-request/audio/inspectio
 import { readQuotedRequest } from '../../../api/paid-request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/paid-request/preparation/request-preparer.ts'
 import { addQuoteRoutes, quoteSchema } from '../../../api/routes/quotes.ts'
-import { composeApp, limitRate, terms } from './compose-app.ts'
+import { admission, composeApp, limitRate, terms } from './compose-app.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
@@ -27,6 +27,7 @@ const app = await composeApp((composed) =>
     catalog: publishedCatalog,
     terms,
     limitRate,
+    admission,
     readQuotedRequest: (body) => readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, body),
   }),
 )

@@ -138,7 +138,7 @@ describe('how many decode at a time', () => {
     const refused = results.filter((result) => result.status === 'rejected').map((result) => result.reason as AppError)
     expect(refused).toHaveLength(15)
     for (const error of refused) {
-      expect(error.code).toBe('capacity_exceeded')
+      expect(error.code).toBe('overloaded')
       expect(error.retryAfterSeconds).toBeGreaterThanOrEqual(1)
     }
     expect(most()).toBe(2)
