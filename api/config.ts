@@ -84,8 +84,11 @@ const settingsSchema = z.object({
   MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
   /** No new work of a kind is taken while accepted work of it has been waiting for longer. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
-  /** Held callers get a `102 Processing` this often, so that their clients and proxies do not give up; 0 is never. */
-  INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).default(30),
+  /**
+   * Held callers get a `102 Processing` this often, so that their clients do not give up; 0 is never. Left out: 30, and never
+   * behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the answer itself (nginx/nginx#1427).
+   */
+  INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).optional(),
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

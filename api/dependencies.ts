@@ -40,6 +40,8 @@ import { createRateLimiter } from './plugins/rate-limits.ts'
 const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
 const OUTCOME_POLL_MS = 1000
+/** Node's fetch gives up after 300 s without a byte; ten of these may get lost. */
+const INTERIM_ANSWER_SECONDS = 30
 const INSPECTIONS_REMEMBERED = 10_000
 /** An hour of audio decodes in about 3 s of one core; a machine that is this slow is not fit to inspect. */
 const DECODE_TIME_LIMIT_MS = 60_000
@@ -157,7 +159,7 @@ export async function createDependencies(
     now,
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
-    interimAnswerMs: config.INTERIM_ANSWER_SECONDS * 1000,
+    interimAnswerMs: (config.INTERIM_ANSWER_SECONDS ?? defaultInterimSeconds(config)) * 1000,
     stopping,
     close: async () => {
       outcomes.close()
@@ -167,6 +169,11 @@ export async function createDependencies(
       allowances?.close()
     },
   }
+}
+
+/** What stands between us and a caller may not pass interim answers on as what they are. */
+function defaultInterimSeconds({ TRUSTED_PROXIES: proxies }: ApiConfig): number {
+  return proxies === undefined ? INTERIM_ANSWER_SECONDS : 0
 }
 
 function loadLimits(config: ApiConfig): LoadLimits {

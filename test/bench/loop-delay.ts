@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { generateMp3 } from '../support/mp3-generator.ts'
 import { multipartBody, multipartContentType } from '../support/multipart-body.ts'
-import { startObservedSandbox } from './observed-api/observation.ts'
+import { startMeasuredSandbox } from './observed-api/observation.ts'
 import { writeResults } from './report/write-results.ts'
 
 /** Nobody else may wait longer for one caller's upload. */
@@ -33,7 +33,7 @@ interface Measurement {
  * How long the API's event loop is blocked by the largest bodies, and how long `/healthz` takes meanwhile: 25 MiB of audio in
  * both forms, and inline images that fill a chat request; unpaid, signed and replayed.
  */
-const sandbox = await startObservedSandbox()
+const sandbox = await startMeasuredSandbox()
 try {
   const measurements: Measurement[] = []
   for (const upload of [nothing(), ...uploads()]) {

@@ -18,7 +18,7 @@ export interface Observation {
 const ASK_AGAIN_MS = 20
 
 /** A sandbox whose API can be asked how it fared. */
-export async function startObservedSandbox(
+export async function startMeasuredSandbox(
   apiEnvironment: Record<string, string> = {},
 ): Promise<TestSandbox & { observe(): Promise<Observation> }> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
