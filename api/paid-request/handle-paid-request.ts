@@ -20,6 +20,7 @@ import type { OutcomeAwaiter } from './await-outcome.ts'
 import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
 import { findOwnJob } from './find-own-job.ts'
 import { type Challenge, type ChallengeSubject, renderChallenge } from './payment-challenge.ts'
+import type { RequestPreparer } from './preparation/request-preparer.ts'
 import { type PresentedPayment, readAuthorization } from './read-authorization.ts'
 import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
 import { requireAvailable } from './require-available.ts'
@@ -34,6 +35,7 @@ export interface PaidRequestDependencies {
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
+  readonly preparer: RequestPreparer
   readonly store: AdmissionStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
@@ -47,20 +49,30 @@ export interface PaidRequestDependencies {
   readonly now: () => Date
 }
 
+/** Who asks, and for how long he may be kept waiting. */
+export interface Caller {
+  /** Whether he brings a payment for a challenge of ours; it is not verified yet. */
+  readonly isPaying: boolean
+  /** Aborts when he has been held long enough or is gone; the job goes on either way. */
+  readonly held: AbortSignal
+  /** Told how much of a form has arrived. Throws `overloaded` when it is more than there is room for. */
+  readonly onBytes: (arrivedBytes: number) => void
+  /** Called when his request is not needed in memory any more. */
+  readonly releaseBody: () => void
+}
+
 /**
  * THE FLOW of a paid request, top to bottom. The order of the checks is the contract's (decisions page): everything that
  * can be refused is refused before money, and money before work.
- *
- * `held` aborts when the caller has been held long enough or is gone; the job goes on either way.
  */
 export async function handlePaidRequest(
   dependencies: PaidRequestDependencies,
   operation: AnyOperation,
   request: FastifyRequest,
-  held: AbortSignal,
+  caller: Caller,
 ): Promise<PaidAnswer> {
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
+  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request, caller)
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
 
@@ -73,7 +85,9 @@ export async function handlePaidRequest(
       findOwn: () => findOwnJob(dependencies.store, idempotencyKey, payment.authorization),
       pay: () => payForJob(dependencies, subject, binding, effectiveRequest, payment),
     })
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
+    effectiveRequest.letGo()
+    caller.releaseBody()
+    const answer = respond(await dependencies.outcomes.wait(jobId, caller.held), dependencies, operation)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
@@ -100,14 +114,14 @@ async function findOwnBinding(
 async function quoteAndBind(
   { catalog, terms, store }: PaidRequestDependencies,
   subject: ChallengeSubject,
-  { effective }: EffectiveRequest,
+  { publicModel, quote }: EffectiveRequest,
 ): Promise<Challenge> {
   const { operation, idempotencyKey, requestDigest } = subject
-  requireAvailable(catalog, operation, effective)
+  requireAvailable(catalog, operation, publicModel)
   const binding = await store.bindKey({
     idempotencyKey,
     requestDigest,
-    quote: operation.quote(effective, catalog),
+    quote: quote(),
     lifetimeSeconds: terms.challengeLifetimeSeconds,
   })
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
@@ -148,7 +162,7 @@ async function payForJob(
   effectiveRequest: EffectiveRequest,
   payment: PresentedPayment,
 ): Promise<string> {
-  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.effective)
+  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.publicModel)
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)

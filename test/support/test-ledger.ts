@@ -136,7 +136,7 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     operation: 'createTranscription',
     publicModel: 'speechvendor/scribe-v2',
     requestDigest: sha256Hex(idempotencyKey),
-    effectiveRequest: EFFECTIVE,
+    effectiveJson: Buffer.from(JSON.stringify(EFFECTIVE)),
     quote: { quotedMaximum: atomicAmount(5034n), catalogVersion: 'catalog-test', terms: TERMS },
     authorization: testAuthorization(),
     stagedUpload: newStagedUpload(),

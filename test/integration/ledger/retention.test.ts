@@ -4,6 +4,7 @@ import {
   acceptTestJob,
   bindTestKey,
   createTestLedger,
+  EFFECTIVE,
   jobInState,
   newTestJob,
   paidAfresh,
@@ -46,7 +47,7 @@ describe('the text of a request', () => {
     const request = newTestJob()
     const { id } = await jobInState(ledger, 'failed', request)
     expect(await ledger.admission.acceptJob(paidAfresh(request))).toMatchObject({ outcome: 'accepted', jobId: id })
-    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(request.effectiveRequest)
+    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE)
   })
 })
 
