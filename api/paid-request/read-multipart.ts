@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
 import { repeatedField } from './invalid-field.ts'
+import { collectBytes } from './preparation/collect-bytes.ts'
 
 /** No option of any endpoint is longer. */
 const MAXIMUM_FIELD_BYTES = 4096
@@ -29,7 +30,7 @@ export async function readMultipart(
       if (part.type === 'file') {
         if (name !== upload.multipartField) throw unexpectedFile(name, upload)
         if (file !== null) throw repeatedField(name)
-        file = await readFile(part, upload)
+        file = await readFile(part, upload, request.headers['content-length'])
       } else {
         if (Object.hasOwn(fields, name)) throw repeatedField(name)
         fields[name] = readField(part, upload)
@@ -101,17 +102,21 @@ function toAppError(cause: unknown): AppError {
   return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
 }
 
-async function readFile(part: Extract<Multipart, { type: 'file' }>, upload: UploadField): Promise<Uint8Array> {
+async function readFile(
+  part: Extract<Multipart, { type: 'file' }>,
+  upload: UploadField,
+  announced: string | undefined,
+): Promise<Uint8Array> {
   const tooLarge = new AppError('audio_too_large', {
     param: upload.multipartField,
     message: `The ${upload.multipartField} has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
   })
   // At once, not when the rest of the part has arrived.
   part.file.once('limit', () => part.file.destroy(tooLarge))
-  const chunks: Buffer[] = []
-  for await (const chunk of part.file) chunks.push(chunk as Buffer)
+  const collected = collectBytes(announced === undefined ? null : Math.min(Number(announced), upload.maximumBytes))
+  for await (const chunk of part.file) collected.add(chunk as Buffer)
   if (part.file.truncated) throw tooLarge
-  return Buffer.concat(chunks)
+  return collected.whole()
 }
 
 function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {

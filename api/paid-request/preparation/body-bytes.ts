@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
+import { collectBytes } from './collect-bytes.ts'
 
 /**
  * Reads a body whose size is bounded into memory of its own, of which a thread can take possession. Throws `body_too_large`
@@ -14,7 +15,7 @@ export async function readBodyBytes(
   const announced = request.headers['content-length']
   const announcedBytes = announced === undefined ? null : Number(announced)
   if (announcedBytes !== null && announcedBytes > bodyLimit) throw new AppError('body_too_large')
-  const collected = announcedBytes === null ? collectChunks() : fill(announcedBytes)
+  const collected = collectBytes(announcedBytes)
   let arrivedBytes = 0
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const onData = (chunk: Buffer) => {
@@ -38,30 +39,5 @@ export async function readBodyBytes(
   } finally {
     // Not destroyed: the caller must still be able to read the refusal, and sends the rest meanwhile.
     payload.off('data', onData).off('end', resolve).off('close', onCut)
-  }
-}
-
-interface Collected {
-  add(chunk: Buffer): void
-  whole(): Buffer
-}
-
-/** Of a known length: the chunks go where they belong at once, so that a body is never in memory twice. */
-function fill(bytes: number): Collected {
-  const body = Buffer.allocUnsafeSlow(bytes)
-  let end = 0
-  return {
-    add: (chunk) => {
-      end += chunk.copy(body, end)
-    },
-    whole: () => body.subarray(0, end),
-  }
-}
-
-function collectChunks(): Collected {
-  const chunks: Buffer[] = []
-  return {
-    add: (chunk) => void chunks.push(chunk),
-    whole: () => Buffer.concat(chunks),
   }
 }

@@ -2,6 +2,7 @@ import { Piscina } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
+import { ownMemoryOf } from './collect-bytes.ts'
 import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 import { type Prepared, prepareBody } from './prepare-request.ts'
 import { readQuoteEnvelope } from './quote-envelope.ts'
@@ -73,11 +74,6 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
         : await onThread('sealUpload', { audio, stagedUpload }, audio),
     close: () => pool.close({ force: true }),
   }
-}
-
-/** Memory that holds nothing else moves; what shares it with others, as small buffers do, is copied. */
-function ownMemoryOf({ buffer, byteLength }: Uint8Array): ArrayBuffer[] {
-  return buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : []
 }
 
 function revive({ operationId, prepared }: PlainPrepared): { operation: AnyOperation; prepared: Prepared } {

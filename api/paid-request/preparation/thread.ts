@@ -4,6 +4,7 @@ import { encryptUpload } from '#shared/media/staged-upload.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { parseJsonBody } from '../read-json-request.ts'
 import { isAvailable } from '../require-available.ts'
+import { ownMemoryOf } from './collect-bytes.ts'
 import { measureAudio } from './measure-audio.ts'
 import { type Prepared, prepareBody } from './prepare-request.ts'
 import { readQuoteEnvelope } from './quote-envelope.ts'
@@ -23,16 +24,16 @@ export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId }
       operationId === null ? readQuoteEnvelope(given) : { operation: operationById(operationId), body: given }
     return plain(operation, prepareBody(operation, body, catalog))
   })
-  return answer.outcome === 'done' ? handOver(answer, [bytesOf(answer.value)]) : answer
+  return answer.outcome === 'done' ? handOver(answer, bytesOf(answer.value)) : answer
 }
 
 /** Hashes and walks the file of a form, and gives it back. */
-export const measureFile: ThreadExports['measureFile'] = (audio) => handOver(measureAudio(audio), [audio])
+export const measureFile: ThreadExports['measureFile'] = (audio) => handOver(measureAudio(audio), audio)
 
 /** Seals an upload for its way to the worker. The audio itself is not needed any more. */
 export const sealUpload: ThreadExports['sealUpload'] = ({ audio, stagedUpload }) => {
   const sealed = encryptUpload(stagedUpload, audio)
-  return handOver(sealed, [sealed])
+  return handOver(sealed, sealed)
 }
 
 /** The text of an upload is as long again as its bytes; neither waits for the garbage collector longer than it must. */
@@ -53,8 +54,7 @@ function bytesOf({ prepared }: PlainPrepared): Uint8Array {
   return prepared.kind === 'upload' ? prepared.upload.audio : prepared.json
 }
 
-/** Gives `value` to the main thread without a copy of `arrays`, where they do not share their memory with others. */
-function handOver<Value extends object>(value: Value, arrays: readonly Uint8Array[]): Value {
-  const owned = arrays.filter(({ buffer, byteLength }) => buffer.byteLength === byteLength).map(({ buffer }) => buffer)
-  return move({ [transferableSymbol]: owned, [valueSymbol]: value }) as unknown as Value
+/** Gives `value` to the main thread, and the memory of `bytes` with it, without a copy. */
+function handOver<Value extends object>(value: Value, bytes: Uint8Array): Value {
+  return move({ [transferableSymbol]: ownMemoryOf(bytes), [valueSymbol]: value }) as unknown as Value
 }
