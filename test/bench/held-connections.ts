@@ -36,15 +36,15 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
 })
 
 async function measure(sandbox: TestSandbox, directory: string, count: number): Promise<BenchResult> {
-  const { info, pidOf, sql } = sandbox
+  const { info } = sandbox
   const payers = await createPayers(info.rpcUrl, PAYERS)
   const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
   const [warmUp, calls] = [signed.slice(0, WARM_UP_CALLS), signed.slice(WARM_UP_CALLS)]
   await payAll(info.baseUrl, warmUp, 32)
-  const before = await readSettledMemory(directory, pidOf('api'))
+  const before = await readSettledMemory(directory, sandbox.pidOf('api'))
   const receivedAt = new Map<string, number>()
   const sendingAt = performance.now()
-  const worker = pidOf('worker')
+  const worker = sandbox.pidOf('worker')
   process.kill(worker, 'SIGSTOP')
   let holding: Promise<unknown>
   let acceptedMs: number
@@ -55,17 +55,17 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
     })
     // Its failure is told below.
     holding.catch(() => undefined)
-    await Promise.race([untilAccepted(sql, count), holding])
+    await Promise.race([untilAccepted(sandbox, count), holding])
     acceptedMs = performance.now() - sendingAt
-    held = await readSettledMemory(directory, pidOf('api'), before)
+    held = await readSettledMemory(directory, sandbox.pidOf('api'), before)
   } finally {
     process.kill(worker, 'SIGCONT')
   }
   const wokenAt = performance.now()
   await holding
   const wakingMs = performance.now() - wokenAt
-  const wakeUps = await readWakeUps(sql, receivedAt)
-  const after = await readSettledMemory(directory, pidOf('api'), held)
+  const wakeUps = await readWakeUps(sandbox, receivedAt)
+  const after = await readSettledMemory(directory, sandbox.pidOf('api'), held)
   const kilobytesEach = (held.rss - before.rss) / 1024 / count
   return {
     rows: [
@@ -89,20 +89,17 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
   }
 }
 
-async function untilAccepted(sql: TestSandbox['sql'], count: number): Promise<void> {
+async function untilAccepted(sandbox: TestSandbox, count: number): Promise<void> {
   for (const giveUpAt = Date.now() + ACCEPT_MS; Date.now() < giveUpAt; await delay(50)) {
-    const [row] = await sql<{ open: string }>("SELECT count(*) AS open FROM jobs WHERE state = 'accepted'")
+    const [row] = await sandbox.sql<{ open: string }>("SELECT count(*) AS open FROM jobs WHERE state = 'accepted'")
     if (Number(row?.open) >= count) return
   }
   throw new Error(`not all of ${count} calls were accepted in time`)
 }
 
 /** From the commit to the last byte at the caller; `finished_at` is the commit's transaction's beginning, so a little too early. */
-async function readWakeUps(
-  sql: TestSandbox['sql'],
-  receivedAt: ReadonlyMap<string, number>,
-): Promise<readonly number[]> {
-  const rows = await sql<{ idempotency_key: string; finished_ms: number }>(
+async function readWakeUps(sandbox: TestSandbox, receivedAt: ReadonlyMap<string, number>): Promise<readonly number[]> {
+  const rows = await sandbox.sql<{ idempotency_key: string; finished_ms: number }>(
     `SELECT idempotency_key, (extract(epoch FROM finished_at) * 1000)::float8 AS finished_ms FROM jobs
      WHERE idempotency_key = ANY($1)`,
     [[...receivedAt.keys()]],

@@ -56,7 +56,7 @@ await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
     budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
   return {
     notes: budgets.map(describeBudget),
-    details: { budgets, measurements: measurements.map(({ latenciesMs: _, ...others }) => others) },
+    details: { budgets, measurements },
     rows: measurements.map(rowOf),
     ratios: ratiosOf(measurements),
     limitedBy:

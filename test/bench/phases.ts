@@ -36,7 +36,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
         times.set(String(call.headers['x-idempotency-key']), ofCall)
       })
       const after = await readStageTimes([apiPort, workerPort])
-      const phases = await readLedgerPhases(sandbox.sql, times satisfies ClientTimes)
+      const phases = await readLedgerPhases(sandbox, times satisfies ClientTimes)
       columns.push({ concurrency, ms: new Map([...phases, ...stageMsBetween(before, after, signed.length)]) })
     }
     const parts = [...new Set(columns.flatMap(({ ms }) => [...ms.keys()]))]

@@ -116,15 +116,16 @@ async function measureMessages(sandbox: TestSandbox, outer: OuterServices | unde
   }
 }
 
-async function measurePaidCalls({ info, pidOf, sql }: TestSandbox, count: number) {
+async function measurePaidCalls(sandbox: TestSandbox, count: number) {
+  const { info } = sandbox
   const payers = await createPayers(info.rpcUrl, PAYERS)
   const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
   await payAll(info.baseUrl, signed.slice(0, WARM_UP_CALLS), PAID_AT_ONCE)
-  const pids = { api: pidOf('api'), worker: pidOf('worker'), database: pidOf('database') }
+  const pids = { api: sandbox.pidOf('api'), worker: sandbox.pidOf('worker'), database: sandbox.pidOf('database') }
   const before = readCpuMs(pids)
   const load = await payAll(info.baseUrl, signed.slice(WARM_UP_CALLS), PAID_AT_ONCE)
   const after = readCpuMs(pids)
-  const waits = await sql<{ ms: number }>(
+  const waits = await sandbox.sql<{ ms: number }>(
     `SELECT (extract(epoch FROM started_at - accepted_at) * 1000)::float8 AS ms
      FROM jobs JOIN upstream_attempts ON job_id = jobs.id ORDER BY accepted_at DESC LIMIT $1`,
     [count],

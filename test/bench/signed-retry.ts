@@ -82,7 +82,7 @@ interface Timings {
 }
 
 async function measure(
-  { info, payer, sql }: TestSandbox,
+  sandbox: TestSandbox,
   { audio, folder, ffmpegPath }: { audio: Uint8Array; folder: string; ffmpegPath: string },
 ): Promise<Timings> {
   const path = join(folder, 'bench.mp3')
@@ -94,7 +94,7 @@ async function measure(
   const send = async (expected: number, headers: Record<string, string> = {}) => {
     const sentAt = Date.now()
     const startedAt = performance.now()
-    const answer = await fetch(`${info.baseUrl}/v1/audio/transcriptions`, {
+    const answer = await fetch(`${sandbox.info.baseUrl}/v1/audio/transcriptions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
       body,
@@ -108,10 +108,10 @@ async function measure(
   const ffmpegMs = performance.now() - ffmpegStartedAt
   const quote = await send(402)
   const again = await send(402)
-  const headers = await payer.sign(quote.answer)
+  const headers = await sandbox.payer.sign(quote.answer)
   const paid = await send(200, headers)
   const replay = await send(200, headers)
-  const [job] = await sql<{ accepted_at: Date }>('SELECT accepted_at FROM jobs WHERE idempotency_key = $1', [
+  const [job] = await sandbox.sql<{ accepted_at: Date }>('SELECT accepted_at FROM jobs WHERE idempotency_key = $1', [
     idempotencyKey,
   ])
   if (!job) throw new Error('the paid call has no job')

@@ -64,15 +64,15 @@ async function payRound({ info }: TestSandbox, payers: readonly TestPayer[], cou
 }
 
 async function takeSample(
-  { pidOf }: TestSandbox,
+  sandbox: TestSandbox,
   directory: string,
   last: Sample | undefined,
   { callsARound, startedAt }: { readonly callsARound: number; readonly startedAt: number },
 ): Promise<Sample> {
-  const settle = (name: ProcessName) => readSettledMemory(directory, pidOf(name), last?.settled[name])
+  const settle = (name: ProcessName) => readSettledMemory(directory, sandbox.pidOf(name), last?.settled[name])
   return {
     settled: { api: await settle('api'), worker: await settle('worker') },
-    chainRss: readRssBytes(pidOf('chain')),
+    chainRss: readRssBytes(sandbox.pidOf('chain')),
     calls: (last?.calls ?? 0) + callsARound,
     seconds: (performance.now() - startedAt) / 1000,
   }

@@ -28,12 +28,12 @@ async function measure(workers: number, seconds: number) {
   const places = workers * JOBS_AT_ONCE
   const sandbox = await startFarebox({ workers, jobsAtOnce: JOBS_AT_ONCE, upstreamDelayMs: UPSTREAM_MS })
   try {
-    const { info, pidOf } = sandbox
+    const { info } = sandbox
     const payers = await createPayers(info.rpcUrl, PAYERS)
     const count = Math.ceil((places * seconds * 1000) / UPSTREAM_MS)
     const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
     await payAll(info.baseUrl, signed.slice(0, WARM_UP_CALLS), places)
-    const pids = { ...info.pids, database: pidOf('database'), upstream: pidOf('upstream') }
+    const pids = { ...info.pids, database: sandbox.pidOf('database'), upstream: sandbox.pidOf('upstream') }
     const before = readCpuMs(pids)
     const load = await payAll(info.baseUrl, signed.slice(WARM_UP_CALLS), places * 3)
     const cpuMs = Object.values(mapValues(readCpuMs(pids), (ms, name) => ms - before[name]))

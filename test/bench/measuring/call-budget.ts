@@ -79,7 +79,8 @@ export async function measureCallBudget(who: ContestantName, count: number): Pro
     }
   } finally {
     await contestant.stop()
-    await Promise.all([rpc, ...databases].map((counter) => counter?.stop()))
+    await rpc?.stop()
+    await Promise.all(databases.map((database) => database.stop()))
   }
 }
 

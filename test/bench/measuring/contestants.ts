@@ -36,17 +36,17 @@ export function startContestant(name: ContestantName, options: ContestantOptions
 
 async function startOurs({ upstreamDelayMs, connections }: ContestantOptions): Promise<Contestant> {
   const sandbox = await startFarebox({ upstreamDelayMs, ...(connections && { connections }) })
-  const { info, pidOf } = sandbox
+  const { info } = sandbox
   return {
     name: 'farebox',
     baseUrl: info.baseUrl,
     rpcUrl: info.rpcUrl,
     pids: {
-      api: pidOf('api'),
-      worker: pidOf('worker'),
-      postgres: pidOf('database'),
-      chain: pidOf('chain'),
-      upstream: pidOf('upstream'),
+      api: sandbox.pidOf('api'),
+      worker: sandbox.pidOf('worker'),
+      postgres: sandbox.pidOf('database'),
+      chain: sandbox.pidOf('chain'),
+      upstream: sandbox.pidOf('upstream'),
     },
     countTransfers: async () => (await sandbox.chain.transfersTo(info.payTo as `0x${string}`)).length,
     readTimings: async () => ({}),

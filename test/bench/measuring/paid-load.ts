@@ -101,7 +101,6 @@ export async function payWhatCan(
   const client = openClient(baseUrl, concurrency)
   const latenciesMs: number[] = []
   const failures: string[] = []
-  const unixMs = () => performance.timeOrigin + performance.now()
   const startedAt = performance.now()
   try {
     await inParallel(calls, concurrency, async (call) => {
@@ -133,6 +132,9 @@ export async function payWhatCan(
 function readProof(header: string | string[] | undefined) {
   return typeof header === 'string' ? decodePaymentResponseHeader(header) : undefined
 }
+
+/** Finer than `Date.now()`. */
+const unixMs = () => performance.timeOrigin + performance.now()
 
 /** One connection for each call at once, without pipelining. undici's own client costs least of the load's processor time. */
 function openClient(baseUrl: string, connections: number): Pool {

@@ -22,10 +22,10 @@ type Moment = (typeof PARTS)[number][1 | 2]
 
 /** Medians of the parts of paid calls, in milliseconds, as far as rows and the client tell them apart. */
 export async function readLedgerPhases(
-  sql: TestSandbox['sql'],
+  sandbox: TestSandbox,
   clientTimes: ClientTimes,
 ): Promise<ReadonlyMap<string, number>> {
-  const rows = await sql<Record<Exclude<Moment, 'sent' | 'received'> | 'key', string>>(
+  const rows = await sandbox.sql<Record<Exclude<Moment, 'sent' | 'received'> | 'key', string>>(
     `SELECT idempotency_key AS key, extract(epoch FROM accepted_at) * 1000 AS accepted,
        extract(epoch FROM upstream_attempts.started_at) * 1000 AS called,
        extract(epoch FROM upstream_attempts.finished_at) * 1000 AS sealed,

@@ -1,6 +1,6 @@
 import { UptoEvmScheme } from '@x402/evm/upto/server'
 import { paymentMiddleware, setSettlementOverrides, x402ResourceServer } from '@x402/express'
-import express from 'express'
+import express, { type Request, type Response } from 'express'
 import { z } from 'zod'
 import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
 import { percentile } from '../measuring/statistics.ts'
@@ -92,7 +92,12 @@ app.use(
     server,
   ),
 )
-app.post(ROUTE, async (request, response) => {
+app.post(ROUTE, (request, response, next) => {
+  answerChat(request, response).catch(next)
+})
+app.listen(environment.PORT, '127.0.0.1', () => console.log('listening'))
+
+async function answerChat(request: Request, response: Response): Promise<void> {
   const { candidates, usageMetadata: usage } = await askUpstream(chatSchema.parse(request.body))
   // Prices of textmodel-2.5-flash: 0.30 and 2.50 USD for a million tokens.
   const charge = Math.ceil((usage.promptTokenCount * 30 + usage.candidatesTokenCount * 250) / 100)
@@ -103,5 +108,4 @@ app.post(ROUTE, async (request, response) => {
     choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
     usage: { prompt_tokens: usage.promptTokenCount, completion_tokens: usage.candidatesTokenCount },
   })
-})
-app.listen(environment.PORT, '127.0.0.1', () => console.log('listening'))
+}
