@@ -4,12 +4,13 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
-import { readEffectiveBody } from './paid-request/effective-request.ts'
+import type { Admission } from './load/admission.ts'
+import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
-import { parseJsonBody } from './paid-request/read-json-request.ts'
 import { addCors } from './plugins/cors.ts'
 import { addDraining } from './plugins/draining.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
+import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
@@ -36,9 +37,12 @@ const REQUEST_TIMEOUT_MS = 240_000
 export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */
   readonly isDependencyFailure: (error: unknown) => boolean
+  readonly admission: Admission
   readonly holdMs: number
   /** Aborts when the process is told to stop: it is not ready any more, and still serves whoever comes. */
   readonly draining: AbortSignal
+  /** How often held callers get an interim answer; 0 is never. */
+  readonly interimAnswerMs: number
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
@@ -72,10 +76,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  // A probe may name JSON and send nothing.
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    body.length === 0 ? undefined : parseJsonBody(body),
-  )
+  addJsonBodies(app, dependencies.admission)
+  continueBeforeBodies(app)
   await app.register(multipart)
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
@@ -83,6 +85,14 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   await addRoutes(app, dependencies)
   return app
+}
+
+/** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
+function continueBeforeBodies(app: FastifyInstance): void {
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
+  app.addHook('preParsing', async (request, reply) => {
+    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+  })
 }
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
@@ -94,8 +104,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addBalanceRoutes(app, dependencies)
   addQuoteRoutes(app, {
     ...dependencies,
-    operations,
-    readEffectiveBody: (operation, body) => readEffectiveBody(dependencies, operation, body),
+    readQuotedRequest: (body) => readQuotedRequest(dependencies, body),
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)

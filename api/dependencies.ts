@@ -14,6 +14,7 @@ import { isConnectionFailure } from '#shared/adapters/postgres/connection-failur
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
@@ -26,17 +27,24 @@ import { createLogger } from '#shared/runtime/logger.ts'
 import { underSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
+import { createAdmission } from './load/admission.ts'
+import { createLoadGate, type LoadLimits } from './load/load-gate.ts'
+import { createPayingCheck } from './load/paying-callers.ts'
+import { createQueueAgeReader } from './load/queue-age.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from './paid-request/audio/inspection-cache.ts'
 import { createOutcomeAwaiter } from './paid-request/await-outcome.ts'
+import { createRequestPreparer } from './paid-request/preparation/request-preparer.ts'
 import { createRateLimiter } from './plugins/rate-limits.ts'
 import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
 
 const NETWORK = `eip155:${CHAIN_ID}`
 /** The net under NOTIFY: how late a caller is at most when a notification was lost. */
 const OUTCOME_POLL_MS = 1000
+/** Node's fetch gives up after 300 s without a byte; ten of these may get lost. */
+const INTERIM_ANSWER_SECONDS = 30
 const INSPECTIONS_REMEMBERED = 10_000
 /** An hour of audio decodes in about 3 s of one core; a machine that is this slow is not fit to inspect. */
 const DECODE_TIME_LIMIT_MS = 60_000
@@ -72,6 +80,19 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const { objects, links, close: closeObjects } = await openObjectStore(config)
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const store = createAdmissionStore(pool)
+  const mp3Inspector = createInspector(config, ffmpegPath, stopping, (reason) =>
+    logger.error('audio inspection is unavailable', { reason }),
+  )
+  const isPaying = createPayingCheck(config.CHALLENGE_SECRET)
+  const admission = createAdmission({
+    gate: createLoadGate(loadLimits(config)),
+    isPaying,
+    queueAge: createQueueAgeReader(store, logger, () => performance.now()),
+    mp3Inspector,
+    store,
+  })
+  const allowances = openSharedAllowances(config)
+  const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
     connectionString: config.DATABASE_URL,
@@ -80,6 +101,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   })
   return {
     catalog: available,
+    preparer,
     publishedCatalog: published,
     contactEmail: config.CONTACT_EMAIL,
     trustedProxies: config.TRUSTED_PROXIES,
@@ -98,9 +120,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     receiptSecrets: config.RECEIPT_SECRETS,
     signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
-      logger.error('audio inspection is unavailable', { reason }),
-    ),
+    mp3Inspector,
     store,
     queue,
     uploads: objects,
@@ -112,7 +132,14 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
     balances: createBalanceReader(chain),
     operatorBoard: await createOperatorBoard(config, queue),
-    limitRate: createRateLimiter(config.REQUESTS_PER_MINUTE),
+    admission,
+    limitRate: createRateLimiter({
+      requestsPerMinute: config.REQUESTS_PER_MINUTE,
+      paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
+      isPaying,
+      shared: allowances,
+      logger,
+    }),
     readinessChecks: {
       database: async () => {
         await pool.query('SELECT 1')
@@ -142,12 +169,14 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     now,
     isDependencyFailure: isConnectionFailure,
     holdMs: config.HOLD_SECONDS * 1000,
+    interimAnswerMs: (config.INTERIM_ANSWER_SECONDS ?? defaultInterimSeconds(config)) * 1000,
     stopping,
     close: async () => {
       outcomes.close()
-      await Promise.allSettled([listener.close(), queue.close()])
+      await Promise.allSettled([listener.close(), queue.close(), preparer.close()])
       await pool.end()
       closeObjects()
+      allowances?.close()
     },
   }
 }
@@ -157,6 +186,19 @@ async function createOperatorBoard({ OPERATOR_TOKEN: token }: ApiConfig, queue: 
   // Most processes show no board, and need not load it.
   const { createQueueBoard } = await import('#shared/adapters/bullmq/queue-board.ts')
   return { token, pages: createQueueBoard(queue, OPERATOR_BOARD_PATH) }
+}
+
+/** What stands between us and a caller may not pass interim answers on as what they are. */
+function defaultInterimSeconds({ TRUSTED_PROXIES: proxies }: ApiConfig): number {
+  return proxies === undefined ? INTERIM_ANSWER_SECONDS : 0
+}
+
+function loadLimits(config: ApiConfig): LoadLimits {
+  return {
+    bodyBytes: config.MAXIMUM_BODY_MEGABYTES * 1024 * 1024,
+    heldConnections: config.MAXIMUM_HELD_CONNECTIONS,
+    queueAgeMs: config.MAXIMUM_QUEUE_AGE_SECONDS * 1000,
+  }
 }
 
 function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {

@@ -9,7 +9,8 @@ const privateKey = z
   .regex(/^0x[0-9a-fA-F]{64}$/)
   .transform((text) => text as `0x${string}`)
 
-const settingsSchema = z.object({
+/** What may be set; files that deploy this process are checked against it. */
+export const settingsSchema = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...workerQueueSettings,

@@ -21,12 +21,10 @@ import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifi
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
-import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
-import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { createLogger, type Logger } from '#shared/runtime/logger.ts'
 import { underSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from './config.ts'
@@ -44,6 +42,7 @@ import { createOwnKeyCollector } from './settlement/collector.ts'
 import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 import type { FinalityDependencies } from './sweepers/watch-finality.ts'
 import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
+import type { RemoteFinalityDependencies } from './sweepers/watch-remote-finality.ts'
 
 export interface WorkerDependencies
   extends RunJobDependencies,
@@ -62,9 +61,6 @@ export interface WorkerDependencies
   /** Ends every connection that was opened here; stop the consumer first. */
   close(): Promise<void>
 }
-
-/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
-const FINALITY_LOOK_MS = 5000
 
 const now = () => new Date()
 
@@ -89,6 +85,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const { objects, close: closeObjects } = await openObjectStore(config)
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const store = createExecutionStore(pool)
+  const settlements = createSettlementStore(pool)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // None with a remote facilitator, or where others settle: there is no line to keep then, and no gas to watch.
@@ -106,15 +103,14 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     queue,
     uploads: objects,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
-    ...createPaymentSide(config, { chain, pool, store, settler, ownGas, logger }),
+    ...createPaymentSide(config, { chain, pool, store, settlements, settler, ownGas, logger }),
     chainClock: createChainClock(chain, now),
     settler,
-    settlements: createSettlementStore(pool),
+    settlements,
     accounts,
     facilitators: accounts.facilitators,
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
     blocks: createBlockReader(chain),
-    finalityLookMs: FINALITY_LOOK_MS,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
@@ -142,16 +138,14 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   }
 }
 
-/** What the sweepers need of a remote facilitator. */
-interface RemoteParts {
-  readonly facilitator: RemoteFacilitator
-  readonly settlements: RemoteSettlementStore
-}
+/** What a worker with a remote facilitator looks after besides. */
+type RemoteParts = Pick<RemoteFinalityDependencies, 'facilitator' | 'settlements'>
 
 interface PaymentSideParts {
   readonly chain: PublicClient
   readonly pool: Pool
   readonly store: ExecutionStore
+  readonly settlements: SettlementStore
   readonly settler: Settler
   readonly ownGas: GasReader
   readonly logger: Logger
@@ -165,7 +159,7 @@ const gasElsewhere: GasReader = {
 /** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
 function createPaymentSide(
   config: WorkerConfig,
-  { chain, pool, store, settler, ownGas, logger }: PaymentSideParts,
+  { chain, pool, store, settlements, settler, ownGas, logger }: PaymentSideParts,
 ): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
@@ -184,7 +178,7 @@ function createPaymentSide(
     verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: gasElsewhere,
     collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
-    remote: { facilitator, settlements: remoteSettlements },
+    remote: { facilitator, settlements: { ...settlements, ...remoteSettlements } },
   }
 }
 

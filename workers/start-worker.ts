@@ -9,8 +9,8 @@ import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
 import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
-import { reapMedia } from './sweepers/reap-media.ts'
-import { reapUploads } from './sweepers/reap-uploads.ts'
+import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
+import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
 import { type Sweep, startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
 import { watchGas } from './sweepers/watch-gas.ts'
@@ -34,7 +34,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reconcileSettlements(dependencies),
       ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies, registry) : []),
       reapUploads(dependencies),
+      reapStrayUploads(dependencies),
       reapMedia(dependencies),
+      reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
     ],
@@ -55,10 +57,12 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
 
 /** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
 function settlementSweeps(dependencies: WorkerDependencies, registry: Registry): readonly Sweep[] {
-  const { remote, settlements } = dependencies
+  const { remote } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)
-  const own = [keepNoncesMoving({ ...dependencies, ...reports }), watchFinality(dependencies), watchGas(dependencies)]
-  if (!remote) return own
-  const both = { ...settlements, ...remote.settlements }
-  return [...own, watchRemoteFinality({ ...dependencies, facilitator: remote.facilitator, settlements: both })]
+  return [
+    keepNoncesMoving({ ...dependencies, ...reports }),
+    watchFinality(dependencies),
+    ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
+    watchGas(dependencies),
+  ]
 }

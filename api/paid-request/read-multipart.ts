@@ -12,15 +12,17 @@ const REPLACEMENT_CHARACTER = '\uFFFD'
 
 /**
  * Reads a form with one file and options as text. Form text becomes the types of the JSON form: `true` and `false` for
- * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent.
+ * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent. What
+ * `onBytes` throws as the form arrives is thrown.
  */
 export async function readMultipart(
   request: FastifyRequest,
   upload: UploadField,
+  onBytes: (arrivedBytes: number) => void,
 ): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
   const fields: Record<string, unknown> = {}
   let file: Uint8Array | null = null
-  const letRestRunOff = limitBody(request)
+  const letRestRunOff = limitBody(request, onBytes)
   try {
     for await (const part of request.parts(partLimits(upload))) {
       const { fieldname: name } = part
@@ -62,22 +64,27 @@ function partLimits(upload: UploadField) {
  * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost. One who
  * is refused for the length itself is cut off by the error handling, when he had the time to read that.
  */
-function limitBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequest): () => void {
+function limitBody(
+  { raw, headers, routeOptions: { bodyLimit } }: FastifyRequest,
+  onBytes: (arrivedBytes: number) => void,
+): () => void {
   const tooLarge = new AppError('body_too_large')
   if (Number(headers['content-length']) > bodyLimit) throw tooLarge
   let arrivedBytes = 0
   let isRead = false
-  let isTooLarge = false
+  let isRefused = false
   raw.on('data', ({ length }: Buffer) => {
     arrivedBytes += length
-    if (arrivedBytes <= bodyLimit || isTooLarge) return
-    if (isRead) {
-      raw.destroy()
-      return
+    if (isRead && arrivedBytes > bodyLimit) raw.destroy()
+    if (isRead || isRefused) return
+    try {
+      if (arrivedBytes > bodyLimit) throw tooLarge
+      onBytes(arrivedBytes)
+    } catch (error) {
+      isRefused = true
+      // The form's parser listens for it and fails with it, wherever it stands.
+      raw.emit('error', error)
     }
-    isTooLarge = true
-    // The form's parser listens for it and fails with it, wherever it stands.
-    raw.emit('error', tooLarge)
   })
   return () => {
     isRead = true

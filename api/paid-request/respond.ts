@@ -5,6 +5,7 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import { resourceUrl } from './payment-required.ts'
 
 /** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
 export interface PaidAnswer {
@@ -49,7 +50,6 @@ function released(
   operation: AnyOperation,
 ): PaidAnswer {
   const { network, payer, transaction } = outcome.paymentResponse
-  const resourceUrl = new URL(operation.path, publicBaseUrl).href
   return {
     status: 200,
     headers: {
@@ -59,7 +59,7 @@ function released(
         ...outcome.paymentResponse,
         network: network as `${string}:${string}`,
         extensions: deliveryExtension(signer, {
-          resourceUrl,
+          resourceUrl: resourceUrl(operation, publicBaseUrl),
           network,
           payer,
           transaction,

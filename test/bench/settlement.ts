@@ -1,10 +1,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { arch, cpus, loadavg, tmpdir, totalmem } from 'node:os'
+import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { migrateAll } from '../../infra/commands/migrate.ts'
 import { startPostgres } from '../../infra/sandbox/embedded-postgres.ts'
 import { openTestLedger, type TestLedger } from '../support/test-ledger.ts'
+import type { BenchResult } from './measuring/bench.ts'
 import { difference, startCounting } from './settlement/counters.ts'
 import { startFreshChain } from './settlement/fresh-chain.ts'
 import { type Outcomes, prepareOurs, prepareSdk } from './settlement/settle-all.ts'
@@ -42,7 +43,7 @@ interface Measurement extends Setting {
  * look for receipts every 20 ms at first. Before it a hundred settlements at once, with three bad ones among them.
  *
  * `--json` prints the figures for programs. `--only=ours|SDK`, `--blocks=automine|2`, `--keys=1|4` and `--at-once=16|64` narrow
- * the settings; with any of the last three the hundred are left out.
+ * the settings; with any of the last three the hundred are left out. `--quick` is a small part of it.
  */
 const { values } = parseArgs({
   options: {
@@ -51,8 +52,10 @@ const { values } = parseArgs({
     blocks: { type: 'string' },
     keys: { type: 'string' },
     'at-once': { type: 'string' },
+    quick: { type: 'boolean', default: false },
   },
 })
+if (values.quick) Object.assign(values, { blocks: 'automine', keys: '1', 'at-once': '16' })
 const narrowed = values.blocks ?? values.keys ?? values['at-once']
 const contestants = (['ours', 'SDK'] as const).filter((name) => values.only === undefined || values.only === name)
 const settings: readonly Setting[] = [null, BLOCK_TIME_SECONDS]
@@ -81,8 +84,8 @@ await withLedger(async (ledger) => {
       if (!values.json) printRow(measured)
     }
 })
-const machine = `${cpus()[0]?.model.trim()} × ${cpus().length}, ${arch()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`
-console.log(values.json ? JSON.stringify({ machine, badPayments, measurements }, null, 2) : `\n${machine}`)
+if (values.json) console.log(JSON.stringify({ badPayments, measurements }, null, 2))
+else process.send?.(summarize())
 
 async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: Setting): Promise<Measurement> {
   const { keys, blockTimeSeconds, concurrency } = setting
@@ -110,6 +113,35 @@ async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: 
     }
   } finally {
     await chain.devnet.stop()
+  }
+}
+
+function summarize(): BenchResult {
+  const ratios = measurements
+    .filter(({ contestant }) => contestant === 'ours')
+    .map((ours) => {
+      const { keys, blockTimeSeconds, concurrency } = ours
+      const theirs = measurements.find(
+        (other) =>
+          other.contestant === 'SDK' &&
+          other.keys === keys &&
+          other.blockTimeSeconds === blockTimeSeconds &&
+          other.concurrency === concurrency,
+      )
+      const blocks = blockTimeSeconds === null ? 'automine' : `blocks of ${blockTimeSeconds} s`
+      const what = `settled/s ÷ the SDK’s, ${blocks}, ${keys} keys, ${concurrency} at once`
+      return { what, value: ours.perSecond / (theirs?.perSecond ?? Number.NaN) }
+    })
+  const rows = measurements.map(({ blockTimeSeconds, outcomes, ...row }) => ({
+    ...row,
+    blockTimeSeconds: blockTimeSeconds ?? 0,
+    outcomes: describe(outcomes),
+  }))
+  return {
+    rows,
+    ratios,
+    details: { badPayments },
+    limitedBy: 'processor time on automine, shared with the chain; the blocks’ interval otherwise',
   }
 }
 

@@ -1,33 +1,132 @@
 import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { findFfmpeg } from '../../api/paid-request/audio/find-ffmpeg.ts'
 import { generateMp3 } from '../support/mp3-generator.ts'
-import { startTestSandbox } from '../support/test-sandbox.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
+import { atMost, type BenchResult, runBench } from './measuring/bench.ts'
+import { median } from './measuring/statistics.ts'
 
-/** The signed retry of the largest upload must not be decoded again: compares its time with the unpaid request's. */
-const sandbox = await startTestSandbox()
-try {
-  const audio = largestUpload()
-  const body = { model: 'speechvendor/scribe-v2', audio_base64: audio.toString('base64') }
-  const idempotencyKey = randomUUID()
-  const timed = async (headers: Record<string, string> = {}) => {
-    const startedAt = performance.now()
-    const answer = await sandbox.transcribe({ idempotencyKey, body, headers })
-    await answer.clone().arrayBuffer()
-    return { answer, ms: performance.now() - startedAt }
+const LENGTHS = [
+  { name: '10 s', seconds: 10 },
+  { name: '5 min', seconds: 300 },
+  { name: '30 min', seconds: 1800 },
+] as const
+const [ROUNDS, QUICK_ROUNDS] = [3, 1]
+
+/**
+ * What a caller waits for an upload's price and for its signed retry, beside bare ffmpeg on the same file. The retry must not be
+ * decoded again.
+ */
+await runBench(async ({ quick }): Promise<BenchResult> => {
+  const ffmpegPath = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
+  if (ffmpegPath === undefined) throw new Error('No ffmpeg found: apt-get install ffmpeg')
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
+  const sandbox = await startTestSandbox()
+  try {
+    const rows = []
+    for (const { name, seconds } of LENGTHS) {
+      const audio = await makeAudio(folder, seconds)
+      const rounds: Timings[] = []
+      for (let round = 0; round < (quick ? QUICK_ROUNDS : ROUNDS); round++)
+        rounds.push(await measure(sandbox, { audio: neverSeen(audio, round), folder, ffmpegPath }))
+      const medianOf = (part: keyof Timings) => median(rounds.map((timings) => timings[part]))
+      rows.push({
+        audio: name,
+        MB: audio.length / 1e6,
+        'ffmpeg ms': medianOf('ffmpegMs'),
+        'quote ms': medianOf('quoteMs'),
+        'quoted again ms': medianOf('quotedAgainMs'),
+        'signed retry to acceptance ms': medianOf('acceptedMs'),
+        'signed retry, whole ms': medianOf('paidMs'),
+        'replay ms': medianOf('replayMs'),
+      })
+    }
+    const longest = rows.at(-1)
+    if (!longest) throw new Error('three lengths were asked for')
+    const quoteMs = longest['quote ms']
+    return {
+      rows,
+      ratios: [
+        atMost(
+          0.15,
+          'signed retry of 30 min, to acceptance ÷ its quote',
+          longest['signed retry to acceptance ms'] / quoteMs,
+        ),
+        {
+          what: 'signed retry of 30 min, the whole call ÷ its quote',
+          value: longest['signed retry, whole ms'] / quoteMs,
+        },
+        { what: 'quote of 30 min ÷ bare ffmpeg -f null', value: quoteMs / longest['ffmpeg ms'] },
+      ],
+      limitedBy:
+        'the quote: ffmpeg on one core; the retry: reading 34 MB of base64, hashing and encrypting them; its rest: sending the audio on to the upstream',
+    }
+  } finally {
+    await sandbox.stop()
+    await rm(folder, { recursive: true, force: true })
   }
-  const unpaid = await timed()
-  const again = await timed()
-  const headers = await sandbox.payer.sign(unpaid.answer)
-  const paid = await timed(headers)
-  const replay = await timed(headers)
-  console.log(`upload                        ${audio.length.toLocaleString('en')} bytes`)
-  console.log(`unpaid, first (inspected)     ${unpaid.ms.toFixed(0)} ms, ${unpaid.answer.status}`)
-  console.log(`unpaid, again (remembered)    ${again.ms.toFixed(0)} ms, ${again.answer.status}`)
-  console.log(`signed retry, whole paid call ${paid.ms.toFixed(0)} ms, ${paid.answer.status}`)
-  console.log(`replay of it                  ${replay.ms.toFixed(0)} ms, ${replay.answer.status}`)
-} finally {
-  await sandbox.stop()
+})
+
+interface Timings {
+  readonly ffmpegMs: number
+  /** The first, inspected. */
+  readonly quoteMs: number
+  readonly quotedAgainMs: number
+  /** From sending the signed request to the job's acceptance in the ledger. */
+  readonly acceptedMs: number
+  readonly paidMs: number
+  readonly replayMs: number
 }
 
-function largestUpload(): Buffer {
-  return Buffer.from(generateMp3({ durationMs: 1_700_000 }).subarray(0, 26_214_400))
+async function measure(
+  { info, payer, sql }: TestSandbox,
+  { audio, folder, ffmpegPath }: { audio: Uint8Array; folder: string; ffmpegPath: string },
+): Promise<Timings> {
+  const path = join(folder, 'bench.mp3')
+  await writeFile(path, audio)
+  const idempotencyKey = randomUUID()
+  // Made before any clock starts.
+  const audio_base64 = Buffer.from(audio).toString('base64')
+  const body = Buffer.from(JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64 }))
+  const send = async (expected: number, headers: Record<string, string> = {}) => {
+    const sentAt = Date.now()
+    const startedAt = performance.now()
+    const answer = await fetch(`${info.baseUrl}/v1/audio/transcriptions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body,
+    })
+    const text = await answer.text()
+    if (answer.status !== expected) throw new Error(`answered with ${answer.status} ${text.slice(0, 300)}`)
+    return { answer, sentAt, ms: performance.now() - startedAt }
+  }
+  const ffmpegStartedAt = performance.now()
+  await decodeWithFfmpeg(ffmpegPath, path)
+  const ffmpegMs = performance.now() - ffmpegStartedAt
+  const quote = await send(402)
+  const again = await send(402)
+  const headers = await payer.sign(quote.answer)
+  const paid = await send(200, headers)
+  const replay = await send(200, headers)
+  const [job] = await sql<{ accepted_at: Date }>('SELECT accepted_at FROM jobs WHERE idempotency_key = $1', [
+    idempotencyKey,
+  ])
+  if (!job) throw new Error('the paid call has no job')
+  return {
+    ffmpegMs,
+    quoteMs: quote.ms,
+    quotedAgainMs: again.ms,
+    acceptedMs: job.accepted_at.getTime() - paid.sentAt,
+    paidMs: paid.ms,
+    replayMs: replay.ms,
+  }
+}
+
+/** The same audio with another first frame, so that no earlier inspection of it is remembered. */
+function neverSeen(audio: Uint8Array, seed: number): Uint8Array {
+  const frame = generateMp3({ durationMs: 1, seed: `${seed}`, bitrate: 112 })
+  return Buffer.concat([frame, audio])
 }

@@ -122,7 +122,11 @@ function seconds(since: number): number {
   return Math.round((performance.now() - since) / 100) / 10
 }
 
-/** `npm run campaign -- duplicates --rounds 1000 --on redis,s3` */
+export const HELP = `Usage: npm run campaign -- duplicates [--rounds 1000] [--on redis,s3]
+
+Sends simultaneous duplicates of paid requests to two APIs.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],

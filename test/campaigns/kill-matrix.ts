@@ -7,7 +7,8 @@ import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
 import { parseOn } from './outer-services.ts'
 
-const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--on redis,s3]
+export const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
+  [--on redis,s3]
 
 Makes a process of a running farebox fail at each point of a paid call's life, again and again, and
 compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
@@ -47,11 +48,10 @@ export async function run(args: readonly string[]): Promise<number> {
       on: text,
       result: text,
       list: { type: 'boolean' },
-      help: { type: 'boolean' },
     },
   })
-  if (values.help || values.list) {
-    console.log(values.list ? FAULT_POINTS.map(rowName).join('\n') : HELP)
+  if (values.list) {
+    console.log(FAULT_POINTS.map(rowName).join('\n'))
     return 0
   }
   const options = argumentsSchema.parse(values)

@@ -5,7 +5,7 @@ import { faultKinds } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { parseOn } from './outer-services.ts'
 
-const HELP = `Usage: npm run campaign -- nemesis [options]
+export const HELP = `Usage: npm run campaign -- nemesis [options]
 
 Draws faults at random, heals them, and compares the five ledgers.
 
@@ -33,13 +33,8 @@ export async function run(args: readonly string[]): Promise<number> {
       on: { type: 'string', default: '' },
       json: { type: 'string' },
       verbose: { type: 'boolean', default: false },
-      help: { type: 'boolean', default: false },
     },
   })
-  if (values.help) {
-    console.log(HELP)
-    return 0
-  }
   const left = new Set(values.without.split(','))
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
@@ -66,9 +61,13 @@ export function failuresOf(report: NemesisReport): readonly string[] {
     ...stuckJobs.map((id) => `job ${id} never finished`),
     ...leftProcesses.map((pid) => `process ${pid} is left over`),
     ...trials.flatMap((trial) => (trial.error === null ? [] : describeTrial(trial))),
-    ...trials
-      .filter(({ calls }) => calls.some(({ outcome }) => outcome === 'gave_up'))
-      .map((trial) => `a client gave up in ${describeTrial(trial)}`),
+    ...trials.flatMap((trial) =>
+      trial.calls
+        .filter(({ outcome }) => outcome === 'gave_up')
+        .map(
+          ({ problems }) => `a client gave up in ${describeTrial(trial)}; ${problems.join('; ') || 'out of patience'}`,
+        ),
+    ),
   ]
 }
 

@@ -129,7 +129,11 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** `npm run campaign -- queue-wipe --jobs 200 --on redis,s3` */
+export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200] [--on redis,s3]
+
+Loses the queue with jobs in it, with workers stopped and with workers running.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],

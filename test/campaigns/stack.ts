@@ -126,6 +126,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       statement: string,
       parameters: readonly unknown[] = [],
     ) => (await pool.query<Row>(statement, [...parameters])).rows
+    const reorganizedAt: number[] = []
     return {
       ...sandbox,
       directory,
@@ -141,8 +142,9 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
-      reorganizedAt: [],
+      reorganizedAt,
       ledgerSources: () => ({
+        reorganizedAt,
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,
         settlementAddresses: sandbox.info.settlementAddresses,

@@ -154,11 +154,13 @@ export async function startTestWorker(): Promise<TestWorker> {
       const audio = generateMp3(AUDIO)
       const request = newTestJob({
         authorization: await payer.sign(signed),
-        effectiveRequest: {
-          ...EFFECTIVE,
-          audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
-          ...effective,
-        },
+        effectiveJson: Buffer.from(
+          JSON.stringify({
+            ...EFFECTIVE,
+            audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
+            ...effective,
+          }),
+        ),
       })
       await uploads.put(request.stagedUpload.objectKey, encryptUpload(request.stagedUpload, audio))
       await ledger.admission.bindKey({ ...request, lifetimeSeconds: 600 })

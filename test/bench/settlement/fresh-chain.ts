@@ -4,7 +4,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
-import { inParallel } from './counters.ts'
+import { inParallel } from '../measuring/in-parallel.ts'
 
 /** Many, since a real load comes from many; each has approved Permit2 and holds plenty. */
 const PAYERS = 8

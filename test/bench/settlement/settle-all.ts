@@ -14,7 +14,7 @@ import { keepNoncesMoving } from '../../../workers/sweepers/keep-nonces-moving.t
 import { startSweepers } from '../../../workers/sweepers/start-sweepers.ts'
 import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
 import { jobInState, newTestJob, type TestLedger } from '../../support/test-ledger.ts'
-import { inParallel } from './counters.ts'
+import { inParallel } from '../measuring/in-parallel.ts'
 import type { FreshChain } from './fresh-chain.ts'
 
 const CHAIN_ID = 8453

@@ -15,6 +15,8 @@ export interface LedgerSources {
   /** Addresses of our keys. */
   readonly settlementAddresses: readonly string[]
   readonly databaseUrl: string
+  /** When the chain was reorganised, in milliseconds since 1970. */
+  readonly reorganizedAt: readonly number[]
   /** The upstream's JSON lines. */
   readonly upstreamCallLog: string
   readonly readObjects: ReadObjects
@@ -55,7 +57,12 @@ async function fetchDigest(url: string): Promise<string | null> {
   return answer.status === 200 ? sha256Hex(bytes) : null
 }
 
-async function readChain({ rpcUrl, payTo, settlementAddresses }: LedgerSources): Promise<Ledgers['chain']> {
+async function readChain({
+  rpcUrl,
+  payTo,
+  settlementAddresses,
+  reorganizedAt,
+}: LedgerSources): Promise<Ledgers['chain']> {
   const reader = createChainReader(rpcUrl)
   const count = async (address: string, block: string) =>
     Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
@@ -73,6 +80,7 @@ async function readChain({ rpcUrl, payTo, settlementAddresses }: LedgerSources):
   return {
     recipientBalance,
     keys,
+    reorganizedAt,
     transfers: transfers.map(({ from, valueAtomic, transactionHash }) => ({
       transactionHash: transactionHash.toLowerCase(),
       from: from.toLowerCase(),

@@ -171,6 +171,7 @@ async function judge(
       rpcUrl: info.rpcUrl,
       payTo: info.payTo,
       settlementAddresses: info.settlementAddresses,
+      reorganizedAt: [],
       databaseUrl: info.databaseUrl,
       upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
       readObjects: objectsInFolder(join(directory, 'uploads')),

@@ -9,13 +9,14 @@ import { expireResults } from './expire-results.ts'
 import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { findUnfinalBlocks, loseSettlement, markFinal, moveSettlement, readUnfinal } from './finality.ts'
-import { findPriorWork } from './find-prior-work.ts'
+import { findPriorWork, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { handOverJob } from './hand-over-job.ts'
 import { addReplacement, fillGap, readLine, readNextAccountNonce, releaseLine, takeLine } from './keep-line.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
+import { readQueueAges } from './read-queue-ages.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
 import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
@@ -30,9 +31,11 @@ export function createAdmissionStore(pool: Pool): AdmissionStore {
     bindKey: (request) => bindKey(pool, request),
     findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
     findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
+    hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     acceptJob: (job) => acceptJob(pool, job),
     markEnqueued: (jobId) => markEnqueued(pool, jobId),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
+    readQueueAges: () => readQueueAges(pool),
     findReceipt: (receiptId) => findReceipt(pool, receiptId),
     findMedia: (tokenSha256) => findMedia(pool, tokenSha256),
   }

@@ -1,0 +1,111 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { TestSandbox } from '../support/test-sandbox.ts'
+import { type BenchResult, runBench } from './measuring/bench.ts'
+import { startFarebox } from './measuring/farebox.ts'
+import { createPayers, payAll, signCalls } from './measuring/paid-load.ts'
+import { memoryEnvironment, readSettledMemory } from './measuring/settled-memory.ts'
+import { percentile } from './measuring/statistics.ts'
+
+const [CONNECTIONS, QUICK_CONNECTIONS] = [2000, 200]
+const PAYERS = 32
+const WARM_UP_CALLS = 100
+/** All of them must be held within this time after the last was sent. */
+const ACCEPT_MS = 120_000
+
+/**
+ * Callers held on one API. The worker stands still until all are held, and then finishes them one after the other: a wake-up is
+ * the time from the ledger's commit of a result to the caller's having it.
+ */
+await runBench(async ({ quick }): Promise<BenchResult> => {
+  const count = quick ? QUICK_CONNECTIONS : CONNECTIONS
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-memory-'))
+  const sandbox = await startFarebox({
+    // Nothing is taken from the queue until all are held.
+    apiEnvironment: { MAXIMUM_QUEUE_AGE_SECONDS: '600' },
+    environmentOf: (name) => (name === 'api' ? memoryEnvironment(directory) : {}),
+  })
+  try {
+    return await measure(sandbox, directory, count)
+  } finally {
+    await sandbox.stop()
+    await rm(directory, { recursive: true, force: true })
+  }
+})
+
+async function measure(sandbox: TestSandbox, directory: string, count: number): Promise<BenchResult> {
+  const { info, pidOf, sql } = sandbox
+  const payers = await createPayers(info.rpcUrl, PAYERS)
+  const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
+  const [warmUp, calls] = [signed.slice(0, WARM_UP_CALLS), signed.slice(WARM_UP_CALLS)]
+  await payAll(info.baseUrl, warmUp, 32)
+  const before = await readSettledMemory(directory, pidOf('api'))
+  const receivedAt = new Map<string, number>()
+  const sendingAt = performance.now()
+  const worker = pidOf('worker')
+  process.kill(worker, 'SIGSTOP')
+  let holding: Promise<unknown>
+  let acceptedMs: number
+  let held: Awaited<ReturnType<typeof readSettledMemory>>
+  try {
+    holding = payAll(info.baseUrl, calls, count, (call, times) => {
+      receivedAt.set(String(call.headers['x-idempotency-key']), times.receivedAt)
+    })
+    // Its failure is told below.
+    holding.catch(() => undefined)
+    await Promise.race([untilAccepted(sql, count), holding])
+    acceptedMs = performance.now() - sendingAt
+    held = await readSettledMemory(directory, pidOf('api'), before)
+  } finally {
+    process.kill(worker, 'SIGCONT')
+  }
+  const wokenAt = performance.now()
+  await holding
+  const wakingMs = performance.now() - wokenAt
+  const wakeUps = await readWakeUps(sql, receivedAt)
+  const after = await readSettledMemory(directory, pidOf('api'), held)
+  const kilobytesEach = (held.rss - before.rss) / 1024 / count
+  return {
+    rows: [
+      {
+        held: count,
+        'accepted in s': acceptedMs / 1000,
+        'RSS MB before': before.rss / 1e6,
+        'held MB': held.rss / 1e6,
+        'after MB': after.rss / 1e6,
+        'RSS kB each': kilobytesEach,
+        'heap kB each': (held.heapUsed - before.heapUsed) / 1024 / count,
+        'woken/s': count / (wakingMs / 1000),
+        'wake-up p50 ms': percentile(wakeUps, 0.5),
+        'p99 ms': percentile(wakeUps, 0.99),
+        'max ms': Math.max(...wakeUps),
+      },
+    ],
+    ratios: [],
+    limitedBy:
+      'wake-ups come as fast as one worker settles; each costs NOTIFY, one read of the row and the answer, behind whatever else the API does',
+  }
+}
+
+async function untilAccepted(sql: TestSandbox['sql'], count: number): Promise<void> {
+  for (const giveUpAt = Date.now() + ACCEPT_MS; Date.now() < giveUpAt; await delay(50)) {
+    const [row] = await sql<{ open: string }>("SELECT count(*) AS open FROM jobs WHERE state = 'accepted'")
+    if (Number(row?.open) >= count) return
+  }
+  throw new Error(`not all of ${count} calls were accepted in time`)
+}
+
+/** From the commit to the last byte at the caller; `finished_at` is the commit's transaction's beginning, so a little too early. */
+async function readWakeUps(
+  sql: TestSandbox['sql'],
+  receivedAt: ReadonlyMap<string, number>,
+): Promise<readonly number[]> {
+  const rows = await sql<{ idempotency_key: string; finished_ms: number }>(
+    `SELECT idempotency_key, (extract(epoch FROM finished_at) * 1000)::float8 AS finished_ms FROM jobs
+     WHERE idempotency_key = ANY($1)`,
+    [[...receivedAt.keys()]],
+  )
+  return rows.map(({ idempotency_key, finished_ms }) => (receivedAt.get(idempotency_key) ?? 0) - finished_ms)
+}

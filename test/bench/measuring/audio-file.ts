@@ -1,0 +1,22 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { generateMp3 } from '../../support/mp3-generator.ts'
+import { havePrograms } from '../../support/optional-program.ts'
+import { runProgram } from '../../support/run-program.ts'
+
+/** Half an hour at this constant bitrate is as much as 25 MiB allow. */
+const KILOBITS_PER_SECOND = 112
+
+/** Stereo noise when lame and sox are installed, which is as much work to decode as audio can be; else silence. */
+export async function makeAudio(folder: string, seconds: number): Promise<Uint8Array> {
+  if (!havePrograms('lame', 'sox')) return generateMp3({ durationMs: seconds * 1000, bitrate: KILOBITS_PER_SECOND })
+  const [wave, encoded] = [join(folder, 'noise.wav'), join(folder, 'noise.mp3')]
+  await runProgram('sox', ['-R', '-n', '-r', '44100', '-c', '2', wave, 'synth', String(seconds), 'pinknoise'])
+  await runProgram('lame', ['--quiet', '-f', '-b', String(KILOBITS_PER_SECOND), wave, encoded])
+  return await readFile(encoded)
+}
+
+/** Decodes a file as the cheapest whole inspection would, and throws the samples away. */
+export async function decodeWithFfmpeg(ffmpegPath: string, path: string): Promise<void> {
+  await runProgram(ffmpegPath, ['-v', 'error', '-i', path, '-f', 'null', '-'])
+}

@@ -1,0 +1,117 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
+import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
+import { startService } from '../../../infra/sandbox/service-processes.ts'
+import { createChainReader, startTestDevnet } from '../../support/devnet.ts'
+import { startFarebox } from './farebox.ts'
+
+/** One of the services that are compared, each on a fresh chain and upstream of its own. */
+export interface Contestant {
+  readonly name: ContestantName
+  readonly baseUrl: string
+  readonly rpcUrl: string
+  /** Its processes by kind. */
+  readonly pids: Readonly<Record<string, number>>
+  /** How many transfers its recipient received. */
+  countTransfers(): Promise<number>
+  /** The stock integration's own timings since the last call; nothing for farebox, whose parts are measured elsewhere. */
+  readTimings(): Promise<Readonly<Record<string, number>>>
+  stop(): Promise<void>
+}
+
+export type ContestantName = 'farebox' | 'x402-express'
+
+export interface ContestantOptions {
+  readonly upstreamDelayMs: number
+  /** What stands between the services and what they use. */
+  readonly connections?: NonNullable<SandboxOptions['connections']>
+}
+
+export function startContestant(name: ContestantName, options: ContestantOptions): Promise<Contestant> {
+  return name === 'farebox' ? startOurs(options) : startTheirs(options)
+}
+
+async function startOurs({ upstreamDelayMs, connections }: ContestantOptions): Promise<Contestant> {
+  const sandbox = await startFarebox({ upstreamDelayMs, ...(connections && { connections }) })
+  const { info, pidOf } = sandbox
+  return {
+    name: 'farebox',
+    baseUrl: info.baseUrl,
+    rpcUrl: info.rpcUrl,
+    pids: {
+      api: pidOf('api'),
+      worker: pidOf('worker'),
+      postgres: pidOf('database'),
+      chain: pidOf('chain'),
+      upstream: pidOf('upstream'),
+    },
+    countTransfers: async () => (await sandbox.chain.transfersTo(info.payTo as `0x${string}`)).length,
+    readTimings: async () => ({}),
+    stop: () => sandbox.stop(),
+  }
+}
+
+const UPSTREAM_API_KEY = 'bench'
+
+async function startTheirs({ upstreamDelayMs, connections }: ContestantOptions): Promise<Contestant> {
+  const logsDirectory = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
+  const stops: (() => Promise<void>)[] = [() => rm(logsDirectory, { recursive: true, force: true })]
+  const stop = async () => {
+    for (const end of stops.toReversed()) await end()
+  }
+  try {
+    const devnet = await startTestDevnet()
+    stops.push(() => devnet.stop())
+    const upstream = await startService({
+      name: 'upstream',
+      entry: 'infra/sandbox/upstream/main.ts',
+      logsDirectory,
+      isReady: (line) => line.startsWith('{"listening":'),
+      environment: {
+        UPSTREAM_DELAY_MS: String(upstreamDelayMs),
+        UPSTREAM_API_KEY,
+        UPSTREAM_CALL_LOG: join(logsDirectory, 'upstream-calls.jsonl'),
+      },
+    })
+    stops.push(() => upstream.stop())
+    const { listening } = JSON.parse(upstream.readyLine) as { listening: number }
+    const real = { rpcUrl: devnet.rpcUrl, upstreamUrl: `http://127.0.0.1:${listening}`, databaseUrl: '', queueUrl: '' }
+    const { rpcUrl, upstreamUrl } = (await connections?.(real)) ?? real
+    const port = await findFreePort()
+    const express = await startService({
+      name: 'x402-express',
+      entry: 'test/bench/servers/x402-express.ts',
+      logsDirectory,
+      isReady: (line) => line === 'listening',
+      environment: {
+        NODE_ENV: 'production',
+        PORT: String(port),
+        RPC_URL: rpcUrl,
+        SETTLEMENT_PRIVATE_KEY: devnet.accounts.settlement.privateKey,
+        PAY_TO: devnet.accounts.recipient.address,
+        USDC: DEVNET_ADDRESSES.usdc,
+        NETWORK: 'eip155:8453',
+        UPSTREAM_URL: upstreamUrl,
+        UPSTREAM_API_KEY,
+      },
+    })
+    stops.push(() => express.stop())
+    const baseUrl = `http://127.0.0.1:${port}`
+    const chain = createChainReader(devnet.rpcUrl)
+    return {
+      name: 'x402-express',
+      baseUrl,
+      rpcUrl: devnet.rpcUrl,
+      pids: { api: express.pid, chain: devnet.pid, upstream: upstream.pid },
+      countTransfers: async () => (await chain.transfersTo(devnet.accounts.recipient.address)).length,
+      readTimings: async () => (await (await fetch(`${baseUrl}/_timings`)).json()) as Record<string, number>,
+      stop,
+    }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}

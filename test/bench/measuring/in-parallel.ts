@@ -1,0 +1,12 @@
+/** Runs `work` over all items, so many at once. */
+export async function inParallel<T>(
+  items: readonly T[],
+  concurrency: number,
+  work: (item: T, index: number) => Promise<unknown>,
+): Promise<void> {
+  const entries = items.entries()
+  const take = async () => {
+    for (const [index, item] of entries) await work(item, index)
+  }
+  await Promise.all(Array.from({ length: concurrency }, take))
+}

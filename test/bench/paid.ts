@@ -1,0 +1,138 @@
+import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
+import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
+import { type Contestant, type ContestantName, startContestant } from './measuring/contestants.ts'
+import { createPayers, type LoadResult, payWhatCan, signCalls } from './measuring/paid-load.ts'
+import { mapValues, readCpuMs } from './measuring/process-usage.ts'
+
+const PAYERS = 16
+/** Enough that both run compiled code and hold their connections open. */
+const WARM_UP_CALLS = 60
+
+interface Setting {
+  readonly upstreamMs: number
+  readonly concurrency: number
+  readonly calls: number
+}
+
+/** As many calls as take five to ten seconds here. */
+const SETTINGS: readonly Setting[] = [
+  { upstreamMs: 0, concurrency: 1, calls: 150 },
+  { upstreamMs: 0, concurrency: 16, calls: 600 },
+  { upstreamMs: 0, concurrency: 64, calls: 600 },
+  { upstreamMs: 300, concurrency: 1, calls: 15 },
+  { upstreamMs: 300, concurrency: 16, calls: 320 },
+  { upstreamMs: 300, concurrency: 64, calls: 600 },
+]
+const QUICK_SETTINGS: readonly Setting[] = [
+  { upstreamMs: 0, concurrency: 1, calls: 30 },
+  { upstreamMs: 0, concurrency: 16, calls: 150 },
+]
+
+/** Counted in a run of their own. */
+const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [200, 50]
+
+/** What may be added to verification, settlement and the upstream's own time when nothing else runs. */
+const MOST_ADDED_MS = 15
+
+interface Measurement extends LoadResult {
+  readonly who: ContestantName
+  readonly setting: Setting
+  /** Of each kind of process, for each call. */
+  readonly cpuMs: Readonly<Record<string, number>>
+  readonly timings: Readonly<Record<string, number>>
+}
+
+/**
+ * Paid chats end to end: farebox with its whole ledger, queue and worker beside express with the official middleware and its
+ * facilitator in the same process. Each measurement has a fresh chain; payments are signed before the clock starts; every call
+ * must be answered and paid for on chain.
+ */
+await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
+  const measurements: Measurement[] = []
+  for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
+    for (const who of ['farebox', 'x402-express'] as const) measurements.push(await measure(who, setting))
+  const budgets = []
+  for (const who of ['farebox', 'x402-express'] as const)
+    budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
+  return {
+    notes: budgets.map(describeBudget),
+    details: { budgets, measurements: measurements.map(({ latenciesMs: _, ...others }) => others) },
+    rows: measurements.map(rowOf),
+    ratios: ratiosOf(measurements),
+    limitedBy:
+      'processor time: client, chain, services and database share the cores (see the CPU columns, ms for each call)',
+  }
+})
+
+async function measure(who: ContestantName, setting: Setting): Promise<Measurement> {
+  const { upstreamMs, concurrency, calls: count } = setting
+  const contestant = await startContestant(who, { upstreamDelayMs: upstreamMs })
+  try {
+    const payers = await createPayers(contestant.rpcUrl, PAYERS)
+    const signed = await signCalls(contestant.baseUrl, payers, WARM_UP_CALLS + count)
+    const [warmUp, calls] = [signed.slice(0, WARM_UP_CALLS), signed.slice(WARM_UP_CALLS)]
+    const warmedUp = await payWhatCan(contestant.baseUrl, warmUp, 16)
+    await contestant.readTimings()
+    const { pids } = contestant
+    const before: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
+    const load = await payWhatCan(contestant.baseUrl, calls, concurrency)
+    const after: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
+    const failures = [...warmedUp.failures, ...load.failures]
+    if (who === 'farebox') await requireTransfers(contestant, signed.length, failures)
+    const cpuMs = mapValues(after, (ms, name) => (ms - (before[name] ?? 0)) / count)
+    return { who, setting, ...load, failures, cpuMs, timings: await contestant.readTimings() }
+  } finally {
+    await contestant.stop()
+  }
+}
+
+/** The stock integration may fail payments under load, which is shown; farebox may not. */
+async function requireTransfers(contestant: Contestant, calls: number, failures: readonly string[]): Promise<void> {
+  const transfers = await contestant.countTransfers()
+  if (transfers === calls && failures.length === 0) return
+  throw new Error(`${calls} calls, ${transfers} transfers, ${failures.length} failed calls, such as: ${failures[0]}`)
+}
+
+function ownCpuMs(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
+function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs }: Measurement) {
+  const { client = 0, ...others } = cpuMs
+  const total = Object.values(others).reduce((sum, ms) => sum + ms, 0)
+  return {
+    'upstream ms': setting.upstreamMs,
+    'at once': setting.concurrency,
+    who,
+    'calls/s': perSecond,
+    'p50 ms': p50Ms,
+    'p99 ms': p99Ms,
+    failed: failures.length,
+    'CPU ms': total,
+    ...Object.fromEntries(Object.entries(others).map(([name, ms]) => [`of ${name}`, ms])),
+    'client ms': client,
+    ...(failures[0] === undefined ? {} : { 'first failure': failures[0].slice(0, 120) }),
+  }
+}
+
+function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {
+  const find = (wanted: ContestantName, of: Setting) =>
+    measurements.find(({ who, setting }) => who === wanted && setting === of)
+  return measurements
+    .filter(({ who }) => who === 'farebox')
+    .flatMap((ours): Ratio[] => {
+      const { upstreamMs, concurrency } = ours.setting
+      const theirs = find('x402-express', ours.setting)
+      if (!theirs) return []
+      const where = `${upstreamMs} ms upstream, ${concurrency} at once`
+      if (concurrency > 1)
+        return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond)]
+      const { verify = 0, settle = 0, upstream = 0 } = theirs.timings
+      const added = ours.p50Ms - verify - settle - upstream
+      return [
+        { what: `p50 ÷ the middleware’s, ${where}`, value: ours.p50Ms / theirs.p50Ms },
+        atMost(MOST_ADDED_MS, `ms above the SDK’s verify + settle + upstream, ${where}`, added),
+      ]
+    })
+}

@@ -1,0 +1,107 @@
+import { UptoEvmScheme } from '@x402/evm/upto/server'
+import { paymentMiddleware, setSettlementOverrides, x402ResourceServer } from '@x402/express'
+import express from 'express'
+import { z } from 'zod'
+import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
+import { percentile } from '../measuring/statistics.ts'
+
+/**
+ * A stock integrator's paid chat: express with the official middleware and the official facilitator in the same process. It
+ * quotes a fixed maximum, asks the upstream for each request once it is verified, and charges by the usage that it reports. There is no
+ * ledger, no queue and no binding of anything.
+ *
+ * `GET /_timings` gives the medians of what its parts took since the last time it was asked, in milliseconds.
+ */
+const environment = z
+  .object({
+    PORT: z.coerce.number(),
+    RPC_URL: z.url(),
+    SETTLEMENT_PRIVATE_KEY: z.templateLiteral(['0x', z.string()]),
+    PAY_TO: z.string(),
+    USDC: z.string(),
+    NETWORK: z.templateLiteral(['eip155:', z.string()]),
+    UPSTREAM_URL: z.url(),
+    UPSTREAM_API_KEY: z.string(),
+  })
+  .parse(process.env)
+
+const MAXIMUM_ATOMIC = '5034'
+const ROUTE = '/v1/chat/completions'
+
+const chatSchema = z.object({ messages: z.array(z.object({ content: z.string() })), max_tokens: z.number() })
+const answerSchema = z.object({
+  candidates: z.array(z.object({ content: z.object({ parts: z.array(z.object({ text: z.string() })) }) })),
+  usageMetadata: z.object({ promptTokenCount: z.number(), candidatesTokenCount: z.number() }),
+})
+
+const timings = new Map<string, number[]>()
+
+/** `work` as it is, with a note of how long each call took. */
+function timed<Parameters extends unknown[], Result>(
+  name: string,
+  work: (...parameters: Parameters) => Promise<Result>,
+): (...parameters: Parameters) => Promise<Result> {
+  return async (...parameters) => {
+    const startedAt = performance.now()
+    const result = await work(...parameters)
+    timings.set(name, [...(timings.get(name) ?? []), performance.now() - startedAt])
+    return result
+  }
+}
+
+const facilitator = createSdkFacilitator(environment.RPC_URL, environment.SETTLEMENT_PRIVATE_KEY)
+const server = new x402ResourceServer({
+  verify: timed('verify', (payload, requirements) => facilitator.verify(payload, requirements)),
+  settle: timed('settle', (payload, requirements) => facilitator.settle(payload, requirements)),
+  getSupported: async () => facilitator.getSupported() as never,
+}).register(environment.NETWORK, new UptoEvmScheme())
+
+const askUpstream = timed('upstream', async (chat: z.infer<typeof chatSchema>) => {
+  const answer = await fetch(`${environment.UPSTREAM_URL}/v1beta/models/gemini-2.5-flash:generateContent`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-goog-api-key': environment.UPSTREAM_API_KEY },
+    body: JSON.stringify({
+      contents: chat.messages.map(({ content }) => ({ role: 'user', parts: [{ text: content }] })),
+      generationConfig: { maxOutputTokens: chat.max_tokens },
+    }),
+  })
+  return answerSchema.parse(await answer.json())
+})
+
+const app = express()
+app.use(express.json())
+app.get('/_timings', (_, response) => {
+  response.json(Object.fromEntries([...timings].map(([name, values]) => [name, percentile(values, 0.5)])))
+  timings.clear()
+})
+app.use(
+  paymentMiddleware(
+    {
+      [`POST ${ROUTE}`]: {
+        accepts: {
+          scheme: 'upto',
+          network: environment.NETWORK,
+          payTo: environment.PAY_TO,
+          maxTimeoutSeconds: 900,
+          price: { amount: MAXIMUM_ATOMIC, asset: environment.USDC, extra: { name: 'USD Coin', version: '2' } },
+        },
+        description: 'One chat completion',
+        mimeType: 'application/json',
+      },
+    },
+    server,
+  ),
+)
+app.post(ROUTE, async (request, response) => {
+  const { candidates, usageMetadata: usage } = await askUpstream(chatSchema.parse(request.body))
+  // Prices of textmodel-2.5-flash: 0.30 and 2.50 USD for a million tokens.
+  const charge = Math.ceil((usage.promptTokenCount * 30 + usage.candidatesTokenCount * 250) / 100)
+  setSettlementOverrides(response, { amount: String(Math.max(1, charge)) })
+  const content = candidates[0]?.content.parts.map(({ text }) => text).join('')
+  response.json({
+    object: 'chat.completion',
+    choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+    usage: { prompt_tokens: usage.promptTokenCount, completion_tokens: usage.candidatesTokenCount },
+  })
+})
+app.listen(environment.PORT, '127.0.0.1', () => console.log('listening'))

@@ -1,0 +1,64 @@
+import { randomUUID } from 'node:crypto'
+import autocannon from 'autocannon'
+import { atLeast, type BenchResult, runBench } from './measuring/bench.ts'
+import { type ContestantName, startContestant } from './measuring/contestants.ts'
+import { newCall } from './measuring/paid-load.ts'
+import { readCpuMs } from './measuring/process-usage.ts'
+
+const CONNECTIONS = 32
+/** In turn, so that a change of the machine's mood meets both. */
+const ROUNDS = 3
+const [SECONDS, QUICK_SECONDS] = [6, 3]
+
+/**
+ * Unpaid chats, each a request that was never seen before: farebox validates, prices, binds the key in PostgreSQL and signs its offer; the
+ * official middleware tells a fixed price and keeps nothing.
+ */
+await runBench(async ({ quick }): Promise<BenchResult> => {
+  const contestants = await Promise.all(
+    (['farebox', 'x402-express'] as const).map((who) => startContestant(who, { upstreamDelayMs: 0 })),
+  )
+  try {
+    const rows: Awaited<ReturnType<typeof measure>>[] = []
+    for (let round = 0; round < (quick ? 1 : ROUNDS); round++)
+      for (const { name, baseUrl, pids } of contestants)
+        rows.push(await measure(name, baseUrl, pids, quick ? QUICK_SECONDS : SECONDS))
+    const best = (who: ContestantName) =>
+      Math.max(...rows.filter((row) => row.who === who).map((row) => row['answers/s']))
+    return {
+      rows,
+      ratios: [atLeast(0.5, 'unpaid 402s/s ÷ the middleware’s, best rounds', best('farebox') / best('x402-express'))],
+      limitedBy:
+        'the one thread of each server; farebox also waits for two statements of PostgreSQL, one of them a commit',
+    }
+  } finally {
+    await Promise.all(contestants.map((contestant) => contestant.stop()))
+  }
+})
+
+async function measure(who: ContestantName, baseUrl: string, pids: Readonly<Record<string, number>>, seconds: number) {
+  const shoot = (duration: number) =>
+    autocannon({
+      url: `${baseUrl}/v1/chat/completions`,
+      connections: CONNECTIONS,
+      duration,
+      method: 'POST',
+      requests: [{ setupRequest: (request) => ({ ...request, ...newCall(randomUUID()) }) }],
+    })
+  await shoot(1)
+  const before = readCpuMs(pids)
+  const result = await shoot(seconds)
+  const after = readCpuMs(pids)
+  const answers = result.statusCodeStats?.['402']?.count ?? 0
+  if (result.errors > 0 || answers !== result.requests.total)
+    throw new Error(`${who}: not only 402s: ${JSON.stringify(result.statusCodeStats)}, ${result.errors} errors`)
+  const cpuOf = (name: string) => ((after[name] ?? 0) - (before[name] ?? 0)) / answers
+  return {
+    who,
+    'answers/s': answers / result.duration,
+    'p50 ms': result.latency.p50,
+    'p99 ms': result.latency.p99,
+    'CPU ms of server': cpuOf('api'),
+    'CPU ms of postgres': cpuOf('postgres'),
+  }
+}
