@@ -29,6 +29,9 @@ function readToken(authorization: string | undefined): string | undefined {
 
 /** Digests are of one length, and comparing them tells nothing of how much was right. */
 function isSame(one: string, other: string): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest()
   return timingSafeEqual(digest(one), digest(other))
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
 }
