@@ -1,5 +1,5 @@
 import pLimit from 'p-limit'
-import { isRunning } from '../../support/is-running.ts'
+import { survivorsOf } from '../../support/is-running.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom, shuffled } from '../random.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
@@ -85,7 +85,7 @@ async function runOnStack(
       if (last.violations.length > 0) break
     }
     await stack.stop()
-    return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
+    return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {
     await stack.stop()
     throw error

@@ -1,5 +1,5 @@
 import pLimit from 'p-limit'
-import { isRunning } from '../../support/is-running.ts'
+import { survivorsOf } from '../../support/is-running.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
@@ -82,7 +82,7 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
       last.violations.length > 0 || last.stuckJobs.length > 0 || trials.some(({ error }) => error !== null)
     if (isBroken) onProgress(`kept for a look: ${stack.keepFiles()}`)
     await stack.stop()
-    return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
+    return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {
     await stack.stop()
     throw error
