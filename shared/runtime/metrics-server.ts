@@ -6,9 +6,16 @@ export interface MetricsServer {
   close(): Promise<void>
 }
 
-/** Serves `GET /metrics` for Prometheus; anything else is a 404. Keep the port off the public network. */
+/**
+ * Serves `GET /metrics` for Prometheus and `GET /healthz`, which says that this process lives and nothing about dependencies;
+ * anything else is a 404. Keep the port off the public network.
+ */
 export async function serveMetrics(registry: Registry, host: string, port: number): Promise<MetricsServer> {
   const server = createServer((request, response) => {
+    if (request.method === 'GET' && request.url === '/healthz') {
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"status":"ok"}')
+      return
+    }
     if (request.method !== 'GET' || request.url !== '/metrics') {
       response.writeHead(404).end()
       return

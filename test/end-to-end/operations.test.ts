@@ -2,10 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { errorCodes } from '#shared/errors/error-codes.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { sendChat, signChat } from '../support/chat-call.ts'
 import { burnNonce, createPayer, type TestPayer } from '../support/custom-payment.ts'
-import { type Samples, samplesOf, scrape } from '../support/scrape.ts'
+import { readAlerts, readPanels } from '../support/operator-files.ts'
+import { type ParsedQuery, parsePromQl, type Selector } from '../support/promql.ts'
+import { type Samples, samplesOf, scrape, scrapeNames } from '../support/scrape.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { type ExportedSpan, startTraceCollector, type TraceCollector } from '../support/trace-collector.ts'
 
@@ -15,6 +18,8 @@ const ROUTE = 'POST /v1/chat/completions'
 let sandbox: TestSandbox
 let collector: TraceCollector
 let ports: { api: number; worker: number }
+/** Before the worker is started again. */
+let workerSamples: Samples
 
 /** One answer as the traffic left it. */
 interface Answered {
@@ -41,6 +46,7 @@ beforeAll(async () => {
     }),
   })
   await makeTraffic()
+  workerSamples = await scrape(worker)
 })
 afterAll(async () => {
   await sandbox.stop()
@@ -147,13 +153,8 @@ describe('the API’s /metrics', () => {
 })
 
 describe('a worker’s /metrics', () => {
-  let samples: Samples
-  beforeAll(async () => {
-    samples = await scrape(ports.worker)
-  })
-
   test('counts the calls of each deployment by their outcome', () => {
-    const calls = Object.entries(samplesOf(samples, 'farebox_provider_call_duration_seconds_count'))
+    const calls = Object.entries(samplesOf(workerSamples, 'farebox_provider_call_duration_seconds_count'))
     const byOutcome = calls.map(([labels, count]) => [/outcome="([a-z_]+)"/.exec(labels)?.[1], count])
     expect(byOutcome.sort()).toEqual([
       ['produced', 2],
@@ -162,7 +163,7 @@ describe('a worker’s /metrics', () => {
   })
 
   test('measures each stage as often as it ran', () => {
-    const { confirm, ...counts } = stageCounts(samples)
+    const { confirm, ...counts } = stageCounts(workerSamples)
     expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 1, commit: 1 })
     expect(confirm).toBeGreaterThanOrEqual(1)
   })
@@ -186,10 +187,10 @@ describe('a worker’s /metrics', () => {
       farebox_jobs_in_review: 0,
     })
     for (const queue of ['text', 'images', 'speech', 'transcriptions', 'settlement']) {
-      expect(samples.get(`farebox_queue_jobs{queue="${queue}",state="waiting"}`)).toBe(0)
-      expect(samples.get(`farebox_queue_oldest_waiting_seconds{queue="${queue}"}`)).toBe(0)
+      expect(workerSamples.get(`farebox_queue_jobs{queue="${queue}",state="waiting"}`)).toBe(0)
+      expect(workerSamples.get(`farebox_queue_oldest_waiting_seconds{queue="${queue}"}`)).toBe(0)
     }
-    const settlements = samplesOf(samples, 'farebox_settlements')
+    const settlements = samplesOf(workerSamples, 'farebox_settlements')
     expect((settlements['{state="confirmed"}'] ?? 0) + (settlements['{state="signed"}'] ?? 0)).toBeLessThanOrEqual(1)
     expect(settlements['{state="unproven"}']).toBe(0)
   })
@@ -303,6 +304,69 @@ test('the log lines of both processes name the request and its trace', async () 
   const inWorker = (await linesOf('worker')).filter(({ msg }) => msg === 'provider call failed')
   expect(inWorker).toHaveLength(1)
   expect(inWorker[0]).toMatchObject({ requestId, traceId, code: 'provider_outcome_unknown' })
+})
+
+describe('dashboard and alerts', () => {
+  /** Prometheus's own. */
+  const added = { metric: 'up', labels: ['job', 'instance'] }
+  let names: ReadonlySet<string>
+  let series: readonly string[]
+  let queries: readonly (ParsedQuery & { readonly expr: string })[]
+  beforeAll(async () => {
+    const both = [ports.api, ports.worker]
+    names = new Set([added.metric, ...(await Promise.all(both.map(scrapeNames))).flat()])
+    // As the traffic left it: a worker that was started again has made no call yet.
+    series = [...workerSamples.keys(), ...(await scrape(ports.api)).keys()]
+    const expressions = [
+      ...(await readAlerts()).map(({ expr }) => expr),
+      ...(await readPanels()).flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+    ]
+    queries = expressions.map((expr) => ({ expr, ...parsePromQl(expr) }))
+  })
+
+  test('ask for nothing that API or worker does not export', () => {
+    const asked = queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric))
+    expect(asked.length).toBeGreaterThan(50)
+    expect(asked.filter((metric) => !names.has(metric))).toEqual([])
+  })
+
+  test('show everything that is measured of farebox', async () => {
+    const asked = new Set(queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric)))
+    const base = (name: string) => name.replace(/_(bucket|sum|count)$/, '')
+    const unasked = [...names].filter(
+      (name) => name.startsWith('farebox_') && ![...asked].some((one) => base(one) === base(name)),
+    )
+    expect(unasked).toEqual([])
+  })
+
+  test('match series that are there, and group them by labels that they have', () => {
+    for (const { expr, selectors, groupingLabels } of queries) {
+      const found = selectors.flatMap((selector) => {
+        const own = series.filter((name) => name === selector.metric || name.startsWith(`${selector.metric}{`))
+        // A counter of what did not happen has no series.
+        if (own.length === 0) return []
+        const matching = own.filter((name) => matches(labelsOf(name), selector))
+        expect(matching.length, `${expr}: ${JSON.stringify(selector)}`).toBeGreaterThan(0)
+        return matching
+      })
+      if (found.length === 0) continue
+      const labels = new Set([...added.labels, ...found.flatMap((name) => Object.keys(labelsOf(name)))])
+      for (const label of groupingLabels) expect(labels, expr).toContain(label)
+    }
+  })
+
+  const labelsOf = (name: string): Record<string, string> =>
+    Object.fromEntries([...name.matchAll(/(\w+)="([^"]*)"/g)].map(([, label = '', value = '']) => [label, value]))
+
+  const matches = (labels: Record<string, string>, { matchers }: Selector) =>
+    matchers.every(({ label, operator, value }) => {
+      // Codes of failures that this traffic did not meet.
+      if (label === 'outcome' && Object.hasOwn(errorCodes, value)) return label in labels
+      const present = labels[label] ?? ''
+      if (operator === '=') return present === value
+      if (operator === '!=') return present !== value
+      return new RegExp(`^(?:${value})$`).test(present) === (operator === '=~')
+    })
 })
 
 function stageCounts(samples: Samples): Record<string, number> {

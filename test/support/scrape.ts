@@ -7,6 +7,14 @@ export async function scrape(port: number): Promise<Samples> {
   return readSamples(await answer.text())
 }
 
+/** The names that a process exports, also those that have no sample yet; of a histogram the three that can be asked for. */
+export async function scrapeNames(port: number): Promise<readonly string[]> {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  return [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name = '', type]) =>
+    type === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+  )
+}
+
 function readSamples(text: string): Samples {
   const samples = new Map<string, number>()
   for (const line of text.split('\n')) {

@@ -38,6 +38,7 @@ test('a failing deployment shows an open circuit and the calls it got', async ()
   expect(text).toContain('farebox_deployment_active_calls{deployment="first"} 0')
 })
 
-test('nothing but /metrics is served', async () => {
+test('/healthz says that the process lives, and nothing else is served', async () => {
+  expect((await fetch(`http://127.0.0.1:${server.port}/healthz`)).status).toBe(200)
   expect((await fetch(`http://127.0.0.1:${server.port}/`)).status).toBe(404)
 })
