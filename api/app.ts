@@ -4,6 +4,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
+import type { RequestMetrics } from './metrics.ts'
 import { readEffectiveBody } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { parseJsonBody } from './paid-request/read-json-request.ts'
@@ -11,6 +12,7 @@ import { addCors } from './plugins/cors.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
+import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
@@ -41,6 +43,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
+  readonly requestMetrics: RequestMetrics
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
@@ -69,6 +72,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     body.length === 0 ? undefined : parseJsonBody(body),
   )
   await app.register(multipart)
+  addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   await addCors(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
 const address = z
   .string()
@@ -75,6 +76,7 @@ export const settingsSchema = z.object({
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
+  ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

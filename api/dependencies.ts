@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { Registry } from 'prom-client'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
@@ -9,6 +10,7 @@ import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { openTracer } from '#shared/adapters/opentelemetry/open-tracer.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
@@ -22,8 +24,10 @@ import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
+import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
+import { addDecoderMetrics, addRequestMetrics } from './metrics.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
@@ -43,11 +47,14 @@ const LARGEST_SKEW_MS = 60_000
 
 const now = () => new Date()
 
+export interface ApiDependencies extends AppDependencies {
+  /** What this process shows of itself. */
+  readonly metrics: Registry
+  close(): Promise<void>
+}
+
 /** Composes the API process. `close` ends every connection and child that was opened here. */
-export async function createDependencies(
-  config: ApiConfig,
-  stopping: AbortSignal,
-): Promise<AppDependencies & { close(): Promise<void> }> {
+export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
   const { published, available } = await readCatalogs(config)
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
@@ -56,7 +63,10 @@ export async function createDependencies(
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const remote = remoteFacilitator(config)
   const facilitators = await readFacilitators(config, remote)
-  const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
+  const metrics = createProcessMetrics()
+  const tracer = await openTracer(config, 'farebox-api', metrics)
+  const presentRequest = () => tracer.present()
+  const logger = createLogger({ process: 'api', level: config.LOG_LEVEL, presentRequest })
   const { objects, links, close: closeObjects } = await openObjectStore(config)
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const pool = createPool({
@@ -65,6 +75,7 @@ export async function createDependencies(
     applicationName: 'farebox api',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  addPoolMetrics(metrics, pool)
   const store = createAdmissionStore(pool)
   const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
   const listener = listenForOutcomes({
@@ -72,6 +83,10 @@ export async function createDependencies(
     onOutcome: (jobId) => outcomes.wake(jobId),
     onError: (error) => logger.warn('the outcome listener lost its connection', { error }),
   })
+  const mp3Inspector = createInspector(config, ffmpegPath, stopping, (reason) =>
+    logger.error('audio inspection is unavailable', { reason }),
+  )
+  addDecoderMetrics(metrics, mp3Inspector)
   return {
     catalog: available,
     publishedCatalog: published,
@@ -92,9 +107,10 @@ export async function createDependencies(
     receiptSecrets: config.RECEIPT_SECRETS,
     signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    mp3Inspector: createInspector(config, ffmpegPath, stopping, (reason) =>
-      logger.error('audio inspection is unavailable', { reason }),
-    ),
+    mp3Inspector,
+    metrics,
+    requestMetrics: addRequestMetrics(metrics),
+    tracer,
     store,
     queue,
     uploads: objects,
@@ -137,6 +153,7 @@ export async function createDependencies(
       outcomes.close()
       await Promise.allSettled([listener.close(), queue.close()])
       await pool.end()
+      await tracer.close()
       closeObjects()
     },
   }

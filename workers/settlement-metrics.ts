@@ -1,6 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { SettlementAccount, SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
+import { sharedReading } from './shared-reading.ts'
 
 export interface SettlementMetricsDependencies {
   readonly settlements: Pick<SettlementStore, 'readFigures'>
@@ -67,17 +68,4 @@ export function addSettlementMetrics(
     ...register,
   })
   return { onReplacement: ({ facilitator }) => replacements.inc({ facilitator }) }
-}
-
-/** All gauges of one scrape share one statement; `null` when it fails. */
-function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
-  let present: Promise<T | null> | null = null
-  return () => {
-    present ??= read()
-      .catch(() => null)
-      .finally(() => {
-        present = null
-      })
-    return present
-  }
 }

@@ -6,6 +6,7 @@ import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from './effective-request.ts'
 import type { Challenge } from './payment-challenge.ts'
 import type { VerifiedPayment } from './verify-authorization.ts'
@@ -22,6 +23,7 @@ interface Dependencies {
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   readonly logger: Logger
+  readonly tracer: Pick<Tracer, 'present'>
 }
 
 /**
@@ -47,6 +49,7 @@ export async function acceptJob(
     quote: challenge.quote,
     authorization,
     stagedUpload,
+    origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
   })
   // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
   if (stagedUpload && acceptance.outcome !== 'accepted')

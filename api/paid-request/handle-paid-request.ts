@@ -13,6 +13,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
@@ -44,6 +45,7 @@ export interface PaidRequestDependencies {
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
+  readonly tracer: Tracer
   readonly now: () => Date
 }
 
@@ -59,8 +61,9 @@ export async function handlePaidRequest(
   request: FastifyRequest,
   held: AbortSignal,
 ): Promise<PaidAnswer> {
+  const { tracer } = dependencies
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
+  const effectiveRequest = await tracer.stage('validate', () => readEffectiveRequest(dependencies, operation, request))
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
 
@@ -69,8 +72,10 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
+    const { jobId, isNew } = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
+    tracer.describe({ jobId, payer: payment.authorization.payer })
+    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(jobId, held))
+    const answer = respond(outcome, dependencies, operation, isNew)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
@@ -95,18 +100,20 @@ async function findOwnBinding(
 
 /** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
 async function quoteAndBind(
-  { catalog, terms, store }: PaidRequestDependencies,
+  { catalog, terms, store, tracer }: PaidRequestDependencies,
   subject: ChallengeSubject,
   { effective }: EffectiveRequest,
 ): Promise<Challenge> {
   const { operation, idempotencyKey, requestDigest } = subject
   requireAvailable(catalog, operation, effective)
-  const binding = await store.bindKey({
-    idempotencyKey,
-    requestDigest,
-    quote: operation.quote(effective, catalog),
-    lifetimeSeconds: terms.challengeLifetimeSeconds,
-  })
+  const binding = await tracer.stage('quote', () =>
+    store.bindKey({
+      idempotencyKey,
+      requestDigest,
+      quote: operation.quote(effective, catalog),
+      lifetimeSeconds: terms.challengeLifetimeSeconds,
+    }),
+  )
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
 }
@@ -121,16 +128,16 @@ async function attachOrPay(
   binding: PresentBinding | null,
   effectiveRequest: EffectiveRequest,
   payment: PresentedPayment,
-): Promise<string> {
+): Promise<{ jobId: string; isNew: boolean }> {
   const findOwn = () => findOwnJob(dependencies.store, subject.idempotencyKey, payment.authorization)
   const own = await findOwn()
-  if (own !== null) return own
+  if (own !== null) return { jobId: own, isNew: false }
   try {
-    return await payForJob(dependencies, subject, binding, effectiveRequest, payment)
+    return { jobId: await payForJob(dependencies, subject, binding, effectiveRequest, payment), isNew: true }
   } catch (error) {
     const paidMeanwhile = error instanceof AppError && error.entry.kind === 'payment' ? await findOwn() : null
     if (paidMeanwhile === null) throw error
-    return paidMeanwhile
+    return { jobId: paidMeanwhile, isNew: false }
   }
 }
 
@@ -146,6 +153,7 @@ async function payForJob(
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  const verified = await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, verified)
+  const { tracer } = dependencies
+  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge))
+  return tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))
 }

@@ -6,6 +6,7 @@ import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import { withinTrace } from '../plugins/request-telemetry.ts'
 
 /** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
 const INTERIM_ANSWER_MS = 30_000
@@ -75,9 +76,10 @@ async function answer(
   const interim = setInterval(() => reply.raw.writeProcessing(), INTERIM_ANSWER_MS)
   try {
     const held = AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)])
-    const { status, headers, body } = isProbe(request.headers, request.body)
-      ? renderProbeChallenge(dependencies, operation, request.id)
-      : await handlePaidRequest(dependencies, operation, request, held)
+    const { status, headers, body, outcome } = isProbe(request.headers, request.body)
+      ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+      : await withinTrace(request, () => handlePaidRequest(dependencies, operation, request, held))
+    request.outcome = outcome
     return await reply.status(status).headers(headers).send(body)
   } finally {
     clearInterval(interim)

@@ -43,6 +43,8 @@ export interface Mp3Inspector {
    * fails through no fault of the upload. Repeating a call is free while the outcome is cached.
    */
   readonly inspect: (audio: Uint8Array, sha256Hex: string, param?: string) => Promise<Mp3Inspection>
+  /** How many decodes run and wait at the moment, and how many may run. */
+  readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
 }
 
 // Rounded up from what half an hour of stereo takes, decoded alone on one core.
@@ -124,5 +126,6 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },
+    load: () => ({ busy: decoders.activeCount, waiting: decoders.pendingCount, places: concurrency }),
   }
 }

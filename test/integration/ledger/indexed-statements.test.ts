@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createLedgerFiguresStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import {
   createTestLedger,
@@ -53,6 +53,14 @@ describe('no table that grows with the jobs is read as a whole', () => {
     await settlements.findUnfinalBlocks(0n)
     await settlements.readUnfinal(0n, 200)
     await settlements.readFigures()
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('for the metrics', async () => {
+    const figures = createLedgerFiguresStore(ledger.pool)
+    await scansSince()
+    await figures.readLedgerFigures()
+    await figures.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })
 })
