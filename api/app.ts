@@ -5,6 +5,7 @@ import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './load/admission.ts'
+import type { RequestMetrics } from './metrics.ts'
 import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { addCors } from './plugins/cors.ts'
@@ -13,6 +14,7 @@ import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
+import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
@@ -51,6 +53,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly balances: BalanceReader
   /** `null` without an operator's token. */
   readonly operatorBoard: OperatorBoard | null
+  readonly requestMetrics: RequestMetrics
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
@@ -79,6 +82,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addJsonBodies(app, dependencies.admission)
   continueBeforeBodies(app)
   await app.register(multipart)
+  addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
   await addCors(app)

@@ -3,6 +3,7 @@ import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
 const address = z
   .string()
@@ -97,6 +98,7 @@ export const settingsSchema = z.object({
    * behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the answer itself (nginx/nginx#1427).
    */
   INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).optional(),
+  ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

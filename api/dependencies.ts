@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { Registry } from 'prom-client'
 import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
@@ -9,6 +10,7 @@ import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { openTracer } from '#shared/adapters/opentelemetry/open-tracer.ts'
 import { checkedNow, createLedgerCheck } from '#shared/adapters/postgres/check-ledger.ts'
 import { isConnectionFailure } from '#shared/adapters/postgres/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
@@ -24,6 +26,7 @@ import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { createLogger } from '#shared/runtime/logger.ts'
+import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
 import { underSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -31,6 +34,7 @@ import { createAdmission } from './load/admission.ts'
 import { createLoadGate, type LoadLimits } from './load/load-gate.ts'
 import { createPayingCheck } from './load/paying-callers.ts'
 import { createQueueAgeReader } from './load/queue-age.ts'
+import { addDecoderMetrics, addRequestMetrics } from './metrics.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
@@ -55,7 +59,11 @@ const LARGEST_SKEW_MS = 60_000
 const now = () => new Date()
 
 /** All but what only the running process knows. `close` ends every connection and child that was opened here. */
-export type ApiDependencies = Omit<AppDependencies, 'draining'> & { close(): Promise<void> }
+export interface ApiDependencies extends Omit<AppDependencies, 'draining'> {
+  /** What this process shows of itself. */
+  readonly metrics: Registry
+  close(): Promise<void>
+}
 
 /** Composes the API process. */
 export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
@@ -67,13 +75,17 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const remote = remoteFacilitator(config)
   const facilitators = await readFacilitators(config, remote)
-  const logger = createLogger({ process: 'api', level: config.LOG_LEVEL })
+  const metrics = createProcessMetrics()
+  const tracer = await openTracer(config, 'farebox-api', metrics)
+  const presentRequest = () => tracer.present()
+  const logger = createLogger({ process: 'api', level: config.LOG_LEVEL, presentRequest })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
     applicationName: 'farebox api',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  addPoolMetrics(metrics, pool)
   const ledger = createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now })
   // Served from the start, but not ready until the database could be checked.
   await checkedNow(ledger, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
@@ -99,6 +111,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     onOutcome: (jobId) => outcomes.wake(jobId),
     onError: (error) => logger.warn('the outcome listener lost its connection', { error }),
   })
+  addDecoderMetrics(metrics, mp3Inspector)
   return {
     catalog: available,
     preparer,
@@ -121,6 +134,9 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     mp3Inspector,
+    metrics,
+    requestMetrics: addRequestMetrics(metrics),
+    tracer,
     store,
     queue,
     uploads: objects,
@@ -175,6 +191,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
       outcomes.close()
       await Promise.allSettled([listener.close(), queue.close(), preparer.close()])
       await pool.end()
+      await tracer.close()
       closeObjects()
       allowances?.close()
     },

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '#shared/errors/app-error.ts'
+import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import { buildApp } from './app.ts'
 import type { ApiConfig } from './config.ts'
@@ -27,6 +28,8 @@ export async function startApi(
     stopping.abort(new AppError('capacity_exceeded', { message }))
   }
   const app = await buildApp({ ...dependencies, draining: draining.signal })
+  const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
+  const metrics = metricsPort === undefined ? null : await serveMetrics(dependencies.metrics, metricsHost, metricsPort)
   stopOnSignal(
     async () => {
       draining.abort()
@@ -36,6 +39,7 @@ export async function startApi(
       await app.close()
       clearTimeout(grace)
       letHeldCallersGo()
+      await metrics?.close()
       await dependencies.close()
     },
     noticeMs + drainMs + CLOSE_MS,

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { workerQueueSettings } from './queue-settings.ts'
 
 const privateKey = z
@@ -52,9 +53,7 @@ export const settingsSchema = z.object({
   /** How long results are kept for replay, at least a day; receipts are kept for good. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
   SWEEP_SECONDS: z.coerce.number().positive().default(1),
-  /** Where Prometheus scrapes this worker; nothing listens without it. */
-  METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
-  METRICS_HOST: z.string().default('127.0.0.1'),
+  ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { Registry } from 'prom-client'
 import type { PublicClient } from 'viem'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
@@ -12,24 +13,33 @@ import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { openTracer } from '#shared/adapters/opentelemetry/open-tracer.ts'
 import { createLedgerCheck, untilChecked } from '#shared/adapters/postgres/check-ledger.ts'
 import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
-import { createExecutionStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import {
+  createExecutionStore,
+  createLedgerFiguresStore,
+  createSettlementStore,
+} from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import { createLogger, type Logger } from '#shared/runtime/logger.ts'
+import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
 import { underSetting } from '#shared/runtime/start-process.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
+import { measuredRouter } from './metrics.ts'
 import { createDeployments } from './providers/deployments-file.ts'
 import { createHttp, type SendHttp } from './providers/http.ts'
 import { createRouter } from './providers/route.ts'
@@ -43,6 +53,7 @@ import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 import type { FinalityDependencies } from './sweepers/watch-finality.ts'
 import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
 import type { RemoteFinalityDependencies } from './sweepers/watch-remote-finality.ts'
+import { tracedCollector, tracedFacilitator, tracedSettler, tracedStore } from './traced-ports.ts'
 
 export interface WorkerDependencies
   extends RunJobDependencies,
@@ -51,6 +62,9 @@ export interface WorkerDependencies
     Omit<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   readonly settlements: SettlementStore
   readonly settler: Settler
+  readonly ledger: LedgerFiguresStore
+  /** What this process shows of itself. */
+  readonly metrics: Registry
   /** `null` with settlement keys of our own. */
   readonly remote: RemoteParts | null
   readonly queue: JobQueue
@@ -66,13 +80,17 @@ const now = () => new Date()
 
 /** Composes the worker process. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
-  const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL })
+  const metrics = createProcessMetrics()
+  const tracer = await openTracer(config, 'farebox-worker', metrics)
+  const presentRequest = () => tracer.present()
+  const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL, presentRequest })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
     applicationName: 'farebox worker',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  addPoolMetrics(metrics, pool)
   // A worker without a database has nothing to do, so it waits for it.
   await untilChecked(createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now }), (error) =>
     logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
@@ -84,14 +102,15 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const { objects, close: closeObjects } = await openObjectStore(config)
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
-  const store = createExecutionStore(pool)
+  const store = tracedStore(tracer, createExecutionStore(pool))
   const settlements = createSettlementStore(pool)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // None with a remote facilitator, or where others settle: there is no line to keep then, and no gas to watch.
   const keys = settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
   const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
-  const settler = createSettler(chain, CHAIN_ID, keys, { confirmations: config.CONFIRMATIONS, estimateFees })
+  const settlerOptions = { confirmations: config.CONFIRMATIONS, estimateFees }
+  const settler = tracedSettler(tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
   const ownGas = createGasReader(chain, estimateFees)
   const http = createHttp({ fetch })
   const deployments = await underSetting('DEPLOYMENTS_FILE', async () => {
@@ -103,10 +122,13 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     queue,
     uploads: objects,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
-    ...createPaymentSide(config, { chain, pool, store, settlements, settler, ownGas, logger }),
+    ...createPaymentSide(config, { chain, pool, store, settlements, settler, ownGas, logger, tracer }),
     chainClock: createChainClock(chain, now),
     settler,
     settlements,
+    ledger: createLedgerFiguresStore(pool),
+    metrics,
+    tracer,
     accounts,
     facilitators: accounts.facilitators,
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
@@ -115,11 +137,14 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    router: createRouter(deployments, {
-      now,
-      random: Math.random,
-      maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
-    }),
+    router: measuredRouter(
+      metrics,
+      createRouter(deployments, {
+        now,
+        random: Math.random,
+        maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
+      }),
+    ),
     screener: createScreener(config, http),
     executionOf: createExecutions(createImageFetcher()),
     providerTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
@@ -133,6 +158,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     close: async () => {
       await queue.close()
       await pool.end()
+      await tracer.close()
       closeObjects()
     },
   }
@@ -149,6 +175,7 @@ interface PaymentSideParts {
   readonly settler: Settler
   readonly ownGas: GasReader
   readonly logger: Logger
+  readonly tracer: Tracer
 }
 
 /** A remote facilitator pays for gas itself, and never tells how much it has. */
@@ -159,7 +186,7 @@ const gasElsewhere: GasReader = {
 /** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
 function createPaymentSide(
   config: WorkerConfig,
-  { chain, pool, store, settlements, settler, ownGas, logger }: PaymentSideParts,
+  { chain, pool, store, settlements, settler, ownGas, logger, tracer }: PaymentSideParts,
 ): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
@@ -168,16 +195,22 @@ function createPaymentSide(
     return {
       verifier: own,
       gas: ownGas,
-      collector: createOwnKeyCollector({ ...settling, store, settler }),
+      collector: tracedCollector(tracer, createOwnKeyCollector({ ...settling, store, settler })),
       remote: null,
     }
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
-  const facilitator = createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own)
+  const facilitator = tracedFacilitator(
+    tracer,
+    createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
+  )
   const remoteSettlements = createRemoteSettlementStore(pool)
   return {
     verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: gasElsewhere,
-    collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    collector: tracedCollector(
+      tracer,
+      createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    ),
     remote: { facilitator, settlements: { ...settlements, ...remoteSettlements } },
   }
 }

@@ -1,6 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
+import { sharedReading } from './shared-reading.ts'
 import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 
 export interface SettlementMetricsDependencies {
@@ -76,18 +77,5 @@ export function addSettlementMetrics(
   return {
     onReplacement: ({ facilitator }) => replacements.inc({ facilitator }),
     onUsedElsewhere: ({ facilitator }, count) => usedElsewhere.inc({ facilitator }, count),
-  }
-}
-
-/** All gauges of one scrape share one statement; `null` when it fails. */
-function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
-  let present: Promise<T | null> | null = null
-  return () => {
-    present ??= read()
-      .catch(() => null)
-      .finally(() => {
-        present = null
-      })
-    return present
   }
 }

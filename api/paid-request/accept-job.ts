@@ -7,6 +7,7 @@ import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amoun
 import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from './effective-request.ts'
 import type { Challenge } from './payment-challenge.ts'
 import type { RequestPreparer } from './preparation/request-preparer.ts'
@@ -23,6 +24,7 @@ interface Dependencies {
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
   readonly logger: Logger
+  readonly tracer: Pick<Tracer, 'present'>
 }
 
 /**
@@ -49,6 +51,7 @@ export async function acceptJob(
     quote: challenge.quote,
     authorization,
     stagedUpload,
+    origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
   })
   // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
   if (stagedUpload && acceptance.outcome !== 'accepted')

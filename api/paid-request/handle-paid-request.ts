@@ -13,6 +13,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
@@ -46,6 +47,7 @@ export interface PaidRequestDependencies {
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
+  readonly tracer: Tracer
   readonly now: () => Date
 }
 
@@ -71,8 +73,11 @@ export async function handlePaidRequest(
   request: FastifyRequest,
   caller: Caller,
 ): Promise<PaidAnswer> {
+  const { tracer } = dependencies
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request, caller)
+  const effectiveRequest = await tracer.stage('validate', () =>
+    readEffectiveRequest(dependencies, operation, request, caller),
+  )
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
 
@@ -81,13 +86,15 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId = await attachOrPay({
+    const { jobId, isNew } = await attachOrPay({
       findOwn: () => findOwnJob(dependencies.store, idempotencyKey, payment.authorization),
       pay: () => payForJob(dependencies, subject, binding, effectiveRequest, payment),
     })
+    tracer.describe({ jobId, payer: payment.authorization.payer })
     effectiveRequest.letGo()
     caller.releaseBody()
-    const answer = respond(await dependencies.outcomes.wait(jobId, caller.held), dependencies, operation)
+    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(jobId, caller.held))
+    const answer = respond(outcome, dependencies, operation, isNew)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
@@ -112,18 +119,20 @@ async function findOwnBinding(
 
 /** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
 async function quoteAndBind(
-  { catalog, terms, store }: PaidRequestDependencies,
+  { catalog, terms, store, tracer }: PaidRequestDependencies,
   subject: ChallengeSubject,
   { publicModel, quote }: EffectiveRequest,
 ): Promise<Challenge> {
   const { operation, idempotencyKey, requestDigest } = subject
   requireAvailable(catalog, operation, publicModel)
-  const binding = await store.bindKey({
-    idempotencyKey,
-    requestDigest,
-    quote: quote(),
-    lifetimeSeconds: terms.challengeLifetimeSeconds,
-  })
+  const binding = await tracer.stage('quote', () =>
+    store.bindKey({
+      idempotencyKey,
+      requestDigest,
+      quote: quote(),
+      lifetimeSeconds: terms.challengeLifetimeSeconds,
+    }),
+  )
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
 }
@@ -138,15 +147,15 @@ async function attachOrPay({
 }: {
   findOwn: () => Promise<string | null>
   pay: () => Promise<string>
-}): Promise<string> {
+}): Promise<{ jobId: string; isNew: boolean }> {
   const own = await findOwn()
-  if (own !== null) return own
+  if (own !== null) return { jobId: own, isNew: false }
   try {
-    return await pay()
+    return { jobId: await pay(), isNew: true }
   } catch (error) {
     const paidMeanwhile = isRefusedPayment(error) ? await findOwn() : null
     if (paidMeanwhile === null) throw error
-    return paidMeanwhile
+    return { jobId: paidMeanwhile, isNew: false }
   }
 }
 
@@ -166,6 +175,7 @@ async function payForJob(
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  const verified = await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, verified)
+  const { tracer } = dependencies
+  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge))
+  return tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))
 }

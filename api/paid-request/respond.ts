@@ -12,6 +12,8 @@ export interface PaidAnswer {
   readonly status: number
   readonly headers: Record<string, string>
   readonly body: unknown
+  /** For metrics: what the answer is, or the code of the refusal that it tells. */
+  readonly outcome: string
 }
 
 interface Dependencies {
@@ -23,11 +25,16 @@ interface Dependencies {
 /** How long a caller waits before asking after work that outlasted the held connection. */
 const RETRY_AFTER_SECONDS = 5
 
-/** The released result, or the failure that says whether money moved. Throws the latter. */
-export function respond(outcome: JobOutcome, dependencies: Dependencies, operation: AnyOperation): PaidAnswer {
+/** The released result, or the failure that says whether money moved. Throws the latter. `isNew`: the request itself paid. */
+export function respond(
+  outcome: JobOutcome,
+  dependencies: Dependencies,
+  operation: AnyOperation,
+  isNew: boolean,
+): PaidAnswer {
   switch (outcome.state) {
     case 'completed':
-      return released(outcome, dependencies, operation)
+      return { ...released(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
     case 'expired':
       throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
     case 'failed':
@@ -48,7 +55,7 @@ function released(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
   { receiptSecrets, signer, publicBaseUrl }: Dependencies,
   operation: AnyOperation,
-): PaidAnswer {
+): Omit<PaidAnswer, 'outcome'> {
   const { network, payer, transaction } = outcome.paymentResponse
   return {
     status: 200,

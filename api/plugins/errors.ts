@@ -6,6 +6,7 @@ import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { newRequestId } from './request-context.ts'
+import './request-telemetry.ts'
 
 /** `error.type` in each family's own names (openai and Anthropic API references, Errors). */
 const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
@@ -68,7 +69,12 @@ export function addErrorHandling(
   app.setErrorHandler((thrown, request, reply) => {
     const error = toAppError(thrown, isDependencyFailure)
     if (error.entry.status >= 500)
-      logger.error('request failed', { requestId: request.id, code: error.code, error: error.cause ?? error })
+      logger.error('request failed', {
+        requestId: request.id,
+        ...(request.trace?.traceId && { traceId: request.trace.traceId }),
+        code: error.code,
+        error: error.cause ?? error,
+      })
     return sendError(reply, request, error)
   })
   const methodsOf = rememberMethods(app)
@@ -86,6 +92,7 @@ export function addErrorHandling(
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
+  request.outcome = error.code
   reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })
   const lingerMs = error.code === 'overloaded' ? LINGER_WHEN_OVERLOADED_MS : LINGER_MS
   return isStillArriving(request, error) ? sendWhileBodyArrives(reply, request, body, lingerMs) : reply.send(body)

@@ -7,6 +7,7 @@ import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import { withinTrace } from '../plugins/request-telemetry.ts'
 
 /** What reading a body throws before any route sees it. */
 const unreadableBody: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -78,17 +79,20 @@ async function answer(
   // What a caller who goes away leaves behind is counted until it is done with.
   lease?.retain()
   try {
-    const { status, headers, body } = isProbe(request.headers, request.body)
-      ? renderProbeChallenge(dependencies, operation, request.id)
-      : await handlePaidRequest(dependencies, operation, request, {
-          isPaying: lease?.isPaying ?? false,
-          held:
-            lease?.mayBeHeld === false
-              ? AbortSignal.abort()
-              : AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
-          onBytes: (arrivedBytes) => lease?.count(arrivedBytes),
-          releaseBody: () => lease?.releaseBody(),
-        })
+    const { status, headers, body, outcome } = isProbe(request.headers, request.body)
+      ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+      : await withinTrace(request, () =>
+          handlePaidRequest(dependencies, operation, request, {
+            isPaying: lease?.isPaying ?? false,
+            held:
+              lease?.mayBeHeld === false
+                ? AbortSignal.abort()
+                : AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+            onBytes: (arrivedBytes) => lease?.count(arrivedBytes),
+            releaseBody: () => lease?.releaseBody(),
+          }),
+        )
+    request.outcome = outcome
     return await reply.status(status).headers(headers).send(body)
   } finally {
     lease?.release()

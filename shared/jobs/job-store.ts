@@ -9,7 +9,7 @@ import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { PresentReceipt, Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
+import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, RequestOrigin, SealedResult } from './job.ts'
 
 export interface KeyBindingRequest {
   readonly idempotencyKey: string
@@ -50,6 +50,7 @@ export interface NewJob {
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms
+  readonly origin: RequestOrigin
 }
 
 /** What decides whether a verified payment fits beside its payer's other open work. */

@@ -141,6 +141,7 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     authorization: testAuthorization(),
     stagedUpload: newStagedUpload(),
     exposure: AMPLE_FUNDS,
+    origin: { requestId: randomUUID(), traceparent: null },
     ...overrides,
   }
 }

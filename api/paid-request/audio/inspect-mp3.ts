@@ -56,6 +56,8 @@ export interface Mp3Inspector {
    * would refuse need not be uploaded first.
    */
   readonly retryAfterSeconds: (isPaying: boolean) => number | null
+  /** How many decodes run and wait at the moment, and how many may run. */
+  readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
 }
 
 // Rounded up from what half an hour of stereo takes, decoded alone on one core.
@@ -142,5 +144,6 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },
+    load: () => ({ busy: decoders.activeCount, waiting: decoders.pendingCount, places: concurrency }),
   }
 }

@@ -32,7 +32,6 @@ const serviceSchema = z.object({
   ports: z.array(z.string()).default([]),
   volumes: z.array(z.string()).default([]),
   networks: z.array(z.string()),
-  profiles: z.array(z.string()).default([]),
   depends_on: z.record(z.string(), z.object({ condition: z.string() })).default({}),
   healthcheck: z.object({ test: z.array(z.string()).optional(), disable: z.boolean().optional() }).optional(),
   stop_grace_period: z.string().optional(),
@@ -183,11 +182,10 @@ describe('processes', () => {
 
   test('images have exact versions, and programs and mounted files are there', async () => {
     const mounted = Object.values(services)
-      // What the operator writes, and what Prometheus and Grafana read, is not looked for here.
-      .filter(({ profiles }) => profiles.length === 0)
       .flatMap(({ volumes }) => volumes.map((volume) => volume.split(':')[0] ?? ''))
+      // The rest is volumes, and what the operator writes.
       .filter((path) => path.startsWith('./infra'))
-    for (const path of [...mounted, 'infra/grafana/provisioning']) await stat(join(ROOT, path))
+    for (const path of mounted) await stat(join(ROOT, path))
     for (const { command = [] } of Object.values(services).filter(isOurs))
       for (const program of command) await stat(join(ROOT, program))
     const others = Object.values(services).filter((one) => !isOurs(one))

@@ -226,8 +226,9 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   test.each(names)('%s is probed where it listens', (name) => {
     const { ports, startupProbe, readinessProbe, livenessProbe } = containerOf(name)
     const environment = environmentOf(name)
-    const listens = name === 'api' ? readConfigOf.api(environment).PORT : readConfigOf.worker(environment).METRICS_PORT
-    expect(ports).toEqual([{ name: name === 'api' ? 'http' : 'metrics', containerPort: listens }])
+    const metrics = { name: 'metrics', containerPort: readConfigOf[ours[name]](environment).METRICS_PORT }
+    const http = { name: 'http', containerPort: readConfigOf.api(environmentOf('api')).PORT }
+    expect(ports).toEqual(name === 'api' ? [http, metrics] : [metrics])
     for (const one of [startupProbe, livenessProbe])
       expect(one?.httpGet).toEqual({ path: '/healthz', port: ports[0]?.name })
     expect(readinessProbe?.httpGet.path).toBe(name === 'api' ? '/readyz' : undefined)

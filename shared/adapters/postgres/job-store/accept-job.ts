@@ -74,8 +74,8 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
   if (claim.outcome !== 'claimed') return claim
   await sql.query(
     `INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
-       catalog_version, terms, payer, authorization_id, staged_upload_id, state)
-     VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted')`,
+       catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
+     VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)`,
     [
       jobId,
       job.idempotencyKey,
@@ -89,6 +89,8 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
       job.authorization.payer,
       claim.authorizationId,
       job.stagedUpload?.id ?? null,
+      job.origin.requestId,
+      job.origin.traceparent,
     ],
   )
   await insertStagedUpload(sql, jobId, job.stagedUpload)

@@ -19,6 +19,10 @@ export interface ClaimedJobRow {
   accepted_at: Date
   state: ClaimedJob['state']
   fence: string
+  /** Only of a claim. */
+  waited_ms?: number
+  request_id: string | null
+  traceparent: string | null
   usage: Record<string, number> | null
   charge_amount: string | null
   result_body: string | null
@@ -41,6 +45,8 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     acceptedAt: row.accepted_at,
     state: row.state,
     fence: BigInt(row.fence),
+    waitedMs: row.waited_ms ?? 0,
+    origin: { requestId: row.request_id, traceparent: row.traceparent },
     sealed: sealedFromRow(row),
   }
 }

@@ -1,4 +1,5 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
@@ -13,6 +14,7 @@ import { findPriorWork, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { handOverJob } from './hand-over-job.ts'
 import { addReplacement, fillGap, readLine, readNextAccountNonce, releaseLine, takeLine } from './keep-line.ts'
+import { readLedgerFigures, rollUpTotals } from './ledger-figures.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
@@ -87,4 +89,9 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
     readFigures: () => readFigures(pool),
   }
+}
+
+/** What the workers show of the whole ledger, over one pool. */
+export function createLedgerFiguresStore(pool: Pool): LedgerFiguresStore {
+  return { readLedgerFigures: () => readLedgerFigures(pool), rollUpTotals: () => rollUpTotals(pool) }
 }
