@@ -23,12 +23,13 @@ export function addRequestTelemetry(app: FastifyInstance, { operations, tracer, 
   const idOf = new Map(operations.map(({ path, id }) => [path, id]))
   app.decorateRequest('outcome')
   app.decorateRequest('trace')
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', (request, _reply, done) => {
     const { url = '' } = request.routeOptions
     const operation = idOf.get(url)
     if (operation !== undefined) request.trace = tracer.startRequest(request.id, `${request.method} ${url}`, operation)
+    done()
   })
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     // A route's pattern and never the URL: labels must not grow with what strangers ask for.
     const { url = 'unknown' } = request.routeOptions
     const operation = idOf.get(url) ?? url
@@ -36,6 +37,7 @@ export function addRequestTelemetry(app: FastifyInstance, { operations, tracer, 
     const outcome = request.outcome ?? (status < 400 ? 'ok' : 'other')
     requestMetrics.answered({ operation, status, outcome }, reply.elapsedTime / 1000)
     request.trace?.end({ status, outcome })
+    done()
   })
 }
 

@@ -2,24 +2,21 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RequestOrigin } from '#shared/jobs/job.ts'
 
 /** The parts of a paid request whose time is measured, in the order in which they come. */
-export const stages = [
-  'validate',
-  'quote',
-  'verify',
-  'accept',
-  'hold',
-  'queue',
-  'check',
-  'provider',
-  'seal',
-  'sign',
-  'settle',
-  'broadcast',
-  'confirm',
-  'commit',
-] as const
-
-export type Stage = (typeof stages)[number]
+export type Stage =
+  | 'validate'
+  | 'quote'
+  | 'verify'
+  | 'accept'
+  | 'hold'
+  | 'queue'
+  | 'check'
+  | 'provider'
+  | 'seal'
+  | 'sign'
+  | 'settle'
+  | 'broadcast'
+  | 'confirm'
+  | 'commit'
 
 /**
  * What may stand in a span. Anything else a caller passes does not compile, so that prompts, results, signatures, keys, tokens and

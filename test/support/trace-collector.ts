@@ -40,7 +40,7 @@ const requestSchema = z.object({
   ),
 })
 
-/** A span as it was exported. `parent` is the name of its parent, or empty for the beginning of a trace. */
+/** A span as it was exported. `parentSpanId` is empty for the beginning of a trace. */
 export interface ExportedSpan {
   readonly service: string
   readonly traceId: string
@@ -106,4 +106,22 @@ function readSpans(text: string): readonly ExportedSpan[] {
       })),
     ),
   )
+}
+
+/** All spans of the trace that a request began, or none when its own is not there yet. */
+export function traceOf(spans: readonly ExportedSpan[], requestId: string): readonly ExportedSpan[] {
+  const root = spans.find(
+    ({ parentSpanId, attributes }) => parentSpanId === '' && attributes['farebox.request_id'] === requestId,
+  )
+  return root ? spans.filter(({ traceId }) => traceId === root.traceId) : []
+}
+
+/** `service: parent > name` of each span, sorted. */
+export function renderTrace(spans: readonly ExportedSpan[]): readonly string[] {
+  return spans
+    .map(({ service, name, parentSpanId }) => {
+      const parent = spans.find(({ spanId }) => spanId === parentSpanId)
+      return `${service}: ${parent ? `${parent.name} > ` : parentSpanId && 'lost > '}${name}`
+    })
+    .sort()
 }
