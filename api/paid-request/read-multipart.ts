@@ -76,8 +76,11 @@ function limitBody(
   let isRefused = false
   raw.on('data', ({ length }: Buffer) => {
     arrivedBytes += length
-    if (isRead && arrivedBytes > bodyLimit) raw.destroy()
-    if (isRead || isRefused) return
+    if (isRefused) return
+    if (isRead) {
+      if (arrivedBytes > bodyLimit) raw.destroy()
+      return
+    }
     try {
       if (arrivedBytes > bodyLimit) throw tooLarge
       onBytes(arrivedBytes)

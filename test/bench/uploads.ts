@@ -121,13 +121,26 @@ function sharedAudio(): Uint8Array {
   return audio.subarray(0, audio.length - (audio.length % 3))
 }
 
+function uniqueBytes(): Uint8Array {
+  return randomBytes(UNIQUE_BYTES)
+}
+
+function uniqueGroups(): Uint8Array {
+  return Buffer.from(randomBytes(UNIQUE_BYTES).toString('base64'))
+}
+
 function jsonForm(): UploadForm {
   const head = Buffer.from(
     `{"model":"speechvendor/scribe-v2","audio_base64":"${Buffer.from(sharedAudio()).toString('base64')}`,
   )
   const tail = Buffer.from('"}')
-  const unique = () => Buffer.from(randomBytes(UNIQUE_BYTES).toString('base64'))
-  return { contentType: 'application/json', head, tail, unique, bytes: head.length + unique().length + tail.length }
+  return {
+    contentType: 'application/json',
+    head,
+    tail,
+    unique: uniqueGroups,
+    bytes: head.length + uniqueGroups().length + tail.length,
+  }
 }
 
 function multipartForm(): UploadForm {
@@ -135,8 +148,7 @@ function multipartForm(): UploadForm {
   const whole = multipartBody([{ name: 'model', value: 'speechvendor/scribe-v2' }, file])
   const end = whole.lastIndexOf('\r\n--')
   const [head, tail] = [whole.subarray(0, end), whole.subarray(end)]
-  const unique = () => randomBytes(UNIQUE_BYTES)
-  return { contentType: multipartContentType, head, tail, unique, bytes: whole.length + UNIQUE_BYTES }
+  return { contentType: multipartContentType, head, tail, unique: uniqueBytes, bytes: whole.length + UNIQUE_BYTES }
 }
 
 function codeOf(body: string): string {
