@@ -5,6 +5,11 @@ import { AppError } from '../../../shared/errors/app-error.ts'
 const MEGABYTE = 1024 * 1024
 const limits = { bodyBytes: 100 * MEGABYTE, heldConnections: 4, queueAgeMs: 60_000 }
 
+/** Work that the queue would let wait for `ms`. */
+function waiting(ms: number): Pick<AskedWork, 'queueAgeMs'> {
+  return { queueAgeMs: async () => ms }
+}
+
 function unpaid(changes: Partial<AskedWork> = {}): AskedWork {
   return {
     isPaying: false,
@@ -100,7 +105,6 @@ describe('held connections', () => {
 describe('old work in the queue', () => {
   it('keeps new work out, unpaid before paid, and not those whose work it is', async () => {
     const gate = createLoadGate(limits)
-    const waiting = (ms: number) => ({ queueAgeMs: async () => ms })
     await gate.admit(unpaid(waiting(45_000)))
     const refusal = await expectOverloaded(gate.admit(unpaid(waiting(50_000))))
     expect(refusal.retryAfterSeconds).toBe(25)
