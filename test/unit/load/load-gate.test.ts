@@ -19,6 +19,8 @@ function unpaid(changes: Partial<AskedWork> = {}): AskedWork {
 const paying = (changes: Partial<AskedWork> = {}) => unpaid({ isPaying: true, ...changes })
 const returning = (changes: Partial<AskedWork> = {}) => paying({ hasJob: async () => true, ...changes })
 
+const waiting = (ms: number) => ({ queueAgeMs: async () => ms })
+
 async function refusalOf(admitted: Promise<Lease>): Promise<AppError> {
   const error = await admitted.then(
     () => new Error('was admitted'),
@@ -100,7 +102,6 @@ describe('held connections', () => {
 describe('old work in the queue', () => {
   it('keeps new work out, unpaid before paid, and not those whose work it is', async () => {
     const gate = createLoadGate(limits)
-    const waiting = (ms: number) => ({ queueAgeMs: async () => ms })
     await gate.admit(unpaid(waiting(45_000)))
     const refusal = await expectOverloaded(gate.admit(unpaid(waiting(50_000))))
     expect(refusal.retryAfterSeconds).toBe(25)
