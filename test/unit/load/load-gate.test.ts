@@ -24,6 +24,8 @@ function unpaid(changes: Partial<AskedWork> = {}): AskedWork {
 const paying = (changes: Partial<AskedWork> = {}) => unpaid({ isPaying: true, ...changes })
 const returning = (changes: Partial<AskedWork> = {}) => paying({ hasJob: async () => true, ...changes })
 
+const waiting = (ms: number) => ({ queueAgeMs: async () => ms })
+
 async function refusalOf(admitted: Promise<Lease>): Promise<AppError> {
   const error = await admitted.then(
     () => new Error('was admitted'),
