@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { PreparingClient } from './preparing-client.ts'
 
 /** Anything that runs a statement: the pool, or one client inside a transaction. */
 export type Sql = Pick<pg.ClientBase, 'query'>
@@ -20,6 +21,7 @@ export function createPool(options: {
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const pool = new pg.Pool({
+    Client: PreparingClient,
     connectionString: options.connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,

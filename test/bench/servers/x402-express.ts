@@ -92,9 +92,7 @@ app.use(
     server,
   ),
 )
-app.post(ROUTE, (request, response, next) => {
-  answerChat(request, response).catch(next)
-})
+app.post(ROUTE, (request, response) => answerChat(request, response))
 app.listen(environment.PORT, '127.0.0.1', () => console.log('listening'))
 
 async function answerChat(request: Request, response: Response): Promise<void> {

@@ -1,7 +1,7 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Written } from '#shared/jobs/job-store.ts'
 import type { Sql } from '../pool.ts'
-import { type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
+import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
 
 /** Of the lease: how long the worker of an expired provider call may still store what it holds. */
 const GRACE_SHARE = 1 / 3
@@ -21,7 +21,7 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
        AND state IN ('accepted', 'generating', 'generated', 'settling')
        AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
        AND (state <> 'generating' OR orphaned_at IS NOT NULL)
-     RETURNING jobs.*, authorizations.signed,
+     RETURNING ${CLAIMED_JOB},
        extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms`,
     [jobId, leaseMs],
   )
@@ -38,7 +38,7 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
 /** Reads a job again under the same fence, after a transition. */
 export async function rereadJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
   const { rows } = await sql.query<ClaimedJobRow>(
-    `SELECT jobs.*, authorizations.signed
+    `SELECT ${CLAIMED_JOB}
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
     [job.id, job.fence.toString()],

@@ -29,6 +29,34 @@ export interface ClaimedJobRow {
   result_digest: string | null
 }
 
+/** Each by its name: a later migration's column must not change what a prepared statement returns. */
+const claimedColumns = {
+  id: true,
+  operation: true,
+  public_model: true,
+  request_digest: true,
+  effective_request: true,
+  quoted_maximum: true,
+  catalog_version: true,
+  terms: true,
+  authorization_id: true,
+  staged_upload_id: true,
+  accepted_at: true,
+  state: true,
+  fence: true,
+  request_id: true,
+  traceparent: true,
+  usage: true,
+  charge_amount: true,
+  result_body: true,
+  result_digest: true,
+} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms'>, true>
+
+/** What a statement over `jobs` and `authorizations` must return for `claimedJobFromRow`. */
+export const CLAIMED_JOB = [...Object.keys(claimedColumns).map((name) => `jobs.${name}`), 'authorizations.signed'].join(
+  ', ',
+)
+
 export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
   return {
     id: row.id,
