@@ -5,11 +5,6 @@ import { AppError } from '../../../shared/errors/app-error.ts'
 const MEGABYTE = 1024 * 1024
 const limits = { bodyBytes: 100 * MEGABYTE, heldConnections: 4, queueAgeMs: 60_000 }
 
-/** Work that the queue would let wait for `ms`. */
-function waiting(ms: number): Pick<AskedWork, 'queueAgeMs'> {
-  return { queueAgeMs: async () => ms }
-}
-
 function unpaid(changes: Partial<AskedWork> = {}): AskedWork {
   return {
     isPaying: false,
