@@ -34,7 +34,7 @@ import { createAdmission } from './load/admission.ts'
 import { createLoadGate, type LoadLimits } from './load/load-gate.ts'
 import { createPayingCheck } from './load/paying-callers.ts'
 import { createQueueAgeReader } from './load/queue-age.ts'
-import { addDecoderMetrics, addRequestMetrics } from './metrics.ts'
+import { addDecoderMetrics, addLoadMetrics, addRequestMetrics } from './metrics.ts'
 import { createFfmpegDecoder } from './paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from './paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from './paid-request/audio/inspect-mp3.ts'
@@ -96,8 +96,10 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     logger.error('audio inspection is unavailable', { reason }),
   )
   const isPaying = createPayingCheck(config.CHALLENGE_SECRET)
+  const gate = createLoadGate(loadLimits(config))
+  addLoadMetrics(metrics, gate)
   const admission = createAdmission({
-    gate: createLoadGate(loadLimits(config)),
+    gate,
     isPaying,
     queueAge: createQueueAgeReader(store, logger, () => performance.now()),
     mp3Inspector,

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { LoadGate } from './load/load-gate.ts'
 import type { Mp3Inspector } from './paid-request/audio/inspect-mp3.ts'
 
 /** Told of each answer when it has been sent. */
@@ -48,6 +49,21 @@ export function addDecoderMetrics(registry: Registry, inspector: Pick<Mp3Inspect
       decoders.set({ state: 'busy' }, busy)
       decoders.set({ state: 'waiting' }, waiting)
       decoders.set({ state: 'places' }, places)
+    },
+  })
+}
+
+/** Adds how much of what this process takes on at most is taken. */
+export function addLoadMetrics(registry: Registry, gate: Pick<LoadGate, 'present'>): void {
+  const load = new Gauge({
+    name: 'farebox_load',
+    help: 'Bytes of request bodies in memory, and paying requests under way, which are bounded by MAXIMUM_BODY_MEGABYTES and MAXIMUM_HELD_CONNECTIONS',
+    labelNames: ['of'],
+    registers: [registry],
+    collect: () => {
+      const { bodyBytes, heldConnections } = gate.present()
+      load.set({ of: 'body_bytes' }, bodyBytes)
+      load.set({ of: 'held_connections' }, heldConnections)
     },
   })
 }

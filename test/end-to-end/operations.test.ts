@@ -140,6 +140,7 @@ describe('the API’s /metrics', () => {
       '{state="waiting"}': 0,
       '{state="places"}': 2,
     })
+    expect(samplesOf(samples, 'farebox_load')).toEqual({ '{of="body_bytes"}': 0, '{of="held_connections"}': 0 })
     expect(samplesOf(samples, 'farebox_database_connections')['{state="waiting"}']).toBe(0)
     expect(samples.get('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0)
   })
