@@ -4,18 +4,23 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
-import { readEffectiveBody } from './paid-request/effective-request.ts'
+import type { Admission } from './load/admission.ts'
+import type { RequestMetrics } from './metrics.ts'
+import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
-import { parseJsonBody } from './paid-request/read-json-request.ts'
 import { addCors } from './plugins/cors.ts'
+import { addDraining } from './plugins/draining.ts'
 import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
+import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
+import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
+import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addPricingRoutes } from './routes/pricing.ts'
 import { addQuoteRoutes } from './routes/quotes.ts'
@@ -34,13 +39,21 @@ const REQUEST_TIMEOUT_MS = 240_000
 export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */
   readonly isDependencyFailure: (error: unknown) => boolean
+  readonly admission: Admission
   readonly holdMs: number
+  /** Aborts when the process is told to stop: it is not ready any more, and still serves whoever comes. */
+  readonly draining: AbortSignal
+  /** How often held callers get an interim answer; 0 is never. */
+  readonly interimAnswerMs: number
   /** Aborts when held callers must be let go because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
+  /** `null` without an operator's token. */
+  readonly operatorBoard: OperatorBoard | null
+  readonly requestMetrics: RequestMetrics
   /** `null` when media are served by this process. */
   readonly mediaLinks: ObjectLinks | null
   /** Everything that is published, available now or not: the interface description does not change with availability. */
@@ -60,36 +73,46 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
+    // A request that is read after all is served, with an answer of ours.
+    return503OnClosing: false,
     clientErrorHandler: refuseMalformedHttp,
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
-  // A probe may name JSON and send nothing.
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    body.length === 0 ? undefined : parseJsonBody(body),
-  )
+  addJsonBodies(app, dependencies.admission)
+  continueBeforeBodies(app)
   await app.register(multipart)
+  addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
+  addDraining(app, dependencies.draining)
   await addCors(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   await addRoutes(app, dependencies)
   return app
 }
 
+/** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
+function continueBeforeBodies(app: FastifyInstance): void {
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
+  app.addHook('preParsing', async (request, reply) => {
+    if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+  })
+}
+
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
   const { limitRate } = dependencies
-  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings)
+  addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings, dependencies.draining)
   addModelRoutes(app, dependencies)
   addPricingRoutes(app, dependencies)
   addVoiceRoutes(app, dependencies)
   addBalanceRoutes(app, dependencies)
   addQuoteRoutes(app, {
     ...dependencies,
-    operations,
-    readEffectiveBody: (operation, body) => readEffectiveBody(dependencies, operation, body),
+    readQuotedRequest: (body) => readQuotedRequest(dependencies, body),
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
   addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
+  await addOperatorBoard(app, dependencies.operatorBoard)
 }

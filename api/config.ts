@@ -2,6 +2,8 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
 const address = z
   .string()
@@ -22,11 +24,12 @@ const signingSeeds = z
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
-const settingsSchema = z.object({
+/** What may be set; files that deploy this process are checked against it. */
+export const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
   PUBLIC_BASE_URL: z.url(),
-  DATABASE_URL: z.url(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
@@ -58,6 +61,10 @@ const settingsSchema = z.object({
     .default('20')
     .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
+  /** After SIGTERM: how long /readyz says 503 while everybody is served, until load balancers send nothing here. */
+  DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
+  /** How long held callers may then go on, before a 503 lets them attach to another process. */
+  DRAIN_SECONDS: z.coerce.number().positive().default(30),
   /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
   DEPLOYMENTS_FILE: z.string().min(1),
   /** Overrides of prices and availability. */
@@ -68,12 +75,30 @@ const settingsSchema = z.object({
     .string()
     .transform((list) => list.split(','))
     .optional(),
-  /** Of one client address; bursts up to a minute's worth. */
+  /** Of one client address, on all API processes when the queue is in Redis; bursts up to a minute's worth. */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
+  /** The same for requests that bring a payment for a challenge of ours. */
+  PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
   FFMPEG_PATH: z.string().optional(),
+  /** Opens the queues' board to operators; there is none without it. */
+  OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
+  /** Large bodies that are parsed and measured at once, each on a thread of its own. */
+  PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
+  /** Of request bodies that are being read or held at once; at least two of the largest. */
+  MAXIMUM_BODY_MEGABYTES: z.coerce.number().int().min(80).default(512),
+  /** Paying requests under way at once: nearly all of them wait for their result. */
+  MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
+  /** No new work of a kind is taken while accepted work of it has been waiting for longer. */
+  MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
+  /**
+   * Held callers get a `102 Processing` this often, so that their clients do not give up; 0 is never. Left out: 30, and never
+   * behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the answer itself (nginx/nginx#1427).
+   */
+  INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).optional(),
+  ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
@@ -96,6 +121,6 @@ export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 /** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
   return Object.freeze(parsed.data)
 }

@@ -1,30 +1,49 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '#shared/errors/app-error.ts'
+import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
-import { type AppDependencies, buildApp } from './app.ts'
+import { buildApp } from './app.ts'
 import type { ApiConfig } from './config.ts'
+import type { ApiDependencies } from './dependencies.ts'
 
-/** Held callers may still get their result within this time after a signal; then they get a 503 that lets them attach. */
-const GRACE_MS = 3000
-const SHUTDOWN_DEADLINE_MS = 10_000
+/** To answer those who were let go, and to end connections. */
+const CLOSE_MS = 5000
 
-/** Serves until a signal ends the process. `stopping` is what the dependencies were told to listen to. */
+/**
+ * Serves until a signal ends the process, in three stages: for DRAIN_NOTICE_SECONDS it only says that it is not ready, then it
+ * takes no more connections and finishes what it holds, and after DRAIN_SECONDS it lets go who is still held. `stopping` is what
+ * the dependencies were told to listen to.
+ */
 export async function startApi(
   config: ApiConfig,
-  dependencies: AppDependencies & { close(): Promise<void> },
+  dependencies: ApiDependencies,
   stopping: AbortController,
 ): Promise<void> {
+  const { logger } = dependencies
+  const noticeMs = config.DRAIN_NOTICE_SECONDS * 1000
+  const drainMs = config.DRAIN_SECONDS * 1000
+  const draining = new AbortController()
   const letHeldCallersGo = () => {
     const message = 'The service restarts. Nothing was charged; retry shortly.'
     stopping.abort(new AppError('capacity_exceeded', { message }))
   }
-  const app = await buildApp(dependencies)
-  stopOnSignal(async () => {
-    const grace = setTimeout(letHeldCallersGo, GRACE_MS)
-    await app.close()
-    clearTimeout(grace)
-    letHeldCallersGo()
-    await dependencies.close()
-  }, SHUTDOWN_DEADLINE_MS)
+  const app = await buildApp({ ...dependencies, draining: draining.signal })
+  const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
+  const metrics = metricsPort === undefined ? null : await serveMetrics(dependencies.metrics, metricsHost, metricsPort)
+  stopOnSignal(
+    async () => {
+      draining.abort()
+      logger.info('draining')
+      await delay(noticeMs)
+      const grace = setTimeout(letHeldCallersGo, drainMs)
+      await app.close()
+      clearTimeout(grace)
+      letHeldCallersGo()
+      await metrics?.close()
+      await dependencies.close()
+    },
+    noticeMs + drainMs + CLOSE_MS,
+  )
   const address = await app.listen({ host: config.HOST, port: config.PORT })
-  dependencies.logger.info(`listening on ${address}`)
+  logger.info(`listening on ${address}`)
 }

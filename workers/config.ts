@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { workerQueueSettings } from './queue-settings.ts'
 
 const privateKey = z
@@ -8,8 +10,9 @@ const privateKey = z
   .regex(/^0x[0-9a-fA-F]{64}$/)
   .transform((text) => text as `0x${string}`)
 
-const settingsSchema = z.object({
-  DATABASE_URL: z.url(),
+/** What may be set; files that deploy this process are checked against it. */
+export const settingsSchema = z.object({
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...workerQueueSettings,
   ...objectStoreSettings,
@@ -50,9 +53,7 @@ const settingsSchema = z.object({
   /** How long results are kept for replay, at least a day; receipts are kept for good. */
   RESULT_RETENTION_HOURS: z.coerce.number().min(24).default(168),
   SWEEP_SECONDS: z.coerce.number().positive().default(1),
-  /** Where Prometheus scrapes this worker; nothing listens without it. */
-  METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
-  METRICS_HOST: z.string().default('127.0.0.1'),
+  ...telemetrySettings,
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
@@ -75,6 +76,6 @@ export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
 /** Reads the environment once. Throws with every wrong variable named. Provider and settlement keys exist only here. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): WorkerConfig {
   const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new Error(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
+  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
   return Object.freeze({ ...parsed.data, environment })
 }

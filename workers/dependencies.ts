@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { Registry } from 'prom-client'
 import type { PublicClient } from 'viem'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
@@ -12,24 +13,33 @@ import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { openTracer } from '#shared/adapters/opentelemetry/open-tracer.ts'
+import { createLedgerCheck, untilChecked } from '#shared/adapters/postgres/check-ledger.ts'
 import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
-import { createExecutionStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import {
+  createExecutionStore,
+  createLedgerFiguresStore,
+  createSettlementStore,
+} from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import type { JobConsumer, JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
-import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
-import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { createLogger, type Logger } from '#shared/runtime/logger.ts'
+import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
+import { measuredRouter } from './metrics.ts'
 import { createDeployments } from './providers/deployments-file.ts'
 import { createHttp, type SendHttp } from './providers/http.ts'
 import { createRouter } from './providers/route.ts'
@@ -42,14 +52,19 @@ import { createOwnKeyCollector } from './settlement/collector.ts'
 import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 import type { FinalityDependencies } from './sweepers/watch-finality.ts'
 import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
+import type { RemoteFinalityDependencies } from './sweepers/watch-remote-finality.ts'
+import { tracedCollector, tracedFacilitator, tracedSettler, tracedStore } from './traced-ports.ts'
 
 export interface WorkerDependencies
   extends RunJobDependencies,
     FinalityDependencies,
     GasWatchDependencies,
-    Omit<KeeperDependencies, 'onReplacement'> {
+    Omit<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   readonly settlements: SettlementStore
   readonly settler: Settler
+  readonly ledger: LedgerFiguresStore
+  /** What this process shows of itself. */
+  readonly metrics: Registry
   /** `null` with settlement keys of our own. */
   readonly remote: RemoteParts | null
   readonly queue: JobQueue
@@ -61,20 +76,25 @@ export interface WorkerDependencies
   close(): Promise<void>
 }
 
-/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
-const FINALITY_LOOK_MS = 5000
-
 const now = () => new Date()
 
 /** Composes the worker process. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
-  const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL })
+  const metrics = createProcessMetrics()
+  const tracer = await openTracer(config, 'farebox-worker', metrics)
+  const presentRequest = () => tracer.present()
+  const logger = createLogger({ process: 'worker', level: config.LOG_LEVEL, presentRequest })
   const pool = createPool({
     connectionString: config.DATABASE_URL,
     maximumConnections: config.DATABASE_CONNECTIONS,
     applicationName: 'farebox worker',
     onError: (error) => logger.warn('an idle database connection was lost', { error }),
   })
+  addPoolMetrics(metrics, pool)
+  // A worker without a database has nothing to do, so it waits for it.
+  await untilChecked(createLedgerCheck({ pool, databaseUrl: config.DATABASE_URL, now }), (error) =>
+    logger.warn('DATABASE_URL: the database cannot be reached yet', { error }),
+  )
   const concurrency = concurrencyOf(config)
   const settles = concurrency.has('settlement')
   // A process that only settles calls no provider, and so is given none of their keys.
@@ -82,41 +102,48 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const queue = await openJobQueue(config, (error) => logger.warn('the queue reports an error', { error }))
   const { objects, close: closeObjects } = await openObjectStore(config)
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
-  const store = createExecutionStore(pool)
+  const store = tracedStore(tracer, createExecutionStore(pool))
+  const settlements = createSettlementStore(pool)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // None with a remote facilitator, or where others settle: there is no line to keep then, and no gas to watch.
   const keys = settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
   const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
-  const settler = createSettler(chain, CHAIN_ID, keys, { confirmations: config.CONFIRMATIONS, estimateFees })
+  const settlerOptions = { confirmations: config.CONFIRMATIONS, estimateFees }
+  const settler = tracedSettler(tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
   const ownGas = createGasReader(chain, estimateFees)
   const http = createHttp({ fetch })
-  const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+  const deployments = await underSetting('DEPLOYMENTS_FILE', async () => {
+    const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+    return createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http })
+  })
   return {
     store,
     queue,
     uploads: objects,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
-    ...createPaymentSide(config, { chain, pool, store, settler, ownGas, logger }),
+    ...createPaymentSide(config, { chain, pool, store, settlements, settler, ownGas, logger, tracer }),
     chainClock: createChainClock(chain, now),
     settler,
-    settlements: createSettlementStore(pool),
+    settlements,
+    ledger: createLedgerFiguresStore(pool),
+    metrics,
+    tracer,
     accounts,
     facilitators: accounts.facilitators,
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
     blocks: createBlockReader(chain),
-    finalityLookMs: FINALITY_LOOK_MS,
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    router: createRouter(
-      createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http }),
-      {
+    router: measuredRouter(
+      metrics,
+      createRouter(deployments, {
         now,
         random: Math.random,
         maximumTimeoutMs: config.PROVIDER_TIMEOUT_SECONDS * 1000,
-      },
+      }),
     ),
     screener: createScreener(config, http),
     executionOf: createExecutions(createImageFetcher()),
@@ -131,24 +158,24 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     close: async () => {
       await queue.close()
       await pool.end()
+      await tracer.close()
       closeObjects()
     },
   }
 }
 
-/** What the sweepers need of a remote facilitator. */
-interface RemoteParts {
-  readonly facilitator: RemoteFacilitator
-  readonly settlements: RemoteSettlementStore
-}
+/** What a worker with a remote facilitator looks after besides. */
+type RemoteParts = Pick<RemoteFinalityDependencies, 'facilitator' | 'settlements'>
 
 interface PaymentSideParts {
   readonly chain: PublicClient
   readonly pool: Pool
   readonly store: ExecutionStore
+  readonly settlements: SettlementStore
   readonly settler: Settler
   readonly ownGas: GasReader
   readonly logger: Logger
+  readonly tracer: Tracer
 }
 
 /** A remote facilitator pays for gas itself, and never tells how much it has. */
@@ -159,7 +186,7 @@ const gasElsewhere: GasReader = {
 /** Verification and settlement, both through the same party: keys of our own, or the remote facilitator. */
 function createPaymentSide(
   config: WorkerConfig,
-  { chain, pool, store, settler, ownGas, logger }: PaymentSideParts,
+  { chain, pool, store, settlements, settler, ownGas, logger, tracer }: PaymentSideParts,
 ): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
@@ -168,17 +195,23 @@ function createPaymentSide(
     return {
       verifier: own,
       gas: ownGas,
-      collector: createOwnKeyCollector({ ...settling, store, settler }),
+      collector: tracedCollector(tracer, createOwnKeyCollector({ ...settling, store, settler })),
       remote: null,
     }
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
-  const facilitator = createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own)
+  const facilitator = tracedFacilitator(
+    tracer,
+    createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
+  )
   const remoteSettlements = createRemoteSettlementStore(pool)
   return {
     verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: gasElsewhere,
-    collector: createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
-    remote: { facilitator, settlements: remoteSettlements },
+    collector: tracedCollector(
+      tracer,
+      createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+    ),
+    remote: { facilitator, settlements: { ...settlements, ...remoteSettlements } },
   }
 }
 

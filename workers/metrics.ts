@@ -1,12 +1,10 @@
-import { createServer } from 'node:http'
-import { Gauge, Registry } from 'prom-client'
-import type { Router } from './providers/route.ts'
+import { Gauge, Histogram, type Registry } from 'prom-client'
+import type { Router, Slot } from './providers/route.ts'
 
 const CIRCUITS = ['closed', 'half_open', 'open'] as const
 
-/** What this worker process shows of itself: the health of each deployment, as its own router sees it. */
-export function createMetrics({ router }: { router: Pick<Router, 'states'> }): Registry {
-  const registry = new Registry()
+/** Adds the health of each deployment, as this process's own router sees it. */
+export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 'states'>): void {
   const register = { registers: [registry] }
   const circuit = new Gauge({
     name: 'farebox_deployment_circuit',
@@ -35,37 +33,38 @@ export function createMetrics({ router }: { router: Pick<Router, 'states'> }): R
     collect: () =>
       router.states().forEach(({ name, recentCalls: count }) => recentCalls.set({ deployment: name }, count)),
   })
-  return registry
 }
 
-export interface MetricsServer {
-  readonly port: number
-  close(): Promise<void>
-}
+/** To the longest time limit of a call. */
+const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300]
 
-/** Serves `GET /metrics` for Prometheus; anything else is a 404. Keep the port off the public network. */
-export async function serveMetrics(registry: Registry, host: string, port: number): Promise<MetricsServer> {
-  const server = createServer((request, response) => {
-    if (request.method !== 'GET' || request.url !== '/metrics') {
-      response.writeHead(404).end()
-      return
-    }
-    registry.metrics().then(
-      (text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text),
-      () => response.writeHead(500).end(),
-    )
+/** The same router, with each call's duration and outcome measured: `produced`, or the code of the failure. */
+export function measuredRouter(registry: Registry, router: Router): Router {
+  const durations = new Histogram({
+    name: 'farebox_provider_call_duration_seconds',
+    help: 'Calls of this process to a deployment, by how they ended',
+    labelNames: ['deployment', 'outcome'],
+    buckets: CALL_BUCKETS,
+    registers: [registry],
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, host, resolve)
+  const measured = (slot: Slot): Slot => ({
+    deployment: slot.deployment,
+    run: async (call) => {
+      const startedAt = performance.now()
+      let ended = 'thrown'
+      try {
+        const outcome = await slot.run(call)
+        ended = 'code' in outcome ? outcome.code : outcome.outcome
+        return outcome
+      } finally {
+        durations.observe({ deployment: slot.deployment.name, outcome: ended }, (performance.now() - startedAt) / 1000)
+      }
+    },
   })
-  const address = server.address()
   return {
-    port: address !== null && typeof address === 'object' ? address.port : port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    ...router,
+    *candidates(publicModel) {
+      for (const slot of router.candidates(publicModel)) yield measured(slot)
+    },
   }
 }

@@ -23,14 +23,23 @@ export interface RunJobDependencies extends GenerationDependencies {
  * time, also twice at once: whoever cannot take the lease does nothing. Throws only when the ledger cannot be reached.
  */
 export async function runJob(dependencies: RunJobDependencies, jobId: string): Promise<void> {
-  const { store, logger, leaseMs } = dependencies
-  let job = await store.claimJob(jobId, leaseMs)
+  const { store, tracer, leaseMs } = dependencies
+  const job = await store.claimJob(jobId, leaseMs)
+  if (job) await tracer.continueRequest(job, () => moveOn(dependencies, job))
+}
+
+/** Step by step, as far as this claim goes. */
+async function moveOn(dependencies: RunJobDependencies, claimedAtFirst: ClaimedJob): Promise<void> {
+  const { store, logger } = dependencies
+  let job: ClaimedJob | null = claimedAtFirst
   while (job) {
-    const claimed = job
+    const claimed: ClaimedJob = job
     if (!dependencies.serves.has(queueOf(claimed))) return handOver(dependencies, claimed)
-    const outcome = await withRenewedLease(dependencies, claimed, (signal) => takeStep(dependencies, claimed, signal))
+    const outcome: StepOutcome = await withRenewedLease(dependencies, claimed, (signal) =>
+      takeStep(dependencies, claimed, signal),
+    )
     if (outcome.next === 'later') {
-      logger.warn('job put off', { jobId, state: claimed.state, reason: outcome.reason })
+      logger.warn('job put off', { jobId: claimed.id, state: claimed.state, reason: outcome.reason })
       await store.releaseJob(claimed, outcome.delayMs)
     }
     job = outcome.next === 'moved' ? await store.rereadJob(claimed) : null

@@ -1,6 +1,8 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import type { SettlementAccount, SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
+import { sharedReading } from './shared-reading.ts'
+import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
 
 export interface SettlementMetricsDependencies {
   readonly settlements: Pick<SettlementStore, 'readFigures'>
@@ -15,7 +17,7 @@ export interface SettlementMetricsDependencies {
 export function addSettlementMetrics(
   registry: Registry,
   { settlements, gas, facilitators }: SettlementMetricsDependencies,
-): { onReplacement: (account: SettlementAccount) => void } {
+): Pick<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
   const readFigures = sharedReading(() => settlements.readFigures())
   const counts = new Gauge({
@@ -66,18 +68,14 @@ export function addSettlementMetrics(
     labelNames: ['facilitator'],
     ...register,
   })
-  return { onReplacement: ({ facilitator }) => replacements.inc({ facilitator }) }
-}
-
-/** All gauges of one scrape share one statement; `null` when it fails. */
-function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
-  let present: Promise<T | null> | null = null
-  return () => {
-    present ??= read()
-      .catch(() => null)
-      .finally(() => {
-        present = null
-      })
-    return present
+  const usedElsewhere = new Counter({
+    name: 'farebox_settlement_nonces_used_elsewhere_total',
+    help: 'Account nonces of a settlement key that somebody beside this ledger used',
+    labelNames: ['facilitator'],
+    ...register,
+  })
+  return {
+    onReplacement: ({ facilitator }) => replacements.inc({ facilitator }),
+    onUsedElsewhere: ({ facilitator }, count) => usedElsewhere.inc({ facilitator }, count),
   }
 }

@@ -1,15 +1,18 @@
-import type { Registry } from 'prom-client'
+import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
-import { createMetrics, serveMetrics } from './metrics.ts'
+import { addLedgerMetrics } from './ledger-metrics.ts'
+import { addDeploymentMetrics } from './metrics.ts'
 import { handBackJobs, runJob } from './run-job.ts'
+import { requireOwnKeys } from './settlement/require-own-keys.ts'
 import { addSettlementMetrics } from './settlement-metrics.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
 import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
-import { reapMedia } from './sweepers/reap-media.ts'
-import { reapUploads } from './sweepers/reap-uploads.ts'
+import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
+import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
+import { rollUpTotals } from './sweepers/roll-up-totals.ts'
 import { type Sweep, startSweepers } from './sweepers/start-sweepers.ts'
 import { watchFinality } from './sweepers/watch-finality.ts'
 import { watchGas } from './sweepers/watch-gas.ts'
@@ -20,20 +23,26 @@ const HAND_BACK_MS = 5000
 
 /** Takes jobs and sweeps until a signal ends the process. */
 export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
-  const { logger } = dependencies
+  const { logger, metrics: registry, ledger } = dependencies
   const drainMs = config.DRAIN_SECONDS * 1000
+  // None where others settle.
+  await requireOwnKeys(dependencies)
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
-  const registry = createMetrics(dependencies)
+  addDeploymentMetrics(registry, dependencies.router)
+  addLedgerMetrics(registry, ledger)
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
       resumeStalled(dependencies),
       reconcileSettlements(dependencies),
-      ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies, registry) : []),
+      ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies) : []),
       reapUploads(dependencies),
+      reapStrayUploads(dependencies),
       reapMedia(dependencies),
+      reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
+      rollUpTotals(ledger),
     ],
     config.SWEEP_SECONDS * 1000,
     logger,
@@ -51,15 +60,13 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
 }
 
 /** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
-function settlementSweeps(dependencies: WorkerDependencies, registry: Registry): readonly Sweep[] {
-  const { remote, settlements } = dependencies
-  const { onReplacement } = addSettlementMetrics(registry, dependencies)
-  const own = [
-    keepNoncesMoving({ ...dependencies, onReplacement }),
+function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
+  const { remote, metrics: registry } = dependencies
+  const reports = addSettlementMetrics(registry, dependencies)
+  return [
+    keepNoncesMoving({ ...dependencies, ...reports }),
     watchFinality(dependencies),
+    ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),
   ]
-  if (!remote) return own
-  const both = { ...settlements, ...remote.settlements }
-  return [...own, watchRemoteFinality({ ...dependencies, facilitator: remote.facilitator, settlements: both })]
 }

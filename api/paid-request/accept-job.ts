@@ -2,18 +2,19 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { encryptUpload, newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
+import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from './effective-request.ts'
 import type { Challenge } from './payment-challenge.ts'
+import type { RequestPreparer } from './preparation/request-preparer.ts'
 import type { VerifiedPayment } from './verify-authorization.ts'
 
 /** Calls settle within seconds; whoever waits this long finds some of them done. */
 const OPEN_WORK_RETRY_SECONDS = 2
-/** The second reading knows of settlements that the first could not be asked about. */
-const MAXIMUM_READINGS = 2
 
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
@@ -21,7 +22,9 @@ interface Dependencies {
   readonly maximumOpenExposure: AtomicAmount
   readonly queue: Pick<JobQueue, 'enqueue'>
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
+  readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
   readonly logger: Logger
+  readonly tracer: Pick<Tracer, 'present'>
 }
 
 /**
@@ -33,20 +36,22 @@ interface Dependencies {
 export async function acceptJob(
   dependencies: Dependencies,
   challenge: Challenge,
-  { effective, requestDigest, audio }: EffectiveRequest,
+  { publicModel, requestDigest, content }: EffectiveRequest,
   { authorization, ...verified }: VerifiedPayment,
 ): Promise<string> {
   const { uploads } = dependencies
-  const stagedUpload = audio && (await stageUpload(uploads, audio))
+  const { json, audio } = content()
+  const stagedUpload = audio && (await stageUpload(dependencies, audio))
   const acceptance = await acceptWithinFunds(dependencies, verified, {
     idempotencyKey: challenge.idempotencyKey,
     operation: challenge.operation.id,
-    publicModel: challenge.operation.publicModel(effective),
+    publicModel,
     requestDigest,
-    effectiveRequest: effective,
+    effectiveJson: json,
     quote: challenge.quote,
     authorization,
     stagedUpload,
+    origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
   })
   // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
   if (stagedUpload && acceptance.outcome !== 'accepted')
@@ -118,10 +123,15 @@ function exposureError(
       })
 }
 
-async function stageUpload(uploads: Pick<ObjectStore, 'put'>, audio: Uint8Array): Promise<StagedUpload> {
+/** Encrypting takes the bytes of a large upload; nothing needs them after it. */
+async function stageUpload(
+  { uploads, preparer }: Pick<Dependencies, 'uploads' | 'preparer'>,
+  audio: Uint8Array,
+): Promise<StagedUpload> {
   const stagedUpload = newStagedUpload()
+  const sealed = await preparer.encryptUpload(stagedUpload, audio)
   try {
-    await uploads.put(stagedUpload.objectKey, encryptUpload(stagedUpload, audio))
+    await uploads.put(stagedUpload.objectKey, sealed)
   } catch (cause) {
     throw new AppError('storage_unavailable', { cause })
   }

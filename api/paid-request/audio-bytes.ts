@@ -35,7 +35,7 @@ export async function asAudioBytes({ store, media }: Dependencies, answer: PaidA
   })
   if (!bytes) throw new AppError('media_unavailable', { headers })
   return {
-    status: answer.status,
+    ...answer,
     headers: {
       ...answer.headers,
       'content-type': content_type,

@@ -13,6 +13,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import { acceptJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
@@ -20,6 +21,7 @@ import type { OutcomeAwaiter } from './await-outcome.ts'
 import { type EffectiveRequest, readEffectiveRequest } from './effective-request.ts'
 import { findOwnJob } from './find-own-job.ts'
 import { type Challenge, type ChallengeSubject, renderChallenge } from './payment-challenge.ts'
+import type { RequestPreparer } from './preparation/request-preparer.ts'
 import { type PresentedPayment, readAuthorization } from './read-authorization.ts'
 import { readIdempotencyKey, readPaymentHeader } from './read-headers.ts'
 import { requireAvailable } from './require-available.ts'
@@ -34,6 +36,7 @@ export interface PaidRequestDependencies {
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
   readonly mp3Inspector: Mp3Inspector
+  readonly preparer: RequestPreparer
   readonly store: AdmissionStore
   readonly queue: JobQueue
   readonly uploads: ObjectStore
@@ -44,23 +47,37 @@ export interface PaidRequestDependencies {
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
+  readonly tracer: Tracer
   readonly now: () => Date
+}
+
+/** Who asks, and for how long he may be kept waiting. */
+export interface Caller {
+  /** Whether he brings a payment for a challenge of ours; it is not verified yet. */
+  readonly isPaying: boolean
+  /** Aborts when he has been held long enough or is gone; the job goes on either way. */
+  readonly held: AbortSignal
+  /** Told how much of a form has arrived. Throws `overloaded` when it is more than there is room for. */
+  readonly onBytes: (arrivedBytes: number) => void
+  /** Called when his request is not needed in memory any more. */
+  readonly releaseBody: () => void
 }
 
 /**
  * THE FLOW of a paid request, top to bottom. The order of the checks is the contract's (decisions page): everything that
  * can be refused is refused before money, and money before work.
- *
- * `held` aborts when the caller has been held long enough or is gone; the job goes on either way.
  */
 export async function handlePaidRequest(
   dependencies: PaidRequestDependencies,
   operation: AnyOperation,
   request: FastifyRequest,
-  held: AbortSignal,
+  caller: Caller,
 ): Promise<PaidAnswer> {
+  const { tracer } = dependencies
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await readEffectiveRequest(dependencies, operation, request)
+  const effectiveRequest = await tracer.stage('validate', () =>
+    readEffectiveRequest(dependencies, operation, request, caller),
+  )
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
   const binding = await findOwnBinding(dependencies.store, subject)
 
@@ -69,12 +86,19 @@ export async function handlePaidRequest(
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
-    const jobId = await attachOrPay(dependencies, subject, binding, effectiveRequest, payment)
-    const answer = respond(await dependencies.outcomes.wait(jobId, held), dependencies, operation)
+    const { jobId, isNew } = await attachOrPay({
+      findOwn: () => findOwnJob(dependencies.store, idempotencyKey, payment.authorization),
+      pay: () => payForJob(dependencies, subject, binding, effectiveRequest, payment),
+    })
+    tracer.describe({ jobId, payer: payment.authorization.payer })
+    effectiveRequest.letGo()
+    caller.releaseBody()
+    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(jobId, caller.held))
+    const answer = respond(outcome, dependencies, operation, isNew)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure keeps its own answer.
-    if (error instanceof AppError && error.entry.kind === 'payment') {
+    if (isRefusedPayment(error)) {
       const challenge = await quoteAndBind(dependencies, subject, effectiveRequest)
       return renderChallenge(dependencies, challenge, request.id, error)
     }
@@ -95,18 +119,20 @@ async function findOwnBinding(
 
 /** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
 async function quoteAndBind(
-  { catalog, terms, store }: PaidRequestDependencies,
+  { catalog, terms, store, tracer }: PaidRequestDependencies,
   subject: ChallengeSubject,
-  { effective }: EffectiveRequest,
+  { publicModel, quote }: EffectiveRequest,
 ): Promise<Challenge> {
   const { operation, idempotencyKey, requestDigest } = subject
-  requireAvailable(catalog, operation, effective)
-  const binding = await store.bindKey({
-    idempotencyKey,
-    requestDigest,
-    quote: operation.quote(effective, catalog),
-    lifetimeSeconds: terms.challengeLifetimeSeconds,
-  })
+  requireAvailable(catalog, operation, publicModel)
+  const binding = await tracer.stage('quote', () =>
+    store.bindKey({
+      idempotencyKey,
+      requestDigest,
+      quote: quote(),
+      lifetimeSeconds: terms.challengeLifetimeSeconds,
+    }),
+  )
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
 }
@@ -115,23 +141,26 @@ async function quoteAndBind(
  * The payer's own job under the key, or a new one. It is looked for again after a refusal: while the chain was asked about this
  * request a duplicate of it may have been settled, and then its own payment is what refuses it.
  */
-async function attachOrPay(
-  dependencies: PaidRequestDependencies,
-  subject: ChallengeSubject,
-  binding: PresentBinding | null,
-  effectiveRequest: EffectiveRequest,
-  payment: PresentedPayment,
-): Promise<string> {
-  const findOwn = () => findOwnJob(dependencies.store, subject.idempotencyKey, payment.authorization)
+async function attachOrPay({
+  findOwn,
+  pay,
+}: {
+  findOwn: () => Promise<string | null>
+  pay: () => Promise<string>
+}): Promise<{ jobId: string; isNew: boolean }> {
   const own = await findOwn()
-  if (own !== null) return own
+  if (own !== null) return { jobId: own, isNew: false }
   try {
-    return await payForJob(dependencies, subject, binding, effectiveRequest, payment)
+    return { jobId: await pay(), isNew: true }
   } catch (error) {
-    const paidMeanwhile = error instanceof AppError && error.entry.kind === 'payment' ? await findOwn() : null
+    const paidMeanwhile = isRefusedPayment(error) ? await findOwn() : null
     if (paidMeanwhile === null) throw error
-    return paidMeanwhile
+    return { jobId: paidMeanwhile, isNew: false }
   }
+}
+
+function isRefusedPayment(error: unknown): error is AppError {
+  return error instanceof AppError && error.entry.kind === 'payment'
 }
 
 /** A new job for the presented payment, at the price it was challenged with while that challenge lives. */
@@ -142,10 +171,11 @@ async function payForJob(
   effectiveRequest: EffectiveRequest,
   payment: PresentedPayment,
 ): Promise<string> {
-  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.effective)
+  requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.publicModel)
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
     : await quoteAndBind(dependencies, subject, effectiveRequest)
-  const verified = await verifyAuthorization(dependencies, payment, challenge)
-  return acceptJob(dependencies, challenge, effectiveRequest, verified)
+  const { tracer } = dependencies
+  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge))
+  return tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))
 }

@@ -59,6 +59,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
   const header = { ...(refusal ? { error: refusal.code } : {}), ...required }
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,
+    outcome: refusal?.code ?? 'challenged',
     headers: { 'payment-required': encodePaymentRequiredHeader(header), 'cache-control': 'no-store' },
     body: {
       // The protocol's own fields beside the specified ones; `error` is the specification's.

@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
 import { repeatedField } from './invalid-field.ts'
+import { collectBytes } from './preparation/collect-bytes.ts'
 
 /** No option of any endpoint is longer. */
 const MAXIMUM_FIELD_BYTES = 4096
@@ -12,22 +13,24 @@ const REPLACEMENT_CHARACTER = '\uFFFD'
 
 /**
  * Reads a form with one file and options as text. Form text becomes the types of the JSON form: `true` and `false` for
- * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent.
+ * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent. What
+ * `onBytes` throws as the form arrives is thrown.
  */
 export async function readMultipart(
   request: FastifyRequest,
   upload: UploadField,
+  onBytes: (arrivedBytes: number) => void,
 ): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
   const fields: Record<string, unknown> = {}
   let file: Uint8Array | null = null
-  const letRestRunOff = limitBody(request)
+  const letRestRunOff = limitBody(request, onBytes)
   try {
     for await (const part of request.parts(partLimits(upload))) {
       const { fieldname: name } = part
       if (part.type === 'file') {
         if (name !== upload.multipartField) throw unexpectedFile(name, upload)
         if (file !== null) throw repeatedField(name)
-        file = await readFile(part, upload)
+        file = await readFile(part, upload, request.headers['content-length'])
       } else {
         if (Object.hasOwn(fields, name)) throw repeatedField(name)
         fields[name] = readField(part, upload)
@@ -62,22 +65,30 @@ function partLimits(upload: UploadField) {
  * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost. One who
  * is refused for the length itself is cut off by the error handling, when he had the time to read that.
  */
-function limitBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequest): () => void {
+function limitBody(
+  { raw, headers, routeOptions: { bodyLimit } }: FastifyRequest,
+  onBytes: (arrivedBytes: number) => void,
+): () => void {
   const tooLarge = new AppError('body_too_large')
   if (Number(headers['content-length']) > bodyLimit) throw tooLarge
   let arrivedBytes = 0
   let isRead = false
-  let isTooLarge = false
+  let isRefused = false
   raw.on('data', ({ length }: Buffer) => {
     arrivedBytes += length
-    if (arrivedBytes <= bodyLimit || isTooLarge) return
+    if (isRefused) return
     if (isRead) {
-      raw.destroy()
+      if (arrivedBytes > bodyLimit) raw.destroy()
       return
     }
-    isTooLarge = true
-    // The form's parser listens for it and fails with it, wherever it stands.
-    raw.emit('error', tooLarge)
+    try {
+      if (arrivedBytes > bodyLimit) throw tooLarge
+      onBytes(arrivedBytes)
+    } catch (error) {
+      isRefused = true
+      // The form's parser listens for it and fails with it, wherever it stands.
+      raw.emit('error', error)
+    }
   })
   return () => {
     isRead = true
@@ -94,17 +105,21 @@ function toAppError(cause: unknown): AppError {
   return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
 }
 
-async function readFile(part: Extract<Multipart, { type: 'file' }>, upload: UploadField): Promise<Uint8Array> {
+async function readFile(
+  part: Extract<Multipart, { type: 'file' }>,
+  upload: UploadField,
+  announced: string | undefined,
+): Promise<Uint8Array> {
   const tooLarge = new AppError('audio_too_large', {
     param: upload.multipartField,
     message: `The ${upload.multipartField} has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
   })
   // At once, not when the rest of the part has arrived.
   part.file.once('limit', () => part.file.destroy(tooLarge))
-  const chunks: Buffer[] = []
-  for await (const chunk of part.file) chunks.push(chunk as Buffer)
+  const collected = collectBytes(announced === undefined ? null : Math.min(Number(announced), upload.maximumBytes))
+  for await (const chunk of part.file) collected.add(chunk as Buffer)
   if (part.file.truncated) throw tooLarge
-  return Buffer.concat(chunks)
+  return collected.whole()
 }
 
 function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
+import { decodeCanonicalBase64 } from '#shared/operations/canonical-base64.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
 import { missingField } from './invalid-field.ts'
 import { asObject, parseFields } from './read-json-request.ts'
@@ -22,8 +23,9 @@ export async function readMultipartRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
   bodySchema: z.ZodType<Body>,
+  onBytes: (arrivedBytes: number) => void,
 ): Promise<UploadRequest<Body>> {
-  const { fields, file } = await readMultipart(request, upload)
+  const { fields, file } = await readMultipart(request, upload, onBytes)
   const body = parseFields(bodySchema, fields)
   if (file === null) throw missingField(upload.multipartField)
   return { body, audio: file, uploadParam: upload.multipartField }
@@ -40,10 +42,6 @@ export function readJsonUpload<Body>(
   return { body, audio: decodeBase64(encoded, upload), uploadParam: upload.jsonField }
 }
 
-/**
- * Decodes canonical RFC 4648 Base64. Node decodes junk, missing padding and stray bits without complaint, so only text
- * that encodes back to itself is accepted.
- */
 function decodeBase64(encoded: unknown, { jsonField, maximumBase64Length }: UploadField): Uint8Array {
   if (encoded === undefined) throw missingField(jsonField)
   if (typeof encoded !== 'string')
@@ -58,8 +56,7 @@ function decodeBase64(encoded: unknown, { jsonField, maximumBase64Length }: Uplo
       param: jsonField,
       message: `${jsonField} must have at least ${MINIMUM_BASE64_LENGTH} characters of canonical RFC 4648 Base64.`,
     })
-  const bytes = Buffer.from(encoded, 'base64')
-  if (bytes.length === 0 || bytes.toString('base64') !== encoded)
-    throw new AppError('invalid_base64', { param: jsonField })
+  const bytes = decodeCanonicalBase64(encoded)
+  if (!bytes) throw new AppError('invalid_base64', { param: jsonField })
   return bytes
 }

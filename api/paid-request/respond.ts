@@ -5,12 +5,15 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import { resourceUrl } from './payment-required.ts'
 
 /** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
 export interface PaidAnswer {
   readonly status: number
   readonly headers: Record<string, string>
   readonly body: unknown
+  /** For metrics: what the answer is, or the code of the refusal that it tells. */
+  readonly outcome: string
 }
 
 interface Dependencies {
@@ -22,11 +25,16 @@ interface Dependencies {
 /** How long a caller waits before asking after work that outlasted the held connection. */
 const RETRY_AFTER_SECONDS = 5
 
-/** The released result, or the failure that says whether money moved. Throws the latter. */
-export function respond(outcome: JobOutcome, dependencies: Dependencies, operation: AnyOperation): PaidAnswer {
+/** The released result, or the failure that says whether money moved. Throws the latter. `isNew`: the request itself paid. */
+export function respond(
+  outcome: JobOutcome,
+  dependencies: Dependencies,
+  operation: AnyOperation,
+  isNew: boolean,
+): PaidAnswer {
   switch (outcome.state) {
     case 'completed':
-      return released(outcome, dependencies, operation)
+      return { ...released(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
     case 'expired':
       throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
     case 'failed':
@@ -47,9 +55,8 @@ function released(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
   { receiptSecrets, signer, publicBaseUrl }: Dependencies,
   operation: AnyOperation,
-): PaidAnswer {
+): Omit<PaidAnswer, 'outcome'> {
   const { network, payer, transaction } = outcome.paymentResponse
-  const resourceUrl = new URL(operation.path, publicBaseUrl).href
   return {
     status: 200,
     headers: {
@@ -59,7 +66,7 @@ function released(
         ...outcome.paymentResponse,
         network: network as `${string}:${string}`,
         extensions: deliveryExtension(signer, {
-          resourceUrl,
+          resourceUrl: resourceUrl(operation, publicBaseUrl),
           network,
           payer,
           transaction,

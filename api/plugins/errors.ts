@@ -6,6 +6,7 @@ import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { newRequestId } from './request-context.ts'
+import './request-telemetry.ts'
 
 /** `error.type` in each family's own names (openai and Anthropic API references, Errors). */
 const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
@@ -68,7 +69,12 @@ export function addErrorHandling(
   app.setErrorHandler((thrown, request, reply) => {
     const error = toAppError(thrown, isDependencyFailure)
     if (error.entry.status >= 500)
-      logger.error('request failed', { requestId: request.id, code: error.code, error: error.cause ?? error })
+      logger.error('request failed', {
+        requestId: request.id,
+        ...(request.trace?.traceId && { traceId: request.trace.traceId }),
+        code: error.code,
+        error: error.cause ?? error,
+      })
     return sendError(reply, request, error)
   })
   const methodsOf = rememberMethods(app)
@@ -86,23 +92,39 @@ export function addErrorHandling(
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
+  request.outcome = error.code
   reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })
-  return isStillArriving(request, error) ? sendWhileBodyArrives(reply, request, body) : reply.send(body)
+  const lingerMs = error.code === 'overloaded' ? LINGER_WHEN_OVERLOADED_MS : LINGER_MS
+  return isStillArriving(request, error) ? sendWhileBodyArrives(reply, request, body, lingerMs) : reply.send(body)
 }
 
-/** Whether a body was refused for its size before its end came. */
-function isStillArriving(request: FastifyRequest, { code }: AppError): boolean {
-  return code === 'body_too_large' || (code === 'audio_too_large' && !request.raw.complete)
+/** A body that is shorter is swallowed without anybody noticing, and its connection lives on. */
+const LONG_BODY_BYTES = 64 * 1024
+
+/** Whether a body was refused for its size, or for want of room, before its end came. */
+function isStillArriving({ raw, headers }: FastifyRequest, { code }: AppError): boolean {
+  if (code === 'body_too_large') return true
+  // Who asked before sending has nothing on its way.
+  if (raw.complete || headers.expect !== undefined) return false
+  const isLong = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > LONG_BODY_BYTES
+  return code === 'audio_too_large' || (code === 'overloaded' && isLong)
 }
 
-/** How long the rest of a refused body is read and thrown away. */
+/** How long the rest of a refused body is read and thrown away: what is too large may have no end. */
 const LINGER_MS = 2000
+/** 25 MiB take this long at 7 Mbit/s; many clients look for an answer only when they have sent everything. */
+const LINGER_WHEN_OVERLOADED_MS = 30_000
 
 /**
  * Sends the whole answer at once, and closes only when the rest of the body has arrived or the time is up: a connection that
  * is closed on unread bytes is reset, and the caller would lose the answer.
  */
-function sendWhileBodyArrives(reply: FastifyReply, request: FastifyRequest, answer: unknown): FastifyReply {
+function sendWhileBodyArrives(
+  reply: FastifyReply,
+  request: FastifyRequest,
+  answer: unknown,
+  lingerMs: number,
+): FastifyReply {
   const body = JSON.stringify(answer)
   const headers = reply.getHeaders() as OutgoingHttpHeaders
   reply.hijack()
@@ -113,7 +135,7 @@ function sendWhileBodyArrives(reply: FastifyReply, request: FastifyRequest, answ
     connection: 'close',
   })
   reply.raw.write(body)
-  const linger = setTimeout(() => reply.raw.end(), LINGER_MS)
+  const linger = setTimeout(() => reply.raw.end(), lingerMs)
   request.raw.once('end', () => {
     clearTimeout(linger)
     reply.raw.end()

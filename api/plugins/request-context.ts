@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from '#shared/runtime/logger.ts'
+import './request-telemetry.ts'
 
 /** Names each request, answers with the name in both spellings that clients read, and writes one log line per answer. */
 export function addRequestContext(app: FastifyInstance, logger: Logger): void {
@@ -10,6 +11,7 @@ export function addRequestContext(app: FastifyInstance, logger: Logger): void {
   app.addHook('onResponse', async (request, reply) => {
     logger.info('answered', {
       requestId: request.id,
+      ...(request.trace?.traceId && { traceId: request.trace.traceId }),
       method: request.method,
       route: request.routeOptions.url ?? 'unknown',
       status: reply.statusCode,

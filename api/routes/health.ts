@@ -11,11 +11,22 @@ export type ReadinessWarnings = Readonly<Record<string, () => Promise<boolean>>>
 
 /**
  * `GET /healthz`: this process answers; it says nothing about dependencies. `GET /readyz`: every dependency answers too;
- * 503 names the ones that are down and tells nothing else about them. Warnings change no status: traffic may come.
+ * 503 names the ones that are down and tells nothing else about them. Warnings change no status: traffic may come. Once
+ * `draining` has aborted it is 503 at once, since the process is about to end.
  */
-export function addHealthRoutes(app: FastifyInstance, checks: ReadinessChecks, warnings: ReadinessWarnings): void {
+export function addHealthRoutes(
+  app: FastifyInstance,
+  checks: ReadinessChecks,
+  warnings: ReadinessWarnings,
+  draining: AbortSignal,
+): void {
   app.get('/healthz', async (_request, reply) => reply.header('cache-control', 'no-store').send({ status: 'ok' }))
   app.get('/readyz', async (_request, reply) => {
+    if (draining.aborted)
+      return reply
+        .status(503)
+        .header('cache-control', 'no-store')
+        .send({ status: 'draining', checks: {}, warnings: [] })
     const [results, raised] = await Promise.all([
       Promise.all(Object.entries(checks).map(async ([name, check]) => [name, await run(check)] as const)),
       Promise.all(

@@ -2,13 +2,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import type { Admission } from '../load/admission.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-
-/** Node's fetch gives up after 300 s without a byte; an interim answer this often keeps long holds alive. */
-const INTERIM_ANSWER_MS = 30_000
+import { withinTrace } from '../plugins/request-telemetry.ts'
 
 /** What reading a body throws before any route sees it. */
 const unreadableBody: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -21,10 +20,12 @@ function isShort({ category }: AnyOperation): boolean {
   return category === 'image_generation' || category === 'text_to_speech'
 }
 
-/** How long callers are held: for `holdMs`, and no longer than the process lives. */
+/** Which callers are let in, and how long they are held: for `holdMs`, and no longer than the process lives. */
 interface Holding {
   readonly limitRate: RateLimiter
+  readonly admission: Admission
   readonly holdMs: number
+  readonly interimAnswerMs: number
   readonly stopping: AbortSignal
 }
 
@@ -40,15 +41,16 @@ export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDep
     app.post(operation.path, {
       ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
       // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
-      onRequest: async (request) => {
+      onRequest: async (request, reply) => {
         refuseDuplicateHeaders(request.raw)
         if (mayBeProbe(request.headers)) {
           // Listing services send `{}` under any name or none.
           request.raw.headers['content-type'] = 'application/json'
           return
         }
-        readIdempotencyKey(request.headers)
+        const idempotencyKey = readIdempotencyKey(request.headers)
         if (!operation.upload) refuseOtherThanJson(request.headers)
+        await holding.admission.admit(request, reply, { operation, idempotencyKey })
       },
       // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
       errorHandler: (error, request) => {
@@ -67,20 +69,50 @@ async function answer(
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { holdMs, stopping }: Holding,
+  { admission, holdMs, interimAnswerMs, stopping }: Holding,
 ): Promise<FastifyReply> {
   const gone = new AbortController()
   const onClose = () => gone.abort()
   reply.raw.on('close', onClose)
-  const interim = setInterval(() => reply.raw.writeProcessing(), INTERIM_ANSWER_MS)
+  const stopInterimAnswers = sendInterimAnswers(request, reply, interimAnswerMs)
+  const lease = admission.leaseOf(request)
+  // What a caller who goes away leaves behind is counted until it is done with.
+  lease?.retain()
   try {
-    const held = AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)])
-    const { status, headers, body } = isProbe(request.headers, request.body)
-      ? renderProbeChallenge(dependencies, operation, request.id)
-      : await handlePaidRequest(dependencies, operation, request, held)
+    const { status, headers, body, outcome } = isProbe(request.headers, request.body)
+      ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+      : await withinTrace(request, () =>
+          handlePaidRequest(dependencies, operation, request, {
+            isPaying: lease?.isPaying ?? false,
+            held:
+              lease?.mayBeHeld === false
+                ? AbortSignal.abort()
+                : AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+            onBytes: (arrivedBytes) => lease?.count(arrivedBytes),
+            releaseBody: () => lease?.releaseBody(),
+          }),
+        )
+    request.outcome = outcome
     return await reply.status(status).headers(headers).send(body)
   } finally {
-    clearInterval(interim)
+    lease?.release()
+    stopInterimAnswers()
     reply.raw.off('close', onClose)
   }
+}
+
+/**
+ * Node's fetch gives up after 300 s without a byte, and proxies sooner; `102 Processing` every now and then keeps long holds
+ * alive. HTTP/1.0 knows no interim answers (RFC 9110, 15.2): its clients and proxies would take one for the answer itself.
+ */
+function sendInterimAnswers(
+  { raw: request }: FastifyRequest,
+  { raw: reply }: FastifyReply,
+  everyMs: number,
+): () => void {
+  if (everyMs === 0 || request.httpVersion === '1.0') return () => undefined
+  const timer = setInterval(() => {
+    if (!reply.headersSent && !reply.destroyed) reply.writeProcessing()
+  }, everyMs)
+  return () => clearInterval(timer)
 }

@@ -2,17 +2,14 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import { invalidField } from '../paid-request/invalid-field.ts'
+import type { Admission } from '../load/admission.ts'
+import type { EffectiveRequest } from '../paid-request/effective-request.ts'
 import { refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import { requireAvailable } from '../paid-request/require-available.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-
-/** Anything else is refused: a field beside these would look priced and be ignored. */
-const quoteRequestSchema = z.strictObject({ operation: z.string(), request: z.unknown() })
 
 export const quoteSchema = z.strictObject({
   object: z.literal('quote'),
@@ -36,19 +33,18 @@ export const quoteSchema = z.strictObject({
   }),
 })
 
-/** Reads the JSON form of an operation's body as its endpoint would: same defaults, same measuring, same 400s. */
-type ReadEffectiveBody = (
-  operation: AnyOperation,
+/** Reads an operation and the JSON form of its body as its endpoint would: same defaults, same measuring, same 400s. */
+type ReadQuotedRequest = (
   body: unknown,
-) => Promise<{ readonly effective: JsonValue; readonly requestDigest: string }>
+) => Promise<{ readonly operation: AnyOperation; readonly effectiveRequest: EffectiveRequest }>
 
 interface QuoteDependencies {
-  readonly operations: readonly AnyOperation[]
   readonly catalog: Catalog
   readonly terms: PaymentTerms
-  readonly readEffectiveBody: ReadEffectiveBody
+  readonly readQuotedRequest: ReadQuotedRequest
   /** Pricing an upload decodes it, so quotes are limited like the paid endpoints. */
   readonly limitRate: RateLimiter
+  readonly admission: Admission
 }
 
 /**
@@ -61,42 +57,34 @@ export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependen
     onRequest: async (request, reply) => {
       dependencies.limitRate(request, reply, 'openai')
       refuseOtherThanJson(request.headers)
+      await dependencies.admission.admit(request, reply, { operation: null, idempotencyKey: null })
     },
     handler: async (request, reply) => {
-      const { operation, body } = readQuoteRequest(request.body, dependencies.operations)
-      const { effective, requestDigest } = await dependencies.readEffectiveBody(operation, body)
-      const quote = renderQuote(dependencies, operation, effective, requestDigest)
-      return reply.header('cache-control', 'no-store').send(quote)
+      const lease = dependencies.admission.leaseOf(request)
+      lease?.retain()
+      try {
+        const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body)
+        const quote = renderQuote(dependencies, operation, effectiveRequest)
+        return await reply.header('cache-control', 'no-store').send(quote)
+      } finally {
+        lease?.release()
+      }
     },
   })
-}
-
-function readQuoteRequest(
-  given: unknown,
-  operations: readonly AnyOperation[],
-): { operation: AnyOperation; body: unknown } {
-  const parsed = quoteRequestSchema.safeParse(given)
-  if (!parsed.success) throw invalidField(parsed.error, given)
-  const operation = operations.find(({ id }) => id === parsed.data.operation)
-  if (operation && parsed.data.request !== undefined) return { operation, body: parsed.data.request }
-  if (operation) throw new AppError('missing_field', { param: 'request', message: 'request is required.' })
-  const names = operations.map(({ id }) => id).join(', ')
-  throw new AppError('invalid_field', { param: 'operation', message: `operation must be one of ${names}.` })
 }
 
 function renderQuote(
   { catalog, terms }: QuoteDependencies,
   operation: AnyOperation,
-  effective: JsonValue,
-  requestDigest: string,
+  { publicModel, requestDigest, ...effectiveRequest }: EffectiveRequest,
 ): z.infer<typeof quoteSchema> {
-  requireAvailable(catalog, operation, effective)
-  const quote = operation.quote(effective, catalog)
+  requireAvailable(catalog, operation, publicModel)
+  const quote = effectiveRequest.quote()
   return {
     object: 'quote',
     operation: operation.id,
     path: operation.path,
-    model: operation.publicModel(effective),
+    model: publicModel,
     catalog_version: quote.catalogVersion,
     request_digest: requestDigest,
     price: { amount: dollarsFromAtomic(quote.quotedMaximum), currency: 'USDC', type: 'maximum' },

@@ -14,7 +14,7 @@ interface Dependencies {
 }
 
 /**
- * `GET /v1/receipts/{id}` for whoever holds the receipt's token: the stored receipt with our signature beside it. Unknown id
+ * `GET /v1/receipts/{id}` for whoever holds the receipt's token: the stored receipt and where its settlement stands now, signed by us. Unknown id
  * and wrong token get the same 404.
  */
 export function addReceiptRoutes(app: FastifyInstance, { store, receiptSecrets, signer }: Dependencies): void {

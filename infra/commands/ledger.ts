@@ -8,6 +8,7 @@ import { findBlocks, type Reconciliation, reconcile } from '../ledger/reconcile.
 import { renderReport } from '../ledger/render-report.ts'
 
 const [AGREED, DIFFERENT, FAILED] = [0, 1, 2]
+const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL']
 /** A ledger of many millions of jobs takes its time to sum up. */
 const STATEMENT_TIMEOUT_MS = 600_000
 
@@ -38,9 +39,9 @@ async function report(options: LedgerOptions): Promise<number> {
   try {
     const chain = options.rpcUrl === null ? null : createTransferReader(options.rpcUrl)
     // Before the ledger is read: a transfer up to this block has its row by then.
-    const head = chain && (await named('the chain at RPC_URL', chain.readHead()))
-    const period = await named('the database at DATABASE_URL', resolvePeriod(pool, options))
-    const figures = await named('the database at DATABASE_URL', readReport(pool, period))
+    const head = chain && (await named(CHAIN, chain.readHead()))
+    const period = await named(DATABASE, resolvePeriod(pool, options))
+    const figures = await named(DATABASE, readReport(pool, period))
     const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
     console.log(options.asJson ? asJson({ ...figures, reconciliation }) : renderReport(figures, reconciliation))
     return reconciliation && reconciliation.differences.length > 0 ? DIFFERENT : AGREED
@@ -54,10 +55,10 @@ async function reconcilePeriod(
   options: LedgerOptions,
   period: LedgerPeriod,
 ): Promise<Reconciliation> {
-  const parties = withOptions(await named('the database at DATABASE_URL', readPaymentParties(pool)), options)
-  const blocks = await named('the chain at RPC_URL', findBlocks(chain, head, period, options.to === undefined))
+  const parties = withAddressesOf(await named(DATABASE, readPaymentParties(pool)), options)
+  const blocks = await named(CHAIN, findBlocks(chain, head, period, options.to === undefined))
   return await named(
-    'the chain at RPC_URL, or the database at DATABASE_URL',
+    `${CHAIN}, or ${DATABASE}`,
     reconcile(
       { sql: pool, chain, onProgress: showProgress(options.logRange) },
       { period, parties, logRange: options.logRange },
@@ -66,7 +67,8 @@ async function reconcilePeriod(
   )
 }
 
-function withOptions({ recipients, facilitators }: PaymentParties, options: LedgerOptions): PaymentParties {
+/** The parties that the ledger remembers, and those that the operator adds. */
+function withAddressesOf({ recipients, facilitators }: PaymentParties, options: LedgerOptions): PaymentParties {
   return {
     recipients: [...new Set([...recipients, ...options.recipients])],
     facilitators: [...new Set([...facilitators, ...options.facilitators])],

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { printProblem } from '../sandbox/terminal.ts'
+import { printProblem } from '../terminal.ts'
 import { type Check, judged, NothingToVerify, skipped } from './verify-receipt/check.ts'
 import { chainNotAsked, checkChain } from './verify-receipt/check-chain.ts'
 import { checkCharge } from './verify-receipt/check-charge.ts'

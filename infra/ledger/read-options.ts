@@ -58,8 +58,9 @@ const environmentSchema = z.object({
   RPC_URL: z.url({ error: 'is not set, or not a URL' }),
   PAY_TO: addresses.optional(),
   FACILITATOR_ADDRESSES: addresses.optional(),
-  SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json'),
 })
+
+const placeSchema = z.object({ SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json') })
 
 const sandboxFileSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
 
@@ -112,7 +113,8 @@ function checked<Schema extends z.ZodType>(schema: Schema, values: unknown, pref
   )
 }
 
-async function readSandboxFile({ SANDBOX_FILE = '.farebox/sandbox.json' }: NodeJS.ProcessEnv) {
+async function readSandboxFile(environment: NodeJS.ProcessEnv) {
+  const { SANDBOX_FILE } = checked(placeSchema, environment, '')
   const text = await readFile(SANDBOX_FILE, 'utf8').catch(() => {
     throw new UsageError(`${SANDBOX_FILE} cannot be read: no sandbox is running (npm start)`)
   })

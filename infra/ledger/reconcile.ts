@@ -1,5 +1,10 @@
 import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/contracts.ts'
-import type { BlockRange, ChainTransfer, TransferReader } from '#shared/adapters/chain/transfer-reader.ts'
+import type {
+  BlockRange,
+  ChainTransfer,
+  MinedTransaction,
+  TransferReader,
+} from '#shared/adapters/chain/transfer-reader.ts'
 import { readContradictions } from '#shared/adapters/postgres/ledger-queries/contradictions.ts'
 import {
   type LedgerSettlement,
@@ -152,10 +157,20 @@ async function compareOneByOne(
   settlements: readonly LedgerSettlement[],
   findings: Findings,
 ): Promise<void> {
-  for (let start = 0; start < settlements.length; start += LOOKUP_SIZE) {
-    const page = settlements.slice(start, start + LOOKUP_SIZE)
-    const mined = await Promise.all(page.map(({ transaction }) => chain.readTransaction(transaction)))
-    for (const [index, settlement] of page.entries()) compare(settlement, mined[index]?.transfers ?? [], findings)
+  for await (const { asked: settlement, mined } of lookUp(chain, settlements))
+    compare(settlement, mined?.transfers ?? [], findings)
+}
+
+/** The transaction of each, some of them at a time; `mined` is `null` when no block holds it. */
+async function* lookUp<T extends { readonly transaction: string }>(
+  chain: TransferReader,
+  all: readonly T[],
+): AsyncGenerator<{ asked: T; mined: MinedTransaction | null }> {
+  for (let start = 0; start < all.length; start += LOOKUP_SIZE) {
+    const page = all.slice(start, start + LOOKUP_SIZE)
+    yield* await Promise.all(
+      page.map(async (asked) => ({ asked, mined: await chain.readTransaction(asked.transaction) })),
+    )
   }
 }
 
@@ -177,20 +192,15 @@ async function explainTransfers(
       else strangers.push(transfer)
   }
   const facilitators = new Set(parties.facilitators)
-  for (let start = 0; start < strangers.length; start += LOOKUP_SIZE) {
-    const page = strangers.slice(start, start + LOOKUP_SIZE)
-    const mined = await Promise.all(page.map(({ transaction }) => chain.readTransaction(transaction)))
-    for (const [index, transfer] of page.entries()) {
-      const transaction = mined[index]
-      if (transaction && isCollectedByUs(transaction, { facilitators, proxy: UPTO_PROXY_ADDRESS }))
-        findings.differences.push({
-          kind: 'unknown_to_ledger',
-          jobId: null,
-          transaction: transfer.transaction,
-          detail: `${transfer.valueAtomic} from ${transfer.from} in block ${transfer.blockNumber}`,
-        })
-      else add(findings, 'otherTransfers', transfer.valueAtomic)
-    }
+  for await (const { asked: transfer, mined } of lookUp(chain, strangers)) {
+    if (mined && isCollectedByUs(mined, { facilitators, proxy: UPTO_PROXY_ADDRESS }))
+      findings.differences.push({
+        kind: 'unknown_to_ledger',
+        jobId: null,
+        transaction: transfer.transaction,
+        detail: `${transfer.valueAtomic} from ${transfer.from} in block ${transfer.blockNumber}`,
+      })
+    else add(findings, 'otherTransfers', transfer.valueAtomic)
   }
 }
 

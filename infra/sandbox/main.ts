@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import { highlight, printField, printProblem, printStep, printTitle } from '../terminal.ts'
 import { findOuterServices } from './outer-services.ts'
 import { type Sandbox, startSandbox } from './sandbox.ts'
 import { lockDirectory, unlockDirectory } from './state-directory.ts'
 import { listenForStopSignals, type StopReason, untilStop } from './supervise.ts'
-import { highlight, printField, printProblem, printStep, printTitle } from './terminal.ts'
 
 const HELP = `Usage: npm start [-- --fresh]
 

@@ -114,6 +114,9 @@ function apiProcess(
     environment: {
       PORT: String(port),
       CONTACT_EMAIL: 'sandbox@farebox.example',
+      // No load balancer needs to hear of it, and whoever pressed Ctrl-C waits.
+      DRAIN_NOTICE_SECONDS: '0',
+      DRAIN_SECONDS: '3',
       PAY_TO: secrets.accounts.recipient.address,
       ...(facilitatorUrl === undefined
         ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }

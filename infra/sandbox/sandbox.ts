@@ -86,8 +86,8 @@ export interface Sandbox {
   info: SandboxInfo
   /** The first part that ended without being asked to. */
   crashed: Promise<{ part: PartName; exit: ProcessExit }>
-  /** Starts an API, a worker or the database again, at the same address, once the present one has ended. */
-  restart(part: ServiceName | 'database'): Promise<void>
+  /** Starts an API, a worker or the database again, at the same address, once the present one has ended; tells how it ended. */
+  restart(part: ServiceName | 'database'): Promise<ProcessExit | undefined>
   pidOf(part: PartName): number
   stop(): Promise<void>
 }
@@ -113,8 +113,9 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       info,
       crashed: crashed.promise,
       restart: async (name) => {
-        await parts.get(name)?.exited
+        const exit = await parts.get(name)?.exited
         await start(name)
+        return exit
       },
       pidOf: (name) => parts.get(name)?.pid ?? 0,
       stop,
@@ -128,7 +129,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 async function startParts(
   options: SandboxOptions,
   add: AddPart,
-  assemble: (info: SandboxInfo, start: Sandbox['restart']) => Sandbox,
+  assemble: (info: SandboxInfo, start: (name: ServiceName | 'database') => Promise<void>) => Sandbox,
 ): Promise<Sandbox> {
   const { directory, settlementKeys = 1 } = options
   const step = reporter(options)

@@ -1,6 +1,7 @@
 import type { ObjectLinks, ObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { createDiskObjectStore } from './disk/object-store.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
+import { createDiskObjectStore, requireFolder } from './disk/object-store.ts'
 
 export interface OpenedObjectStore {
   readonly objects: ObjectStore
@@ -12,7 +13,10 @@ export interface OpenedObjectStore {
 /** Opens the store that the settings name. Throws one error that names the setting when it cannot be used. */
 export async function openObjectStore(settings: ObjectStoreSettings): Promise<OpenedObjectStore> {
   const { OBJECT_STORE_DIRECTORY: directory, S3_BUCKET: bucket } = settings
-  if (directory !== undefined) return { objects: createDiskObjectStore(directory), links: null, close: () => undefined }
+  if (directory !== undefined) {
+    await underSetting('OBJECT_STORE_DIRECTORY', () => requireFolder(directory))
+    return { objects: createDiskObjectStore(directory), links: null, close: () => undefined }
+  }
   if (bucket === undefined) throw new Error('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
   // The SDK takes a tenth of a second and 30 MB, which a process without S3 need not spend.
   const { openS3ObjectStore } = await import('./s3/open-object-store.ts')

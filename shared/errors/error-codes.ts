@@ -179,6 +179,10 @@ export const errorCodes = {
   model_unavailable: { ...unavailable, message: 'No deployment serves this model at present. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
   capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
+  overloaded: {
+    ...unavailable,
+    message: 'The service takes no more work at the moment. No payment was taken; retry after the time given.',
+  },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
   media_unavailable: {
     ...unavailable,

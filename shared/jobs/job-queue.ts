@@ -23,6 +23,8 @@ export function queueOf({ operation, state }: { readonly operation: string; read
 export interface JobQueue {
   /** Fails within some seconds when the queue cannot be reached; it never holds up its caller for longer. */
   enqueue(jobId: string, queue: QueueName): Promise<void>
+  /** Throws when the queue cannot be used at the moment. */
+  check(): Promise<void>
   close(): Promise<void>
 }
 

@@ -7,9 +7,9 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
-import type { Receipt } from '#shared/payment/receipt.ts'
+import type { PresentReceipt, Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, SealedResult } from './job.ts'
+import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, RequestOrigin, SealedResult } from './job.ts'
 
 export interface KeyBindingRequest {
   readonly idempotencyKey: string
@@ -43,12 +43,14 @@ export interface NewJob {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  readonly effectiveRequest: JsonValue
+  /** JSON in UTF-8; bytes, since inline images make it tens of megabytes long. */
+  readonly effectiveJson: Uint8Array
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms
+  readonly origin: RequestOrigin
 }
 
 /** What decides whether a verified payment fits beside its payer's other open work. */
@@ -84,11 +86,15 @@ export interface AdmissionStore {
   /** `null` for a key that is free to be bound. */
   findBinding(idempotencyKey: string): Promise<PresentBinding | null>
   findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
+  /** Whether the key has a job, whoever paid for it, other than one that failed and would be run again. */
+  hasJob(idempotencyKey: string): Promise<boolean>
   /** Authorization and job in one transaction; the row is the outbox. */
   acceptJob(job: NewJob): Promise<Acceptance>
   markEnqueued(jobId: string): Promise<void>
   readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>
-  findReceipt(receiptId: string): Promise<Receipt | null>
+  /** How long the oldest accepted job of each operation has waited for a worker, in milliseconds; none for an empty queue. */
+  readQueueAges(): Promise<ReadonlyMap<string, number>>
+  findReceipt(receiptId: string): Promise<PresentReceipt | null>
   /** Media that may be served now, by the hash of its token. */
   findMedia(tokenSha256: string): Promise<ServedMedia | null>
 }

@@ -16,6 +16,13 @@ export const jobStates = [
 
 export type JobState = (typeof jobStates)[number]
 
+/** Where a job comes from, for whoever works on it to say. Both are `null` for jobs from before they were kept. */
+export interface RequestOrigin {
+  readonly requestId: string | null
+  /** W3C Trace Context; `null` when the request was not traced. */
+  readonly traceparent: string | null
+}
+
 /** A paid request and everything that was fixed when it was accepted. */
 export interface Job {
   readonly id: string
@@ -31,12 +38,16 @@ export interface Job {
   readonly authorization: Authorization
   readonly stagedUploadId: string | null
   readonly acceptedAt: Date
+  /** The request that was accepted last, in whose name it is worked on. */
+  readonly origin: RequestOrigin
 }
 
 /** A job under a worker's lease. Every write names the fence; a stale one changes nothing and is told so. */
 export interface ClaimedJob extends Job {
   readonly state: 'accepted' | 'generating' | 'generated' | 'settling'
   readonly fence: bigint
+  /** Between when it was due and this claim, by PostgreSQL's clock; the time of a worker that was lost meanwhile is in it. */
+  readonly waitedMs: number
   readonly sealed: SealedResult | null
 }
 

@@ -24,6 +24,8 @@ export interface AccountLine {
   readonly headAgeMs: number
   /** The first account nonce that is not taken yet; nothing waits when it is the next one. */
   readonly nextAccountNonce: bigint
+  /** How many account nonces were found used that this ledger did not give out: somebody else sends with the key. */
+  readonly usedElsewhere: number
   /** In order, at most a batch of them. */
   readonly transactions: readonly LinedTransaction[]
   /** Of the next account nonce: the one that a receipt names, which a reorganisation took out of the chain. */
@@ -70,6 +72,8 @@ export interface SettlementFigures {
 export interface SettlementStore {
   /** Whether this process may keep the account's line now; nobody else may until it releases it or `leaseMs` are over. */
   takeLine(account: SettlementAccount, leaseMs: number): Promise<boolean>
+  /** The first account nonce that is not taken yet; `null` for a key that this ledger never settled with. */
+  readNextAccountNonce(account: SettlementAccount): Promise<bigint | null>
   /** Remembers the chain's count and gives what waits behind it. */
   readLine(account: SettlementAccount, accountNonceCount: bigint): Promise<AccountLine>
   /** Stores a replacement beside the transaction that it replaces, for the same settlement and account nonce. */

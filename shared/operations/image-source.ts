@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { decodeCanonicalBase64 } from './canonical-base64.ts'
 import { imageMediaType } from './image-bytes.ts'
 import type { TextPart } from './text-request.ts'
 
@@ -66,10 +67,8 @@ function readImageUrl(url: string): ImageReading {
 
 /** The effective request carries the type that the bytes have; a caller's mistake about it harms nobody. */
 function readBase64(base64: string): ImageReading {
-  const bytes = Buffer.from(base64, 'base64')
-  // Node decodes junk, missing padding and stray bits without complaint; only what encodes back to itself is canonical.
-  if (bytes.length === 0 || bytes.toString('base64') !== base64)
-    return refused('must hold canonical RFC 4648 Base64 without whitespace or missing padding')
+  const bytes = decodeCanonicalBase64(base64)
+  if (!bytes) return refused('must hold canonical RFC 4648 Base64 without whitespace or missing padding')
   const mediaType = imageMediaType(bytes)
   if (!mediaType) return refused('must hold the bytes of a PNG, JPEG, WebP or GIF image')
   return accepted({ kind: 'inline', media_type: mediaType, base64 })

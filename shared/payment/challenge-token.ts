@@ -56,6 +56,11 @@ export function openChallengeToken(
   }
 }
 
+/** Whether a token was issued for this key, whatever the request and however long ago. */
+export function isChallengeForKey(token: unknown, idempotencyKey: string, secret: string): boolean {
+  return readClaims(token, secret)?.k === sha256Hex(idempotencyKey)
+}
+
 function readClaims(token: unknown, secret: string) {
   if (typeof token !== 'string') return null
   const [body, tag, ...rest] = token.split('.')

@@ -18,6 +18,14 @@ export interface Exposure {
   readonly settledSince: AtomicAmount
 }
 
+/** How often the funds of a payer are read for one payment: the second reading knows of settlements that the first could not be asked about. */
+export const MAXIMUM_READINGS = 2
+
+/** What a reading of the funds has to ask the chain about: whether these nonces are used up already. */
+export function settlingNonces({ open }: Exposure): readonly bigint[] {
+  return open.filter(({ isSettling }) => isSettling).map(({ nonce }) => nonce)
+}
+
 /** Everything that `exposure` still takes from the payer's balance. */
 export function openTotal({ open, settledSince }: Exposure, funds: PayerFunds | null): AtomicAmount {
   const unused = open.filter(({ nonce }) => !funds?.usedNonces.has(nonce))

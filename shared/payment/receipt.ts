@@ -62,8 +62,25 @@ export const receiptSchema = z.strictObject({
 
 export type Receipt = z.infer<typeof receiptSchema>
 
+/** Where the chain has the charge now: a reorganisation can put it into another block than the receipt was issued for. */
+const settlementSchema = z.strictObject({
+  state: z.enum(['confirmed', 'final', 'lost']).meta({
+    description:
+      'final: the chain no longer replaces its block. lost: a reorganisation took it out and it cannot be collected.',
+  }),
+  transaction: z.string().meta({
+    description: 'The receipt’s own, unless a replacement for the same account nonce was mined after a reorganisation.',
+  }),
+  block_number: z.string(),
+})
+
+/** The immutable receipt with what may change after it was issued. */
+export const presentReceiptSchema = receiptSchema.extend({ settlement: settlementSchema })
+
+export type PresentReceipt = z.infer<typeof presentReceiptSchema>
+
 /** A receipt as it is sent: with our signature over the canonical JSON of everything else. */
-export const signedReceiptSchema = receiptSchema.extend({
+export const signedReceiptSchema = presentReceiptSchema.extend({
   signature: z.string().meta({
     description:
       'Detached JWS (RFC 7515, appendix F) of the other fields as canonical JSON (RFC 8785), by a key of /.well-known/jwks.json.',

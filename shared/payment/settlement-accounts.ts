@@ -8,6 +8,8 @@ export interface SettlementAccounts {
   readonly facilitators: readonly Hex[]
   /** How many account nonces the chain has used: the next one it will take. */
   countAccountNonces(facilitator: Hex): Promise<bigint>
+  /** The same with those of transactions that wait to be mined, as far as the node knows of them. */
+  countWaitingNonces(facilitator: Hex): Promise<bigint>
   /** Whether what a stored transaction offers for gas is too little for the next block. */
   isUnderpriced(raw: Hex): Promise<boolean>
   /**

@@ -6,6 +6,7 @@ import { pino } from 'pino'
  */
 export interface LogFields {
   requestId?: string
+  traceId?: string
   jobId?: string
   operation?: string
   method?: string
@@ -31,13 +32,24 @@ export interface Logger {
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
+export interface LoggerOptions {
+  readonly process: string
+  readonly level: LogLevel
+  /** The request that the present work is for: each line names it, unless it names another one itself. */
+  readonly presentRequest?: () => { readonly requestId: string | null; readonly traceId: string | null } | null
+}
+
 /** One JSON object per line on standard output. */
-export function createLogger(options: { process: string; level: LogLevel }): Logger {
+export function createLogger({ presentRequest = () => null, ...options }: LoggerOptions): Logger {
   const log = pino({
     level: options.level,
     base: { process: options.process, pid: process.pid },
     timestamp: pino.stdTimeFunctions.isoTime,
     serializers: { error: describeError },
+    mixin: () => {
+      const { requestId, traceId } = presentRequest() ?? {}
+      return { ...(requestId && { requestId }), ...(traceId && { traceId }) }
+    },
   })
   return {
     info: (message, fields = {}) => log.info(fields, message),

@@ -5,7 +5,6 @@
  *
  *     node test/bench/audio-inspection.ts
  */
-import { createHash } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,6 +13,7 @@ import { createFfmpegDecoder } from '../../api/paid-request/audio/decode-with-ff
 import { findFfmpeg } from '../../api/paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../api/paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../api/paid-request/audio/inspection-cache.ts'
+import { measureAudio } from '../../api/paid-request/preparation/measure-audio.ts'
 import { generateMp3 } from '../support/mp3-generator.ts'
 import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
 import { atMost, type Row, reportResult } from './measuring/bench.ts'
@@ -54,7 +54,6 @@ try {
       concurrency: 1,
       maximumWaiting: 1,
     })
-  const sha256Hex = createHash('sha256').update(audio).digest('hex')
   const { inspect } = newInspector()
 
   const megabytes = audio.length / 1_000_000
@@ -66,11 +65,11 @@ try {
   print('frame walk of 26 MB of the smallest frames', await measure(() => walkFrames(smallest)), 'ms')
   const bareMs = await measure(() => decodeWithFfmpeg(ffmpegPath, path))
   print('bare ffmpeg -f null', bareMs, 'ms')
-  const inspectionMs = await measure(() => newInspector().inspect(audio, sha256Hex))
+  const inspectionMs = await measure(() => newInspector().inspect(measureAudio(audio)))
   print('whole inspection', inspectionMs, 'ms')
-  print('cached inspection', await measure(() => inspect(audio, sha256Hex)), 'ms')
+  print('cached inspection', await measure(() => inspect(measureAudio(audio))), 'ms')
   const clip = generateMp3({ durationMs: 10_000 })
-  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(clip, 'clip')), 'ms')
+  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(measureAudio(clip))), 'ms')
   reportResult({
     rows,
     ratios: [atMost(1.15, 'whole inspection of 30 min ÷ bare ffmpeg -f null', inspectionMs / bareMs)],

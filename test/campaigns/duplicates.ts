@@ -9,6 +9,7 @@ import {
 } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startTestSandbox } from '../support/test-sandbox.ts'
+import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-services.ts'
 
 /** Ten to each API. */
 const DUPLICATES = 20
@@ -39,12 +40,16 @@ interface Round {
 /** Rounds of simultaneous duplicates of one paid call over two APIs and two workers: one call, one transfer, one answer. */
 export async function runDuplicates({
   rounds,
+  on = [],
   onProgress = () => undefined,
 }: {
   readonly rounds: number
+  readonly on?: readonly OuterServiceKind[]
   readonly onProgress?: (line: string) => void
 }): Promise<DuplicatesReport> {
+  const services = await startCampaignServices(on)
   const sandbox = await startTestSandbox({
+    outerServices: services.settings,
     apis: 2,
     workers: 2,
     apiEnvironment: { REQUESTS_PER_MINUTE: '1000000' },
@@ -88,6 +93,7 @@ export async function runDuplicates({
     }
   } finally {
     await sandbox.stop()
+    await services.stop()
   }
 }
 
@@ -116,10 +122,21 @@ function seconds(since: number): number {
   return Math.round((performance.now() - since) / 100) / 10
 }
 
-/** `npm run campaign -- duplicates --rounds 1000` */
+export const HELP = `Usage: npm run campaign -- duplicates [--rounds 1000] [--on redis,s3]
+
+Sends simultaneous duplicates of paid requests to two APIs.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
-  const { values } = parseArgs({ args: [...args], options: { rounds: { type: 'string', default: '1000' } } })
-  const report = await runDuplicates({ rounds: Number(values.rounds), onProgress: (line) => console.log(line) })
+  const { values } = parseArgs({
+    args: [...args],
+    options: { rounds: { type: 'string', default: '1000' }, on: { type: 'string', default: '' } },
+  })
+  const report = await runDuplicates({
+    rounds: Number(values.rounds),
+    on: parseOn(values.on),
+    onProgress: (line) => console.log(line),
+  })
   console.table([{ ...report, violations: report.violations.length }])
   for (const violation of report.violations.slice(0, 20)) console.log(violation)
   return report.violations.length === 0 ? 0 : 1

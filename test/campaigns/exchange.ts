@@ -1,21 +1,12 @@
-import { decodePaymentResponseHeader } from '@x402/core/http'
 import { z } from 'zod'
-import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
+import { readCallerAnswer } from './recorded-call.ts'
 
 /** What tells a client to go on. Failures carry it in `error`, 402s at the top. */
 const adviceSchema = z.looseObject({
   retry: z.enum(['never', 'same_request', 'new_payment']).optional(),
-  code: z.string().optional(),
   error: z
-    .union([
-      z.string(),
-      z.looseObject({
-        retry: z.enum(['never', 'same_request', 'new_payment']).optional(),
-        code: z.string().optional(),
-      }),
-    ])
+    .union([z.string(), z.looseObject({ retry: z.enum(['never', 'same_request', 'new_payment']).optional() })])
     .optional(),
 })
 
@@ -47,40 +38,13 @@ export async function exchange(
       body,
       ...(signal ? { signal } : {}),
     })
-    const text = await response.text()
-    const answer = await describe(rpcUrl, response, text)
-    return { answer, response, advice: adviceOf(response.status, text) }
+    const answer = await readCallerAnswer(response, rpcUrl)
+    return { answer, response, advice: adviceOf(answer) }
   } catch (error) {
     // A connection that was refused or cut, or that this client gave up.
     if (error instanceof TypeError) return null
     if (error instanceof Error && ['AbortError', 'TimeoutError'].includes(error.name)) return null
     throw error
-  }
-}
-
-async function describe(rpcUrl: string, response: Response, text: string): Promise<CallerAnswer> {
-  const receivedAt = Date.now()
-  const settlement = response.headers.get('payment-response')
-  const { transaction = null, amount = null } = settlement === null ? {} : decodePaymentResponseHeader(settlement)
-  return {
-    receivedAt,
-    status: response.status,
-    code: response.status === 200 ? null : codeOf(text),
-    bodySha256: sha256Hex(text),
-    bodyText: text,
-    receiptId: response.headers.get('x-receipt-id'),
-    transaction,
-    amount,
-    wasMined: transaction === null || transaction === '' ? null : await wasMined(rpcUrl, transaction),
-  }
-}
-
-async function wasMined(rpcUrl: string, hash: string): Promise<boolean | null> {
-  try {
-    const receipt = await callRpc<{ status: string } | null>(rpcUrl, 'eth_getTransactionReceipt', [hash])
-    return receipt?.status === '0x1'
-  } catch {
-    return null
   }
 }
 
@@ -92,14 +56,8 @@ function readAdvice(text: string): z.infer<typeof adviceSchema> | null {
   }
 }
 
-function codeOf(text: string): string | null {
-  const advice = readAdvice(text)
-  const error = advice?.error
-  return (typeof error === 'object' ? error.code : undefined) ?? advice?.code ?? null
-}
-
-function adviceOf(status: number, text: string): Exchange['advice'] {
-  const advice = readAdvice(text)
+function adviceOf({ status, bodyText }: CallerAnswer): Exchange['advice'] {
+  const advice = readAdvice(bodyText ?? '')
   const error = advice?.error
   const given = (typeof error === 'object' ? error.retry : undefined) ?? advice?.retry
   if (given !== undefined) return given

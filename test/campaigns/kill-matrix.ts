@@ -5,8 +5,10 @@ import { replaceFile } from '../../infra/sandbox/replace-file.ts'
 import { FAULT_POINTS, rowName, selectPoints } from './kill-matrix/fault-points.ts'
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
+import { parseOn } from './outer-services.ts'
 
-const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
+export const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
+  [--on redis,s3]
 
 Makes a process of a running farebox fail at each point of a paid call's life, again and again, and
 compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
@@ -16,6 +18,7 @@ compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
   --points   which points: core, all, quick, or names (core); --list shows them
   --stacks   how many stacks run beside each other (1)
   --check-every   compare after so many trials (200)
+  --on       redis, s3 or both (redis,s3), started for the campaign (PostgreSQL and a folder)
   --at-once  trials under way at once (12)
   --result   where the result goes as JSON (.farebox/campaigns/kill-matrix-<seed>.json)`
 
@@ -26,6 +29,7 @@ const argumentsSchema = z.object({
   stacks: z.coerce.number().int().positive().default(1),
   'check-every': z.coerce.number().int().positive().default(200),
   'at-once': z.coerce.number().int().positive().default(12),
+  on: z.string().default('').transform(parseOn),
   result: z.string().optional(),
 })
 
@@ -41,13 +45,13 @@ export async function run(args: readonly string[]): Promise<number> {
       stacks: text,
       'check-every': text,
       'at-once': text,
+      on: text,
       result: text,
       list: { type: 'boolean' },
-      help: { type: 'boolean' },
     },
   })
-  if (values.help || values.list) {
-    console.log(values.list ? FAULT_POINTS.map(rowName).join('\n') : HELP)
+  if (values.list) {
+    console.log(FAULT_POINTS.map(rowName).join('\n'))
     return 0
   }
   const options = argumentsSchema.parse(values)
@@ -61,6 +65,7 @@ export async function run(args: readonly string[]): Promise<number> {
     stacks: options.stacks,
     checkEvery: options['check-every'],
     atOnce: options['at-once'],
+    stack: { on: options.on },
     onProgress: (line) => console.log(`${((performance.now() - startedAt) / 1000).toFixed(0).padStart(5)} s  ${line}`),
   })
   const rows = summarize(report)

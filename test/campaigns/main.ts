@@ -1,4 +1,4 @@
-/** Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`. */
+/** Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`, and `HELP` when it has options. */
 const campaigns: Readonly<Record<string, string>> = {
   'kill-matrix': 'kill, stop or mislead a process at every point of a paid call',
   nemesis: 'random faults everywhere at once, from a printed seed',
@@ -19,13 +19,17 @@ ${Object.entries(campaigns)
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name !== undefined && name in campaigns) {
-    const { run } = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
+    const campaign = (await import(new URL(`./${name}.ts`, import.meta.url).href)) as {
+      readonly HELP?: string
       readonly run: (given: readonly string[]) => Promise<number>
     }
-    return await run(args)
+    if (!args.includes('--help')) return await campaign.run(args)
+    console.log(campaign.HELP ?? `Usage: npm run campaign -- ${name}\n\n  ${campaigns[name]}; no options`)
+    return 0
   }
   console.log(HELP)
   return name === '--help' ? 0 : 2
 }
 
-process.exitCode = await main(process.argv.slice(2))
+// Node 24.21 was seen to spin for ever at its natural end, in the clean-up of handles, after hundreds of cut connections.
+process.exit(await main(process.argv.slice(2)))

@@ -83,7 +83,14 @@ async function runScenario(root: string, scenario: ScenarioName, statements: rea
   return JSON.parse(line) as Verdict
 }
 
-/** `npm run campaign -- mutations [--only <part of a name>] [--json <file>]`. Exit code 1 when a loss goes unnoticed. */
+export const HELP = `Usage: npm run campaign -- mutations [options]
+
+Takes one defence away at a time; the checker must find nothing with all of them, and report its loss without.
+
+  --only <text>   the defences whose names contain it
+  --json <file>   the report`
+
+/** Exit code 1 when a loss goes unnoticed. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...args], options: { only: { type: 'string' }, json: { type: 'string' } } })
   const chosen = mutations.filter(({ name }) => name.includes(values.only ?? ''))
@@ -106,5 +113,3 @@ function printOutcome({ mutation, sound, mutated, isProven }: MutationOutcome): 
   if (sound.violations.length > 0 || sound.released === 0)
     console.log(`          with all defences: ${JSON.stringify(sound)}`)
 }
-
-if (import.meta.main) process.exitCode = await run(process.argv.slice(2))

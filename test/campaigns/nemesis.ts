@@ -3,8 +3,9 @@ import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
 import { faultKinds } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
+import { parseOn } from './outer-services.ts'
 
-const HELP = `Usage: npm run campaign -- nemesis [options]
+export const HELP = `Usage: npm run campaign -- nemesis [options]
 
 Draws faults at random, heals them, and compares the five ledgers.
 
@@ -14,6 +15,7 @@ Draws faults at random, heals them, and compares the five ledgers.
   --stacks <n>        whole systems that share the trials (1)
   --at-once <n>       trials under way on a stack at once (4)
   --without <kinds>   of ${faultKinds.join(', ')}
+  --on <services>     redis, s3 or both (redis,s3), started for the campaign (PostgreSQL and a folder)
   --verbose           a line for every trial
   --json <file>       the report`
 
@@ -28,15 +30,11 @@ export async function run(args: readonly string[]): Promise<number> {
       stacks: { type: 'string', default: '1' },
       'at-once': { type: 'string', default: '4' },
       without: { type: 'string', default: '' },
+      on: { type: 'string', default: '' },
       json: { type: 'string' },
       verbose: { type: 'boolean', default: false },
-      help: { type: 'boolean', default: false },
     },
   })
-  if (values.help) {
-    console.log(HELP)
-    return 0
-  }
   const left = new Set(values.without.split(','))
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
@@ -44,6 +42,7 @@ export async function run(args: readonly string[]): Promise<number> {
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
+    stack: { on: parseOn(values.on) },
     isVerbose: values.verbose,
     onProgress: (line) => console.log(line),
   })
@@ -62,9 +61,13 @@ export function failuresOf(report: NemesisReport): readonly string[] {
     ...stuckJobs.map((id) => `job ${id} never finished`),
     ...leftProcesses.map((pid) => `process ${pid} is left over`),
     ...trials.flatMap((trial) => (trial.error === null ? [] : describeTrial(trial))),
-    ...trials
-      .filter(({ calls }) => calls.some(({ outcome }) => outcome === 'gave_up'))
-      .map((trial) => `a client gave up in ${describeTrial(trial)}`),
+    ...trials.flatMap((trial) =>
+      trial.calls
+        .filter(({ outcome }) => outcome === 'gave_up')
+        .map(
+          ({ problems }) => `a client gave up in ${describeTrial(trial)}; ${problems.join('; ') || 'out of patience'}`,
+        ),
+    ),
   ]
 }
 

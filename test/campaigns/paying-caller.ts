@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentSignatureHeader } from '@x402/core/http'
 import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
@@ -6,6 +5,7 @@ import type { ChainPayer } from '../support/chain-payer.ts'
 import { type CallKind, newCallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 import { type Exchange, exchange } from './exchange.ts'
+import { newCallRecord } from './recorded-call.ts'
 
 export interface CallOptions {
   readonly kind: CallKind
@@ -72,20 +72,10 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
     return client
   }
   const begin = ({ kind, payer }: CallOptions): CallState => {
-    const { path, marker, body, audio } = newCallRequest(kind)
-    if (audio) audios.push(audio)
-    const record: CallRecord = {
-      callId: `${kind}-${states.size + 1}`,
-      idempotencyKey: randomUUID(),
-      path,
-      marker,
-      payer: payer.address,
-      answers: [],
-      nonces: [],
-      outcome: null,
-      unpayableSince: null,
-    }
-    const state: CallState = { record, body, client: clientOf(payer), headers: null }
+    const request = newCallRequest(kind)
+    if (request.audio) audios.push(request.audio)
+    const record = newCallRecord(request, payer.address, `${kind}-${states.size + 1}`)
+    const state: CallState = { record, body: request.body, client: clientOf(payer), headers: null }
     states.set(record, state)
     return state
   }
@@ -99,7 +89,8 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
       const signed = Promise.withResolvers<void>()
       const finished = makeCall(options, state, call, signed.resolve).then(
         () => state.record,
-        () => {
+        (error: unknown) => {
+          state.record.problems.push(String(error))
           state.record.outcome = 'gave_up'
           return state.record
         },
@@ -175,9 +166,17 @@ async function takeAdvice(
   return 'again'
 }
 
+/** Without a signature the next exchange is unpaid, and gets the challenge once more. */
 async function signChallenge(state: CallState, response: Response): Promise<void> {
-  const headers = await state.client.sign(response)
+  const headers = await state.client.sign(response).catch((error: unknown) => {
+    state.record.problems.push(`could not sign: ${String(error)}`)
+    return null
+  })
   state.headers = headers
+  if (headers === null) {
+    await delay(LONGEST_PAUSE_MS)
+    return
+  }
   const [signature] = Object.values(headers)
   const { payload } = decodePaymentSignatureHeader(signature ?? '')
   const { permit2Authorization } = payload as { permit2Authorization: { nonce: string } }

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { z } from 'zod'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { parseOn, startCampaignServices } from './outer-services.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
 
 const PAYERS = 8
@@ -19,6 +19,8 @@ export interface QueueWipeOptions {
   readonly workers: 'running' | 'stopped'
   /** Where the queue lives; in the sandbox's PostgreSQL when left out. */
   readonly queue?: QueueKind
+  /** Objects in a bucket instead of a folder. */
+  readonly s3?: boolean
 }
 
 export interface QueueWipeReport {
@@ -38,11 +40,13 @@ export interface QueueWipeReport {
 }
 
 /** Accepts `jobs` paid calls, loses the queue, and waits until every one is finished: the ledger alone must suffice. */
-export async function runQueueWipe({ queue = 'postgres', ...options }: QueueWipeOptions): Promise<QueueWipeReport> {
+export async function runQueueWipe(options: QueueWipeOptions): Promise<QueueWipeReport> {
+  const { queue = 'postgres', s3 = false } = options
   const lossy = await lossyQueues[queue]()
+  const services = await startCampaignServices(s3 ? ['s3'] : [])
   try {
     const sandbox = await startTestSandbox({
-      outerServices: lossy.services,
+      outerServices: { ...lossy.services, ...services.settings },
       upstreamDelayMs: options.workers === 'running' ? UPSTREAM_DELAY_MS : 0,
       apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },
       workerEnvironment: { WORKER_CONCURRENCY: '16' },
@@ -54,13 +58,14 @@ export async function runQueueWipe({ queue = 'postgres', ...options }: QueueWipe
     }
   } finally {
     await lossy.stop()
+    await services.stop()
   }
 }
 
 async function loseQueue(
   sandbox: TestSandbox,
   lossy: LossyQueue,
-  { jobs, workers }: Omit<QueueWipeOptions, 'queue'>,
+  { jobs, workers }: QueueWipeOptions,
 ): Promise<Omit<QueueWipeReport, 'queue'>> {
   const chats = await signAll(sandbox, jobs)
   if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
@@ -124,18 +129,21 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-const queueSchema = z.enum(['postgres', 'redis'])
+export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200] [--on redis,s3]
 
-/** `npm run campaign -- queue-wipe --jobs 200 --queue redis` */
+Loses the queue with jobs in it, with workers stopped and with workers running.`
+
+/** Exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],
-    options: { jobs: { type: 'string', default: '200' }, queue: { type: 'string', default: 'postgres' } },
+    options: { jobs: { type: 'string', default: '200' }, on: { type: 'string', default: '' } },
   })
-  const queue = queueSchema.parse(values.queue)
+  const on = parseOn(values.on)
+  const queue = on.includes('redis') ? 'redis' : 'postgres'
   const reports: QueueWipeReport[] = []
   for (const workers of ['stopped', 'running'] as const)
-    reports.push(await runQueueWipe({ jobs: Number(values.jobs), workers, queue }))
+    reports.push(await runQueueWipe({ jobs: Number(values.jobs), workers, queue, s3: on.includes('s3') }))
   console.table(reports.map((report) => ({ ...report, violations: report.violations.join('; ') })))
   return reports.every(({ violations }) => violations.length === 0) ? 0 : 1
 }

@@ -6,42 +6,45 @@ import type { CallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 
 /** The record of a call that begins now. */
-export function newCallRecord({ path, marker }: CallRequest, payer: string): CallRecord {
+export function newCallRecord({ path, marker }: CallRequest, payer: string, callId: string = randomUUID()): CallRecord {
   return {
-    callId: randomUUID(),
+    callId,
     idempotencyKey: randomUUID(),
     path,
     marker,
     payer: payer.toLowerCase(),
     answers: [],
     nonces: [],
+    problems: [],
     outcome: null,
     unpayableSince: null,
   }
 }
 
-/** Reads an answer to the end and writes down what it was; a success is compared with the chain at once. Throws when it is cut. */
+/**
+ * Reads an answer to the end and writes down what it was; one that tells of a settlement is compared with the chain at once.
+ * Campaigns ask for JSON alone, so every body is text. Throws when the answer is cut.
+ */
 export async function readCallerAnswer(response: Response, rpcUrl: string): Promise<CallerAnswer> {
   const bytes = Buffer.from(await response.arrayBuffer())
   const receivedAt = Date.now()
-  const isText = response.headers.get('content-type')?.startsWith('application/json') ?? false
+  const bodyText = bytes.toString('utf8')
   const payment = response.headers.get('payment-response')
-  const settled = response.status === 200 && payment !== null ? decodePaymentResponseHeader(payment) : null
+  const { transaction = null, amount = null } = payment === null ? {} : decodePaymentResponseHeader(payment)
   return {
     receivedAt,
     status: response.status,
-    code: response.status === 200 ? null : errorCodeOf(bytes),
+    code: response.status === 200 ? null : errorCodeOf(bodyText),
     bodySha256: sha256Hex(bytes),
-    bodyText: isText ? bytes.toString('utf8') : null,
+    bodyText,
     receiptId: response.headers.get('x-receipt-id'),
-    transaction: settled === null ? null : settled.transaction.toLowerCase(),
-    amount: settled?.amount ?? null,
-    wasMined: settled ? await isMined(rpcUrl, settled.transaction) : null,
+    transaction,
+    amount,
+    wasMined: transaction === null || transaction === '' ? null : await isMined(rpcUrl, transaction),
   }
 }
 
 async function isMined(rpcUrl: string, hash: string): Promise<boolean | null> {
-  if (hash === '') return null
   try {
     const receipt = await callRpc<{ status: string } | null>(rpcUrl, 'eth_getTransactionReceipt', [hash])
     return receipt?.status === '0x1'
@@ -50,9 +53,9 @@ async function isMined(rpcUrl: string, hash: string): Promise<boolean | null> {
   }
 }
 
-function errorCodeOf(bytes: Buffer): string | null {
+function errorCodeOf(bodyText: string): string | null {
   try {
-    const body = JSON.parse(bytes.toString('utf8')) as { error?: { code?: string }; code?: string }
+    const body = JSON.parse(bodyText) as { error?: { code?: string }; code?: string }
     return body.error?.code ?? body.code ?? null
   } catch {
     return null

@@ -4,12 +4,16 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
 import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { type ChainPayer, createChainPayer } from '../support/chain-payer.ts'
 import { createChainReader, type TestDevnet } from '../support/devnet.ts'
+import type { TestRedis } from '../support/redis-server.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../support/tcp-fault-proxy.ts'
 import type { LedgerSources } from './checker/collect.ts'
+import { objectsInBucket, objectsInFolder } from './checker/read-objects.ts'
+import { type OuterServiceKind, startCampaignServices } from './outer-services.ts'
 import { createPayingCaller, type PayingCaller } from './paying-caller.ts'
 import { createPointControl, type PointControl } from './processes/reach-point.ts'
 
@@ -18,7 +22,9 @@ export interface CampaignStackOptions {
   readonly apis?: number
   readonly workers?: number
   readonly settlementKeys?: number
-  /** Puts a fault proxy before PostgreSQL, the queue, the RPC and the upstream. */
+  /** The queue and the object store that are started for the campaign; none of them when left out. */
+  readonly on?: readonly OuterServiceKind[]
+  /** Puts a fault proxy before PostgreSQL, the queue, the RPC, the upstream and the bucket. */
   readonly proxied?: boolean
   /** Payers that approved Permit2 once, and payers who sign a gas-sponsored permit each time; 8 and 4 when left out. */
   readonly approvedPayers?: number
@@ -26,18 +32,26 @@ export interface CampaignStackOptions {
   readonly upstreamDelayMs?: number
   readonly apiEnvironment?: Record<string, string>
   readonly workerEnvironment?: Record<string, string>
+  /** More settings of the one process with this name, over all others. */
+  readonly environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Where clients send their calls, such as a load balancer; straight to the APIs when left out. */
+  readonly clientUrls?: readonly string[]
   /** How long clients go on before they give up; 90 s when left out. */
   readonly patienceMs?: number
   /** Between 0 and 1; `Math.random` when left out. */
   readonly random?: () => number
 }
 
+type ProxiedTarget = 'database' | 'queue' | 'rpc' | 'upstream'
+
 /** A whole farebox with several APIs and workers, the tools to break it, and clients who write down what they see. */
 export interface CampaignStack extends Sandbox {
   readonly directory: string
   readonly points: PointControl
   /** `null` unless the stack was started `proxied`. */
-  readonly proxies: Readonly<Record<'database' | 'queue' | 'rpc' | 'upstream', TcpFaultProxy>> | null
+  readonly proxies: Readonly<Record<ProxiedTarget, TcpFaultProxy> & { objects?: TcpFaultProxy }> | null
+  /** Where the queue lives, on a stack `on` Redis. */
+  readonly redis: TestRedis | null
   readonly payers: { readonly approved: readonly ChainPayer[]; readonly sponsored: readonly ChainPayer[] }
   readonly caller: PayingCaller
   /** When the chain was reorganised, in Unix milliseconds; whoever does it adds the time. */
@@ -64,7 +78,11 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   const points = createPointControl(join(directory, 'points'))
   const proxies: TcpFaultProxy[] = []
   let keepsFiles = false
-  const stopProxies = () => Promise.all(proxies.map((proxy) => proxy.stop()))
+  const services = await startCampaignServices(options.on ?? [], options.proxied)
+  const stopAround = async () => {
+    await Promise.all(proxies.map((proxy) => proxy.stop()))
+    await services.stop()
+  }
   try {
     const sandbox = await startSandbox({
       directory,
@@ -82,15 +100,17 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         FEE_BUMP_AFTER_SECONDS: '1',
         ...options.workerEnvironment,
       },
-      environmentOf: () => ({
+      outerServices: services.settings,
+      environmentOf: (name) => ({
         FAULT_POINTS_DIRECTORY: join(directory, 'points'),
         NODE_COMPILE_CACHE: COMPILE_CACHE,
+        ...options.environmentOf?.(name),
       }),
       ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),
     })
     const [database, queue, rpc, upstream] = proxies
     const caller = createPayingCaller({
-      baseUrls: sandbox.info.baseUrls,
+      baseUrls: options.clientUrls ?? sandbox.info.baseUrls,
       rpcUrl: sandbox.info.rpcUrl,
       network: sandbox.info.network,
       patienceMs: options.patienceMs ?? 90_000,
@@ -106,25 +126,31 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       statement: string,
       parameters: readonly unknown[] = [],
     ) => (await pool.query<Row>(statement, [...parameters])).rows
+    const reorganizedAt: number[] = []
     return {
       ...sandbox,
       directory,
       points,
-      proxies: database && queue && rpc && upstream ? { database, queue, rpc, upstream } : null,
+      proxies:
+        database && queue && rpc && upstream
+          ? { database, queue, rpc, upstream, ...(services.objectsProxy ? { objects: services.objectsProxy } : {}) }
+          : null,
+      redis: services.redis,
       payers: { approved, sponsored },
       caller,
       addPayer,
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
-      reorganizedAt: [],
+      reorganizedAt,
       ledgerSources: () => ({
+        reorganizedAt,
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,
         settlementAddresses: sandbox.info.settlementAddresses,
         databaseUrl: sandbox.info.databaseUrl,
         upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
-        objectStoreDirectory: join(directory, 'uploads'),
+        readObjects: services.s3 ? objectsInBucket(services.s3) : objectsInFolder(join(directory, 'uploads')),
         canaries: caller.audios.map(canaryOf),
         calls: caller.records,
         replay: (record) => caller.replay(record),
@@ -132,7 +158,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       stop: async () => {
         await pool.end()
         await sandbox.stop()
-        await stopProxies()
+        await stopAround()
         if (!keepsFiles) await rm(directory, { recursive: true, force: true })
       },
       keepFiles: () => {
@@ -141,7 +167,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       },
     }
   } catch (error) {
-    await stopProxies()
+    await stopAround()
     await rm(directory, { recursive: true, force: true })
     throw error
   }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { isRunning } from '../support/is-running.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 
 let sandbox: TestSandbox
@@ -112,12 +113,3 @@ test('a stopping API lets held callers go with a 503 that lets them attach', asy
   await sandbox.restart('api')
   expect((await sandbox.transcribe({ idempotencyKey, headers })).status).toBe(200)
 })
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}

@@ -18,24 +18,29 @@ import {
   withValue,
 } from '../support/custom-payment.ts'
 import { expectErrorBody, expectNeverRetry } from '../support/expect-refusal.ts'
-import { type FaultRpc, type RpcFault, startFaultRpc } from '../support/fault-rpc.ts'
 import { sendRaw } from '../support/raw-request.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
 const STRANGER = privateKeyToAccount(generatePrivateKey()).address
 const PRICE = 5034n
 
-let rpc: FaultRpc
+/** The API's way to the chain. */
+let rpc: RpcProxy
 let sandbox: TestSandbox
 /** Holds USDC and has approved Permit2. */
 let payer: TestPayer
 /** Holds USDC, but no allowance and no gas. */
 let sponsored: TestPayer
 beforeAll(async () => {
-  rpc = await startFaultRpc()
-  sandbox = await startTestSandbox({ apiEnvironment: { RPC_URL: rpc.url } })
-  rpc.setTarget(sandbox.info.rpcUrl)
+  sandbox = await startTestSandbox({
+    connections: async (real) => {
+      rpc = await startRpcProxy(real.rpcUrl)
+      return real
+    },
+    environmentOf: (name): Record<string, string> => (name === 'api' ? { RPC_URL: rpc.url } : {}),
+  })
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
   sponsored = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: false })
 })
@@ -571,16 +576,17 @@ describe('a payment that was taken', () => {
 describe('while the chain cannot be asked', () => {
   afterEach(() => rpc.setFault(null))
 
-  const faults: RpcFault[] = [
-    'http_500',
-    'rate_limited',
-    'not_json',
-    'internal_error',
-    'header_not_found',
-    'reset',
-    'hang',
+  const failing: RpcFault = { kind: 'status', status: 500 }
+  const faults: [string, RpcFault][] = [
+    ['HTTP 500', failing],
+    ['rate limiting', { kind: 'status', status: 429 }],
+    ['no JSON', { kind: 'html' }],
+    ['internal error', { kind: 'error', code: -32_603, message: 'Internal error' }],
+    ['header not found', { kind: 'error', code: -32_000, message: 'header not found' }],
+    ['reset', { kind: 'reset' }],
+    ['hanging', { kind: 'hang' }],
   ]
-  test.each(faults)('%s: a good payment gets 503 and is good once the chain is back', async (fault) => {
+  test.each(faults)('%s: a good payment gets 503 and is good once the chain is back', async (_, fault) => {
     const { idempotencyKey, required } = await challenge()
     const payment = await signCustomPayment(required, payer)
     const before = await moneyAndWork()
@@ -599,13 +605,13 @@ describe('while the chain cannot be asked', () => {
     const { idempotencyKey, required } = await challenge()
     const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n, approved: false })
     const payment = await signCustomPayment(required, payer)
-    rpc.setFault('http_500', 1)
+    rpc.setFaultFor(1, Number.POSITIVE_INFINITY, failing)
     await expectNetworkUnavailable(await sendPayment(idempotencyKey, payment))
     rpc.setFault(null)
     await expectFreshChallenge(await sendPayment(idempotencyKey, payment), 'insufficient_funds')
   })
   test('challenges are given and malformed payments refused all the same', async () => {
-    rpc.setFault('http_500')
+    rpc.setFault(failing)
     const { idempotencyKey, required } = await challenge()
     const payment = await signCustomPayment(required, payer)
     const malformed = await sendPayment(idempotencyKey, withValue(payment, 'x402Version', 1))

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createPayingClient } from '../../infra/sandbox/paying-client.ts'
 import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
+import { isRunning } from '../support/is-running.ts'
 
 const START = fileURLToPath(new URL('../../infra/sandbox/main.ts', import.meta.url))
 const SAMPLE = fileURLToPath(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
@@ -130,15 +131,6 @@ test('a paid result and its receipt survive a restart, and --fresh forgets them'
   expect(fresh.info.payer).not.toEqual(before.info.payer)
   expect((await call(fresh, headers)).status).toBe(402)
 })
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
 
 function refusesConnections({ hostname, port }: URL): Promise<boolean> {
   return new Promise((resolve) => {

@@ -2,24 +2,32 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { startTraceCollector, type TraceCollector, traceOf } from '../support/trace-collector.ts'
 
 let sandbox: TestSandbox
+let collector: TraceCollector
 let metricsPorts: { generator: number; settler: number }
 
 beforeAll(async () => {
   const [generator, settler] = await Promise.all([findFreePort(), findFreePort()])
   metricsPorts = { generator, settler }
+  collector = await startTraceCollector()
+  const tracing = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '100' }
   sandbox = await startTestSandbox({
     workers: 2,
     apiEnvironment: { HOLD_SECONDS: '3' },
     environmentOf: (name) => {
       if (name === 'worker')
-        return { WORKER_QUEUES: 'text,images,speech,transcriptions', METRICS_PORT: String(generator) }
-      return name === 'worker-2' ? { WORKER_QUEUES: 'settlement', METRICS_PORT: String(settler) } : {}
+        return { ...tracing, WORKER_QUEUES: 'text,images,speech,transcriptions', METRICS_PORT: String(generator) }
+      if (name === 'worker-2') return { ...tracing, WORKER_QUEUES: 'settlement', METRICS_PORT: String(settler) }
+      return tracing
     },
   })
 })
-afterAll(() => sandbox.stop())
+afterAll(async () => {
+  await sandbox.stop()
+  await collector.stop()
+})
 
 const transfers = async () => (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
 const calls = async () => (await sandbox.upstreamCalls()).length
@@ -35,7 +43,27 @@ test('a worker without a settlement key generates what a settler without provide
   const answer = await sandbox.transcribe(await sign())
   expect(answer.status).toBe(200)
   expect({ calls: await calls(), transfers: await transfers() }).toEqual({ calls: 1, transfers: 1 })
+  const runs = await runsOf(answer.headers.get('x-request-id') ?? '', 2)
+  expect(runs).toEqual([
+    ['check', 'provider', 'seal'],
+    ['settle', 'sign'],
+  ])
 })
+
+/** The stages of each worker's run in the trace of a request, once that many runs are there. */
+async function runsOf(requestId: string, count: number): Promise<readonly (readonly string[])[]> {
+  const runs = () => {
+    const inTrace = traceOf(collector.spans, requestId).filter(({ name }) => name === 'run job')
+    return inTrace.toSorted((left, right) => left.startMs - right.startMs)
+  }
+  await vi.waitUntil(() => runs().length >= count, { timeout: 10_000 })
+  return runs().map(({ spanId }) =>
+    collector.spans
+      .filter(({ parentSpanId }) => parentSpanId === spanId)
+      .map(({ name }) => name)
+      .sort(),
+  )
+}
 
 test('settlements and their keys are watched by the settler alone', async () => {
   const [generator, settler] = [await metricsAt(metricsPorts.generator), await metricsAt(metricsPorts.settler)]
@@ -51,7 +79,8 @@ test('what is generated while no settler runs is charged once, and released, whe
   const before = { calls: await calls(), transfers: await transfers() }
   const request = await sign()
   process.kill(sandbox.pidOf('worker-2'), 'SIGKILL')
-  expect((await sandbox.transcribe(request)).status).toBe(503)
+  const unsettled = await sandbox.transcribe(request)
+  expect(unsettled.status).toBe(503)
   expect(await transfers()).toBe(before.transfers)
   await sandbox.restart('worker-2')
   await vi.waitUntil(async () => (await sandbox.transcribe(request)).status === 200, { timeout: 30_000 })
@@ -59,4 +88,6 @@ test('what is generated while no settler runs is charged once, and released, whe
     calls: before.calls + 1,
     transfers: before.transfers + 1,
   })
+  // The settlement belongs to the request that paid, and not to the repetition that got the result.
+  expect((await runsOf(unsettled.headers.get('x-request-id') ?? '', 2)).at(-1)).toEqual(['settle', 'sign'])
 })

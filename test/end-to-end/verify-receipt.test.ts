@@ -135,10 +135,11 @@ describe('what was changed', () => {
       ['calculation', 'charge', 'maximum'],
     ],
     ['a line of the calculation', (receipt) => changedLine(receipt), ['calculation']],
-    ['the transaction', (receipt) => ({ ...receipt, transaction: other }), ['transaction']],
+    ['the transaction', (receipt) => changedSettlement(receipt, { transaction: other }), ['transaction']],
+    ['that it was collected', (receipt) => changedSettlement(receipt, { state: 'lost' }), ['transaction']],
     ['the payer', (receipt) => ({ ...receipt, payer: receipt['pay_to'] }), ['transfer']],
     ['the asset', (receipt) => ({ ...receipt, asset: receipt['payer'] }), ['transfer']],
-    ['the block', (receipt) => ({ ...receipt, block_number: '1' }), ['block']],
+    ['the block', (receipt) => changedSettlement(receipt, { block_number: '1' }), ['block']],
   ]
   it.each(cases)('%s: its own lines fail, and the signature', async (_, change, failing) => {
     const judged = await verifyFile(change(genuine))
@@ -152,6 +153,23 @@ describe('what was changed', () => {
     const judged = await verifyFile(resigned(change(genuine)))
     expect({ exitCode: judged.exitCode, failed: judged.failed }).toEqual({ exitCode: 1, failed: failing })
   })
+
+  it('where it was settled, by a reorganisation: it holds, and says so', async () => {
+    const moved = await verifyFile(resigned({ ...genuine, transaction: other, block_number: '1' }))
+    expect(moved).toMatchObject({ exitCode: 0, failed: [], skipped: ['result'] })
+    expect(moved.detailOf('transaction')).toContain(`in place of ${other}`)
+  })
+
+  it.each([
+    ['transaction', { transaction: other }],
+    ['block', { block_number: '1' }],
+  ])(
+    'the %s of a receipt that was saved before settlements were shown beside it: that line fails',
+    async (line, change) => {
+      const { settlement: _, ...earlier } = genuine
+      expect((await verifyFile(resigned({ ...earlier, ...change }))).failed).toEqual([line])
+    },
+  )
 
   it('the signature: that line fails alone', async () => {
     const [head = '', , signature = ''] = String(genuine['signature']).split('.')
@@ -192,6 +210,10 @@ function changedUsage(receipt: Fields): Fields {
 
 function changedPrice(receipt: Fields): Fields {
   return { ...receipt, unit_prices: { ...(receipt['unit_prices'] as Fields), output_per_million_tokens_usd: '9.00' } }
+}
+
+function changedSettlement(receipt: Fields, change: Fields): Fields {
+  return { ...receipt, settlement: { ...(receipt['settlement'] as Fields), ...change } }
 }
 
 function changedLine(receipt: Fields): Fields {

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url'
+import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
 import { base } from 'viem/chains'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../infra/sandbox/devnet.ts'
@@ -52,6 +53,39 @@ export async function startTestDevnet(options: Partial<DevnetOptions> = {}): Pro
   return { ...devnet, accounts, ...createChainReader(devnet.rpcUrl) }
 }
 
+/**
+ * Without what a reorganisation took out of the chain. Anvil, reorganised while it mines, goes on listing such a transaction in
+ * its old block; but one account nonce is used once, so what was mined last under it is what was executed.
+ */
+async function withoutTakenBack<Event extends { readonly transactionHash: Hex; readonly blockNumber: bigint }>(
+  rpcUrl: string,
+  events: readonly Event[],
+): Promise<readonly Event[]> {
+  const limit = pLimit(LOOKUPS_AT_ONCE)
+  const listed = await Promise.all(
+    events.map((event) =>
+      limit(async () => ({ event, useOfNonce: await useOfNonceBy(rpcUrl, event.transactionHash) })),
+    ),
+  )
+  const last = new Map<string, bigint>()
+  for (const { event, useOfNonce } of listed)
+    if (event.blockNumber > (last.get(useOfNonce) ?? -1n)) last.set(useOfNonce, event.blockNumber)
+  return listed.flatMap(({ event, useOfNonce }) => (last.get(useOfNonce) === event.blockNumber ? event : []))
+}
+
+const LOOKUPS_AT_ONCE = 32
+/** By transaction hash, which says it for good: campaigns look at the same thousands again and again. */
+const usesOfNonces = new Map<Hex, string>()
+
+async function useOfNonceBy(rpcUrl: string, hash: Hex): Promise<string> {
+  const known = usesOfNonces.get(hash)
+  if (known !== undefined) return known
+  const { from, nonce } = await callRpc<{ from: Hex; nonce: Hex }>(rpcUrl, 'eth_getTransactionByHash', [hash])
+  const useOfNonce = `${from} ${nonce}`
+  usesOfNonces.set(hash, useOfNonce)
+  return useOfNonce
+}
+
 /** The reads of a test devnet, for a chain that is already running. */
 export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet | 'accounts'> {
   const client: PublicClient = createPublicClient({
@@ -76,9 +110,7 @@ export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet
     async transfersTo(account) {
       const filter = { address: usdc, abi, eventName: 'Transfer', args: { to: account }, strict: true } as const
       const events = await client.getContractEvents({ ...filter, fromBlock: 0n })
-      // Anvil goes on listing a transaction in a block that a reorganisation took it out of; it counts where its receipt is.
-      const blockOf = new Map(events.map(({ transactionHash, blockHash }) => [transactionHash, blockHash]))
-      const executed = events.filter(({ transactionHash, blockHash }) => blockOf.get(transactionHash) === blockHash)
+      const executed = await withoutTakenBack(rpcUrl, events)
       return executed.map(({ args, transactionHash }) => ({
         from: args.from,
         to: args.to,

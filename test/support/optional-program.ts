@@ -3,7 +3,9 @@ import { delimiter, join } from 'node:path'
 
 /** Programs that some tests need and `npm ci` does not bring, by the Debian package that does. */
 const debianPackages = {
+  'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
+  kubectl: 'kubernetes-client',
   lame: 'lame',
   mpg123: 'mpg123',
   'redis-server': 'redis-server',

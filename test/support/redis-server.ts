@@ -15,7 +15,7 @@ export interface TestRedis {
   readonly url: string
   /** A connection of the test's own. */
   readonly client: Redis
-  /** Ends the server and starts it again on the same port, with nothing kept. */
+  /** Ends the server as a crash does and starts it again on the same port, with what `options` let it keep. */
   restart(): Promise<void>
   /** Ends the server as a crash does. */
   kill(): Promise<void>
@@ -27,7 +27,7 @@ export interface TestRedis {
 /** Whether `redis-server` is installed; says how to get it, and with `CI=true` fails instead of letting a test be skipped. */
 export const haveRedis = () => havePrograms('redis-server')
 
-/** A real Redis on a free port of loopback, without persistence. `options` are lines of redis.conf. */
+/** A real Redis on a free port of loopback, without persistence unless `options`, lines of redis.conf, say otherwise. */
 export async function startTestRedis(options: readonly string[] = []): Promise<TestRedis> {
   const port = await findFreePort()
   const directory = await mkdtemp(join(tmpdir(), 'farebox-redis-'))

@@ -51,7 +51,6 @@ export function settleRemotely(
         settlements: { ...createSettlementStore(ledger.pool), ...settlements },
         facilitator,
         blocks: createBlockReader(chain),
-        finalityLookMs: 0,
         logger,
       }).run(),
   }

@@ -12,7 +12,7 @@ export interface RpcCall {
 export type RpcAnswer = { readonly result: unknown } | { readonly error: { code: number; message: string } }
 
 /**
- * How the way to a node can fail. `reset` closes without an answer before the node sees the call; `lost_answer` lets the
+ * How the way to a node can fail. `reset` breaks the connection before the node sees the call; `lost_answer` lets the
  * node act first; `hang` never answers; `slow` answers rightly after a while; `lie` tells something else than the node
  * said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
  */
@@ -111,6 +111,8 @@ function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, res
     case 'hang':
       return
     case 'reset':
+      request.socket.resetAndDestroy()
+      return
     case 'lost_answer':
     case 'slow':
     case 'lie':

@@ -48,14 +48,7 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
   const chain = worker.through(worker.proxy, privateKey)
   const settlements = createSettlementStore(worker.ledger.pool)
   const { logger } = worker.dependencies
-  const finality = {
-    settlements,
-    blocks: createBlockReader(through),
-    settler: chain.settler,
-    finalityLookMs: 0,
-    logger,
-  }
-  const watcher = watchFinality(finality)
+  const watcher = watchFinality({ settlements, blocks: createBlockReader(through), settler: chain.settler, logger })
   return {
     privateKey,
     facilitator,
@@ -68,6 +61,7 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         network: NETWORK,
         feeBumpAfterMs: 15_000,
         onReplacement: () => undefined,
+        onUsedElsewhere: () => undefined,
         logger,
         ...changes,
       }).run(),

@@ -136,13 +136,24 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     operation: 'createTranscription',
     publicModel: 'speechvendor/scribe-v2',
     requestDigest: sha256Hex(idempotencyKey),
-    effectiveRequest: EFFECTIVE,
+    effectiveJson: Buffer.from(JSON.stringify(EFFECTIVE)),
     quote: { quotedMaximum: atomicAmount(5034n), catalogVersion: 'catalog-test', terms: TERMS },
     authorization: testAuthorization(),
     stagedUpload: newStagedUpload(),
     exposure: AMPLE_FUNDS,
+    origin: { requestId: randomUUID(), traceparent: null },
     ...overrides,
   }
+}
+
+/** The same request sent again: each sending stages an upload of its own. */
+export function sentAgain(job: TestJob, changes: Partial<TestJob> = {}): TestJob {
+  return { ...job, stagedUpload: newStagedUpload(), ...changes }
+}
+
+/** The same request sent again with a fresh authorization of its payer. */
+export function paidAfresh(job: TestJob): TestJob {
+  return sentAgain(job, { authorization: testAuthorization({ payer: job.authorization.payer }) })
 }
 
 /** The terms of a payer who can pay for anything. */

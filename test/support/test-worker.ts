@@ -15,6 +15,7 @@ import { queueNames } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import type { LogFields } from '#shared/runtime/logger.ts'
+import { noTracing } from '#shared/runtime/tracing.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createImageFetcher } from '../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../workers/executions/registry.ts'
@@ -134,6 +135,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     held: new Set(),
     now: () => new Date(),
     logger: { info: log, warn: log, error: log },
+    tracer: noTracing,
   }
   const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}) => {
     const changed = { ...dependencies, ...changes }
@@ -154,11 +156,13 @@ export async function startTestWorker(): Promise<TestWorker> {
       const audio = generateMp3(AUDIO)
       const request = newTestJob({
         authorization: await payer.sign(signed),
-        effectiveRequest: {
-          ...EFFECTIVE,
-          audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
-          ...effective,
-        },
+        effectiveJson: Buffer.from(
+          JSON.stringify({
+            ...EFFECTIVE,
+            audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
+            ...effective,
+          }),
+        ),
       })
       await uploads.put(request.stagedUpload.objectKey, encryptUpload(request.stagedUpload, audio))
       await ledger.admission.bindKey({ ...request, lifetimeSeconds: 600 })

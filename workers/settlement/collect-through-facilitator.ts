@@ -1,19 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
-import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
-import { buildReceipt } from './build-receipt.ts'
 import type { Collector } from './collector.ts'
+import {
+  completeSettlement,
+  type EndSettlementDependencies,
+  failSettlement,
+  type MinedTransfer,
+  requireSealed,
+} from './end-settlement.ts'
 
-export interface RemoteCollectionDependencies {
-  readonly store: RemoteSettlementStore & Pick<ExecutionStore, 'completeJob' | 'failSettlement' | 'markForReview'>
+export interface RemoteCollectionDependencies extends EndSettlementDependencies {
+  readonly store: EndSettlementDependencies['store'] & RemoteSettlementStore & Pick<ExecutionStore, 'markForReview'>
   readonly facilitator: RemoteFacilitator
-  readonly receiptSecretId: string
-  readonly now: () => Date
   readonly logger: Logger
 }
 
@@ -31,8 +34,6 @@ const FIRST_LOOK_MS = 20
 const LONGEST_PAUSE_MS = 1000
 /** Recorded by a worker with keys of its own; only such a worker can go on. */
 const OTHER_WAY_RETRY_MS = 30_000
-
-type Mined = Extract<Confirmation, { outcome: 'confirmed' }> & { readonly hash: `0x${string}` }
 
 /** Collects through a remote facilitator: recorded first, asked for as often as it takes, believed only from the chain. */
 export function createRemoteCollector(dependencies: RemoteCollectionDependencies): Collector {
@@ -65,13 +66,13 @@ async function collectCharge(dependencies: RemoteCollectionDependencies, job: Cl
     return { next: 'later', delayMs: OTHER_WAY_RETRY_MS, reason: 'recorded for a settlement key of our own' }
   }
   const known = await readKnown(dependencies, job, settlement)
-  if (known.outcome === 'confirmed') return complete(dependencies, job, settlement, known)
+  if (known.outcome === 'confirmed') return completeSettlement(dependencies, job, settlement.settlementId, known)
   // Nobody was asked yet, so the chain has nothing to tell.
   if (settlement.sinceRequestMs === null) return request(dependencies, job, settlement)
   const ended = await readEnd(dependencies, job, settlement)
   if (ended) return ended
   if (known.outcome === 'reverted' && settlement.unansweredRequests === 0)
-    return fail(dependencies, job, 'every transaction of the facilitator was reverted')
+    return failSettlement(dependencies, job, 'every transaction of the facilitator was reverted')
   const patienceMs = known.outcome === 'pending' ? ASK_AGAIN_BESIDE_HASH_MS : ASK_AGAIN_AFTER_MS
   if (settlement.sinceRequestMs < patienceMs) return later('settlement pending')
   return request(dependencies, job, settlement)
@@ -95,12 +96,14 @@ async function request(
   if ((await store.noteSettlementAnswer(job, settlementId, hash)) === 'stale') return later('the answer is not kept')
   if (answer.outcome === 'sent') {
     const mined = await watch(dependencies, job, answer.hash)
-    return mined ? complete(dependencies, job, settlement, mined) : later('settlement pending')
+    return mined ? completeSettlement(dependencies, job, settlement.settlementId, mined) : later('settlement pending')
   }
   logger.warn('settlement request refused', { jobId: job.id, reason: answer.reason })
   // An earlier request may still come through; then only the deadline ends it.
   const isFinal = answer.outcome === 'refused' && unansweredRequests === 0 && hashes.length === 0
-  return isFinal ? fail(dependencies, job, answer.code) : later(`the facilitator did not settle: ${answer.reason}`)
+  return isFinal
+    ? failSettlement(dependencies, job, answer.code)
+    : later(`the facilitator did not settle: ${answer.reason}`)
 }
 
 /** What became of the transactions that the facilitator named. A wrong hash proves nothing, not even that it sent nothing. */
@@ -108,7 +111,7 @@ async function readKnown(
   { facilitator }: RemoteCollectionDependencies,
   job: ClaimedJob,
   { hashes }: RemoteSettlement,
-): Promise<Mined | { outcome: 'pending' } | { outcome: 'none' } | { outcome: 'reverted' }> {
+): Promise<MinedTransfer | { outcome: 'pending' } | { outcome: 'none' } | { outcome: 'reverted' }> {
   let isReverted = hashes.length > 0
   for (const hash of hashes) {
     const confirmation = await facilitator.confirm(hash, job.authorization, requireSealed(job).chargeAmount)
@@ -131,11 +134,11 @@ async function readEnd(
     case 'open':
       return null
     case 'found':
-      return complete(dependencies, job, settlement, { ...finding, outcome: 'confirmed' })
+      return completeSettlement(dependencies, job, settlement.settlementId, { ...finding, outcome: 'confirmed' })
     case 'expired':
-      return fail(dependencies, job, 'the authorization expired before the facilitator settled it')
+      return failSettlement(dependencies, job, 'the authorization expired before the facilitator settled it')
     case 'burned':
-      return fail(dependencies, job, 'the payer invalidated the nonce')
+      return failSettlement(dependencies, job, 'the payer invalidated the nonce')
     case 'unexplained':
       return (settlement.sinceRequestMs ?? 0) < UNEXPLAINED_FOR_MS
         ? later('the nonce is used, its transfer not found yet')
@@ -150,7 +153,7 @@ async function watch(
   { facilitator }: RemoteCollectionDependencies,
   job: ClaimedJob,
   hash: `0x${string}`,
-): Promise<Mined | null> {
+): Promise<MinedTransfer | null> {
   const { chargeAmount } = requireSealed(job)
   for (let [waited, pause] = [0, FIRST_LOOK_MS]; waited < WATCH_MS; waited += pause, pause = longer(pause)) {
     const confirmation = await facilitator.confirm(hash, job.authorization, chargeAmount)
@@ -165,35 +168,6 @@ function longer(pause: number): number {
   return Math.min(pause * 2, LONGEST_PAUSE_MS)
 }
 
-async function complete(
-  { store, receiptSecretId, now }: RemoteCollectionDependencies,
-  job: ClaimedJob,
-  { settlementId }: RemoteSettlement,
-  { hash, blockNumber, blockHash, blockTimestamp }: Mined,
-): Promise<StepOutcome> {
-  const sealed = requireSealed(job)
-  const { network, payer } = job.authorization
-  const written = await store.completeJob(job, {
-    settlementId,
-    transactionHash: hash,
-    blockNumber,
-    blockHash,
-    receipt: buildReceipt(job, sealed, { hash, blockNumber, settledAt: blockTimestamp, issuedAt: now() }),
-    receiptSecretId,
-    paymentResponse: { success: true, transaction: hash, network, payer, amount: sealed.chargeAmount.toString() },
-  })
-  return after(written, 'finished')
-}
-
-async function fail({ store }: RemoteCollectionDependencies, job: ClaimedJob, reason: string): Promise<StepOutcome> {
-  return after(await store.failSettlement(job, { code: 'settlement_failed', reason }), 'finished')
-}
-
 function later(reason: string): StepOutcome {
   return { next: 'later', delayMs: RETRY_MS, reason }
-}
-
-function requireSealed({ id, state, sealed }: ClaimedJob): SealedResult {
-  if (!sealed) throw new Error(`job ${id} is ${state} without a result`)
-  return sealed
 }

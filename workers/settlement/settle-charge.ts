@@ -1,24 +1,21 @@
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore, StoredSettlement } from '#shared/jobs/job-store.ts'
-import type { Confirmation, Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
-import { buildReceipt } from './build-receipt.ts'
+import { completeSettlement, type EndSettlementDependencies, failSettlement, requireSealed } from './end-settlement.ts'
 import { watchSettlement } from './watch-settlement.ts'
 
-export interface SettlementDependencies {
-  readonly store: Pick<
-    ExecutionStore,
-    'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'completeJob' | 'failSettlement' | 'markForReview'
-  >
+export interface SettlementDependencies extends EndSettlementDependencies {
+  readonly store: EndSettlementDependencies['store'] &
+    Pick<ExecutionStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'>
   readonly settler: Settler
-  readonly receiptSecretId: string
-  readonly now: () => Date
   readonly logger: Logger
 }
 
 /** Between attempts against a chain that cannot be reached or has not mined yet. */
 const CHAIN_RETRY_MS = 1000
+
 /** generated → settling: fixes and signs the transaction that collects the charge, and stores it. Nothing is sent yet. */
 export async function recordCharge(
   { store, settler, logger }: SettlementDependencies,
@@ -30,10 +27,7 @@ export async function recordCharge(
     logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
   }
-  if (prepared.outcome === 'refused') {
-    const failure = { code: 'settlement_failed', reason: prepared.code } as const
-    return after(await store.failSettlement(job, failure), 'finished')
-  }
+  if (prepared.outcome === 'refused') return failSettlement({ store }, job, prepared.code)
   const { terms, minimumAccountNonce } = prepared
   const written = await store.recordSettlement(job, {
     chargeAmount,
@@ -49,11 +43,12 @@ export async function collectCharge(dependencies: SettlementDependencies, job: C
   const { settlement, verdict } = await watchSettlement(dependencies, job, requireSealed(job))
   switch (verdict.verdict) {
     case 'collected':
-      return complete(dependencies, job, settlement, verdict.transaction, verdict.confirmation)
-    case 'uncollectable': {
-      const failure = { code: 'settlement_failed', reason: verdict.reason } as const
-      return after(await store.failSettlement(job, failure), 'finished')
-    }
+      return completeSettlement(dependencies, job, settlement.settlementId, {
+        ...verdict.confirmation,
+        hash: verdict.transaction.hash,
+      })
+    case 'uncollectable':
+      return failSettlement(dependencies, job, verdict.reason)
     case 'nonce_used_elsewhere':
       return signAgain(dependencies, job, settlement, verdict.accountNonceCount)
     case 'unproven':
@@ -82,10 +77,7 @@ async function signAgain(
   // What was signed before may have used it after all: that must not look as if nothing was paid.
   if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the nonce is used after all' }
-  if (prepared.outcome === 'refused') {
-    const failure = { code: 'settlement_failed', reason: prepared.code } as const
-    return after(await store.failSettlement(job, failure), 'finished')
-  }
+  if (prepared.outcome === 'refused') return failSettlement({ store }, job, prepared.code)
   const written = await store.renewSettlement(job, {
     settlementId,
     usedAccountNonce: newest.accountNonce,
@@ -93,36 +85,4 @@ async function signAgain(
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, prepared.terms, accountNonce),
   })
   return after(written, 'moved')
-}
-
-async function complete(
-  { store, receiptSecretId, now }: SettlementDependencies,
-  job: ClaimedJob,
-  { settlementId }: StoredSettlement,
-  { hash }: SignedTransaction,
-  { blockNumber, blockHash, blockTimestamp }: Extract<Confirmation, { outcome: 'confirmed' }>,
-): Promise<StepOutcome> {
-  const sealed = requireSealed(job)
-  const receipt = buildReceipt(job, sealed, { hash, blockNumber, settledAt: blockTimestamp, issuedAt: now() })
-  const written = await store.completeJob(job, {
-    settlementId,
-    transactionHash: hash,
-    blockNumber,
-    blockHash,
-    receipt,
-    receiptSecretId,
-    paymentResponse: {
-      success: true,
-      transaction: hash,
-      network: job.authorization.network,
-      payer: job.authorization.payer,
-      amount: sealed.chargeAmount.toString(),
-    },
-  })
-  return after(written, 'finished')
-}
-
-function requireSealed({ id, state, sealed }: ClaimedJob): SealedResult {
-  if (!sealed) throw new Error(`job ${id} is ${state} without a result`)
-  return sealed
 }

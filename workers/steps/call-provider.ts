@@ -3,11 +3,13 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore, Failure } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { Execution, ExecutionInput, PreparedExecution, Product } from '../executions/execution.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
+import { describing } from '../traced-ports.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
 import { keepTrying } from './keep-trying.ts'
@@ -25,6 +27,7 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
   readonly executionOf: (operationId: string) => Execution
   readonly router: Router
   readonly logger: Logger
+  readonly tracer: Tracer
 }
 
 /** A signature may be valid for years; an outage this long is not ridden out in memory. */
@@ -85,11 +88,11 @@ async function tryDeployments(
   prepared: PreparedExecution,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { store, router, logger } = dependencies
+  const { store, router, logger, tracer } = dependencies
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   for (const slot of router.candidates(job.publicModel)) {
     // Directly before each call: nothing that a payer could wait for lies between this look and the spending.
-    const check = await checkPaymentAgain(dependencies, job)
+    const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
     if (check.outcome === 'no_gas' && !failed)
@@ -102,8 +105,10 @@ async function tryDeployments(
       failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
     )
     if (written === 'stale') return { next: 'stale' }
-    const outcome = await slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
-    if (outcome.outcome === 'produced') return sealOutput(dependencies, job, attemptId, outcome.product)
+    const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    const outcome = await tracer.stage('provider', describing(tracer, call), { deployment: slot.deployment.name })
+    if (outcome.outcome === 'produced')
+      return tracer.stage('seal', () => sealOutput(dependencies, job, attemptId, outcome.product))
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
     failed = { attemptId, failure: outcome }

@@ -2,13 +2,10 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
-import { fitsFunds, mixesPermits } from '#shared/payment/exposure.ts'
+import { fitsFunds, MAXIMUM_READINGS, mixesPermits, settlingNonces } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
-
-/** The second reading knows of settlements that the first could not be asked about. */
-const MAXIMUM_READINGS = 2
 
 export interface PaymentCheckDependencies {
   readonly store: Pick<ExecutionStore, 'readExposureAhead'>
@@ -80,8 +77,7 @@ async function checkFunds(
       return { outcome: 'payable' }
     if (readings === MAXIMUM_READINGS)
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier work takes what the payer holds' }
-    const settling = exposure.open.filter(({ isSettling }) => isSettling).map(({ nonce }) => nonce)
-    const reading = await payerFunds.read(payer, settling)
+    const reading = await payerFunds.read(payer, settlingNonces(exposure))
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
     funds = reading.funds
   }

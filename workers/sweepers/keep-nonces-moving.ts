@@ -16,6 +16,8 @@ export interface KeeperDependencies {
   readonly feeBumpAfterMs: number
   /** Counts what was done, for the metrics. */
   readonly onReplacement: (account: SettlementAccount) => void
+  /** Told how many account nonces somebody else used since the last look. */
+  readonly onUsedElsewhere: (account: SettlementAccount, count: number) => void
   readonly logger: Logger
 }
 
@@ -51,9 +53,16 @@ export function keepNoncesMoving(dependencies: KeeperDependencies): Sweep {
 }
 
 async function keepLine(dependencies: KeeperDependencies, account: SettlementAccount): Promise<number> {
-  const { accounts, settlements, feeBumpAfterMs, logger } = dependencies
+  const { accounts, settlements, feeBumpAfterMs, onUsedElsewhere, logger } = dependencies
   const count = await accounts.countAccountNonces(account.facilitator)
   const line = await settlements.readLine(account, count)
+  if (line.usedElsewhere > 0) {
+    logger.error('SETTLEMENT_PRIVATE_KEYS: somebody else sends transactions with a settlement key', {
+      facilitator: account.facilitator,
+      count: line.usedElsewhere,
+    })
+    onUsedElsewhere(account, line.usedElsewhere)
+  }
   if (line.nextAccountNonce === count) return 0
   if (line.nextAccountNonce < count) {
     logger.error('a node tells of more account nonces than can have been used', { facilitator: account.facilitator })

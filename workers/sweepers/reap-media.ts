@@ -13,26 +13,32 @@ export function reapMedia({
   media,
 }: {
   store: Pick<ExecutionStore, 'findExpiredMedia' | 'markMediaDeleted'>
-  media: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+  media: Pick<ObjectStore, 'delete'>
 }): Sweep {
-  let straysLookedForAt = 0
   return {
     name: 'deleted expired media',
     run: async () => {
       const objectKeys = await store.findExpiredMedia(BATCH)
       for (const objectKey of objectKeys) await media.delete(objectKey)
       if (objectKeys.length > 0) await store.markMediaDeleted(objectKeys)
-      // Objects of a worker that died between storing and sealing have no row.
-      const now = Date.now()
-      if (now - straysLookedForAt < STRAY_INTERVAL_MS) return objectKeys.length
-      straysLookedForAt = now
+      return objectKeys.length
+    },
+  }
+}
+
+/** Deletes the objects of workers that died between storing and sealing: they have no row. */
+export function reapStrayMedia({ media }: { media: Pick<ObjectStore, 'deleteOlderThan'> }): Sweep {
+  return {
+    name: 'deleted stray media',
+    leastIntervalMs: STRAY_INTERVAL_MS,
+    run: async () => {
       let strays = 0
       for (const mediaClass of mediaClasses) {
         // A day longer than the lifetime: by then no result can point to the object.
         const { prefix, backstopDays } = retentionClasses[mediaClass]
         strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
       }
-      return objectKeys.length + strays
+      return strays
     },
   }
 }

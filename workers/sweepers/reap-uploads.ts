@@ -7,27 +7,31 @@ const BATCH = 200
 /** Looking for strays lists the whole store. They are unreadable at once: their keys were never stored. */
 const STRAY_INTERVAL_MS = 60_000
 
-/** Erases what has expired, then deletes the objects that nobody can read any more, known to the ledger or not. */
+/** Erases what has expired, then deletes the objects that nobody can read any more. */
 export function reapUploads({
   store,
   uploads,
 }: {
   store: Pick<ExecutionStore, 'eraseExpiredUploads' | 'markUploadsDeleted'>
-  uploads: Pick<ObjectStore, 'delete' | 'deleteOlderThan'>
+  uploads: Pick<ObjectStore, 'delete'>
 }): Sweep {
-  let straysLookedForAt = 0
   return {
     name: 'deleted staged uploads',
     run: async () => {
       const objectKeys = await store.eraseExpiredUploads(BATCH)
       for (const objectKey of objectKeys) await uploads.delete(objectKey)
       if (objectKeys.length > 0) await store.markUploadsDeleted(objectKeys)
-      // Objects of an API that died before it could claim the payment have no row.
-      const now = Date.now()
-      if (now - straysLookedForAt < STRAY_INTERVAL_MS) return objectKeys.length
-      straysLookedForAt = now
-      const { prefix, lifetimeSeconds } = retentionClasses.staged
-      return objectKeys.length + (await uploads.deleteOlderThan(prefix, lifetimeSeconds * 1000))
+      return objectKeys.length
     },
+  }
+}
+
+/** Deletes the objects of APIs that died before they could claim the payment: they have no row. */
+export function reapStrayUploads({ uploads }: { uploads: Pick<ObjectStore, 'deleteOlderThan'> }): Sweep {
+  const { prefix, lifetimeSeconds } = retentionClasses.staged
+  return {
+    name: 'deleted stray uploads',
+    leastIntervalMs: STRAY_INTERVAL_MS,
+    run: () => uploads.deleteOlderThan(prefix, lifetimeSeconds * 1000),
   }
 }

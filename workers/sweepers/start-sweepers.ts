@@ -3,17 +3,22 @@ import type { Logger } from '#shared/runtime/logger.ts'
 /** One sweep; returns how much there was to do. Safe to run in every worker at once. */
 export interface Sweep {
   readonly name: string
+  /** A round that asks more of others begins only this long after the one before. */
+  readonly leastIntervalMs?: number
   run(): Promise<number>
 }
 
-/** Runs each sweep every `intervalMs`, never two of the same at once. A failed sweep is logged and tried again. */
+/** Runs each sweep every `intervalMs`, or as seldom as it asks, never two of the same at once. A failed sweep is logged and tried again. */
 export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logger: Logger): { stop(): Promise<void> } {
   const running = new Set<Promise<void>>()
   const timers = sweeps.map((sweep) => {
+    const { leastIntervalMs = 0 } = sweep
     let busy = false
+    let startedAt = Number.NEGATIVE_INFINITY
     return setInterval(() => {
-      if (busy) return
+      if (busy || performance.now() - startedAt < leastIntervalMs) return
       busy = true
+      startedAt = performance.now()
       const round = runOnce(sweep, logger).finally(() => {
         busy = false
         running.delete(round)

@@ -12,10 +12,11 @@ export interface FinalityDependencies {
   >
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
   readonly blocks: BlockReader
-  readonly finalityLookMs: number
   readonly logger: Logger
 }
 
+/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
+export const FINALITY_LOOK_MS = 5000
 const BATCH = 200
 
 /**
@@ -23,13 +24,11 @@ const BATCH = 200
  * cannot be settled any more is `lost`, for a person to look at. Results were released, so the jobs stay as they are.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
-  const { settlements, blocks, finalityLookMs } = dependencies
-  let lookedAt = Number.NEGATIVE_INFINITY
+  const { settlements, blocks } = dependencies
   return {
     name: 'settlements became final or moved',
+    leastIntervalMs: FINALITY_LOOK_MS,
     run: async () => {
-      if (performance.now() - lookedAt < finalityLookMs) return 0
-      lookedAt = performance.now()
       const [newest] = await settlements.findUnfinalBlocks(0n)
       if (!newest) return 0
       const finalizedNumber = await blocks.readFinalizedNumber()

@@ -13,12 +13,10 @@ const LOOK_EVERY_MS = 30_000
 
 /** Warns, every 30 seconds, of each settlement key whose gas will not last. */
 export function watchGas({ gas, facilitators, gasWarningSettlements, logger }: GasWatchDependencies): Sweep {
-  let lookedAt = Number.NEGATIVE_INFINITY
   return {
     name: 'looked at gas balances',
+    leastIntervalMs: LOOK_EVERY_MS,
     run: async () => {
-      if (performance.now() - lookedAt < LOOK_EVERY_MS) return 0
-      lookedAt = performance.now()
       for (const facilitator of facilitators) {
         const { settlementsLeft } = await gas.readGas(facilitator)
         if (settlementsLeft < gasWarningSettlements)

@@ -4,13 +4,13 @@ import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from './start-sweepers.ts'
+import { FINALITY_LOOK_MS } from './watch-finality.ts'
 
 export interface RemoteFinalityDependencies {
   readonly settlements: Pick<SettlementStore, 'moveSettlement' | 'loseSettlement'> &
     Pick<RemoteSettlementStore, 'readUnfinalRemote'>
   readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle'>
   readonly blocks: Pick<BlockReader, 'readHash'>
-  readonly finalityLookMs: number
   readonly logger: Logger
 }
 
@@ -21,13 +21,11 @@ const BATCH = 200
  * again: the facilitator is asked once more. What cannot be settled any more is `lost`, for a person to look at.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
-  const { settlements, blocks, finalityLookMs } = dependencies
-  let lookedAt = Number.NEGATIVE_INFINITY
+  const { settlements, blocks } = dependencies
   return {
     name: 'settlements of the facilitator moved',
+    leastIntervalMs: FINALITY_LOOK_MS,
     run: async () => {
-      if (performance.now() - lookedAt < finalityLookMs) return 0
-      lookedAt = performance.now()
       const hashes = new Map<bigint, string | null>()
       let moved = 0
       for (const settlement of await settlements.readUnfinalRemote(BATCH)) {

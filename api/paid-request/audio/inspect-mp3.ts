@@ -1,6 +1,8 @@
 import pLimit from 'p-limit'
-import { type AudioPart, type Mp3Walk, walkFrames } from '#shared/audio/walk-frames.ts'
+import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import { overloaded, UNPAID_SHARE } from '../../load/load-gate.ts'
+import type { MeasuredUpload } from '../preparation/measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
@@ -33,16 +35,29 @@ export interface Mp3InspectorDependencies {
   readonly onUnavailable?: (reason: string) => void
 }
 
+export interface InspectionOptions {
+  /** The field to name in an error (`file`, `audio_base64`). */
+  readonly param?: string
+  /** Whether the caller brings a payment. Others leave it some of the places to wait. */
+  readonly isPaying?: boolean
+}
+
 export interface Mp3Inspector {
   /**
-   * Inspects one whole upload. `sha256Hex` is of these very bytes and computed here, never taken from a request.
-   * `param` is the field to name in an error (`file`, `audio_base64`).
+   * Inspects one whole upload, whose hash and walk are of these very bytes and were made here, never taken from a request.
    *
    * Throws AppError `audio_too_large`, `unsupported_audio` or `audio_too_long` for the upload's own faults;
-   * `capacity_exceeded` (with `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder
+   * `overloaded` (with `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder
    * fails through no fault of the upload. Repeating a call is free while the outcome is cached.
    */
-  readonly inspect: (audio: Uint8Array, sha256Hex: string, param?: string) => Promise<Mp3Inspection>
+  readonly inspect: (upload: MeasuredUpload, options?: InspectionOptions) => Promise<Mp3Inspection>
+  /**
+   * Seconds after which an upload may find a place to wait for a decoder, or `null` when there is one now: what `inspect`
+   * would refuse need not be uploaded first.
+   */
+  readonly retryAfterSeconds: (isPaying: boolean) => number | null
+  /** How many decodes run and wait at the moment, and how many may run. */
+  readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
 }
 
 // Rounded up from what half an hour of stereo takes, decoded alone on one core.
@@ -65,8 +80,8 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
 }
 
 /**
- * Makes the inspector: the frame walk first, which is synchronous and takes milliseconds, then a decode in one of
- * `concurrency` places. An upload that the walk refuses never waits for a decoder.
+ * Makes the inspector: what the frame walk found first, then a decode in one of `concurrency` places. An upload that the
+ * walk refuses never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
   const { decode, cache, limits, concurrency, maximumWaiting, signal, onUnavailable } = dependencies
@@ -77,13 +92,17 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return new AppError('audio_inspection_unavailable', { cause: reason })
   }
 
-  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk): Promise<InspectionOutcome> {
-    if (decode === undefined) throw unavailable('no ffmpeg was found')
+  function retryAfterSeconds(isPaying: boolean): number | null {
+    const places = concurrency + (isPaying ? maximumWaiting : Math.floor(maximumWaiting * UNPAID_SHARE))
     // A place is taken a microtask after it is asked for, so only the sum of the two counts tells how full it is.
-    if (decoders.activeCount + decoders.pendingCount >= concurrency + maximumWaiting) {
-      const retryAfterSeconds = Math.ceil(((decoders.pendingCount + 1) / concurrency) * secondsPerDecode)
-      throw new AppError('capacity_exceeded', { retryAfterSeconds })
-    }
+    if (decoders.activeCount + decoders.pendingCount < places) return null
+    return Math.ceil(((decoders.pendingCount + 1) / concurrency) * secondsPerDecode)
+  }
+
+  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, isPaying: boolean): Promise<InspectionOutcome> {
+    if (decode === undefined) throw unavailable('no ffmpeg was found')
+    const seconds = retryAfterSeconds(isPaying)
+    if (seconds !== null) throw overloaded('Every audio decoder is busy.', seconds)
     const plan = planDecode(audio, walk)
     const decoded = await decoders(decode, audio, plan, signal === undefined ? {} : { signal })
     if (decoded.outcome === 'unavailable') throw unavailable(decoded.reason)
@@ -96,8 +115,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
   }
 
-  async function examine(audio: Uint8Array): Promise<InspectionOutcome> {
-    const walk = walkFrames(audio)
+  async function examine({ audio, walk }: MeasuredUpload, isPaying: boolean): Promise<InspectionOutcome> {
     if (walk.outcome === 'unsupported') {
       return reject('unsupported_audio', `The upload is not a decodable MP3: found ${walk.found}.`)
     }
@@ -106,11 +124,13 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       const limit = withThousands(limits.maximumDurationMs)
       return reject('audio_too_long', `The audio lasts ${lasts} ms; the limit is ${limit} ms.`)
     }
-    return await decodeInTurn(audio, walk)
+    return await decodeInTurn(audio, walk, isPaying)
   }
 
   return {
-    inspect: async (audio, sha256Hex, param) => {
+    retryAfterSeconds,
+    inspect: async (upload, { param, isPaying = false } = {}) => {
+      const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }
       if (audio.length > limits.maximumBytes) {
         const has = withThousands(audio.length)
@@ -120,9 +140,10 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
           ...field,
         })
       }
-      const outcome = await cache.get(sha256Hex, () => examine(audio))
+      const outcome = await cache.get(sha256, () => examine(upload, isPaying))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },
+    load: () => ({ busy: decoders.activeCount, waiting: decoders.pendingCount, places: concurrency }),
   }
 }

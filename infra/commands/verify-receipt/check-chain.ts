@@ -29,20 +29,27 @@ type TransactionReceipt = NonNullable<z.infer<typeof transactionReceiptSchema>>
 /** Finds the payment on chain, by a node of the payer's choice. */
 export async function checkChain(receipt: GivenReceipt, rpcUrl: string): Promise<readonly Check[]> {
   if (BigInt(receipt.charge_atomic) === 0n) return [passed('transfer', 'nothing was charged, so nothing was sent')]
-  if (!/^0x[0-9a-f]{64}$/.test(receipt.transaction))
-    return [failed('transaction', `"${receipt.transaction}" is no transaction hash`)]
+  // A reorganisation may have moved it since the receipt was issued.
+  const { state, transaction, block_number } = receipt.settlement ?? { ...receipt, state: 'confirmed' }
+  if (state === 'lost')
+    return [
+      failed('transaction', `${transaction} was taken out of the chain, and the charge with it: nothing was paid`),
+    ]
+  if (!/^0x[0-9a-f]{64}$/.test(transaction)) return [failed('transaction', `"${transaction}" is no transaction hash`)]
+  const replacing =
+    transaction === receipt.transaction ? '' : `, in place of ${receipt.transaction}, which a reorganisation took out`
   try {
     const network = `eip155:${await callNode(rpcUrl, 'eth_chainId', [], quantity)}`
     if (network !== receipt.network)
       return [
         failed('network', `${rpcUrl} serves ${network}, the payment is on ${receipt.network}. Give an RPC of it.`),
       ]
-    const found = await callNode(rpcUrl, 'eth_getTransactionReceipt', [receipt.transaction], transactionReceiptSchema)
-    if (!found) return [failed('transaction', `${receipt.transaction} is not on ${network}, or the node has pruned it`)]
+    const found = await callNode(rpcUrl, 'eth_getTransactionReceipt', [transaction], transactionReceiptSchema)
+    if (!found) return [failed('transaction', `${transaction} is not on ${network}, or the node has pruned it`)]
     return [
-      judged('transaction', found.status === 1n ? [] : ['was reverted'], `${receipt.transaction} succeeded`),
+      judged('transaction', found.status === 1n ? [] : ['was reverted'], `${transaction} succeeded${replacing}`),
       checkTransfer(receipt, found),
-      checkBlock(receipt, found),
+      checkBlock(block_number, found),
     ]
   } catch (error) {
     return [failed('network', `${messageOf(error)}. Check --rpc.`)]
@@ -69,9 +76,9 @@ function checkTransfer(receipt: GivenReceipt, { logs }: TransactionReceipt): Che
     : failed('transfer', `${amounts[0]} was sent from ${parties}, but ${receipt.charge_atomic} is charged`)
 }
 
-function checkBlock({ block_number }: GivenReceipt, { blockNumber }: TransactionReceipt): Check {
-  const isEqual = BigInt(block_number) === blockNumber
-  return judged('block', isEqual ? [] : [`is ${blockNumber}, not ${block_number}`], block_number)
+function checkBlock(stated: string, { blockNumber }: TransactionReceipt): Check {
+  const isEqual = BigInt(stated) === blockNumber
+  return judged('block', isEqual ? [] : [`is ${blockNumber}, not ${stated}`], stated)
 }
 
 /** An address as an event's topic: 32 bytes. */

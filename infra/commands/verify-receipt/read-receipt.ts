@@ -51,6 +51,7 @@ const receiptSchema = z.looseObject({
   block_number: digits,
   result_digest: z.string(),
   settled_at: z.string(),
+  settlement: z.looseObject({ state: z.string(), transaction: z.string(), block_number: digits }).optional(),
   signature: z.string().optional(),
 })
 

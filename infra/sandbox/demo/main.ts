@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { printProblem, printStep, printTitle } from '../../terminal.ts'
 import { findOuterServices } from '../outer-services.ts'
 import { type Sandbox, startSandbox } from '../sandbox.ts'
 import { listenForStopSignals } from '../supervise.ts'
-import { printProblem, printStep, printTitle } from '../terminal.ts'
 import { showPaidTranscription } from './paid-transcription.ts'
 
 const HELP = `Usage: npm run demo [-- path/to/file.mp3]

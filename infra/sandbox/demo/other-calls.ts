@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { z } from 'zod'
+import { highlight, printField, printTitle } from '../../terminal.ts'
 import type { PayingClient } from '../paying-client.ts'
-import { highlight, printField, printTitle } from '../terminal.ts'
 import { dollars } from './dollars.ts'
 
 interface Call {

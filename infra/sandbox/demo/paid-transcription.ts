@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { z } from 'zod'
+import { highlight, printField, printProblem, printTitle, wrapText } from '../../terminal.ts'
 import { createPayingClient, type PayingClient } from '../paying-client.ts'
 import type { SandboxInfo } from '../sandbox.ts'
-import { highlight, printField, printProblem, printTitle, wrapText } from '../terminal.ts'
 import { dollars } from './dollars.ts'
 import { showOtherCalls } from './other-calls.ts'
 

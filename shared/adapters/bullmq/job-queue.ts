@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type JobConsumer, type JobQueue, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
 import { isConnectionFailure } from '../postgres/connection-failure.ts'
 import { openOnce, untilOpen } from './open-once.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
@@ -17,6 +18,8 @@ const messageSchema = z.strictObject({ jobId: z.uuid() })
 export interface OpenedJobQueue extends JobQueue {
   /** Calls `run` for each id delivered, in each queue as many at once as `concurrency` says; it must not throw for a failed job. */
   consume(concurrency: ReadonlyMap<QueueName, number>, run: (jobId: string) => Promise<void>): JobConsumer
+  /** BullMQ's queues, for whoever shows them. Fails while the queue cannot be reached. */
+  producers(): Promise<readonly Producer[]>
 }
 
 /** Creates or updates what the queue needs: tables in PostgreSQL, nothing in Redis. Part of `npm run migrate`. */
@@ -58,6 +61,8 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
         },
       }
     },
+    producers: async () => [...(await opening.get()).producers.values()],
+    check: async () => (await opening.get()).engine.check(),
     close: async () => {
       const opened = await opening.present()
       if (!opened) return
@@ -105,12 +110,11 @@ function startTakers(engine: QueueEngine, { concurrency, run, onError }: Taking)
 }
 
 /** Without the error as its cause: Redis clients hang the command, and with it the password, on theirs. */
-class UnusableQueue extends Error {
+class UnusableQueue extends StartFailure {
   readonly isUnreachable: boolean
 
   constructor(what: string, error: unknown) {
     super(`${what}: ${reasonOf(error)}`)
-    this.name = 'UnusableQueue'
     this.isUnreachable = isConnectionFailure(error)
   }
 }

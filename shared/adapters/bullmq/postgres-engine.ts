@@ -100,6 +100,7 @@ export async function openPostgresEngine(queueUrl: string): Promise<QueueEngine>
     createProducer: (name) => new Queue(name, { connection: queueUrl, defaultJobOptions: messageOptions }),
     createTaker: (name, concurrency, take) =>
       new Worker(name, take, { connection: queueUrl, concurrency, runRetryDelay: TAKER_RETRY_MS }),
+    check: async () => void (await connection.pool.query('SELECT 1')),
     close: () => connection.close(),
   }
 }

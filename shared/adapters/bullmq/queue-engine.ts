@@ -18,6 +18,8 @@ export interface Taker {
 export interface QueueEngine {
   createProducer(name: QueueName): Producer
   createTaker(name: QueueName, concurrency: number, take: (message: { data: unknown }) => Promise<void>): Taker
+  /** Throws when messages cannot be added, or would not be kept. */
+  check(): Promise<void>
   /** Ends the connections; close producers and takers first. */
   close(): Promise<void>
 }

@@ -35,6 +35,8 @@ export async function openRedisEngine(
       taking ??= createRedisClient(address, 'consumer')
       return new Worker(name, take, { connection: taking, prefix, concurrency, runRetryDelay: TAKER_RETRY_MS })
     },
+    // INFO, which says at once whether it answers and whether somebody let it evict.
+    check: () => requireNoEviction(producing),
     close: async () => {
       // Not `quit`, which waits for an answer that a lost server never gives; nothing is under way any more.
       for (const client of [producing, taking]) client?.disconnect()

@@ -1,5 +1,4 @@
 import {
-  getAbiItem,
   isAddressEqual,
   type Log,
   type PublicClient,
@@ -11,14 +10,13 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import { usdcAbi } from './contracts.ts'
+import { readPaymentTransfers } from './read-payment-transfers.ts'
 
 export type ConfirmTransfer = (
   hash: `0x${string}`,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
 ) => Promise<Confirmation>
-
-const TRANSFER_EVENT = getAbiItem({ abi: usdcAbi, name: 'Transfer' })
 
 /** Settlements of one block share its time; only the newest few blocks are asked for. */
 const BLOCKS_REMEMBERED = 64
@@ -68,10 +66,8 @@ async function isInLogs(
   authorization: Authorization,
   chargeAmount: AtomicAmount,
 ): Promise<boolean> {
-  const { asset, payer: from, payTo: to } = authorization
-  const filter = { address: asset, event: TRANSFER_EVENT, args: { from, to } }
-  const logs = await client.getLogs({ ...filter, fromBlock: blockNumber, toBlock: blockNumber })
-  const ours = logs.filter((log) => log.transactionHash === transactionHash)
+  const transfers = await readPaymentTransfers(client, authorization, blockNumber, blockNumber)
+  const ours = transfers.filter((log) => log.transactionHash === transactionHash)
   return holdsTransfer(ours, authorization, chargeAmount)
 }
 

@@ -4,6 +4,7 @@ import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Verification } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS, permit2Abi, usdcAbi } from './contracts.ts'
+import { hasNonce, wordOfNonce } from './permit2-nonce.ts'
 
 /**
  * Reads why the chain refuses a settlement, so that the payer can be told what to change; `payment_rejected` when nothing
@@ -21,12 +22,12 @@ export async function diagnoseRefusal(
         address: PERMIT2_ADDRESS,
         abi: permit2Abi,
         functionName: 'nonceBitmap',
-        args: [payer, nonce >> 8n],
+        args: [payer, wordOfNonce(nonce)],
       }),
       client.readContract({ address: asset, abi: usdcAbi, functionName: 'balanceOf', args: [payer] }),
       client.readContract({ address: asset, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] }),
     ])
-    if ((usedNonces >> (nonce & 255n)) & 1n) return { outcome: 'refused', code: 'payment_nonce_used' }
+    if (hasNonce(usedNonces, nonce)) return { outcome: 'refused', code: 'payment_nonce_used' }
     if (balance < amount) {
       const [held, needed] = [dollarsFromAtomic(atomicAmount(balance)), dollarsFromAtomic(amount)]
       return {

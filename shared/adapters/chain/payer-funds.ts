@@ -3,14 +3,12 @@ import { z } from 'zod'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds, PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, permit2Abi, USDC_ADDRESS, usdcAbi } from './contracts.ts'
+import { hasNonce, wordOfNonce } from './permit2-nonce.ts'
 
 /** How long a reading serves further payments of the same payer. */
 const RECENT_MS = 1000
 /** Payers remembered; a reading is small and soon out of date. */
 const MAXIMUM_PAYERS = 10_000
-
-const LOW_BITS = 255n
-const WORD_SHIFT = 8n
 
 /** Reads balance, allowance, used nonces and block number in one `eth_call`, so that they belong together. */
 export function createPayerFundsReader(client: PublicClient, now: () => number): PayerFundsReader {
@@ -40,7 +38,7 @@ export function createPayerFundsReader(client: PublicClient, now: () => number):
 }
 
 async function readFunds(client: PublicClient, payer: `0x${string}`, nonces: readonly bigint[]): Promise<PayerFunds> {
-  const words = [...new Set(nonces.map((nonce) => nonce >> WORD_SHIFT))]
+  const words = [...new Set(nonces.map(wordOfNonce))]
   const calls: ContractFunctionParameters[] = [
     { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [payer] },
@@ -65,7 +63,7 @@ async function readFunds(client: PublicClient, payer: `0x${string}`, nonces: rea
     .tuple([z.bigint(), z.bigint(), z.bigint()], z.bigint())
     .parse(results)
   const bitmapOf = new Map(words.map((word, index) => [word, bitmaps[index] ?? 0n]))
-  const isUsed = (nonce: bigint) => (((bitmapOf.get(nonce >> WORD_SHIFT) ?? 0n) >> (nonce & LOW_BITS)) & 1n) === 1n
+  const isUsed = (nonce: bigint) => hasNonce(bitmapOf.get(wordOfNonce(nonce)) ?? 0n, nonce)
   return {
     balance: atomicAmount(balance),
     allowance: atomicAmount(allowance),

@@ -19,10 +19,12 @@ export function createSettlementAccounts(
   { estimateFees = createFeeEstimator(client), maximumFeePerGasWei = null }: SettlementAccountsOptions = {},
 ): SettlementAccounts {
   const keys = settlementKeys(privateKeys)
+  const countNonces = async (address: `0x${string}`, blockTag: 'latest' | 'pending') =>
+    BigInt(await client.getTransactionCount({ address, blockTag }))
   return {
     facilitators: keys.facilitators,
-    countAccountNonces: async (facilitator) =>
-      BigInt(await client.getTransactionCount({ address: facilitator, blockTag: 'latest' })),
+    countAccountNonces: (facilitator) => countNonces(facilitator, 'latest'),
+    countWaitingNonces: (facilitator) => countNonces(facilitator, 'pending'),
     isUnderpriced: async (raw) => {
       const { maxFeePerGas = 0n } = parseTransaction(raw)
       return maxFeePerGas < (await estimateFees()).baseFeePerGas

@@ -2,6 +2,7 @@ import type { PublicClient } from 'viem'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SettlementEvidence } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS, permit2Abi } from './contracts.ts'
+import { hasNonce, wordOfNonce } from './permit2-nonce.ts'
 
 /**
  * Reads account nonce, payer's nonce and time at one block, `confirmations` deep. One block, because from a clear nonce here
@@ -26,14 +27,14 @@ export async function readEvidence(
         address: PERMIT2_ADDRESS,
         abi: permit2Abi,
         functionName: 'nonceBitmap',
-        args: [payer, nonce >> 8n],
+        args: [payer, wordOfNonce(nonce)],
         ...at,
       }),
     ])
     return {
       outcome: 'read',
       accountNonceCount: BigInt(count),
-      isNonceUsed: ((usedNonces >> (nonce & 255n)) & 1n) === 1n,
+      isNonceUsed: hasNonce(usedNonces, nonce),
       chainTime: new Date(Number(block.timestamp) * 1000),
     }
   } catch (cause) {

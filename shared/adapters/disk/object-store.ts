@@ -1,8 +1,26 @@
 import { randomUUID } from 'node:crypto'
-import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import {
+  access,
+  constants,
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
+
+/** Makes the folder unless it is there. Throws when files cannot be written to it. */
+export async function requireFolder(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true })
+  await access(directory, constants.W_OK | constants.X_OK)
+}
 
 /** Objects as files below `directory`. A file appears under its name only when it is whole. */
 export function createDiskObjectStore(directory: string): ObjectStore {

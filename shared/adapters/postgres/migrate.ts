@@ -8,6 +8,9 @@ const MIGRATIONS = new URL('./migrations/', import.meta.url)
 /** Any constant: it only keeps two migrating processes apart. */
 const ADVISORY_LOCK = 8453_2026
 
+/** SQLSTATE of a table that is not there. */
+const UNDEFINED_TABLE = '42P01'
+
 interface Migration {
   readonly name: string
   readonly sql: string
@@ -35,6 +38,39 @@ export async function migrate(pool: Pool): Promise<readonly string[]> {
   })
 }
 
+/** How the schema of a database differs from the one that these files make; by the files' names. */
+export interface SchemaDifference {
+  readonly missing: readonly string[]
+  readonly changed: readonly string[]
+  /** Of a newer version. */
+  readonly unknown: readonly string[]
+}
+
+/** Compares without changing anything. A database that was never migrated lacks every file. */
+export async function compareSchema(sql: Sql): Promise<SchemaDifference> {
+  const migrations = await readMigrations()
+  const applied = await readApplied(sql)
+  const ours = new Set(migrations.map(({ name }) => name))
+  return {
+    missing: migrations.filter(({ name }) => !applied.has(name)).map(({ name }) => name),
+    changed: migrations
+      .filter(({ name, digest }) => applied.has(name) && applied.get(name) !== digest)
+      .map(({ name }) => name),
+    unknown: [...applied.keys()].filter((name) => !ours.has(name)).toSorted(),
+  }
+}
+
+async function readApplied(sql: Sql): Promise<ReadonlyMap<string, string>> {
+  try {
+    const { rows } = await sql.query<{ name: string; digest: string }>('SELECT name, digest FROM schema_migrations')
+    return new Map(rows.map(({ name, digest }) => [name, digest]))
+  } catch (error) {
+    const isAbsent = error instanceof Error && 'code' in error && error.code === UNDEFINED_TABLE
+    if (isAbsent) return new Map()
+    throw error
+  }
+}
+
 async function readMigrations(): Promise<readonly Migration[]> {
   const names = (await readdir(MIGRATIONS)).filter((name) => name.endsWith('.sql')).sort()
   return await Promise.all(
@@ -46,8 +82,7 @@ async function readMigrations(): Promise<readonly Migration[]> {
 }
 
 async function withoutApplied(sql: Sql, migrations: readonly Migration[]): Promise<readonly Migration[]> {
-  const { rows } = await sql.query<{ name: string; digest: string }>('SELECT name, digest FROM schema_migrations')
-  const applied = new Map(rows.map(({ name, digest }) => [name, digest]))
+  const applied = await readApplied(sql)
   return migrations.filter(({ name, digest }) => {
     const known = applied.get(name)
     if (known !== undefined && known !== digest) throw new Error(`migration ${name} was changed after it was applied`)

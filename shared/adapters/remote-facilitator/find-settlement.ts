@@ -5,7 +5,9 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { SettlementFinding } from '#shared/payment/remote-facilitator.ts'
 import type { ConfirmTransfer } from '../chain/confirm-transfer.ts'
-import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS, usdcAbi } from '../chain/contracts.ts'
+import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../chain/contracts.ts'
+import { hasNonce, wordOfNonce } from '../chain/permit2-nonce.ts'
+import { readPaymentTransfers } from '../chain/read-payment-transfers.ts'
 
 export interface ChainReading {
   readonly client: PublicClient
@@ -64,8 +66,8 @@ async function isNonceUsed(
   blockNumber: bigint,
 ): Promise<boolean> {
   const call = { address: PERMIT2_ADDRESS, abi: permit2Abi, functionName: 'nonceBitmap', blockNumber } as const
-  const bitmap = await client.readContract({ ...call, args: [payer, nonce >> 8n] })
-  return ((bitmap >> (nonce & 255n)) & 1n) === 1n
+  const bitmap = await client.readContract({ ...call, args: [payer, wordOfNonce(nonce)] })
+  return hasNonce(bitmap, nonce)
 }
 
 async function findTransfer(
@@ -74,17 +76,8 @@ async function findTransfer(
   chargeAmount: AtomicAmount,
   fromBlock: bigint,
 ): Promise<Extract<SettlementFinding, { outcome: 'found' | 'unreachable' }> | null> {
-  const { asset, payer, payTo } = authorization
-  const logs = await reading.client.getContractEvents({
-    address: asset,
-    abi: usdcAbi,
-    eventName: 'Transfer',
-    args: { from: payer, to: payTo },
-    strict: true,
-    fromBlock,
-    toBlock: 'latest',
-  })
-  for (const { args, transactionHash: hash } of logs) {
+  const transfers = await readPaymentTransfers(reading.client, authorization, fromBlock, 'latest')
+  for (const { args, transactionHash: hash } of transfers) {
     if (args.value !== chargeAmount) continue
     const confirmation = await confirmSettlement(reading, hash, authorization, chargeAmount)
     if (confirmation.outcome === 'unreachable') return confirmation
@@ -111,7 +104,7 @@ async function wasInvalidated(
     fromBlock,
     toBlock: 'latest',
   })
-  return logs.some(({ args }) => args.word === nonce >> 8n && ((args.mask >> (nonce & 255n)) & 1n) === 1n)
+  return logs.some(({ args }) => args.word === wordOfNonce(nonce) && hasNonce(args.mask, nonce))
 }
 
 async function spendsNonce(

@@ -1,6 +1,7 @@
 import type { PaymentPayload, PaymentRequirements } from '@x402/core/types'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 
 /** Facilitators do not judge by it: the signed deadline is what binds. */
 const MAX_TIMEOUT_SECONDS = 300
@@ -18,7 +19,7 @@ export function paymentRequirements(authorization: Authorization, amount: Atomic
     amount: amount.toString(),
     payTo,
     maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
-    extra: { name: 'USD Coin', version: '2', assetTransferMethod: 'permit2', facilitatorAddress: facilitator },
+    extra: { ...SIGNING_TERMS, facilitatorAddress: facilitator },
   }
 }
 

@@ -1,5 +1,6 @@
 import { HeadBucketCommand, S3Client, S3ServiceException } from '@aws-sdk/client-s3'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
+import { StartFailure } from '#shared/runtime/start-process.ts'
 
 const CONNECT_TIMEOUT_MS = 3000
 /** Of one attempt, until the answer begins; 25 MiB are sent in this time at 10 Mbit/s. */
@@ -37,7 +38,7 @@ export async function requireBucket(client: S3Client, settings: S3Settings): Pro
   try {
     await client.send(new HeadBucketCommand({ Bucket: settings.S3_BUCKET }))
   } catch (error) {
-    throw new Error(describeBucketFailure(error, settings), { cause: error })
+    throw new StartFailure(describeBucketFailure(error, settings), { cause: error })
   }
 }
 

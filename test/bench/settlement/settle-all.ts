@@ -8,6 +8,7 @@ import { createSettlementStore } from '#shared/adapters/postgres/job-store/store
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { noTracing } from '#shared/runtime/tracing.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/run-job.ts'
 import { createOwnKeyCollector } from '../../../workers/settlement/collector.ts'
 import { keepNoncesMoving } from '../../../workers/sweepers/keep-nonces-moving.ts'
@@ -66,6 +67,7 @@ export async function prepareOurs(
     ...settling,
     verifier: createAuthorizationVerifier(client, CHAIN_ID),
     collector: createOwnKeyCollector({ ...settling, settler }),
+    tracer: noTracing,
     leaseMs: 15_000,
   } as unknown as RunJobDependencies
   return {
@@ -73,7 +75,11 @@ export async function prepareOurs(
     settleAll: async (concurrency) => {
       let replacements = 0
       const onReplacement = () => (replacements += 1)
-      const keeper = startSweepers([keepNoncesMoving({ ...keeping, onReplacement })], SWEEP_MS, silent)
+      const keeper = startSweepers(
+        [keepNoncesMoving({ ...keeping, onUsedElsewhere: () => undefined, onReplacement })],
+        SWEEP_MS,
+        silent,
+      )
       const giveUpAt = performance.now() + GIVE_UP_MS
       await inParallel(jobIds, concurrency, async (jobId) => {
         await runJob(dependencies, jobId)

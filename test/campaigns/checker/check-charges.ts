@@ -1,4 +1,5 @@
 import type { ChainTransfer, JobEntry, Ledgers, SettlementEntry, Violation } from './ledgers.ts'
+import { namesSettlement } from './names-settlement.ts'
 
 /**
  * I1, with the half of I5 that the ledger shows: each transfer belongs to exactly one settlement of ours and equals its charge,
@@ -89,7 +90,7 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
       if (receipt?.jobId !== jobId) violations.push({ invariant: 'I5', jobId, detail: 'completed without its receipt' })
       else if (receipt.chargeAtomic !== chargeAmount?.toString() || receipt.resultDigest !== resultDigest)
         violations.push({ invariant: 'I1', jobId, detail: 'the receipt says another charge or result than the job' })
-      else if (chargeAmount !== 0n && receipt.transaction !== settlement?.transactionHash)
+      else if (chargeAmount !== 0n && !(settlement && namesSettlement(receipt.transaction, settlement, chain)))
         violations.push({ invariant: 'I1', jobId, detail: 'the receipt names another transaction than the settlement' })
       return violations
     })

@@ -1,4 +1,5 @@
 import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Replay, Violation } from './ledgers.ts'
+import { namesSettlement } from './names-settlement.ts'
 
 /**
  * I4 and I5 as clients saw them: a result was released only to its payer and after its settlement, a withheld one to nobody,
@@ -7,12 +8,19 @@ import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Repla
 export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
   const amounts = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
+  const settlementOf = new Map(database.settlements.map((settlement) => [settlement.authorizationId, settlement]))
+  /** What came of the transaction that an answer names for this job. */
+  const amountOf = (transaction: string, { authorizationId }: JobEntry): bigint | undefined => {
+    const settlement = settlementOf.get(authorizationId)
+    const present = settlement && namesSettlement(transaction, settlement, chain) ? settlement.transactionHash : null
+    return amounts.get(present ?? transaction)
+  }
   return [
     ...clients.calls.flatMap((call) => {
       const job = jobOf.get(call.idempotencyKey)
       const released = call.answers.filter(({ status }) => status === 200)
       return [
-        ...released.flatMap((answer) => checkRelease(call, job, answer, amounts)),
+        ...released.flatMap((answer) => checkRelease(call, job, answer, amountOf)),
         ...checkSame(call, job, released),
       ]
     }),
@@ -25,7 +33,7 @@ function checkRelease(
   call: CallRecord,
   job: JobEntry | undefined,
   answer: CallerAnswer,
-  amounts: ReadonlyMap<string, bigint>,
+  amountOf: (transaction: string, job: JobEntry) => bigint | undefined,
 ): Violation[] {
   const early = (detail: string): Violation => ({ invariant: 'I4', jobId: job?.id ?? null, detail })
   if (!job) return [early(`${call.callId} got a result and has no job`)]
@@ -37,7 +45,7 @@ function checkRelease(
   if (job.receiptId !== answer.receiptId) violations.push(early('released with another receipt than the stored one'))
   if (answer.transaction === null) violations.push(early('released without a PAYMENT-RESPONSE'))
   else if (answer.transaction !== '' || job.chargeAmount !== 0n) {
-    const settled = amounts.get(answer.transaction)
+    const settled = amountOf(answer.transaction, job)
     if (settled === undefined) violations.push(early(`released for ${answer.transaction}, which transferred nothing`))
     else if (settled.toString() !== answer.amount)
       violations.push(early(`released for ${answer.amount}, and ${settled} was transferred`))

@@ -1,5 +1,4 @@
-import { readdir, readFile, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import pLimit from 'p-limit'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
@@ -7,6 +6,7 @@ import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
 import { createChainReader } from '../../support/devnet.ts'
 import type { CallerAnswer, CallRecord, Ledgers, Replay, StoredObject, UpstreamLedgerCall } from './ledgers.ts'
 import { readDatabase } from './read-database.ts'
+import type { ReadObjects } from './read-objects.ts'
 
 /** Where the five ledgers lie. Nothing here may lead through a fault proxy. */
 export interface LedgerSources {
@@ -15,9 +15,11 @@ export interface LedgerSources {
   /** Addresses of our keys. */
   readonly settlementAddresses: readonly string[]
   readonly databaseUrl: string
+  /** When the chain was reorganised, in milliseconds since 1970. */
+  readonly reorganizedAt: readonly number[]
   /** The upstream's JSON lines. */
   readonly upstreamCallLog: string
-  readonly objectStoreDirectory: string
+  readonly readObjects: ReadObjects
   /** Runs of bytes of clients' audio. */
   readonly canaries: readonly Buffer[]
   readonly calls: readonly CallRecord[]
@@ -37,7 +39,7 @@ export async function collect(sources: LedgerSources): Promise<Ledgers> {
     readDatabase(sources.databaseUrl),
     readChain(sources),
     readUpstreamCalls(sources.upstreamCallLog),
-    readObjects(sources),
+    describeObjects(sources),
   ])
   return { chain, upstream, database, objects, clients: { calls: sources.calls, replays } }
 }
@@ -55,7 +57,12 @@ async function fetchDigest(url: string): Promise<string | null> {
   return answer.status === 200 ? sha256Hex(bytes) : null
 }
 
-async function readChain({ rpcUrl, payTo, settlementAddresses }: LedgerSources): Promise<Ledgers['chain']> {
+async function readChain({
+  rpcUrl,
+  payTo,
+  settlementAddresses,
+  reorganizedAt,
+}: LedgerSources): Promise<Ledgers['chain']> {
   const reader = createChainReader(rpcUrl)
   const count = async (address: string, block: string) =>
     Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
@@ -73,6 +80,7 @@ async function readChain({ rpcUrl, payTo, settlementAddresses }: LedgerSources):
   return {
     recipientBalance,
     keys,
+    reorganizedAt,
     transfers: transfers.map(({ from, valueAtomic, transactionHash }) => ({
       transactionHash: transactionHash.toLowerCase(),
       from: from.toLowerCase(),
@@ -96,24 +104,11 @@ async function readUpstreamCalls(path: string): Promise<readonly UpstreamLedgerC
   return [...calls.values()]
 }
 
-async function readObjects({ objectStoreDirectory, canaries }: LedgerSources): Promise<readonly StoredObject[]> {
-  const entries = await readdir(objectStoreDirectory, { recursive: true, withFileTypes: true }).catch(() => [])
-  const objects = await Promise.all(
-    entries
-      .filter((entry) => entry.isFile())
-      .map(async ({ parentPath, name }): Promise<StoredObject[]> => {
-        const path = join(parentPath, name)
-        try {
-          const [bytes, { mtimeMs }] = await Promise.all([readFile(path), stat(path)])
-          const holdsPlaintext = canaries.some((canary) => bytes.includes(canary))
-          const key = path.slice(objectStoreDirectory.length + 1)
-          return [{ key, sha256: sha256Hex(bytes), ageMs: Date.now() - mtimeMs, holdsPlaintext }]
-        } catch (error) {
-          // A sweeper deleted it meanwhile.
-          if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
-          throw error
-        }
-      }),
-  )
-  return objects.flat()
+async function describeObjects({ readObjects, canaries }: LedgerSources): Promise<readonly StoredObject[]> {
+  return (await readObjects()).map(({ key, bytes, storedAtMs }) => ({
+    key,
+    sha256: sha256Hex(bytes),
+    ageMs: Date.now() - storedAtMs,
+    holdsPlaintext: canaries.some((canary) => bytes.includes(canary)),
+  }))
 }

@@ -21,6 +21,8 @@ export interface CallRecord {
   readonly answers: CallerAnswer[]
   /** Permit2 nonces that the client signed for this call, as decimal strings. */
   readonly nonces: string[]
+  /** What went wrong on the client's own side, such as a chain that it could not read to sign; it goes on. */
+  readonly problems: string[]
   /** Set when the client has its last word on the call; `gave_up` is a client that ran out of patience. */
   outcome: 'released' | 'refused' | 'gave_up' | null
   /** Milliseconds since 1970 from which on the chain would certainly have refused every payment of this call. */
@@ -119,6 +121,8 @@ export interface SettlementEntry {
   readonly chargeAmount: bigint
   readonly state: string
   readonly transactionHash: string | null
+  /** Milliseconds since 1970; `null` while it is open. */
+  readonly finishedAt: number | null
   /** Of every transaction ever signed for it. */
   readonly hashes: readonly string[]
 }
@@ -182,6 +186,8 @@ export interface Ledgers {
     readonly transfers: readonly ChainTransfer[]
     readonly recipientBalance: bigint
     readonly keys: readonly SettlementKey[]
+    /** When it was reorganised, in milliseconds since 1970. */
+    readonly reorganizedAt: readonly number[]
   }
   readonly upstream: readonly UpstreamLedgerCall[]
   readonly database: DatabaseLedger

@@ -73,7 +73,7 @@ const ATTEMPTS = `SELECT json_build_object(
 const SETTLEMENTS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'authorizationId', authorization_id, 'facilitator', lower(facilitator),
     'accountNonce', account_nonce::bigint, 'chargeAmount', charge_amount::text, 'state', state,
-    'transactionHash', lower(transaction_hash),
+    'transactionHash', lower(transaction_hash), 'finishedAt', floor(extract(epoch FROM finished_at) * 1000),
     'hashes', ARRAY(SELECT lower(hash) FROM settlement_transactions WHERE settlement_id = settlements.id)
   ) AS entry FROM settlements ORDER BY signed_at`
 

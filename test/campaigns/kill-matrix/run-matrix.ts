@@ -1,9 +1,9 @@
 import pLimit from 'p-limit'
-import { check } from '../checker/check.ts'
-import { collect } from '../checker/collect.ts'
+import { survivorsOf } from '../../support/is-running.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom, shuffled } from '../random.ts'
-import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
+import { type Comparison, compareLedgers, mergeReports, NOTHING_COMPARED, type StackReport } from '../stack-report.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 import { createTrialGround, runTrial, type Trial } from './run-trial.ts'
 
@@ -22,19 +22,11 @@ export interface MatrixOptions {
   readonly onProgress?: (line: string) => void
 }
 
-export interface MatrixReport {
-  readonly trials: readonly Trial[]
-  /** With the trial that the job belongs to, where there is one. */
-  readonly violations: readonly (Violation & { readonly trial: string | null })[]
-  /** Jobs that never finished. */
-  readonly stuckJobs: readonly string[]
-  /** Processes that outlived their stack. */
-  readonly leftProcesses: readonly number[]
-  readonly jobs: number
-  readonly transfers: number
-  readonly upstreamCalls: number
-  readonly durationMs: number
-}
+/** With the trial that the violation's job belongs to, where there is one. */
+type FoundViolation = Violation & { readonly trial: string | null }
+
+type MatrixStackReport = StackReport<Trial, FoundViolation>
+export type MatrixReport = MatrixStackReport & { readonly durationMs: number }
 
 interface PlannedTrial {
   readonly point: FaultPoint
@@ -53,25 +45,14 @@ export async function runMatrix(options: MatrixOptions): Promise<MatrixReport> {
     order.filter((_, index) => index % options.stacks === stack),
   )
   const reports = await Promise.all(parts.map((part, index) => runOnStack(options, part, `stack ${index + 1}`)))
-  return {
-    trials: reports.flatMap(({ trials }) => trials),
-    violations: reports.flatMap(({ violations }) => violations),
-    stuckJobs: reports.flatMap(({ stuckJobs }) => stuckJobs),
-    leftProcesses: reports.flatMap(({ leftProcesses }) => leftProcesses),
-    jobs: sum(reports.map(({ jobs }) => jobs)),
-    transfers: sum(reports.map(({ transfers }) => transfers)),
-    upstreamCalls: sum(reports.map(({ upstreamCalls }) => upstreamCalls)),
-    durationMs: Math.round(performance.now() - startedAt),
-  }
+  return { ...mergeReports(reports), durationMs: Math.round(performance.now() - startedAt) }
 }
-
-type StackReport = Omit<MatrixReport, 'durationMs'>
 
 async function runOnStack(
   options: MatrixOptions,
   planned: readonly PlannedTrial[],
   name: string,
-): Promise<StackReport> {
+): Promise<MatrixStackReport> {
   const stack = await startCampaignStack(options.stack)
   const pids = new Set<number>()
   const progress = (line: string) => options.onProgress?.(options.stacks > 1 ? `${name}: ${line}` : line)
@@ -79,7 +60,7 @@ async function runOnStack(
     const ground = createTrialGround(stack)
     const limit = pLimit(options.atOnce)
     const trials: Trial[] = []
-    let last: Comparison = { violations: [], stuckJobs: [], jobs: 0, transfers: 0, upstreamCalls: 0 }
+    let last: Comparison<FoundViolation> = NOTHING_COMPARED
     const replayed = new Set<CallRecord>()
     for (let from = 0; from < planned.length; from += options.checkEvery) {
       // Those that wait for a long timer begin first, so that they do not wait alone at the end.
@@ -98,58 +79,20 @@ async function runOnStack(
       await Promise.all(ground.restarts)
       const isLast = from + options.checkEvery >= planned.length
       const fresh = stack.caller.records.filter((record) => isLast || !replayed.has(record))
-      last = await compare(stack, fresh, trials)
+      last = await compareLedgers(stack, fresh, (violation, key) => ({ ...violation, trial: trialOf(trials, key) }))
       for (const record of fresh) replayed.add(record)
       progress(`${trials.length} trials compared: ${last.violations.length} violations, ${last.stuckJobs.length} stuck`)
       if (last.violations.length > 0) break
     }
     await stack.stop()
-    return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
+    return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {
     await stack.stop()
     throw error
   }
 }
 
-interface Comparison {
-  readonly violations: MatrixReport['violations']
-  readonly stuckJobs: readonly string[]
-  readonly jobs: number
-  readonly transfers: number
-  readonly upstreamCalls: number
-}
-
-async function compare(
-  stack: CampaignStack,
-  callsToReplay: readonly CallRecord[],
-  trials: readonly Trial[],
-): Promise<Comparison> {
-  const stuckJobs = await stack.settleDown()
-  const ledgers = await collect({ ...stack.ledgerSources(), callsToReplay })
-  const { jobs } = ledgers.database
-  const trialOf = (jobId: string | null) => {
-    const key = jobs.find(({ id }) => id === jobId)?.idempotencyKey
-    const trial = trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))
-    return trial ? `${rowName(trial.point)}, seed ${trial.seed}` : null
-  }
-  return {
-    stuckJobs,
-    violations: check(ledgers).map((violation) => ({ ...violation, trial: trialOf(violation.jobId) })),
-    jobs: jobs.length,
-    transfers: ledgers.chain.transfers.length,
-    upstreamCalls: ledgers.upstream.length,
-  }
-}
-
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, one) => total + one, 0)
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
+function trialOf(trials: readonly Trial[], key: string | undefined): string | null {
+  const trial = trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))
+  return trial ? `${rowName(trial.point)}, seed ${trial.seed}` : null
 }

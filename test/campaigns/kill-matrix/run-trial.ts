@@ -30,7 +30,7 @@ export interface TrialGround {
   /** Payers whose permit is not in use; a sponsored payer pays for one call at a time. */
   readonly idleSponsored: ChainPayer[]
   /** Starts of processes that have not succeeded yet. */
-  readonly restarts: Set<Promise<void>>
+  readonly restarts: Set<Promise<unknown>>
 }
 
 export function createTrialGround(stack: CampaignStack): TrialGround {

@@ -16,6 +16,7 @@ import { type CallKind, type CallRequest, newCallRequest } from '../call-request
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
+import { objectsInFolder } from '../checker/read-objects.ts'
 import { newCallRecord, readCallerAnswer } from '../recorded-call.ts'
 import { canaryOf } from '../stack.ts'
 
@@ -170,9 +171,10 @@ async function judge(
       rpcUrl: info.rpcUrl,
       payTo: info.payTo,
       settlementAddresses: info.settlementAddresses,
+      reorganizedAt: [],
       databaseUrl: info.databaseUrl,
       upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
-      objectStoreDirectory: join(directory, 'uploads'),
+      readObjects: objectsInFolder(join(directory, 'uploads')),
       canaries: calls.flatMap(({ call }) => (call.request.audio ? [canaryOf(call.request.audio)] : [])),
       calls: records,
       callsToReplay: released,

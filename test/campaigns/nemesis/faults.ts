@@ -14,6 +14,9 @@ export interface Fault {
   strike(stack: CampaignStack): Promise<void>
 }
 
+/** What is drawn depends on what there is to break. */
+export type FaultGround = Pick<CampaignStack, 'redis' | 'proxies'>
+
 export const faultKinds = [
   'kill',
   'freeze',
@@ -24,16 +27,25 @@ export const faultKinds = [
   'reorg',
   'queue_wipe',
   'port_error',
+  'queue_restart',
 ] as const
 export type FaultKind = (typeof faultKinds)[number]
 
 type Random = () => number
 
+const LONGEST_START_MS = 60_000
+const START_PAUSE_MS = 200
+
+type Target = keyof NonNullable<CampaignStack['proxies']>
+const TARGETS: readonly Target[] = ['database', 'queue', 'rpc', 'upstream']
+
 const PROCESSES: readonly ServiceName[] = ['api', 'api-2', 'worker', 'worker-2']
 const between = (random: Random, low: number, high: number) => Math.floor(low + random() * (high - low))
 
-export function drawFault(random: Random, kinds: readonly FaultKind[]): Fault {
-  switch (pick(random, kinds)) {
+export function drawFault(random: Random, kinds: readonly FaultKind[], ground: FaultGround): Fault {
+  // A queue in PostgreSQL restarts with it; the seeds of such runs mean the same as ever.
+  const possible = ground.redis ? kinds : kinds.filter((kind) => kind !== 'queue_restart')
+  switch (pick(random, possible)) {
     case 'kill':
       return killed(pick(random, PROCESSES), between(random, 0, 300))
     case 'freeze':
@@ -43,7 +55,7 @@ export function drawFault(random: Random, kinds: readonly FaultKind[]): Fault {
       return databaseRestarted(pick(random, ['SIGINT', 'SIGQUIT'] as const))
     case 'connection':
       return connectionBroken(
-        pick(random, ['database', 'queue', 'rpc', 'upstream'] as const),
+        pick(random, ground.proxies?.objects ? [...TARGETS, 'objects'] : TARGETS),
         drawTcpFault(random),
         between(random, 50, 1500),
       )
@@ -57,6 +69,8 @@ export function drawFault(random: Random, kinds: readonly FaultKind[]): Fault {
       return QUEUE_WIPED
     case 'port_error':
       return portFails(pick(random, PORTS))
+    case 'queue_restart':
+      return QUEUE_RESTARTED
   }
 }
 
@@ -67,8 +81,20 @@ function killed(name: ServiceName, pauseMs: number): Fault {
     strike: async (stack) => {
       await signalTo(stack, name, 'SIGKILL')
       await delay(pauseMs)
-      await stack.restart(name)
+      await startAgain(stack, name)
     },
+  }
+}
+
+/** As whoever supervises processes does: what cannot start because something else is down is started again. */
+async function startAgain(stack: CampaignStack, name: ServiceName): Promise<void> {
+  for (const giveUpAt = Date.now() + LONGEST_START_MS; ; await delay(START_PAUSE_MS)) {
+    try {
+      await stack.restart(name)
+      return
+    } catch (error) {
+      if (Date.now() > giveUpAt) throw error
+    }
   }
 }
 
@@ -89,7 +115,7 @@ async function signalTo(stack: CampaignStack, name: ServiceName, signal: NodeJS.
   try {
     process.kill(stack.pidOf(name), signal)
   } catch (cause) {
-    await stack.restart(name)
+    await startAgain(stack, name)
     throw new Error(`${name} had ended by itself`, { cause })
   }
 }
@@ -117,19 +143,16 @@ function drawTcpFault(random: Random): TcpFault {
   ])
 }
 
-function connectionBroken(
-  target: 'database' | 'queue' | 'rpc' | 'upstream',
-  fault: TcpFault,
-  durationMs: number,
-): Fault {
+function connectionBroken(target: Target, fault: TcpFault, durationMs: number): Fault {
   return {
     name: `${fault.kind} before the ${target} for ${durationMs} ms`,
     resource: `connection ${target}`,
     strike: async ({ proxies }) => {
-      if (!proxies) throw new Error('the stack has no proxies')
-      await proxies[target].setFault(fault)
+      const proxy = proxies?.[target]
+      if (!proxy) throw new Error(`the stack has no proxy before the ${target}`)
+      await proxy.setFault(fault)
       await delay(durationMs)
-      await proxies[target].setFault(null)
+      await proxy.setFault(null)
     },
   }
 }
@@ -187,11 +210,24 @@ function reorganized(depth: number): Fault {
 
 const QUEUE_WIPED: Fault = {
   name: 'the queue’s messages are gone',
-  resource: 'queue tables',
+  resource: 'queue messages',
   strike: async (stack) => {
+    if (stack.redis) {
+      // With everything else that BullMQ keeps there, its scripts included.
+      await stack.redis.client.flushall()
+      await stack.redis.client.script('FLUSH')
+      return
+    }
     // A delivery that holds a row makes this wait, and a restart of PostgreSQL may end it.
     await stack.sql('DELETE FROM farebox_queue.job').catch(() => undefined)
   },
+}
+
+/** Killed, so that it comes back with what its log of commands (AOF) holds, a second's worth lost. */
+const QUEUE_RESTARTED: Fault = {
+  name: 'Redis is killed and comes back',
+  resource: 'queue messages',
+  strike: async ({ redis }) => await redis?.restart(),
 }
 
 const PORTS = [

@@ -1,9 +1,9 @@
 import pLimit from 'p-limit'
-import { check } from '../checker/check.ts'
-import { collect } from '../checker/collect.ts'
+import { survivorsOf } from '../../support/is-running.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
-import { type CampaignStack, type CampaignStackOptions, startCampaignStack } from '../stack.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
+import { type Comparison, compareLedgers, mergeReports, NOTHING_COMPARED, type StackReport } from '../stack-report.ts'
 import { mine } from './chain-faults.ts'
 import type { FaultKind } from './faults.ts'
 import { createResources } from './resources.ts'
@@ -25,16 +25,8 @@ export interface NemesisOptions {
 
 export type FoundViolation = Violation & { readonly seed: number | null }
 
-export interface NemesisReport {
-  readonly trials: readonly Trial[]
-  readonly violations: readonly FoundViolation[]
-  readonly stuckJobs: readonly string[]
-  readonly leftProcesses: readonly number[]
-  readonly jobs: number
-  readonly transfers: number
-  readonly upstreamCalls: number
-  readonly durationMs: number
-}
+type NemesisStackReport = StackReport<Trial, FoundViolation>
+export type NemesisReport = NemesisStackReport & { readonly durationMs: number }
 
 /** The seeds of a campaign's trials. */
 export function trialSeeds(seed: number, trials: number): readonly number[] {
@@ -51,28 +43,15 @@ export async function runNemesis(options: NemesisOptions): Promise<NemesisReport
   const { seeds, stacks } = options
   const parts = Array.from({ length: stacks }, (_, stack) => seeds.filter((_, index) => index % stacks === stack))
   const reports = await Promise.all(parts.map((part) => runOnStack(options, part)))
-  const sum = (read: (report: StackReport) => number) => reports.reduce((total, report) => total + read(report), 0)
-  return {
-    trials: reports.flatMap(({ trials }) => trials),
-    violations: reports.flatMap(({ violations }) => violations),
-    stuckJobs: reports.flatMap(({ stuckJobs }) => stuckJobs),
-    leftProcesses: reports.flatMap(({ leftProcesses }) => leftProcesses),
-    jobs: sum(({ jobs }) => jobs),
-    transfers: sum(({ transfers }) => transfers),
-    upstreamCalls: sum(({ upstreamCalls }) => upstreamCalls),
-    durationMs: Math.round(performance.now() - startedAt),
-  }
+  return { ...mergeReports(reports), durationMs: Math.round(performance.now() - startedAt) }
 }
 
-type StackReport = Omit<NemesisReport, 'durationMs'>
-type Comparison = Omit<StackReport, 'trials' | 'leftProcesses'>
-
-async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Promise<StackReport> {
+async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Promise<NemesisStackReport> {
   const { atOnce, checkEvery, kinds, onProgress = () => undefined } = options
   const stack = await startCampaignStack({ proxied: true, ...options.stack, workerEnvironment: WORKER_TIMING })
   const pids = new Set<number>()
   const trials: Trial[] = []
-  let last: Comparison = { violations: [], stuckJobs: [], jobs: 0, transfers: 0, upstreamCalls: 0 }
+  let last: Comparison<FoundViolation> = NOTHING_COMPARED
   try {
     // Reorganizations are never deep enough to take the payers' money back.
     await mine(stack.info.rpcUrl, 5)
@@ -90,7 +69,12 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
       )
       await Promise.all(batch)
       const fresh = stack.caller.records.filter((record) => !replayed.has(record))
-      last = await compare(stack, fresh, trials)
+      last = await compareLedgers(
+        stack,
+        fresh,
+        (violation, key) => ({ ...violation, seed: seedOf(trials, key) }),
+        (calls) => withoutTakenBack(calls, stack.reorganizedAt),
+      )
       for (const record of fresh) replayed.add(record)
       onProgress(`${trials.length} of ${seeds.length} trials: ${last.jobs} jobs, ${last.violations.length} violations`)
     }
@@ -98,7 +82,7 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
       last.violations.length > 0 || last.stuckJobs.length > 0 || trials.some(({ error }) => error !== null)
     if (isBroken) onProgress(`kept for a look: ${stack.keepFiles()}`)
     await stack.stop()
-    return { trials, ...last, leftProcesses: [...pids].filter(isRunning) }
+    return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {
     await stack.stop()
     throw error
@@ -109,28 +93,8 @@ export function describeTrial({ seed, faults, recoveryMs, error }: Trial): strin
   return `trial ${seed}: ${faults.join(', ')}; recovered in ${recoveryMs} ms${error === null ? '' : `; ${error}`}`
 }
 
-async function compare(
-  stack: CampaignStack,
-  callsToReplay: readonly CallRecord[],
-  trials: readonly Trial[],
-): Promise<Comparison> {
-  const stuckJobs = await stack.settleDown()
-  const sources = stack.ledgerSources()
-  const calls = withoutTakenBack(sources.calls, stack.reorganizedAt)
-  const ledgers = await collect({ ...sources, calls, callsToReplay })
-  const { jobs } = ledgers.database
-  const keys = new Map(jobs.map(({ id, idempotencyKey }) => [id, idempotencyKey]))
-  const seedOf = (jobId: string | null) => {
-    const key = jobId === null ? undefined : keys.get(jobId)
-    return trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))?.seed ?? null
-  }
-  return {
-    stuckJobs,
-    violations: check(ledgers).map((violation) => ({ ...violation, seed: seedOf(violation.jobId) })),
-    jobs: jobs.length,
-    transfers: ledgers.chain.transfers.length,
-    upstreamCalls: ledgers.upstream.length,
-  }
+function seedOf(trials: readonly Trial[], key: string | undefined): number | null {
+  return trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))?.seed ?? null
 }
 
 /** How long after a reorganisation a settlement may still be on its way back into the chain. */
@@ -147,13 +111,4 @@ function withoutTakenBack(calls: readonly CallRecord[], reorganizedAt: readonly 
     ...call,
     answers: call.answers.map((answer) => (isTakenBack(answer) ? { ...answer, wasMined: null } : answer)),
   }))
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }

@@ -57,10 +57,7 @@ interface DrawnFault {
 }
 
 /** Everything about a trial but the machine's own timing follows from its seed. */
-function draw(
-  seed: number,
-  kinds: readonly FaultKind[],
-): { calls: readonly DrawnCall[]; faults: readonly DrawnFault[] } {
+function draw(seed: number, { kinds, stack }: Ground): { calls: readonly DrawnCall[]; faults: readonly DrawnFault[] } {
   const random = createRandom(seed)
   const upTo = (highest: number) => Math.floor(random() * highest)
   const calls = Array.from({ length: 2 + upTo(3) }, () => ({
@@ -71,7 +68,7 @@ function draw(
     strikesAfterMs: upTo(300),
   }))
   const faults = Array.from({ length: 1 + upTo(3) }, () => ({
-    fault: drawFault(random, kinds),
+    fault: drawFault(random, kinds, stack),
     strikesAfterMs: upTo(400),
   }))
   return { calls, faults }
@@ -79,7 +76,7 @@ function draw(
 
 /** Faults and calls begin together; the trial ends when every client has its last word. */
 export async function runTrial(ground: Ground, seed: number): Promise<Trial> {
-  const { calls, faults } = draw(seed, ground.kinds)
+  const { calls, faults } = draw(seed, ground)
   const errors: string[] = []
   const note = (error: unknown) => errors.push(String(error))
   const records: CallRecord[] = []

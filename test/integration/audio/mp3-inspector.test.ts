@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,6 +8,7 @@ import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with
 import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
+import { measureAudio } from '../../../api/paid-request/preparation/measure-audio.ts'
 import {
   durationMsOfFrames,
   generateFrames,
@@ -36,8 +36,7 @@ async function startInspector(concurrency = 2, maximumWaiting = 100) {
   const { inspect } = createMp3Inspector({ decode, cache, limits, concurrency, maximumWaiting })
   return {
     spawned,
-    inspect: async (audio: Uint8Array) =>
-      await inspect(audio, createHash('sha256').update(audio).digest('hex'), 'file'),
+    inspect: async (audio: Uint8Array) => await inspect(measureAudio(audio), { param: 'file', isPaying: true }),
   }
 }
 
@@ -182,7 +181,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     const results = await Promise.allSettled(others.map((audio) => inspect(audio)))
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5)
     const refused = results.find((result) => result.status === 'rejected')
-    expect(refused?.reason).toMatchObject({ code: 'capacity_exceeded' })
+    expect(refused?.reason).toMatchObject({ code: 'overloaded' })
     expect(spawned).toHaveLength(6)
   })
 })

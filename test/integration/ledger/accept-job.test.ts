@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Acceptance } from '#shared/jobs/job-store.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {
@@ -13,8 +12,9 @@ import {
   fencedWrites,
   jobInState,
   newTestJob,
+  paidAfresh,
   randomAddress,
-  type TestJob,
+  sentAgain,
   type TestLedger,
   testAuthorization,
   testPermit,
@@ -27,11 +27,6 @@ beforeAll(async () => {
 afterAll(() => ledger.close())
 
 const TWENTY = Array.from({ length: 20 }, (_, index) => index)
-
-/** The same request sent again: each sending stages an upload of its own. */
-function again(job: TestJob, changes: Partial<TestJob> = {}): TestJob {
-  return { ...job, stagedUpload: newStagedUpload(), ...changes }
-}
 
 function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
   const counts: Record<string, number> = {}
@@ -61,7 +56,7 @@ describe('simultaneous acceptance', () => {
   it('of twenty identical requests accepts one and attaches nineteen to it', async () => {
     const job = newTestJob()
     await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(again(job))))
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job))))
     expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
     expect(new Set(acceptances.map((one) => 'jobId' in one && one.jobId)).size).toBe(1)
     const { payer } = job.authorization
@@ -73,9 +68,7 @@ describe('simultaneous acceptance', () => {
     const job = newTestJob()
     const { payer } = job.authorization
     await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(
-      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization({ payer }) }))),
-    )
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAfresh(job))))
     expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
     expect(await countRows('jobs', 'payer', payer)).toBe(1)
     expect(await countRows('authorizations', 'payer', payer)).toBe(1)
@@ -108,7 +101,7 @@ describe('simultaneous acceptance', () => {
     const job = newTestJob()
     await bindTestKey(ledger, job)
     const acceptances = await Promise.all(
-      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization() }))),
+      TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))),
     )
     expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
   })
@@ -117,9 +110,7 @@ describe('simultaneous acceptance', () => {
     const job = newTestJob()
     await jobInState(ledger, 'failed', job)
     const { payer } = job.authorization
-    const acceptances = await Promise.all(
-      TWENTY.map(() => ledger.admission.acceptJob(again(job, { authorization: testAuthorization({ payer }) }))),
-    )
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAfresh(job))))
     expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
     expect(await countRows('authorizations', 'payer', payer)).toBe(2)
   })
@@ -133,7 +124,7 @@ describe('a permit nonce', () => {
     await bindTestKey(ledger, second)
     expect(await ledger.admission.acceptJob(second)).toEqual({ outcome: 'permit_already_used' })
     expect(await fencedWrites.failJob.run(ledger, first)).toBe('written')
-    expect(await ledger.admission.acceptJob(again(second))).toMatchObject({ outcome: 'accepted' })
+    expect(await ledger.admission.acceptJob(sentAgain(second))).toMatchObject({ outcome: 'accepted' })
     expect(await countRows('jobs', 'payer', payer)).toBe(2)
   })
 
@@ -143,7 +134,7 @@ describe('a permit nonce', () => {
     const job = await jobInState(ledger, 'settling', first)
     expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
     const { authorization } = withPermit()
-    expect(await ledger.admission.acceptJob(again(first, { authorization }))).toEqual({
+    expect(await ledger.admission.acceptJob(sentAgain(first, { authorization }))).toEqual({
       outcome: 'settles_again',
       jobId: job.id,
     })
@@ -184,7 +175,7 @@ describe('a key that has a job', () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(again(job, { authorization: testAuthorization() }))).toEqual({
+    expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: testAuthorization() }))).toEqual({
       outcome: 'other_request',
     })
     expect(await ledger.fingerprint()).toBe(before)
@@ -193,7 +184,7 @@ describe('a key that has a job', () => {
   it('is refused to another request', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
-    expect(await ledger.admission.acceptJob(again(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
+    expect(await ledger.admission.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
       outcome: 'other_request',
     })
   })
@@ -210,14 +201,14 @@ describe('a job that failed uncharged', () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'failed', job)
     const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(again(job))).toEqual({ outcome: 'exists', jobId: id })
+    expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
     expect(await ledger.fingerprint()).toBe(before)
   })
 
   it('runs again, under a new upload and at the new quote, for a fresh authorization', async () => {
     const job = newTestJob()
     const failed = await jobInState(ledger, 'failed', job)
-    const fresh = again(job, {
+    const fresh = sentAgain(job, {
       authorization: testAuthorization({ payer: job.authorization.payer, authorizedMaximum: atomicAmount(6000n) }),
       quote: { ...job.quote, quotedMaximum: atomicAmount(6000n), catalogVersion: 'catalog-later' },
     })
@@ -241,7 +232,7 @@ describe('a job that failed uncharged', () => {
     await jobInState(ledger, 'failed', job)
     const elsewhere = testAuthorization({ payer: job.authorization.payer })
     await acceptTestJob(ledger, newTestJob({ authorization: elsewhere }))
-    expect(await ledger.admission.acceptJob(again(job, { authorization: elsewhere }))).toEqual({
+    expect(await ledger.admission.acceptJob(sentAgain(job, { authorization: elsewhere }))).toEqual({
       outcome: 'authorization_already_used',
     })
   })
@@ -251,7 +242,7 @@ describe('a job whose settlement failed', () => {
   it('is settled by a fresh authorization with the result it has and without another attempt', async () => {
     const job = newTestJob()
     const failed = await jobInState(ledger, 'settlement_failed', job)
-    const fresh = again(job, { authorization: testAuthorization({ payer: job.authorization.payer }) })
+    const fresh = paidAfresh(job)
     expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
     expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
 
@@ -272,7 +263,7 @@ describe('a job whose settlement failed', () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'settlement_failed', job)
     const before = await ledger.fingerprint()
-    expect(await ledger.admission.acceptJob(again(job))).toEqual({ outcome: 'exists', jobId: id })
+    expect(await ledger.admission.acceptJob(sentAgain(job))).toEqual({ outcome: 'exists', jobId: id })
     expect(await ledger.fingerprint()).toBe(before)
   })
 
@@ -281,7 +272,7 @@ describe('a job whose settlement failed', () => {
     const { id } = await jobInState(ledger, 'settlement_failed', job)
     const { payer } = job.authorization
     const cheaper = testAuthorization({ payer, authorizedMaximum: atomicAmount(5000n) })
-    await ledger.admission.acceptJob(again(job, { authorization: cheaper }))
+    await ledger.admission.acceptJob(sentAgain(job, { authorization: cheaper }))
     expect((await claimTestJob(ledger, id)).sealed?.chargeAmount).toBe(5000n)
   })
 })
@@ -293,7 +284,10 @@ describe.each(['completed', 'review', 'settling', 'generating'] as const)('a job
     const before = await ledger.fingerprint()
     const fresh = testAuthorization({ payer: job.authorization.payer })
     for (const authorization of [job.authorization, fresh])
-      expect(await ledger.admission.acceptJob(again(job, { authorization }))).toEqual({ outcome: 'exists', jobId: id })
+      expect(await ledger.admission.acceptJob(sentAgain(job, { authorization }))).toEqual({
+        outcome: 'exists',
+        jobId: id,
+      })
     expect(await ledger.fingerprint()).toBe(before)
   })
 })

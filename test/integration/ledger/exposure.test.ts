@@ -3,7 +3,6 @@ import { acceptJob } from '#shared/adapters/postgres/job-store/accept-job.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Acceptance, ExposureTerms } from '#shared/jobs/job-store.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import {
@@ -14,6 +13,7 @@ import {
   fencedWrites,
   jobInState,
   newTestJob,
+  paidAfresh,
   randomAddress,
   type TestJob,
   type TestLedger,
@@ -203,11 +203,9 @@ describe('a payer whose settlement failed', () => {
   })
 
   it('may pay for the withheld result, also while owing for another', async () => {
-    const { payer, jobs } = await payerWith([...UNPAID], [...UNPAID])
-    for (const { request, job } of jobs) {
-      const paid = { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
-      expect(await ledger.admission.acceptJob(paid)).toEqual({ outcome: 'settles_again', jobId: job.id })
-    }
+    const { jobs } = await payerWith([...UNPAID], [...UNPAID])
+    for (const { request, job } of jobs)
+      expect(await ledger.admission.acceptJob(paidAfresh(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
   })
 
   it('owes nothing when it was we who let the authorization expire', async () => {
@@ -225,8 +223,7 @@ describe('a payer whose settlement failed', () => {
     const { payer, jobs } = await payerWith([...UNPAID])
     const [debt] = jobs
     if (!debt) throw new Error('no job')
-    const paid = { ...debt.request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
-    expect(await ledger.admission.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.admission.acceptJob(paidAfresh(debt.request))).toMatchObject({ outcome: 'settles_again' })
     expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
   })
 })

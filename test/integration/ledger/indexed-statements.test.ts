@@ -1,13 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
-import {
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  type TestLedger,
-  testAuthorization,
-} from '../../support/test-ledger.ts'
+import { createLedgerFiguresStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createTestLedger, jobInState, newTestJob, paidAfresh, type TestLedger } from '../../support/test-ledger.ts'
 
 /** Whole-table scans since the last call. The planner makes one only where no index would do. */
 let scansSince: () => Promise<number>
@@ -34,8 +27,7 @@ describe('no table that grows with the jobs is read as a whole', () => {
   it('when a withheld result is paid for', async () => {
     const request = newTestJob()
     await jobInState(ledger, 'settlement_failed', request)
-    const { payer } = request.authorization
-    const paid = { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
+    const paid = paidAfresh(request)
     await scansSince()
     expect(await ledger.admission.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
     expect(await scansSince()).toBe(0)
@@ -53,6 +45,14 @@ describe('no table that grows with the jobs is read as a whole', () => {
     await settlements.findUnfinalBlocks(0n)
     await settlements.readUnfinal(0n, 200)
     await settlements.readFigures()
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('for the metrics', async () => {
+    const figures = createLedgerFiguresStore(ledger.pool)
+    await scansSince()
+    await figures.readLedgerFigures()
+    await figures.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })
 })

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { jobStates } from '#shared/jobs/job.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import {
   acceptTestJob,
   bindTestKey,
   createTestLedger,
+  EFFECTIVE,
   jobInState,
   newTestJob,
+  paidAfresh,
   type TestLedger,
   testAuthorization,
 } from '../../support/test-ledger.ts'
@@ -45,10 +46,8 @@ describe('the text of a request', () => {
   it('comes with the request again when a failed job is paid for afresh', async () => {
     const request = newTestJob()
     const { id } = await jobInState(ledger, 'failed', request)
-    const { payer } = request.authorization
-    const again = { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
-    expect(await ledger.admission.acceptJob(again)).toMatchObject({ outcome: 'accepted', jobId: id })
-    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(request.effectiveRequest)
+    expect(await ledger.admission.acceptJob(paidAfresh(request))).toMatchObject({ outcome: 'accepted', jobId: id })
+    expect((await ledger.execution.claimJob(id, 60_000))?.effectiveRequest).toEqual(EFFECTIVE)
   })
 })
 
@@ -76,9 +75,7 @@ describe('a result', () => {
     const { id } = await jobInState(ledger, 'settlement_failed', request)
     await age(id, '8 days')
     expect(await ledger.execution.expireResults(7 * DAY_MS, 100)).toBe(1)
-    const { payer } = request.authorization
-    const again = { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
-    expect(await ledger.admission.acceptJob(again)).toEqual({ outcome: 'accepted', jobId: id })
+    expect(await ledger.admission.acceptJob(paidAfresh(request))).toEqual({ outcome: 'accepted', jobId: id })
   })
 
   it('that is withheld is owed for until it is erased', async () => {

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
   bindTestKey,
@@ -9,9 +8,8 @@ import {
   createTestLedger,
   fencedWrites,
   newTestJob,
-  type TestJob,
+  paidAfresh,
   type TestLedger,
-  testAuthorization,
 } from '../../support/test-ledger.ts'
 
 const DAY_MS = 24 * 3600 * 1000
@@ -21,11 +19,6 @@ beforeAll(async () => {
   ledger = await createTestLedger()
 })
 afterAll(() => ledger.close())
-
-function paidAfresh(request: TestJob): TestJob {
-  const { payer } = request.authorization
-  return { ...request, authorization: testAuthorization({ payer }), stagedUpload: newStagedUpload() }
-}
 
 /** Does the work, with media that expire then, and fails to collect its charge. */
 async function doUnpaidWork(jobId: string, mediaExpireAt: Date): Promise<void> {

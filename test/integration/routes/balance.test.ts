@@ -4,12 +4,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { createRateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { addBalanceRoutes, walletBalanceSchema } from '../../../api/routes/balance.ts'
 import { createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
-import { composeApp, limitRate, terms } from './compose-app.ts'
+import { composeApp, limitRate, limitTo, terms } from './compose-app.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
@@ -127,9 +126,12 @@ describe('a lookup that the network does not answer', () => {
 })
 
 it('an address that asks too often is told to wait', async () => {
-  const slow = createRateLimiter(1)
   const limited = await composeApp((composed) =>
-    addBalanceRoutes(composed, { terms, balances: { readBalance: async () => atomicAmount(0n) }, limitRate: slow }),
+    addBalanceRoutes(composed, {
+      terms,
+      balances: { readBalance: async () => atomicAmount(0n) },
+      limitRate: limitTo(1),
+    }),
   )
   const ask = () => limited.inject(`/v1/balance?address=${terms.payTo}`)
   expect([(await ask()).statusCode, (await ask()).statusCode]).toEqual([200, 429])

@@ -4,10 +4,12 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { parseJsonBody } from '../../../api/paid-request/read-json-request.ts'
+import { createAdmission } from '../../../api/load/admission.ts'
+import { createLoadGate } from '../../../api/load/load-gate.ts'
 import { addCors } from '../../../api/plugins/cors.ts'
 import { addErrorHandling } from '../../../api/plugins/errors.ts'
-import { createRateLimiter } from '../../../api/plugins/rate-limits.ts'
+import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
+import { createRateLimiter, type RateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from '../../../api/plugins/request-context.ts'
 import { addModelRoutes } from '../../../api/routes/models.ts'
 import { addPricingRoutes } from '../../../api/routes/pricing.ts'
@@ -33,18 +35,37 @@ export const signer = createStatementSigner(PUBLIC_BASE_URL, [
   { id: 'k1', seed: '11'.repeat(32) },
 ])
 
-/** More than any test asks for. */
-export const limitRate = createRateLimiter(1_000_000)
-
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+/** Of this process alone. */
+export function limitTo(requestsPerMinute: number): RateLimiter {
+  const paidRequestsPerMinute = requestsPerMinute
+  return createRateLimiter({
+    requestsPerMinute,
+    paidRequestsPerMinute,
+    isPaying: () => false,
+    shared: null,
+    logger: silent,
+  })
+}
+
+/** More than any test asks for. */
+export const limitRate = limitTo(1_000_000)
+
+/** Room for everything that a test sends. */
+export const admission = createAdmission({
+  gate: createLoadGate({ bodyBytes: 1024 ** 3, heldConnections: 1000, queueAgeMs: 1000 }),
+  isPaying: () => false,
+  queueAge: async () => 0,
+  mp3Inspector: { retryAfterSeconds: () => null },
+  store: { hasJob: async () => false },
+})
 
 /** The plugins of the API around some of its routes. */
 export async function composeApp(addRoutes: (app: FastifyInstance) => void | Promise<void>): Promise<FastifyInstance> {
   const app = fastify({ logger: false, genReqId: newRequestId, requestIdHeader: false })
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    parseJsonBody(body),
-  )
+  addJsonBodies(app, admission)
   addRequestContext(app, silent)
   await addCors(app)
   addErrorHandling(app, () => false, silent)

@@ -7,8 +7,12 @@ const down = async () => {
   throw new Error('postgres://user:secret@host')
 }
 const hangs = () => new Promise<void>(() => undefined)
-const ask = async (url: string, checks: ReadinessChecks, warnings: ReadinessWarnings = {}) =>
-  (await composeApp((app) => addHealthRoutes(app, checks, warnings))).inject(url)
+const ask = async (
+  url: string,
+  checks: ReadinessChecks,
+  warnings: ReadinessWarnings = {},
+  draining: AbortSignal = new AbortController().signal,
+) => (await composeApp((app) => addHealthRoutes(app, checks, warnings, draining))).inject(url)
 
 describe('health', () => {
   it('/healthz answers whatever the dependencies do', async () => {
@@ -61,5 +65,14 @@ describe('health', () => {
       clock_skew: () => hangs().then(() => true),
     }
     expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
+  })
+
+  it('/readyz of a process that is told to stop is 503 at once, whatever its dependencies do', async () => {
+    const answer = await ask('/readyz', { database: hangs }, {}, AbortSignal.abort())
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 503,
+      body: { status: 'draining', checks: {}, warnings: [] },
+    })
+    expect((await ask('/healthz', {}, {}, AbortSignal.abort())).statusCode).toBe(200)
   })
 })

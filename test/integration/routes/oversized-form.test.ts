@@ -18,7 +18,7 @@ let port: number
 beforeAll(async () => {
   app = await composeApp(async (composed) => {
     await composed.register(multipart)
-    composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload))
+    composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload, () => undefined))
   })
   port = Number(new URL(await app.listen({ port: 0, host: '127.0.0.1' })).port)
 })

@@ -1,16 +1,15 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
-import type { FastifyRequest } from 'fastify'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { operations } from '#shared/operations/registry.ts'
 import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from '../../../api/paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
-import { readEffectiveRequest } from '../../../api/paid-request/effective-request.ts'
+import { readQuotedRequest } from '../../../api/paid-request/effective-request.ts'
+import { createRequestPreparer } from '../../../api/paid-request/preparation/request-preparer.ts'
 import { addQuoteRoutes, quoteSchema } from '../../../api/routes/quotes.ts'
-import { composeApp, limitRate, terms } from './compose-app.ts'
+import { admission, composeApp, limitRate, terms } from './compose-app.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
@@ -21,14 +20,15 @@ const mp3Inspector = createMp3Inspector({
   concurrency: 1,
   maximumWaiting: 10,
 })
+const preparer = createRequestPreparer(publishedCatalog, 1)
+afterAll(() => preparer.close())
 const app = await composeApp((composed) =>
   addQuoteRoutes(composed, {
-    operations,
     catalog: publishedCatalog,
     terms,
     limitRate,
-    readEffectiveBody: (operation, body) =>
-      readEffectiveRequest({ mp3Inspector }, operation, { body, isMultipart: () => false } as FastifyRequest),
+    admission,
+    readQuotedRequest: (body) => readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, body),
   }),
 )
 

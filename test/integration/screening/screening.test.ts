@@ -207,7 +207,7 @@ describe('a paid job', () => {
       ...newTestJob(),
       operation: operationId,
       publicModel: operation.publicModel(effective),
-      effectiveRequest: effective,
+      effectiveJson: Buffer.from(JSON.stringify(effective)),
       quote,
       authorization: await payer.sign({ authorizedMaximum: quote.quotedMaximum }),
       stagedUpload: null,

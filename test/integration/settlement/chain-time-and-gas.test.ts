@@ -1,9 +1,9 @@
+import { Registry } from 'prom-client'
 import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { createMetrics } from '../../../workers/metrics.ts'
 import { addSettlementMetrics } from '../../../workers/settlement-metrics.ts'
 import { watchGas } from '../../../workers/sweepers/watch-gas.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
@@ -110,7 +110,7 @@ describe('the gas of a settlement key', () => {
     const { jobId } = await chain.accept()
     await worker.run(jobId, chain.chain)
     const { gas } = worker.through(worker.proxy, chain.privateKey)
-    const registry = createMetrics({ router: worker.dependencies.router })
+    const registry = new Registry()
     const figures = { settlements: createSettlementStore(worker.ledger.pool), gas, facilitators: [chain.facilitator] }
     const { onReplacement } = addSettlementMetrics(registry, figures)
     onReplacement({ network: 'eip155:8453', facilitator: chain.facilitator })

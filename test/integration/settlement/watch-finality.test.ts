@@ -37,6 +37,12 @@ async function settlementOf(jobId: string) {
   return row
 }
 
+async function outcomeOf(jobId: string) {
+  const outcome = (await worker.ledger.admission.readOutcomes([jobId])).get(jobId)
+  if (outcome?.state !== 'completed') throw new Error(`${jobId} is ${outcome?.state}`)
+  return outcome
+}
+
 async function transfersFrom(payer: { address: string }): Promise<number> {
   const transfers = await worker.devnet.transfersTo(worker.devnet.accounts.recipient.address)
   return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
@@ -111,6 +117,32 @@ describe('a settlement whose block is taken out of the chain', () => {
       expect(await worker.devnet.client.getTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
     },
   )
+
+  it('is shown where it is now by its receipt, which stays as it was, and by replays', async () => {
+    const { jobId } = await completedJob()
+    const { receiptId } = await outcomeOf(jobId)
+    const issued = await worker.ledger.admission.findReceipt(receiptId)
+    const [hash] = await chain.hashes(jobId)
+    if (!hash || !issued) throw new Error('nothing was settled')
+    expect(issued).toMatchObject({ transaction: hash, settlement: { state: 'confirmed', transaction: hash } })
+    await chain.signReplacement(hash)
+    const [replacement] = await worker.ledger.sql<{ hash: string; raw: string }>(
+      'SELECT hash, raw_transaction AS raw FROM settlement_transactions WHERE account_nonce = 0 AND facilitator = $1 AND hash <> $2',
+      [chain.facilitator, hash],
+    )
+    await chain.rpc('anvil_rollback', 1)
+    await chain.rpc('eth_sendRawTransaction', replacement?.raw)
+    await chain.rpc('anvil_mine')
+    await chain.watch()
+    const { block_number: blockNumber } = await settlementOf(jobId)
+    const moved = { transaction: replacement?.hash, block_number: blockNumber.toString() }
+    const present = () => worker.ledger.admission.findReceipt(receiptId)
+    expect(await present()).toEqual({ ...issued, settlement: { state: 'confirmed', ...moved } })
+    expect((await outcomeOf(jobId)).paymentResponse).toMatchObject({ transaction: replacement?.hash })
+    await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+    await chain.watch()
+    expect(await present()).toEqual({ ...issued, settlement: { state: 'final', ...moved } })
+  })
 
   it('is not taken for final where another block of that number is', async () => {
     const { jobId, payer } = await completedJob()

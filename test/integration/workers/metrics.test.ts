@@ -1,5 +1,7 @@
+import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createMetrics, type MetricsServer, serveMetrics } from '../../../workers/metrics.ts'
+import { type MetricsServer, serveMetrics } from '#shared/runtime/metrics-server.ts'
+import { addDeploymentMetrics } from '../../../workers/metrics.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 
 const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, weight: 1 }], {
@@ -10,7 +12,9 @@ const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, we
 })
 let server: MetricsServer
 beforeAll(async () => {
-  server = await serveMetrics(createMetrics({ router }), '127.0.0.1', 0)
+  const registry = new Registry()
+  addDeploymentMetrics(registry, router)
+  server = await serveMetrics(registry, '127.0.0.1', 0)
 })
 afterAll(() => server.close())
 
@@ -34,6 +38,7 @@ test('a failing deployment shows an open circuit and the calls it got', async ()
   expect(text).toContain('farebox_deployment_active_calls{deployment="first"} 0')
 })
 
-test('nothing but /metrics is served', async () => {
+test('/healthz says that the process lives, and nothing else is served', async () => {
+  expect((await fetch(`http://127.0.0.1:${server.port}/healthz`)).status).toBe(200)
   expect((await fetch(`http://127.0.0.1:${server.port}/`)).status).toBe(404)
 })

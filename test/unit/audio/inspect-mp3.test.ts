@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest'
 import type { DecodeAudio, Decoded } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
+import { walkFrames } from '../../../shared/audio/walk-frames.ts'
 import type { AppError } from '../../../shared/errors/app-error.ts'
 import { generatedDurationMs, generateMp3 } from '../../support/mp3-generator.ts'
 
@@ -29,7 +30,9 @@ function inspectorWith(
     maximumWaiting: options.maximumWaiting ?? 3,
     onUnavailable: (reason) => reasons.push(reason),
   })
-  return { ...inspector, reasons, clock }
+  const inspect = (audio: Uint8Array, sha256: string, param = 'file') =>
+    inspector.inspect({ audio, sha256, walk: walkFrames(audio) }, { param, isPaying: true })
+  return { inspect, reasons, clock }
 }
 
 async function errorOf(inspection: Promise<unknown>): Promise<AppError> {
@@ -135,7 +138,7 @@ describe('how many decode at a time', () => {
     const refused = results.filter((result) => result.status === 'rejected').map((result) => result.reason as AppError)
     expect(refused).toHaveLength(15)
     for (const error of refused) {
-      expect(error.code).toBe('capacity_exceeded')
+      expect(error.code).toBe('overloaded')
       expect(error.retryAfterSeconds).toBeGreaterThanOrEqual(1)
     }
     expect(most()).toBe(2)

@@ -42,6 +42,7 @@ const sound = {
     transfers: [{ transactionHash: '0xtransaction', from: PAYER, amount: 700n }],
     recipientBalance: 700n,
     keys: [{ address: KEY, minedCount: 1, pendingCount: 1 }],
+    reorganizedAt: [],
   },
   upstream: [{ id: '1', arrivedAt: 2000, route: '/v1/images', started: true, status: 200, marker: MARKER }],
   database: {
@@ -67,6 +68,7 @@ const sound = {
         chargeAmount: 700n,
         state: 'confirmed',
         transactionHash: '0xtransaction',
+        finishedAt: 4900,
         hashes: ['0xtransaction', '0xreplaced'],
       },
     ],
@@ -103,6 +105,7 @@ const sound = {
         payer: PAYER,
         answers: [released],
         nonces: ['1'],
+        problems: [],
         outcome: 'released',
         unpayableSince: null,
       },
@@ -307,6 +310,27 @@ test.each<[reported: string, change: Change]>([
   ],
 ])('it reports %s', (reported, change) => {
   expect(violationsOf(change)).toContain(reported)
+})
+
+/** The transaction that the receipt names was replaced in the chain by another of the same nonce. */
+const replacedAt =
+  (reorganizedAt: number): Change =>
+  ({ chain, database }) => {
+    chain.reorganizedAt = [reorganizedAt]
+    first(chain.transfers).transactionHash = '0xreplaced'
+    first(database.settlements).transactionHash = '0xreplaced'
+  }
+
+test('a receipt may name the transaction that a later reorganisation replaced, and no other', () => {
+  expect(violationsOf(replacedAt(5500))).toEqual([])
+  const earlier = violationsOf(replacedAt(4900 - 60_000))
+  expect(earlier).toContain('I1: the receipt names another transaction than the settlement')
+  expect(earlier).toContain('I4: released for 0xtransaction, which transferred nothing')
+  const other = violationsOf((ledgers) => {
+    replacedAt(5500)(ledgers)
+    first(ledgers.database.receipts).transaction = '0xelsewhere'
+  })
+  expect(other).toContain('I1: the receipt names another transaction than the settlement')
 })
 
 test('a definite failure before a success, and a withheld result, are no violations', () => {

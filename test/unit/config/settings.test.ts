@@ -62,6 +62,9 @@ describe('the settings of the queue', () => {
     ['WORKER_QUEUES', { WORKER_QUEUES: 'text,video' }],
     ['WORKER_CONCURRENCY_TEXT', { WORKER_CONCURRENCY_TEXT: '0' }],
     ['DRAIN_SECONDS', { DRAIN_SECONDS: '-1' }],
+    ['METRICS_PORT', { METRICS_PORT: '70000' }],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }],
+    ['OTEL_TRACES_SAMPLER_ARG', { OTEL_TRACES_SAMPLER_ARG: '2' }],
   ])('that are wrong are refused by the name of %s', (name, changes) => {
     expect(() => readWorkerConfig({ ...worker, ...changes })).toThrow(name)
     expect(() => readWorkerConfig({ ...worker, ...changes })).not.toThrow('secret')

@@ -2,11 +2,11 @@ import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 
 /** pino writes to the file descriptor itself, so each case runs in a process of its own whose output is read. */
-function logged(code: string, level = 'debug'): Record<string, unknown>[] {
+function logged(code: string, level = 'debug', presentRequest = '() => null'): Record<string, unknown>[] {
   const logger = new URL('../../../shared/runtime/logger.ts', import.meta.url).href
   const program = `
     const { createLogger } = await import(${JSON.stringify(logger)})
-    const log = createLogger({ process: 'test', level: ${JSON.stringify(level)} })
+    const log = createLogger({ process: 'test', level: ${JSON.stringify(level)}, presentRequest: ${presentRequest} })
     ${code}`
   const output = execFileSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
   return output
@@ -89,5 +89,18 @@ describe('the logger', () => {
     const lines = logged(code)
     expect(lines).toHaveLength(2)
     expect(JSON.stringify(lines)).not.toContain('canary')
+  })
+
+  it('names the request that the present work is for in every line that names none itself', () => {
+    const present = "() => ({ requestId: 'present', traceId: 'trace' })"
+    const lines = logged("log.info('one'); log.warn('two', { requestId: 'own', count: 1 })", 'debug', present)
+    expect(lines.map(({ requestId, traceId }) => [requestId, traceId])).toEqual([
+      ['present', 'trace'],
+      ['own', 'trace'],
+    ])
+    const [untraced] = logged("log.info('one')", 'debug', "() => ({ requestId: 'present', traceId: null })")
+    expect(untraced).toMatchObject({ requestId: 'present' })
+    expect(untraced).not.toHaveProperty('traceId')
+    expect(logged("log.info('one')")[0]).not.toHaveProperty('requestId')
   })
 })

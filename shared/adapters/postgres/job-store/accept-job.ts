@@ -74,21 +74,23 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
   if (claim.outcome !== 'claimed') return claim
   await sql.query(
     `INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
-       catalog_version, terms, payer, authorization_id, staged_upload_id, state)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'accepted')`,
+       catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
+     VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)`,
     [
       jobId,
       job.idempotencyKey,
       job.operation,
       job.publicModel,
       job.requestDigest,
-      JSON.stringify(job.effectiveRequest),
+      job.effectiveJson,
       job.quote.quotedMaximum.toString(),
       job.quote.catalogVersion,
       JSON.stringify(job.quote.terms),
       job.authorization.payer,
       claim.authorizationId,
       job.stagedUpload?.id ?? null,
+      job.origin.requestId,
+      job.origin.traceparent,
     ],
   )
   await insertStagedUpload(sql, jobId, job.stagedUpload)

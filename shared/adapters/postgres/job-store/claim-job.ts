@@ -21,7 +21,8 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
        AND state IN ('accepted', 'generating', 'generated', 'settling')
        AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
        AND (state <> 'generating' OR orphaned_at IS NOT NULL)
-     RETURNING ${CLAIMED_JOB}`,
+     RETURNING ${CLAIMED_JOB},
+       extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms`,
     [jobId, leaseMs],
   )
   if (rows[0]) return claimedJobFromRow(rows[0])

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/job-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
-import { fitsFunds, mixesPermits, openTotal } from '#shared/payment/exposure.ts'
+import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { Sql } from '../pool.ts'
 import { lockPayer, readExposure } from './read-exposure.ts'
 
@@ -72,8 +72,7 @@ async function refuseOverExposure(
   if (total + maximum > maximumOpen && exposure.open.length > 0)
     throw new Refused({ outcome: 'exceeds_open_limit', openTotal: total })
   if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return
-  const settlingNonces = exposure.open.filter(({ isSettling }) => isSettling).map(({ nonce }) => nonce)
-  throw new Refused({ outcome: 'exceeds_funds', openTotal: total, settlingNonces })
+  throw new Refused({ outcome: 'exceeds_funds', openTotal: total, settlingNonces: settlingNonces(exposure) })
 }
 
 /**

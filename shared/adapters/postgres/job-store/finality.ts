@@ -70,15 +70,21 @@ export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promi
   return rowCount ?? 0
 }
 
-/** confirmed, in another block. Guarded by the state: what is final or lost stays as it is. */
+/**
+ * confirmed, in another block. Guarded by the state: what is final or lost stays as it is. Replays name the transaction that is
+ * in the chain; the receipt is immutable and is served with the settlement beside it.
+ */
 export async function moveSettlement(
   sql: Sql,
   settlementId: string,
   { transactionHash, blockNumber, blockHash }: SettledAt,
 ): Promise<void> {
   await sql.query(
-    `UPDATE settlements SET transaction_hash = $2, block_number = $3, block_hash = $4
-     WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL`,
+    `WITH moved AS (
+       UPDATE settlements SET transaction_hash = $2, block_number = $3, block_hash = $4
+       WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL RETURNING job_id)
+     UPDATE jobs SET payment_response = jsonb_set(payment_response, '{transaction}', to_jsonb($2::text))
+     FROM moved WHERE jobs.id = moved.job_id AND payment_response->>'transaction' <> $2`,
     [settlementId, transactionHash, blockNumber.toString(), blockHash],
   )
 }

@@ -32,3 +32,11 @@ export async function findPriorWork(
   const held = jobId !== null && holderPayer !== null && state !== null
   return { holder: held ? { jobId, payer: holderPayer, state } : null, claimedFor }
 }
+
+/** Whether the key has a job, whoever paid for it, other than one that failed and would be run again. */
+export async function hasJob(sql: Sql, idempotencyKey: string): Promise<boolean> {
+  const { rows } = await sql.query("SELECT 1 FROM jobs WHERE idempotency_key = $1 AND state <> 'failed'", [
+    idempotencyKey,
+  ])
+  return rows.length > 0
+}

@@ -19,6 +19,10 @@ export interface ClaimedJobRow {
   accepted_at: Date
   state: ClaimedJob['state']
   fence: string
+  /** Only of a claim. */
+  waited_ms?: number
+  request_id: string | null
+  traceparent: string | null
   usage: Record<string, number> | null
   charge_amount: string | null
   result_body: string | null
@@ -40,11 +44,13 @@ const claimedColumns = {
   accepted_at: true,
   state: true,
   fence: true,
+  request_id: true,
+  traceparent: true,
   usage: true,
   charge_amount: true,
   result_body: true,
   result_digest: true,
-} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed'>, true>
+} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms'>, true>
 
 /** What a statement over `jobs` and `authorizations` must return for `claimedJobFromRow`. */
 export const CLAIMED_JOB = [...Object.keys(claimedColumns).map((name) => `jobs.${name}`), 'authorizations.signed'].join(
@@ -67,6 +73,8 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     acceptedAt: row.accepted_at,
     state: row.state,
     fence: BigInt(row.fence),
+    waitedMs: row.waited_ms ?? 0,
+    origin: { requestId: row.request_id, traceparent: row.traceparent },
     sealed: sealedFromRow(row),
   }
 }

@@ -29,6 +29,18 @@ export async function releaseLine(sql: Sql, { network, facilitator }: Settlement
   ])
 }
 
+export async function readNextAccountNonce(
+  sql: Sql,
+  { network, facilitator }: SettlementAccount,
+): Promise<bigint | null> {
+  const { rows } = await sql.query<{ next: string }>(
+    'SELECT next_account_nonce AS next FROM settlement_accounts WHERE network = $1 AND facilitator = $2',
+    [network, facilitator],
+  )
+  const [row] = rows
+  return row ? BigInt(row.next) : null
+}
+
 /**
  * Nonces that the chain has used without us are not given out: `next_account_nonce` follows the count, never back and never
  * far ahead.
@@ -39,14 +51,18 @@ export async function readLine(
   accountNonceCount: bigint,
 ): Promise<AccountLine> {
   const count = accountNonceCount.toString()
-  const { rows: heads } = await sql.query<{ next_account_nonce: string; head_age_ms: number }>(
-    `UPDATE settlement_accounts SET
+  const { rows: heads } = await sql.query<{ next_account_nonce: string; head_age_ms: number; leap: string }>(
+    `WITH previous AS (
+       SELECT next_account_nonce AS next FROM settlement_accounts
+       WHERE network = $1 AND facilitator = $2 FOR UPDATE)
+     UPDATE settlement_accounts SET
        next_account_nonce = CASE
          WHEN $3::numeric - next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE next_account_nonce END,
        head_since = CASE WHEN head_account_nonce IS DISTINCT FROM $3::numeric THEN now() ELSE head_since END,
        head_account_nonce = $3::numeric
-     WHERE network = $1 AND facilitator = $2
-     RETURNING next_account_nonce, (extract(epoch FROM now() - head_since) * 1000)::float8 AS head_age_ms`,
+     FROM previous WHERE network = $1 AND facilitator = $2
+     RETURNING next_account_nonce, next_account_nonce - next AS leap,
+       (extract(epoch FROM now() - head_since) * 1000)::float8 AS head_age_ms`,
     [network, facilitator, count, LARGEST_LEAP],
   )
   const [head] = heads
@@ -75,6 +91,7 @@ export async function readLine(
     released: released[0] ?? null,
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
+    usedElsewhere: Number(head.leap),
     transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_given_up }) => ({
       hash,
       raw: raw_transaction,

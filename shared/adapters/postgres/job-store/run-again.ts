@@ -11,7 +11,8 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Ac
   await insertStagedUpload(sql, jobId, job.stagedUpload)
   await sql.query(
     `UPDATE jobs SET state = 'accepted', authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
-       catalog_version = $5, terms = $6, effective_request = $8,
+       catalog_version = $5, terms = $6, effective_request = convert_from($8, 'UTF8'),
+       request_id = $9, traceparent = $10,
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        usage = NULL, charge_amount = NULL, result_body = NULL, result_digest = NULL, result_expired_at = NULL,
        fence = fence + 1, lease_expires_at = NULL, orphaned_at = NULL, run_after = now(), enqueued_at = NULL,
@@ -25,7 +26,9 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Ac
       job.quote.catalogVersion,
       JSON.stringify(job.quote.terms),
       statesBefore('accepted'),
-      JSON.stringify(job.effectiveRequest),
+      job.effectiveJson,
+      job.origin.requestId,
+      job.origin.traceparent,
     ],
   )
   return { outcome: 'accepted', jobId }

@@ -8,10 +8,17 @@ export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise
   if (claim.outcome !== 'claimed') return claim
   await sql.query(
     `UPDATE jobs SET state = 'generated', authorization_id = $2, charge_amount = LEAST(charge_amount, $3),
+       request_id = $4, traceparent = $5,
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        fence = fence + 1, lease_expires_at = NULL, run_after = now(), enqueued_at = NULL
      WHERE id = $1 AND state = 'settlement_failed'`,
-    [jobId, claim.authorizationId, job.authorization.authorizedMaximum.toString()],
+    [
+      jobId,
+      claim.authorizationId,
+      job.authorization.authorizedMaximum.toString(),
+      job.origin.requestId,
+      job.origin.traceparent,
+    ],
   )
   return { outcome: 'settles_again', jobId }
 }

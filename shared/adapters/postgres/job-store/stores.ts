@@ -1,4 +1,5 @@
 import type { AdmissionStore, ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
@@ -9,13 +10,15 @@ import { expireResults } from './expire-results.ts'
 import { failJob } from './fail-job.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { findUnfinalBlocks, loseSettlement, markFinal, moveSettlement, readUnfinal } from './finality.ts'
-import { findPriorWork } from './find-prior-work.ts'
+import { findPriorWork, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { handOverJob } from './hand-over-job.ts'
-import { addReplacement, fillGap, readLine, releaseLine, takeLine } from './keep-line.ts'
+import { addReplacement, fillGap, readLine, readNextAccountNonce, releaseLine, takeLine } from './keep-line.ts'
+import { readLedgerFigures, rollUpTotals } from './ledger-figures.ts'
 import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
+import { readQueueAges } from './read-queue-ages.ts'
 import { readSettlement, recordSettlement } from './record-settlement.ts'
 import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
@@ -30,9 +33,11 @@ export function createAdmissionStore(pool: Pool): AdmissionStore {
     bindKey: (request) => bindKey(pool, request),
     findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
     findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
+    hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     acceptJob: (job) => acceptJob(pool, job),
     markEnqueued: (jobId) => markEnqueued(pool, jobId),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
+    readQueueAges: () => readQueueAges(pool),
     findReceipt: (receiptId) => findReceipt(pool, receiptId),
     findMedia: (tokenSha256) => findMedia(pool, tokenSha256),
   }
@@ -72,6 +77,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
 export function createSettlementStore(pool: Pool): SettlementStore {
   return {
     takeLine: (account, leaseMs) => takeLine(pool, account, leaseMs),
+    readNextAccountNonce: (account) => readNextAccountNonce(pool, account),
     readLine: (account, accountNonceCount) => readLine(pool, account, accountNonceCount),
     addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
     fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
@@ -83,4 +89,9 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
     readFigures: () => readFigures(pool),
   }
+}
+
+/** What the workers show of the whole ledger, over one pool. */
+export function createLedgerFiguresStore(pool: Pool): LedgerFiguresStore {
+  return { readLedgerFigures: () => readLedgerFigures(pool), rollUpTotals: () => rollUpTotals(pool) }
 }

@@ -1,0 +1,15 @@
+import type { Sql } from '../pool.ts'
+
+/**
+ * How long the oldest accepted job of each operation has been waiting for a worker, in milliseconds. Jobs that are put off
+ * or held by a worker do not wait.
+ */
+export async function readQueueAges(sql: Sql): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await sql.query<{ operation: string; age_ms: number }>(
+    `SELECT operation, (extract(epoch FROM now() - min(run_after)) * 1000)::float8 AS age_ms
+     FROM jobs
+     WHERE state = 'accepted' AND run_after <= now() AND (lease_expires_at IS NULL OR lease_expires_at <= now())
+     GROUP BY operation`,
+  )
+  return new Map(rows.map(({ operation, age_ms }) => [operation, age_ms]))
+}

@@ -1,0 +1,51 @@
+import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
+import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
+import { createRedisClient } from '../bullmq/redis-client.ts'
+
+/** A bucket that nobody drew on for this long is full. */
+const WINDOW_MS = 60_000
+
+/**
+ * Refills the bucket by the time that went by on Redis' own clock, takes from it, and gives what is left. It never goes
+ * below nothing: what several processes took too much at once is forgiven.
+ */
+const TAKE = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local taken, capacity, window = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local elapsed = math.max(0, now - (tonumber(bucket[2]) or now))
+local filled = math.min(capacity, (tonumber(bucket[1]) or capacity) + elapsed * capacity / window)
+local left = math.max(0, filled - taken)
+redis.call('HSET', KEYS[1], 'tokens', left, 'at', now)
+redis.call('PEXPIRE', KEYS[1], window)
+return tostring(left)`
+
+/** Token buckets in the queue's Redis, for all processes that share it. */
+export interface RedisAllowances {
+  /** Takes `tokens` from a client's bucket of `perMinute`; gives what is left. Rejects at once while Redis is away. */
+  take(client: string, tokens: number, perMinute: number): Promise<number>
+  close(): void
+}
+
+/**
+ * Connects in the background, since limits are no reason not to start; `null` when the queue is not in Redis. Reconnects by
+ * itself.
+ */
+export function openSharedAllowances(settings: QueueSettings): RedisAllowances | null {
+  const address = settings.QUEUE_URL === undefined ? null : parseQueueUrl(settings.QUEUE_URL)
+  if (!address || address.kind === 'postgres') return null
+  const redis = createRedisClient(address, 'producer')
+  // Whoever draws on a bucket meanwhile learns of it by that.
+  redis.on('error', () => undefined)
+  redis.connect().catch(() => undefined)
+  return {
+    take: async (client, tokens, perMinute) => {
+      const key = `${settings.QUEUE_PREFIX}:allowance:${client}`
+      const left = Number(await redis.eval(TAKE, 1, key, tokens, perMinute, WINDOW_MS))
+      if (!Number.isFinite(left)) throw new Error('Redis gives no number for an allowance')
+      return left
+    },
+    close: () => redis.disconnect(),
+  }
+}

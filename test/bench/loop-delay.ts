@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { generateMp3 } from '../support/mp3-generator.ts'
+import { multipartBody, multipartContentType } from '../support/multipart-body.ts'
+import { startMeasuredSandbox } from './observed-api/observation.ts'
+import { writeResults } from './report/write-results.ts'
+
+/** Nobody else may wait longer for one caller's upload. */
+const LONGEST_BLOCK_MS = 50
+const LARGEST_AUDIO_BYTES = 26_214_400
+const INLINE_IMAGE_BYTES = 28_000_000
+const PROBE_EVERY_MS = 5
+const ROUNDS = 3
+
+interface Upload {
+  readonly name: string
+  readonly path: string
+  readonly contentType: string
+  readonly body: Uint8Array<ArrayBuffer>
+}
+
+interface Measurement {
+  readonly upload: string
+  readonly kind: 'unpaid' | 'signed' | 'replay'
+  readonly status: number
+  readonly milliseconds: number
+  readonly longestBlockMs: number
+  readonly longestBusyMs: number
+  readonly slowestProbeMs: number
+}
+
+/**
+ * How long the API's event loop is blocked by the largest bodies, and how long `/healthz` takes meanwhile: 25 MiB of audio in
+ * both forms, and inline images that fill a chat request; unpaid, signed and replayed.
+ */
+const sandbox = await startMeasuredSandbox()
+try {
+  const measurements: Measurement[] = []
+  for (const upload of [nothing(), ...uploads()]) {
+    for (let round = 0; round < ROUNDS; round++) measurements.push(...(await measure(upload)))
+  }
+  console.table(measurements.map(({ upload, kind, ...figures }) => ({ upload, kind, ...rounded(figures) })))
+  const longestBusyMs = Math.max(...measurements.map((measurement) => measurement.longestBusyMs))
+  const longestBlockMs = Math.max(...measurements.map((measurement) => measurement.longestBlockMs))
+  console.log(`longest block ${longestBlockMs.toFixed(0)} ms, of which it computed ${longestBusyMs.toFixed(0)} ms`)
+  console.log(`at most ${LONGEST_BLOCK_MS} ms are wanted; a busy machine adds its own pauses to the former`)
+  await writeResults('loop-delay', { longestBlockMs, longestBusyMs, wantedMs: LONGEST_BLOCK_MS, measurements })
+} finally {
+  await sandbox.stop()
+}
+
+function rounded(figures: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, Math.round(value)]))
+}
+
+function uploads(): Upload[] {
+  const audio = generateMp3({ durationMs: 1_630_000 }).subarray(0, LARGEST_AUDIO_BYTES)
+  const transcription = { model: 'speechvendor/scribe-v2', audio_base64: Buffer.from(audio).toString('base64') }
+  const file = { name: 'file', value: audio, fileName: 'speech.mp3', contentType: 'audio/mpeg' }
+  const content = [
+    { type: 'text', text: 'What is this?' },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${largeImage().toString('base64')}` } },
+  ]
+  return [
+    json('audio, JSON', '/v1/audio/transcriptions', transcription),
+    {
+      name: 'audio, form',
+      path: '/v1/audio/transcriptions',
+      contentType: multipartContentType,
+      body: new Uint8Array(multipartBody([{ name: 'model', value: 'speechvendor/scribe-v2' }, file])),
+    },
+    json('inline image', '/v1/chat/completions', {
+      model: 'textmodel-2.5-flash',
+      messages: [{ role: 'user', content }],
+    }),
+  ]
+}
+
+/** What probing and the machine cost by themselves. */
+function nothing(): Upload {
+  return json('a small request', '/v1/chat/completions', {
+    model: 'textmodel-2.5-flash',
+    messages: [{ role: 'user', content: 'Hello' }],
+  })
+}
+
+function json(name: string, path: string, value: unknown): Upload {
+  return { name, path, contentType: 'application/json', body: Buffer.from(JSON.stringify(value)) }
+}
+
+/** The header of a PNG and as many bytes as a request may hold: nothing decodes the picture itself. */
+function largeImage(): Buffer {
+  const image = Buffer.alloc(INLINE_IMAGE_BYTES, 'picture')
+  image.write('\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x04\0', 'latin1')
+  return image
+}
+
+async function measure(upload: Upload): Promise<Measurement[]> {
+  const key = randomUUID()
+  const unpaid = await observed(upload, 'unpaid', key)
+  const payment = await sandbox.payer.sign(unpaid.answer)
+  const signed = await observed(upload, 'signed', key, payment)
+  const replay = await observed(upload, 'replay', key, payment)
+  return [unpaid, signed, replay].map(({ measurement }) => measurement)
+}
+
+async function observed(
+  upload: Upload,
+  kind: Measurement['kind'],
+  key: string,
+  payment: Record<string, string> = {},
+): Promise<{ answer: Response; measurement: Measurement }> {
+  await sandbox.observe()
+  const sent = new AbortController()
+  const probing = probe(sent.signal)
+  const startedAt = performance.now()
+  const answer = await fetch(`${sandbox.info.baseUrl}${upload.path}`, {
+    method: 'POST',
+    headers: { 'content-type': upload.contentType, 'x-idempotency-key': key, ...payment },
+    body: upload.body,
+  })
+  await answer.clone().arrayBuffer()
+  const milliseconds = performance.now() - startedAt
+  sent.abort()
+  const slowestProbeMs = await probing
+  const { longestBlockMs, longestBusyMs } = await sandbox.observe()
+  return {
+    answer,
+    measurement: {
+      upload: upload.name,
+      kind,
+      status: answer.status,
+      milliseconds,
+      longestBlockMs,
+      longestBusyMs,
+      slowestProbeMs,
+    },
+  }
+}
+
+/** The slowest answer of `/healthz` until `signal` aborts, this process's own part in it included. */
+async function probe(signal: AbortSignal): Promise<number> {
+  let slowest = 0
+  while (!signal.aborted) {
+    const startedAt = performance.now()
+    await (await fetch(`${sandbox.info.baseUrl}/healthz`)).arrayBuffer()
+    slowest = Math.max(slowest, performance.now() - startedAt)
+    await delay(PROBE_EVERY_MS)
+  }
+  return slowest
+}

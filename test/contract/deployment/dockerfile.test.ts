@@ -1,0 +1,124 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import type { Dockerfile } from 'dockerfile-ast'
+import { validate } from 'dockerfile-utils'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
+import { havePrograms } from '../../support/optional-program.ts'
+import { payForCall } from '../../support/paid-call.ts'
+import { carryOut, type PlainImage, parseDockerfile } from '../../support/plain-dockerfile.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+const DOCKERFILE = join(ROOT, 'Dockerfile')
+const run = promisify(execFile)
+
+let dockerfile: Dockerfile
+beforeAll(async () => {
+  dockerfile = await parseDockerfile(DOCKERFILE)
+})
+
+const values = (keyword: string) =>
+  dockerfile
+    .getInstructions()
+    .filter((instruction) => instruction.getKeyword() === keyword)
+    .map((instruction) => instruction.getArgumentsContent() ?? '')
+
+describe('the Dockerfile as it is written', () => {
+  test('has no finding of the linter', async () => {
+    expect(validate(await readFile(DOCKERFILE, 'utf8'))).toEqual([])
+  })
+
+  test('every stage begins with the Node that the tests run on, by its whole version', async () => {
+    const { devDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+    const bases = dockerfile.getFROMs().map((from) => from.getImage())
+    expect(new Set(bases)).toEqual(new Set([`node:${devDependencies.node}-bookworm-slim`]))
+  })
+
+  test('runs as a user with a number that is not root’s, and is stopped by the signal that the processes know', () => {
+    expect(values('USER')).toEqual(['1000:1000'])
+    expect(values('STOPSIGNAL')).toEqual(['SIGTERM'])
+  })
+})
+
+describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain folder', () => {
+  let folder: string
+  let image: PlainImage
+  let sandbox: TestSandbox
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
+    image = await carryOut(dockerfile, ROOT, folder)
+    // Only this machine may reach what is tried here, and its ffmpeg may lie elsewhere.
+    const { HOST: _, METRICS_HOST: __, FFMPEG_PATH: ___, ...others } = image.environment
+    const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })
+    const settings = { ...others, FFMPEG_PATH: ffmpegPath ?? '' }
+    const entryOf = (path: string) => relative(ROOT, join(image.directory, path))
+    sandbox = await startTestSandbox({
+      apiEntry: entryOf(image.command[0] ?? ''),
+      workerEntry: entryOf('workers/main.ts'),
+      apiEnvironment: settings,
+      workerEnvironment: settings,
+    })
+  }, 240_000)
+  afterAll(async () => {
+    await sandbox.stop()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  const runInImage = (args: readonly string[], environment: Record<string, string> = {}) =>
+    run(process.execPath, args, { cwd: image.directory, env: { PATH: '/usr/bin:/bin', ...environment } })
+
+  test('leaves no more than it must', async () => {
+    expect((await readdir(image.directory)).sort()).toEqual(
+      ['api', 'infra', 'node_modules', 'package.json', 'shared', 'workers'].sort(),
+    )
+    expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual(['commands', 'ledger', 'terminal.ts'])
+    const packages = await readdir(join(image.directory, 'node_modules'))
+    expect(packages).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint)$/)]),
+    )
+  })
+
+  test('what was not run here installs the distribution’s ffmpeg and nothing else', () => {
+    expect(image.notRun).toHaveLength(1)
+    expect(image.notRun[0]).toMatch(/apt-get install --yes --no-install-recommends ffmpeg\s/)
+    expect(image.environment['FFMPEG_PATH']).toBe('/usr/bin/ffmpeg')
+  })
+
+  test('its API and its worker serve a paid transcription', async () => {
+    const body = { model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }
+    const { answer, bytes } = await payForCall(sandbox, '/v1/audio/transcriptions', body)
+    expect(answer.status).toBe(200)
+    expect(JSON.parse(bytes.toString()).text.length).toBeGreaterThan(10)
+  })
+
+  test('it migrates, and reconciles the ledger with the chain', async () => {
+    const { databaseUrl, rpcUrl } = sandbox.info
+    const migrated = await runInImage(['infra/commands/migrate.ts'], { DATABASE_URL: databaseUrl })
+    expect(migrated.stdout).toContain('up to date')
+    const ledger = await runInImage(['infra/commands/ledger.ts'], { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl })
+    expect(ledger.stdout).toContain('agree to the atomic unit')
+  })
+
+  test.each(['bucket-init.ts', 'verify-receipt.ts'])('infra/commands/%s finds all its parts', async (name) => {
+    expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
+  })
+
+  test('its health check tells a living API from a port where nobody is', async () => {
+    const [program, script = '', url = ''] = image.healthCheck
+    expect(program).toBe('node')
+    const at = (base: string) => runInImage([script, `${base}${new URL(url).pathname}`])
+    expect((await at(sandbox.info.baseUrl)).stdout).toContain('answers 200')
+    await expect(at('http://127.0.0.1:1')).rejects.toMatchObject({ code: 1 })
+  })
+
+  test('SIGTERM ends its API in good order', async () => {
+    expect(image.entrypoint).toEqual(['node'])
+    process.kill(sandbox.pidOf('api'), 'SIGTERM')
+    expect(await sandbox.crashed).toEqual({ part: 'api', exit: { code: 0, signal: null } })
+  })
+})

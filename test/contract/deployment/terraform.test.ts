@@ -1,0 +1,117 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { beforeAll, expect, test } from 'vitest'
+import { z } from 'zod'
+import { lifecycleRules } from '#shared/adapters/s3/prepare-bucket.ts'
+import { retentionClasses } from '#shared/media/retention.ts'
+import { parseTerraform } from '../../support/parse-terraform.ts'
+
+const TERRAFORM = fileURLToPath(new URL('../../../infra/terraform/', import.meta.url))
+
+/** HCL's blocks come as lists, one entry for each time that they stand there. */
+const block = <Shape extends z.ZodRawShape>(shape: Shape) => z.tuple([z.looseObject(shape)])
+
+const statement = z.strictObject({
+  sid: z.string(),
+  actions: z.array(z.string()),
+  resources: z.array(z.string()),
+})
+const access = block({ statement: z.array(statement) })
+const moduleSchema = z.object({
+  resource: z.object({
+    aws_s3_bucket: z.object({ media: block({ bucket: z.literal(`\${var.bucket_name}`) }) }),
+    aws_s3_bucket_public_access_block: z.object({
+      media: block({
+        block_public_acls: z.literal(true),
+        ignore_public_acls: z.literal(true),
+        block_public_policy: z.literal(true),
+        restrict_public_buckets: z.literal(true),
+      }),
+    }),
+    aws_s3_bucket_server_side_encryption_configuration: z.object({
+      media: block({ rule: block({ apply_server_side_encryption_by_default: block({ sse_algorithm: z.string() }) }) }),
+    }),
+    aws_s3_bucket_lifecycle_configuration: z.object({
+      media: block({
+        rule: z.array(
+          z.strictObject({
+            id: z.string(),
+            status: z.string(),
+            filter: z.tuple([z.strictObject({ prefix: z.string() })]),
+            expiration: z.tuple([z.strictObject({ days: z.number() })]),
+          }),
+        ),
+      }),
+    }),
+  }),
+  data: z.object({ aws_iam_policy_document: z.object({ api: access, worker: access }) }),
+  variable: z.record(z.string(), block({ description: z.string(), type: z.string() })),
+  output: z.record(z.string(), block({ description: z.string(), value: z.string() })),
+})
+type Module = z.infer<typeof moduleSchema>
+
+let parts: Module
+let text = ''
+beforeAll(async () => {
+  const names = (await readdir(TERRAFORM)).filter((name) => name.endsWith('.tf'))
+  // One module is all its files together, in whatever order.
+  text = (await Promise.all(names.map((name) => readFile(join(TERRAFORM, name), 'utf8')))).join('\n')
+  parts = moduleSchema.parse(await parseTerraform(text))
+})
+
+test('the bucket’s lifecycle is the one that npm run bucket:init writes', () => {
+  const [{ rule }] = parts.resource.aws_s3_bucket_lifecycle_configuration.media
+  const asWritten = rule.map(({ id, status, filter: [{ prefix }], expiration: [{ days }] }) => ({
+    ID: id,
+    Status: status,
+    Filter: { Prefix: prefix },
+    Expiration: { Days: days },
+  }))
+  expect(asWritten).toEqual(lifecycleRules)
+})
+
+test('every resource of the bucket means the same bucket', () => {
+  const parts = [...text.matchAll(/^resource "aws_s3_bucket_\w+" "media" \{(.*?)^\}/gms)].map(([, body = '']) => body)
+  expect(parts.length).toBeGreaterThanOrEqual(4)
+  expect(parts.filter((body) => !/^ {2}bucket = aws_s3_bucket\.media\.id$/m.test(body))).toEqual([])
+})
+
+test('what is referred to is there', () => {
+  const referred = (pattern: RegExp) => [...new Set([...text.matchAll(pattern)].map(([, name = '']) => name))].sort()
+  expect(referred(/\bvar\.(\w+)/g)).toEqual(Object.keys(parts.variable).sort())
+  const declared = [...text.matchAll(/^resource "(\w+)" "(\w+)"/gm)].map(([, kind, name]) => `${kind}.${name}`)
+  const documents = [...text.matchAll(/^data "(\w+)" "(\w+)"/gm)].map(([, kind, name]) => `data.${kind}.${name}`)
+  const code = text.replace(/^\s*(resource|data|#).*$/gm, '')
+  for (const name of referred(/(?<!data\.)\b(aws_\w+\.\w+)/g)) expect(declared).toContain(name)
+  for (const name of referred(/\b(data\.aws_\w+\.\w+)/g)) expect(documents).toContain(name)
+  expect(code).not.toMatch(/\b(AKIA|aws_access_key|secret_key)/)
+})
+
+/** What a process may do, and in which part of the bucket. */
+function rights(process: 'api' | 'worker') {
+  const [{ statement: statements }] = parts.data.aws_iam_policy_document[process]
+  return statements.map(({ actions, resources }) => [
+    resources.map((resource) => resource.replace(`\${aws_s3_bucket.media.arn}`, 'bucket')).join(),
+    ...actions,
+  ])
+}
+
+test('API and worker may do what they do and no more', () => {
+  const { staged, speech, images } = retentionClasses
+  expect(rights('api')).toEqual([
+    ['bucket', 's3:ListBucket'],
+    [`bucket/${staged.prefix}/*`, 's3:PutObject', 's3:DeleteObject'],
+    ['bucket/media/*', 's3:GetObject'],
+  ])
+  expect(rights('worker')).toEqual([
+    ['bucket', 's3:ListBucket'],
+    [`bucket/${staged.prefix}/*`, 's3:GetObject', 's3:DeleteObject'],
+    ['bucket/media/*', 's3:PutObject', 's3:DeleteObject'],
+  ])
+  for (const { prefix } of [speech, images]) expect(prefix.startsWith('media/')).toBe(true)
+})
+
+test('a file that is no HCL is refused', async () => {
+  await expect(parseTerraform('resource "aws_s3_bucket" "media" {')).rejects.toBeDefined()
+})

@@ -1,0 +1,31 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it, onTestFinished } from 'vitest'
+import { spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
+import { haveRedis, startTestRedis } from '../support/redis-server.ts'
+import { startTestS3 } from '../support/s3-server.ts'
+
+const DEMO = fileURLToPath(new URL('../../infra/sandbox/demo/main.ts', import.meta.url))
+
+it.skipIf(!haveRedis())('QUEUE_URL=redis://… S3_ENDPOINT=… npm run demo works over both of them', async () => {
+  const [redis, s3] = await Promise.all([startTestRedis(), startTestS3()])
+  onTestFinished(async () => {
+    await redis.stop()
+    await s3.stop()
+  })
+  const lines: string[] = []
+  const demo = spawnGuarded({
+    command: process.execPath,
+    args: [DEMO],
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], QUEUE_URL: redis.url, S3_ENDPOINT: s3.url },
+    log: (line) => lines.push(line),
+  })
+  const exit = await demo.exited
+  expect({ ...exit, output: lines.join('\n') }).toMatchObject({ code: 0, output: expect.stringMatching(/receipt/) })
+  // Its jobs passed through this Redis, and the media that it made lie in a bucket of this store.
+  expect(await redis.client.keys('{farebox-*}:transcriptions:id')).toHaveLength(1)
+  const objects = await readdir(join(s3.directory, 'farebox-sandbox'), { recursive: true })
+  for (const kind of ['media/images', 'media/speech'])
+    expect(objects.filter((path) => path.startsWith(`${kind}/`))).not.toEqual([])
+})

@@ -1,0 +1,341 @@
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { sendChat, signChat } from '../support/chat-call.ts'
+import { burnNonce, createPayer, type TestPayer } from '../support/custom-payment.ts'
+import { readAlerts, readPanels } from '../support/operator-files.ts'
+import { type ParsedQuery, parsePromQl, problemsOf } from '../support/promql.ts'
+import { type Samples, samplesOf, scrape, scrapeNames } from '../support/scrape.ts'
+import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { renderTrace, startTraceCollector, type TraceCollector, traceOf } from '../support/trace-collector.ts'
+
+const OPERATION = 'createChatCompletion'
+const ROUTE = 'POST /v1/chat/completions'
+
+let sandbox: TestSandbox
+let collector: TraceCollector
+let ports: { api: number; worker: number }
+/** Before the worker is started again. */
+let workerSamples: Samples
+
+/** One answer as the traffic left it. */
+interface Answered {
+  readonly status: number
+  readonly code: string
+  readonly requestId: string
+  readonly charged: bigint
+}
+
+const answers: Record<'paid' | 'replayed' | 'uncharged' | 'uncollected', Answered> = {} as never
+let paid: { readonly payer: TestPayer; readonly nonce: bigint; readonly prompt: string; readonly maximum: bigint }
+let uncollectedMaximum: bigint
+let unchargedMaximum: bigint
+
+beforeAll(async () => {
+  const [api, worker] = await Promise.all([findFreePort(), findFreePort()])
+  ports = { api, worker }
+  collector = await startTraceCollector()
+  sandbox = await startTestSandbox({
+    environmentOf: (name) => ({
+      METRICS_PORT: String(name === 'api' ? api : worker),
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_BSP_SCHEDULE_DELAY: '100',
+    }),
+  })
+  await makeTraffic()
+  workerSamples = await scrape(worker)
+})
+afterAll(async () => {
+  await sandbox.stop()
+  await collector.stop()
+})
+
+/**
+ * Two lists, an unknown route, an invalid request; four priced requests, of which one is paid and repeated, one meets a provider
+ * that works and then breaks the connection, one is paid with a nonce that is burnt meanwhile, and one is never paid.
+ */
+async function makeTraffic(): Promise<void> {
+  const { baseUrl, rpcUrl } = sandbox.info
+  const newPayer = () => createPayer(rpcUrl, { usdcAtomic: 1_000_000n, approved: true })
+  await fetch(`${baseUrl}/v1/models`)
+  await fetch(`${baseUrl}/v1/models`)
+  await fetch(`${baseUrl}/v1/models/${randomUUID()}/no-route`)
+  await sandbox.post('/v1/chat/completions', { model: 'textmodel-2.5-flash' })
+  await sendChat(baseUrl, randomUUID())
+
+  const send = async ({ idempotencyKey, headers }: Awaited<ReturnType<typeof signChat>>): Promise<Answered> => {
+    const { status, code, charged, response } = await sendChat(baseUrl, idempotencyKey, headers)
+    return { status, code, charged, requestId: response?.headers.get('x-request-id') ?? '' }
+  }
+  const chat = await signChat(baseUrl, await newPayer())
+  paid = { ...chat, prompt: `say ${chat.idempotencyKey}` }
+  answers.paid = await send(chat)
+  answers.replayed = await send(chat)
+
+  const broken = await signChat(baseUrl, await newPayer())
+  unchargedMaximum = broken.maximum
+  await sandbox.setFaults([{ fault: 'resetAfterRead' }])
+  answers.uncharged = await send(broken)
+
+  const burnt = await signChat(baseUrl, await newPayer())
+  uncollectedMaximum = burnt.maximum
+  await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
+  const calls = (await sandbox.upstreamCalls()).length
+  const held = send(burnt)
+  await vi.waitUntil(async () => (await sandbox.upstreamCalls()).length > calls, { timeout: 10_000 })
+  await burnNonce(burnt.payer, burnt.nonce)
+  answers.uncollected = await held
+}
+
+test('the traffic was answered as it was meant to be', () => {
+  expect(Object.entries(answers).map(([name, { status, code }]) => [name, status, code])).toEqual([
+    ['paid', 200, ''],
+    ['replayed', 200, ''],
+    ['uncharged', 503, 'provider_outcome_unknown'],
+    ['uncollected', 402, 'settlement_failed'],
+  ])
+})
+
+describe('the API’s /metrics', () => {
+  let samples: Samples
+  beforeAll(async () => {
+    samples = await scrape(ports.api)
+  })
+
+  test('counts every answer once, by operation and outcome', () => {
+    expect(samplesOf(samples, 'farebox_requests_total')).toEqual({
+      [labels('/v1/models', 200, 'ok')]: 2,
+      [labels('unknown', 404, 'not_found')]: 1,
+      [labels(OPERATION, 400, 'missing_field')]: 1,
+      [labels(OPERATION, 402, 'challenged')]: 4,
+      [labels(OPERATION, 200, 'completed')]: 1,
+      [labels(OPERATION, 200, 'replayed')]: 1,
+      [labels(OPERATION, 503, 'provider_outcome_unknown')]: 1,
+      [labels(OPERATION, 402, 'settlement_failed')]: 1,
+    })
+    expect(samplesOf(samples, 'farebox_request_duration_seconds_count')).toEqual({
+      '{operation="/v1/models"}': 2,
+      '{operation="unknown"}': 1,
+      [`{operation="${OPERATION}"}`]: 9,
+    })
+  })
+
+  test('measures each stage as often as it ran', () => {
+    // The failed settlement is answered with a fresh quote.
+    expect(stageCounts(samples)).toEqual({ validate: 9, quote: 5, verify: 3, accept: 3, hold: 4 })
+    expect(samplesOf(samples, 'farebox_stage_active')).toEqual({
+      '{stage="validate"}': 0,
+      '{stage="quote"}': 0,
+      '{stage="verify"}': 0,
+      '{stage="accept"}': 0,
+      '{stage="hold"}': 0,
+    })
+  })
+
+  test('shows decoders, connections and the event loop', () => {
+    expect(samplesOf(samples, 'farebox_decoders')).toEqual({
+      '{state="busy"}': 0,
+      '{state="waiting"}': 0,
+      '{state="places"}': 2,
+    })
+    expect(samplesOf(samples, 'farebox_database_connections')['{state="waiting"}']).toBe(0)
+    expect(samples.get('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0)
+  })
+
+  test('is on no port that callers reach', async () => {
+    expect((await fetch(`${sandbox.info.baseUrl}/metrics`)).status).toBe(404)
+  })
+})
+
+describe('a worker’s /metrics', () => {
+  test('counts the calls of each deployment by their outcome', () => {
+    const calls = Object.entries(samplesOf(workerSamples, 'farebox_provider_call_duration_seconds_count'))
+    const byOutcome = calls.map(([labels, count]) => [/outcome="([a-z_]+)"/.exec(labels)?.[1], count])
+    expect(byOutcome.map((entry) => entry.join(' ')).sort()).toEqual(['produced 2', 'provider_outcome_unknown 1'])
+  })
+
+  test('measures each stage as often as it ran', () => {
+    const { confirm, ...counts } = stageCounts(workerSamples)
+    expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 1, commit: 1 })
+    expect(confirm).toBeGreaterThanOrEqual(1)
+  })
+
+  test('tells what the ledger holds to the atomic unit', async () => {
+    const [row] = await sandbox.sql<{ charge: string; withheld: string }>(
+      `SELECT sum(charge_amount) FILTER (WHERE state = 'completed') AS charge,
+         sum(charge_amount) FILTER (WHERE state = 'settlement_failed') AS withheld FROM jobs`,
+    )
+    expect(row?.charge).toBe(answers.paid.charged.toString())
+    expect(Number(row?.withheld)).toBeLessThanOrEqual(Number(uncollectedMaximum))
+    expect(await ledgerFigures()).toEqual({
+      farebox_ledger_readable: 1,
+      farebox_charged_jobs: 1,
+      farebox_charged_usdc_atomic: Number(answers.paid.charged),
+      'farebox_absorbed_jobs{reason="ambiguous"}': 1,
+      'farebox_absorbed_usdc_atomic{reason="ambiguous"}': Number(unchargedMaximum),
+      'farebox_absorbed_jobs{reason="withheld"}': 1,
+      'farebox_absorbed_usdc_atomic{reason="withheld"}': Number(row?.withheld),
+      farebox_open_exposure_usdc_atomic: 0,
+      farebox_jobs_in_review: 0,
+    })
+    for (const queue of ['text', 'images', 'speech', 'transcriptions', 'settlement']) {
+      expect(workerSamples.get(`farebox_queue_jobs{queue="${queue}",state="waiting"}`)).toBe(0)
+      expect(workerSamples.get(`farebox_queue_oldest_waiting_seconds{queue="${queue}"}`)).toBe(0)
+    }
+    const settlements = samplesOf(workerSamples, 'farebox_settlements')
+    expect((settlements['{state="confirmed"}'] ?? 0) + (settlements['{state="signed"}'] ?? 0)).toBeLessThanOrEqual(1)
+    expect(settlements['{state="unproven"}']).toBe(0)
+  })
+
+  test('tells the same of the ledger after a restart', async () => {
+    const before = await ledgerFigures()
+    process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+    await sandbox.restart('worker')
+    expect(await ledgerFigures()).toEqual(before)
+    expect(samplesOf(await scrape(ports.worker), 'farebox_provider_call_duration_seconds_count')).toEqual({})
+  })
+})
+
+describe('the exported spans', () => {
+  test('of one paid request are one trace through API and worker', async () => {
+    const { requestId } = answers.paid
+    await vi.waitUntil(() => traceOf(collector.spans, requestId).some(({ name }) => name === 'run job'), {
+      timeout: 10_000,
+    })
+    const spans = traceOf(collector.spans, requestId)
+    // But the looks for a receipt, which are as many as it takes.
+    expect(renderTrace(spans.filter(({ name }) => name !== 'confirm'))).toEqual([
+      'farebox-api: POST /v1/chat/completions',
+      'farebox-api: POST /v1/chat/completions > accept',
+      'farebox-api: POST /v1/chat/completions > hold',
+      'farebox-api: POST /v1/chat/completions > validate',
+      'farebox-api: POST /v1/chat/completions > verify',
+      'farebox-worker: POST /v1/chat/completions > queue',
+      'farebox-worker: POST /v1/chat/completions > run job',
+      'farebox-worker: run job > check',
+      'farebox-worker: run job > provider',
+      'farebox-worker: run job > seal',
+      'farebox-worker: run job > settle',
+      'farebox-worker: run job > sign',
+      'farebox-worker: settle > broadcast',
+      'farebox-worker: settle > commit',
+    ])
+    const confirmations = spans.filter(({ name }) => name === 'confirm')
+    const settle = spans.find(({ name }) => name === 'settle')
+    expect(confirmations.at(-1)?.attributes['farebox.outcome']).toBe('confirmed')
+    for (const { parentSpanId } of confirmations) expect(parentSpanId).toBe(settle?.spanId)
+    for (const span of spans) expect(span.endMs).toBeGreaterThanOrEqual(span.startMs)
+    const [root] = spans.filter(({ parentSpanId }) => parentSpanId === '')
+    expect(root?.attributes).toMatchObject({
+      'farebox.operation': OPERATION,
+      'farebox.status': 200,
+      'farebox.outcome': 'completed',
+      'farebox.payer': paid.payer.account.address.toLowerCase(),
+    })
+    expect(spans.find(({ name }) => name === 'provider')?.attributes).toMatchObject({ 'farebox.outcome': 'produced' })
+  })
+
+  test('of a failure tell where it failed', async () => {
+    const { requestId } = answers.uncharged
+    await vi.waitUntil(() => traceOf(collector.spans, requestId).some(({ name }) => name === 'run job'), {
+      timeout: 10_000,
+    })
+    const spans = traceOf(collector.spans, requestId)
+    expect(renderTrace(spans).filter((line) => line.includes('run job >'))).toEqual([
+      'farebox-worker: run job > check',
+      'farebox-worker: run job > provider',
+    ])
+    expect(spans.find(({ name }) => name === 'provider')?.attributes).toMatchObject({ 'farebox.outcome': 'failed' })
+  })
+
+  test('are one trace for each request to a paid operation, and none for others', () => {
+    const roots = collector.spans.filter(({ parentSpanId }) => parentSpanId === '')
+    expect(new Set(roots.map(({ name }) => name))).toEqual(new Set([ROUTE]))
+    expect(roots).toHaveLength(9)
+    expect(new Set(roots.map(({ traceId }) => traceId)).size).toBe(9)
+  })
+
+  test('hold neither prompts nor signatures nor keys', () => {
+    const everything = collector.received.join('\n')
+    expect(everything).not.toContain(paid.prompt)
+    expect(everything).not.toContain(paid.nonce.toString())
+    expect(everything).not.toMatch(/signature/i)
+    expect(everything).not.toContain(sandbox.info.payer.privateKey.slice(2))
+  })
+})
+
+test('the log lines of both processes name the request and its trace', async () => {
+  const { requestId } = answers.uncharged
+  const traceId = collector.spans.find(({ attributes }) => attributes['farebox.request_id'] === requestId)?.traceId
+  expect(traceId).toMatch(/^[0-9a-f]{32}$/)
+  const inApi = (await linesOf('api')).find(({ msg, requestId: id }) => msg === 'answered' && id === requestId)
+  expect(inApi).toMatchObject({ status: 503, traceId })
+  const inWorker = (await linesOf('worker')).filter(({ msg }) => msg === 'provider call failed')
+  expect(inWorker).toHaveLength(1)
+  expect(inWorker[0]).toMatchObject({ requestId, traceId, code: 'provider_outcome_unknown' })
+})
+
+describe('dashboard and alerts', () => {
+  let names: ReadonlySet<string>
+  let series: readonly string[]
+  let queries: readonly (ParsedQuery & { readonly expr: string })[]
+  beforeAll(async () => {
+    // `up` is Prometheus's own.
+    names = new Set(['up', ...(await Promise.all([ports.api, ports.worker].map(scrapeNames))).flat()])
+    series = [...workerSamples.keys(), ...(await scrape(ports.api)).keys()]
+    const ofAlerts = (await readAlerts()).map(({ expr }) => expr)
+    const ofPanels = (await readPanels()).flatMap(({ targets }) => targets.map(({ expr }) => expr))
+    queries = [...ofAlerts, ...ofPanels].map((expr) => ({ expr, ...parsePromQl(expr) }))
+  })
+  const asked = () => queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric))
+
+  test('ask for nothing that API or worker does not export', () => {
+    expect(asked().length).toBeGreaterThan(50)
+    expect(asked().filter((metric) => !names.has(metric))).toEqual([])
+  })
+
+  test('use everything that is measured of farebox', () => {
+    const used = new Set(asked().map(withoutSuffix))
+    const own = [...names].filter((name) => name.startsWith('farebox_')).map(withoutSuffix)
+    expect(own.filter((name) => !used.has(name))).toEqual([])
+  })
+
+  test('match series that are there, and group them by labels that they have', () => {
+    const problems = queries.flatMap((query) => problemsOf(query, series).map((problem) => `${query.expr}: ${problem}`))
+    expect(problems).toEqual([])
+  })
+})
+
+/** Of the three series that a histogram has. */
+function withoutSuffix(name: string): string {
+  return name.replace(/_(bucket|sum|count)$/, '')
+}
+
+async function ledgerFigures() {
+  const present = await scrape(ports.worker)
+  const names = /^farebox_(ledger|charged|absorbed|open_exposure|jobs_in_review)/
+  return Object.fromEntries([...present].filter(([series]) => names.test(series)))
+}
+
+function labels(operation: string, status: number, outcome: string): string {
+  return `{operation="${operation}",status="${status}",outcome="${outcome}"}`
+}
+
+async function linesOf(name: string): Promise<readonly Record<string, unknown>[]> {
+  return (await readFile(join(sandbox.directory, 'logs', `${name}.log`), 'utf8'))
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+}
+
+function stageCounts(samples: Samples): Record<string, number> {
+  const counts = Object.entries(samplesOf(samples, 'farebox_stage_duration_seconds_count'))
+  return Object.fromEntries(
+    counts.map(([labels, count]) => {
+      expect(labels).toContain(`operation="${OPERATION}"`)
+      return [/stage="([a-z]+)"/.exec(labels)?.[1] ?? '', count]
+    }),
+  )
+}

@@ -1,0 +1,379 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { startAnvil } from '../../infra/sandbox/anvil.ts'
+import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
+import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../support/redis-server.ts'
+import { startTestS3, type TestS3 } from '../support/s3-server.ts'
+import { createTestDatabase, type TestDatabase } from '../support/test-database.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
+const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-campaigns')
+const PASSWORD = 'correct-horse-battery'
+const END_MS = 60_000
+const SETTLEMENT_KEY = generatePrivateKey()
+
+type Settings = Record<string, string | undefined>
+type Kind = 'api' | 'worker'
+
+/** What the rows of the table need and cannot know before everything runs. */
+interface Places {
+  readonly databases: Readonly<Record<'right' | 'empty' | 'older' | 'newer' | 'changed', string>>
+  readonly redis: Readonly<Record<'right' | 'evicting' | 'locked', TestRedis>>
+  readonly s3: TestS3
+  readonly folder: string
+  readonly closedPort: number
+  /** A chain on which somebody has sent a transaction with SETTLEMENT_KEY that is not mined yet. */
+  readonly rpcUrl: string
+}
+
+let places: Places
+const stops: (() => Promise<void>)[] = []
+
+async function openDatabase(statement: string | null): Promise<string> {
+  const database: TestDatabase = await createTestDatabase()
+  stops.push(() => database.drop())
+  if (statement !== null) {
+    const client = new pg.Client({ connectionString: database.url })
+    await client.connect()
+    await client.query(statement)
+    await client.end()
+  }
+  return database.url
+}
+
+async function openRedis(...options: string[]): Promise<TestRedis> {
+  const redis = await startTestRedis(options)
+  stops.push(() => redis.stop())
+  return redis
+}
+
+async function openChainInUse(): Promise<string> {
+  const anvil = await startAnvil({ args: ['--chain-id', '8453'] })
+  stops.push(() => anvil.stop())
+  const account = privateKeyToAccount(SETTLEMENT_KEY)
+  await callRpc(anvil.rpcUrl, 'anvil_setBalance', [account.address, toHex(10n ** 18n)])
+  await callRpc(anvil.rpcUrl, 'evm_setAutomine', [false])
+  const transaction = { type: 'eip1559', chainId: 8453, nonce: 0, gas: 21_000n, to: account.address } as const
+  const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n }
+  const raw = await account.signTransaction({ ...transaction, ...fees })
+  await callRpc(anvil.rpcUrl, 'eth_sendRawTransaction', [raw])
+  return anvil.rpcUrl
+}
+
+async function openPlaces(): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
+  stops.push(() => rm(folder, { recursive: true, force: true }))
+  const s3 = await startTestS3()
+  stops.push(() => s3.stop())
+  const upstream = { base_url: 'http://127.0.0.1:1', upstream_model: 'a-model' }
+  const deployment = { name: 'a', adapter: 'gemini', api_key_env: 'UPSTREAM_KEY', serves: ['textmodel-2.5-pro'] }
+  await writeFile(join(folder, 'deployments.json'), JSON.stringify({ deployments: [{ ...deployment, ...upstream }] }))
+  await writeFile(join(folder, 'not-json'), 'deployments: []')
+  const drop = 'DROP SCHEMA public CASCADE; CREATE SCHEMA public'
+  const forget = 'DELETE FROM schema_migrations WHERE name = (SELECT max(name) FROM schema_migrations)'
+  places = {
+    folder,
+    s3,
+    closedPort: await findFreePort(),
+    rpcUrl: await openChainInUse(),
+    databases: {
+      right: await openDatabase(null),
+      empty: await openDatabase(drop),
+      older: await openDatabase(forget),
+      newer: await openDatabase("INSERT INTO schema_migrations (name, digest) VALUES ('9999-of-tomorrow.sql', 'x')"),
+      changed: await openDatabase("UPDATE schema_migrations SET digest = 'x' WHERE name LIKE '0002-%'"),
+    },
+    redis: {
+      right: await openRedis(),
+      evicting: await openRedis('maxmemory 50mb', 'maxmemory-policy allkeys-lru'),
+      locked: await openRedis('requirepass something-else'),
+    },
+  }
+}
+
+/** Settings with which both processes start. */
+function rightSettings({ databases, folder }: Places): Record<Kind, Settings> {
+  const both = {
+    PATH: process.env['PATH'],
+    NODE_COMPILE_CACHE: COMPILE_CACHE,
+    DATABASE_URL: databases.right,
+    OBJECT_STORE_DIRECTORY: join(folder, 'objects'),
+    // Nobody is asked before there is work.
+    RPC_URL: 'http://127.0.0.1:1',
+    PUBLIC_BASE_URL: 'https://farebox.example',
+    DEPLOYMENTS_FILE: join(folder, 'deployments.json'),
+  }
+  return {
+    api: {
+      ...both,
+      PORT: '0',
+      DRAIN_NOTICE_SECONDS: '0',
+      CONTACT_EMAIL: 'operator@farebox.example',
+      PAY_TO: `0x${'1'.repeat(40)}`,
+      FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}`,
+      CHALLENGE_SECRET: 'c'.repeat(32),
+      RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
+      RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
+    },
+    worker: {
+      ...both,
+      RECEIPT_SECRET_ID: 'k1',
+      SETTLEMENT_PRIVATE_KEYS: SETTLEMENT_KEY,
+      UPSTREAM_KEY: 'a-key',
+    },
+  }
+}
+
+interface Run extends GuardedProcess {
+  readonly lines: readonly string[]
+}
+
+function start(kind: Kind, changes: Settings): Run {
+  const lines: string[] = []
+  const environment = { ...rightSettings(places)[kind], ...changes }
+  const env = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined))
+  const run = spawnGuarded({
+    command: process.execPath,
+    args: [join(ROOT, kind === 'api' ? 'api/main.ts' : 'workers/main.ts')],
+    cwd: ROOT,
+    env,
+    log: (line) => lines.push(line),
+  })
+  return { ...run, lines }
+}
+
+/** Starts what must not start: its exit code and all it said. */
+async function failToStart(kind: Kind, changes: Settings): Promise<{ code: number | null; output: string }> {
+  const run = start(kind, changes)
+  const timer = setTimeout(() => void run.stop(), END_MS)
+  const { code } = await run.exited
+  clearTimeout(timer)
+  return { code, output: run.lines.join('\n') }
+}
+
+async function untilSaid(run: Run, text: string): Promise<string> {
+  const found = () => run.lines.find((line) => line.includes(text))
+  await vi.waitUntil(() => found() !== undefined, { timeout: END_MS })
+  return found() ?? ''
+}
+
+const database = (which: keyof Places['databases']) => () => ({ DATABASE_URL: places.databases[which] })
+const withUser = (url: string, user: string) => url.replace(/\/\/[^@]*@?(?=[^@/]*\/)/, `//${user}@`)
+const inBucket = (changes: Settings) => (): Settings => ({
+  OBJECT_STORE_DIRECTORY: undefined,
+  S3_BUCKET: 'farebox-test',
+  S3_ENDPOINT: places.s3.url,
+  S3_FORCE_PATH_STYLE: 'true',
+  S3_ACCESS_KEY_ID: 'S3RVER',
+  S3_SECRET_ACCESS_KEY: 'S3RVER',
+  ...changes,
+})
+const clockShiftedBy = (seconds: number) => () => ({
+  NODE_OPTIONS: `--import ${SHIFTED_CLOCK}`,
+  CLOCK_SHIFT_MS: String(seconds * 1000),
+})
+
+/** What is wrong, with whom, by which settings, and what must be said of it; every text must appear. */
+type Row = readonly [what: string, kind: Kind, changes: () => Settings, said: readonly (string | RegExp)[]]
+
+const both = (what: string, changes: () => Settings, ...said: (string | RegExp)[]): readonly Row[] => [
+  [what, 'api', changes, said],
+  [what, 'worker', changes, said],
+]
+const one = (kind: Kind, what: string, changes: () => Settings, ...said: (string | RegExp)[]): Row => [
+  what,
+  kind,
+  changes,
+  said,
+]
+
+const rows: readonly Row[] = [
+  one('api', 'a queue of an unknown kind', () => ({ QUEUE_URL: `amqp://user:${PASSWORD}@host` }), 'QUEUE_URL'),
+  ...both(
+    'a queue where nobody listens',
+    () => ({ QUEUE_URL: `redis://user:${PASSWORD}@127.0.0.1:${places.closedPort}` }),
+    /QUEUE_URL: the queue at redis:\/\/127\.0\.0\.1:\d+ cannot be used: .*ECONNREFUSED/,
+  ),
+  one(
+    'worker',
+    'a wrong password of Redis',
+    () => ({ QUEUE_URL: places.redis.locked.url.replace('//', `//:${PASSWORD}@`) }),
+    'QUEUE_URL: the queue at redis://',
+    /WRONGPASS|invalid password/,
+  ),
+  ...both(
+    'a Redis that may evict',
+    () => ({ QUEUE_URL: places.redis.evicting.url }),
+    'QUEUE_URL: the queue at redis://',
+    'set maxmemory-policy noeviction',
+  ),
+  one(
+    'worker',
+    'a queue in a database that was never migrated',
+    () => ({ QUEUE_URL: places.databases.right.replace(/\/[^/]*$/, '/postgres') }),
+    'QUEUE_URL: the queue at postgres://',
+  ),
+  one('api', 'no object store', () => ({ OBJECT_STORE_DIRECTORY: undefined }), 'set either OBJECT_STORE_DIRECTORY or'),
+  one('worker', 'two object stores', () => ({ S3_BUCKET: 'a-bucket' }), 'set only one of OBJECT_STORE_DIRECTORY and'),
+  one(
+    'api',
+    'a folder that cannot be one',
+    () => ({ OBJECT_STORE_DIRECTORY: join(places.folder, 'not-json', 'below') }),
+    'OBJECT_STORE_DIRECTORY: ENOTDIR',
+  ),
+  ...both(
+    'a bucket that is not there',
+    inBucket({ S3_BUCKET: 'nowhere' }),
+    'S3_BUCKET: there is no bucket nowhere at',
+    'npm run bucket:init creates it',
+  ),
+  ...both(
+    'credentials that the store refuses',
+    inBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
+    'refuses them',
+  ),
+  one('worker', 'half of the credentials', inBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
+  one(
+    'worker',
+    'a store where nobody listens',
+    () => inBucket({ S3_ENDPOINT: `http://127.0.0.1:${places.closedPort}` })(),
+    /S3_ENDPOINT: http:\/\/127\.0\.0\.1:\d+ cannot be used/,
+  ),
+  one('api', 'links without a bucket', () => ({ MEDIA_DELIVERY: 'redirect' }), 'MEDIA_DELIVERY=redirect needs an S3'),
+  one('api', 'a database of another kind', () => ({ DATABASE_URL: 'mysql://host/farebox' }), 'DATABASE_URL'),
+  ...both(
+    'a database that is not there',
+    () => ({ DATABASE_URL: places.databases.right.replace(/\/[^/]*$/, '/nowhere') }),
+    /DATABASE_URL: the database at postgres\S+\/nowhere cannot be used: database "nowhere" does not exist/,
+  ),
+  one(
+    'worker',
+    'a user whom the database does not know',
+    () => ({ DATABASE_URL: withUser(places.databases.right, `stranger:${PASSWORD}`) }),
+    'DATABASE_URL: the database at postgres',
+    /stranger/,
+  ),
+  ...both(
+    'a database that was never migrated',
+    database('empty'),
+    /DATABASE_URL: .* is older than this program and lacks 0001-paid-requests\.sql, 0002-/,
+    'npm run migrate',
+  ),
+  ...both(
+    'a database with an older schema',
+    database('older'),
+    /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; npm run/,
+  ),
+  ...both(
+    'a database with a newer schema',
+    database('newer'),
+    /DATABASE_URL: .* is newer .* does not know 9999-of-tomorrow/,
+  ),
+  ...both('a database with another schema', database('changed'), /DATABASE_URL: .* another version of 0002-media\.sql/),
+  ...both('a clock that is ahead', clockShiftedBy(3600), /DATABASE_URL: this machine's clock is 3[56]\d\d s ahead of/),
+  ...both('a clock that is behind', clockShiftedBy(-120), /DATABASE_URL: this machine's clock is 1[12]\d s behind/),
+  ...both('no deployments', () => ({ DEPLOYMENTS_FILE: join(places.folder, 'none') }), 'DEPLOYMENTS_FILE: ENOENT'),
+  one(
+    'api',
+    'deployments that are no JSON',
+    () => ({ DEPLOYMENTS_FILE: join(places.folder, 'not-json') }),
+    'DEPLOYMENTS_FILE: The deployments file is not JSON',
+  ),
+  one('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
+  one('api', 'a token that is easily guessed', () => ({ OPERATOR_TOKEN: PASSWORD }), 'OPERATOR_TOKEN'),
+  one('worker', 'a settler without a key', () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }), 'SETTLEMENT_PRIVATE_KEYS'),
+  one(
+    'worker',
+    'a settlement key that another installation sends with',
+    () => ({ RPC_URL: places.rpcUrl }),
+    /SETTLEMENT_PRIVATE_KEYS: transactions of 0x[0-9a-f]{40} are on their way that this database knows nothing of/,
+  ),
+  one(
+    'api',
+    'a facilitator that does not answer',
+    () => ({ FACILITATOR_ADDRESSES: undefined, FACILITATOR_URL: `http://127.0.0.1:${places.closedPort}` }),
+    'FACILITATOR_URL',
+  ),
+]
+
+describe.skipIf(!haveRedis())('a process does not start, and names the setting, with', () => {
+  beforeAll(openPlaces)
+  afterAll(async () => {
+    for (const stop of stops.toReversed()) await stop()
+  })
+
+  it.concurrent.each(rows)('%s (%s)', async (_, kind, changes, said) => {
+    const { code, output } = await failToStart(kind, changes())
+    expect(output).toContain(`The ${kind === 'api' ? 'API' : 'worker'} did not start.`)
+    for (const text of said) expect(output).toMatch(text)
+    expect(output).not.toContain(PASSWORD)
+    // One message, and not the stack of a program that fell over.
+    expect(output).not.toMatch(/^ {4}at /m)
+    expect(code).toBe(1)
+  })
+
+  it('nothing: an API with an operator’s token, which shows the queues to whoever has it', async () => {
+    const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: places.redis.right.url })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const look = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
+    expect((await look({})).status).toBe(401)
+    const shown = await look({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
+    expect(shown.status).toBe(200)
+    expect(await shown.text()).toContain('"settlement"')
+    await api.stop()
+  })
+
+  it.each<readonly [Kind, string]>([
+    ['api', 'listening on'],
+    ['worker', 'taking jobs'],
+  ])('nothing: an %s whose settings are right', async (kind, said) => {
+    const run = start(kind, { ...inBucket({})(), QUEUE_URL: places.redis.right.url })
+    await untilSaid(run, said)
+    await run.stop()
+    expect(await run.exited).toEqual({ code: 0, signal: null })
+  })
+
+  it('nothing: a database that cannot be reached yet makes an API unready and a worker wait', async () => {
+    const unreachable = { DATABASE_URL: `postgres://user:${PASSWORD}@127.0.0.1:${places.closedPort}/farebox` }
+    const queue = { QUEUE_URL: places.redis.right.url }
+    const [api, worker] = [start('api', { ...unreachable, ...queue }), start('worker', { ...unreachable, ...queue })]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const answer = await fetch(`${baseUrl}/readyz`)
+    expect(answer.status).toBe(503)
+    expect(await answer.json()).toMatchObject({ checks: { database: 'down', queue: 'ok' } })
+    await Promise.all([api, worker].map((run) => untilSaid(run, 'DATABASE_URL: the database cannot be reached yet')))
+    expect(worker.lines.join()).not.toContain('taking jobs')
+    await Promise.all([api.stop(), worker.stop()])
+    expect([...api.lines, ...worker.lines].join()).not.toContain(PASSWORD)
+  })
+
+  it('nothing, but is unready as soon as its Redis may evict or is gone', async () => {
+    const redis = await openRedis('maxmemory 50mb', 'maxmemory-policy noeviction')
+    const api = start('api', { QUEUE_URL: redis.url })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const queue = async () => {
+      const { checks } = (await (await fetch(`${baseUrl}/readyz`)).json()) as { checks: { queue: string } }
+      return checks.queue
+    }
+    expect(await queue()).toBe('ok')
+    await redis.client.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    expect(await queue()).toBe('down')
+    await redis.client.config('SET', 'maxmemory-policy', 'noeviction')
+    expect(await queue()).toBe('ok')
+    await redis.kill()
+    expect(await queue()).toBe('down')
+    await redis.restart()
+    await vi.waitUntil(async () => (await queue()) === 'ok', { timeout: 20_000 })
+    await api.stop()
+  })
+})

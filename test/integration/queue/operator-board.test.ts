@@ -1,0 +1,122 @@
+import { randomUUID } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { createQueueBoard } from '#shared/adapters/bullmq/queue-board.ts'
+import { addOperatorBoard, OPERATOR_BOARD_PATH } from '../../../api/routes/operator-board.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../../support/redis-server.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
+import { composeApp } from '../routes/compose-app.ts'
+
+const TOKEN = 'an-operator-token-of-more-than-32-characters'
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+const basic = (user: string, password: string) => ({
+  authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`,
+})
+
+let database: TestDatabase
+let redis: TestRedis | null
+beforeAll(async () => {
+  database = await createTestDatabase()
+  redis = haveRedis() ? await startTestRedis() : null
+})
+afterAll(async () => {
+  await redis?.stop()
+  await database.drop()
+})
+
+const opened: { app: FastifyInstance; queue: OpenedJobQueue }[] = []
+afterEach(async () => {
+  for (const { app, queue } of opened.splice(0)) {
+    await app.close()
+    await queue.close()
+  }
+})
+
+async function open(queueUrl: string): Promise<{ app: FastifyInstance; queue: OpenedJobQueue }> {
+  const settings = { DATABASE_URL: database.url, QUEUE_URL: queueUrl, QUEUE_PREFIX: '{farebox-board}' }
+  const queue = await openJobQueue(settings, () => undefined)
+  const pages = createQueueBoard(queue, OPERATOR_BOARD_PATH)
+  const app = await composeApp((app) => addOperatorBoard(app, { token: TOKEN, pages }))
+  opened.push({ app, queue })
+  return { app, queue }
+}
+
+const urls = { postgres: () => database.url, redis: () => redis?.url ?? '' } as const
+
+describe.each(['postgres', 'redis'] as const)('the board of queues in %s', (kind) => {
+  it.skipIf(kind === 'redis' && !haveRedis())('shows what waits, to whoever has the token', async () => {
+    const { app, queue } = await open(urls[kind]())
+    const jobId = randomUUID()
+    await queue.enqueue(jobId, 'speech')
+    for (const headers of [bearer(TOKEN), basic('anyone', TOKEN)]) {
+      const page = await app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers })
+      expect(page.statusCode).toBe(200)
+      expect(page.body).toContain('farebox queues')
+      const script = /src="([^"]+\.js)"/.exec(page.body)?.[1] ?? ''
+      const path = new URL(script, `http://x${OPERATOR_BOARD_PATH}/`).pathname
+      expect((await app.inject({ url: path, headers })).statusCode).toBe(200)
+    }
+    const url = `${OPERATOR_BOARD_PATH}/api/queues?activeQueue=speech&status=waiting&page=1&jobsPerPage=10`
+    const answer = await app.inject({ url, headers: bearer(TOKEN) })
+    expect(answer.statusCode).toBe(200)
+    const { queues } = answer.json<{ queues: { name: string; readOnlyMode: boolean; jobs: { data: unknown }[] }[] }>()
+    expect(queues.map(({ name }) => name).toSorted()).toEqual([
+      'images',
+      'settlement',
+      'speech',
+      'text',
+      'transcriptions',
+    ])
+    expect(queues.every(({ readOnlyMode }) => readOnlyMode)).toBe(true)
+    const [waiting] = queues.find(({ name }) => name === 'speech')?.jobs ?? []
+    expect(JSON.stringify(waiting?.data)).toContain(jobId)
+  })
+
+  it.skipIf(kind === 'redis' && !haveRedis())('changes nothing, whatever it is asked for', async () => {
+    const { app, queue } = await open(urls[kind]())
+    await queue.enqueue(randomUUID(), 'text')
+    for (const [method, path] of [
+      ['PUT', '/api/queues/text/pause'],
+      ['PUT', '/api/queues/text/empty'],
+      ['POST', '/api/queues/text/add'],
+      ['PUT', '/api/queues/pause'],
+      ['PUT', '/api/queues/text/obliterate'],
+    ] as const) {
+      const answer = await app.inject({ method, url: `${OPERATOR_BOARD_PATH}${path}`, headers: bearer(TOKEN) })
+      expect({ method, path, status: answer.statusCode }).toEqual({ method, path, status: 405 })
+    }
+    const url = `${OPERATOR_BOARD_PATH}/api/queues?activeQueue=text&page=1&jobsPerPage=10`
+    const { queues } = (await app.inject({ url, headers: bearer(TOKEN) })).json<{
+      queues: { name: string; isPaused: boolean; counts: { waiting: number } }[]
+    }>()
+    expect(queues.find(({ name }) => name === 'text')).toMatchObject({ isPaused: false, counts: { waiting: 1 } })
+  })
+})
+
+describe('operator authentication', () => {
+  it.each<readonly [string, Record<string, string>]>([
+    ['nothing', {}],
+    ['another token', bearer(`${TOKEN}x`)],
+    ['the beginning of the token', bearer(TOKEN.slice(0, -1))],
+    ['an empty token', { authorization: 'Bearer ' }],
+    ['an empty password', basic(TOKEN, '')],
+    ['a wrong password', basic('operator', 'guess')],
+    ['no password at all', { authorization: `Basic ${Buffer.from(TOKEN).toString('base64')}` }],
+    ['another scheme', { authorization: `Digest ${TOKEN}` }],
+  ])('refuses %s everywhere below the board', async (_, headers) => {
+    const { app } = await open(database.url)
+    for (const path of ['', '/', '/api/queues', '/static/js/app.js', '/queue/text']) {
+      const answer = await app.inject({ url: `${OPERATOR_BOARD_PATH}${path}`, headers })
+      expect({ path, status: answer.statusCode }).toEqual({ path, status: 401 })
+      expect(answer.headers['www-authenticate']).toMatch(/^Basic realm=/)
+      expect(answer.body).toBe('{"error":"operator_token_required"}')
+    }
+  })
+
+  it('is not asked for where there is no token: there is no board then', async () => {
+    const app = await composeApp((app) => addOperatorBoard(app, null))
+    expect((await app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers: bearer(TOKEN) })).statusCode).toBe(404)
+    await app.close()
+  })
+})

@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { parse, parseAllDocuments, stringify } from 'yaml'
+
+const run = promisify(execFile)
+
+/** What every Kubernetes object has; the rest is looked at by whoever knows the kind. */
+export interface KubernetesObject {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace?: string }
+}
+
+/** All objects that `kubectl kustomize` makes of a folder below `root`. */
+export async function renderKustomization(root: string, folder: string): Promise<readonly KubernetesObject[]> {
+  const copy = await mkdtemp(join(tmpdir(), 'farebox-kustomize-'))
+  try {
+    await cp(root, copy, { recursive: true })
+    const { stdout: version } = await run('kubectl', ['version', '--client'])
+    if (!version.includes('Kustomize Version')) await nameBases(join(copy, folder, 'kustomization.yaml'))
+    const { stdout } = await run('kubectl', ['kustomize', join(copy, folder)])
+    return parseAllDocuments(stdout).map((document) => document.toJS() as KubernetesObject)
+  } finally {
+    await rm(copy, { recursive: true, force: true })
+  }
+}
+
+const isFolder = (path: string) => !path.endsWith('.yaml')
+
+/** Debian's kubectl is of 2021: folders among the resources were called bases then. */
+async function nameBases(file: string): Promise<void> {
+  const kustomization = parse(await readFile(file, 'utf8')) as { resources: string[] }
+  const { resources, ...others } = kustomization
+  await writeFile(
+    file,
+    stringify({
+      ...others,
+      bases: resources.filter(isFolder),
+      resources: resources.filter((path) => !isFolder(path)),
+    }),
+  )
+}

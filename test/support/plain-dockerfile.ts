@@ -1,0 +1,138 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, readFile, rename } from 'node:fs/promises'
+import { isAbsolute, join, relative, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import dockerIgnore from '@balena/dockerignore'
+import { type Copy, type Dockerfile, DockerfileParser, type Instruction, type JSONInstruction } from 'dockerfile-ast'
+
+/** What a Dockerfile leaves: the last stage's files in a plain folder, and how its container would be run. */
+export interface PlainImage {
+  /** The folder that stands for the image's WORKDIR. */
+  readonly directory: string
+  readonly environment: Readonly<Record<string, string>>
+  /** ENTRYPOINT and CMD, in exec form. */
+  readonly entrypoint: readonly string[]
+  readonly command: readonly string[]
+  /** Of HEALTHCHECK CMD, in exec form. */
+  readonly healthCheck: readonly string[]
+  /** RUN lines that need another root file system, as they stand. */
+  readonly notRun: readonly string[]
+}
+
+export async function parseDockerfile(path: string): Promise<Dockerfile> {
+  return DockerfileParser.parse(await readFile(path, 'utf8'))
+}
+
+/**
+ * Does what a Dockerfile of COPY, `RUN npm …` and settings says, in a folder for each stage below `target`. It knows only what
+ * ours uses, and throws at anything else. Files that .dockerignore hides are not there to be copied.
+ */
+export async function carryOut(dockerfile: Dockerfile, context: string, target: string): Promise<PlainImage> {
+  const ignored = dockerIgnore.default().add(await readFile(join(context, '.dockerignore'), 'utf8'))
+  const stages = new Map<string, string>()
+  const notRun: string[] = []
+  let stage = ''
+  const last = { environment: {}, entrypoint: [] as string[], command: [] as string[], healthCheck: [] as string[] }
+  for (const instruction of dockerfile.getInstructions()) {
+    const text = instruction.getRawArgumentsContent() ?? ''
+    switch (instruction.getKeyword()) {
+      case 'FROM': {
+        const name = /\sAS\s+(\S+)$/i.exec(text)?.[1] ?? 'last'
+        stage = join(target, name)
+        stages.set(name, stage)
+        await mkdir(stage, { recursive: true })
+        break
+      }
+      case 'WORKDIR':
+        // All stages have the one; it is the stage's folder here.
+        if (text !== '/app') throw new Error(`another WORKDIR than /app: ${text}`)
+        break
+      case 'COPY':
+        await copy(instruction as Copy, { context, stage, stages, ignored })
+        break
+      case 'RUN': {
+        const script = (instruction.getArgumentsContent() ?? '').replace(/\\\n/g, ' ')
+        if (script.startsWith('npm '))
+          await promisify(execFile)('sh', ['-c', script], { cwd: stage, env: npmSettings() })
+        else notRun.push(script)
+        break
+      }
+      case 'ENV':
+        Object.assign(
+          last.environment,
+          Object.fromEntries(instruction.getArguments().map((pair) => split(pair.getValue()))),
+        )
+        break
+      case 'ENTRYPOINT':
+        last.entrypoint = execForm(instruction)
+        break
+      case 'CMD':
+        last.command = execForm(instruction)
+        break
+      case 'HEALTHCHECK':
+        last.healthCheck = JSON.parse(/CMD\s+(\[.*\])/s.exec(text)?.[1] ?? '[]') as string[]
+        break
+      case 'USER':
+      case 'EXPOSE':
+      case 'STOPSIGNAL':
+        break
+      default:
+        throw new Error(`not known here: ${instruction.getKeyword()}`)
+    }
+  }
+  return { ...last, directory: stage, notRun }
+}
+
+interface CopySurroundings {
+  readonly context: string
+  readonly stage: string
+  readonly stages: ReadonlyMap<string, string>
+  readonly ignored: ReturnType<typeof dockerIgnore.default>
+}
+
+async function copy(instruction: Copy, { context, stage, stages, ignored }: CopySurroundings): Promise<void> {
+  const paths = instruction.getArguments().map((argument) => argument.getValue())
+  const destination = paths.pop() ?? ''
+  const from = instruction.getFlags().find((flag) => flag.getName() === 'from')
+  for (const path of paths) {
+    // Several sources, or a destination that ends with a slash, mean a folder.
+    const isInto = destination.endsWith('/')
+    const place = join(stage, destination, isInto ? (path.split('/').at(-1) ?? '') : '')
+    if (from) {
+      const other = stages.get(from.getValue() ?? '')
+      if (other === undefined || !isAbsolute(path)) throw new Error(`COPY from an unknown place: ${path}`)
+      // Nobody needs an earlier stage any more, and its packages are thousands of files.
+      await rename(join(other, relative('/app', path)), place)
+      continue
+    }
+    const source = resolve(context, path)
+    let copied = 0
+    await cp(source, place, {
+      recursive: true,
+      filter: (file) => {
+        const isThere = !ignored.ignores(relative(context, file))
+        if (isThere) copied++
+        return isThere
+      },
+    })
+    if (copied === 0) throw new Error(`.dockerignore hides what COPY names: ${path}`)
+  }
+}
+
+function execForm(instruction: Instruction): string[] {
+  const strings = (instruction as JSONInstruction).getJSONStrings().map((string) => string.getJSONValue())
+  if (strings.length === 0)
+    throw new Error(`${instruction.getKeyword()} is not in exec form: a shell would take the signal`)
+  return strings
+}
+
+function split(pair: string): [string, string] {
+  const [name = '', ...value] = pair.split('=')
+  return [name, value.join('=')]
+}
+
+/** As a user's shell has them: what `npm test` sets describes this repository. Packages that are here need not come again. */
+function npmSettings(): NodeJS.ProcessEnv {
+  const own = Object.entries(process.env).filter(([name]) => !/^(npm_|NODE_ENV$|INIT_CWD$)/.test(name))
+  return { ...Object.fromEntries(own), npm_config_prefer_offline: 'true' }
+}
