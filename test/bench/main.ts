@@ -36,7 +36,8 @@ interface Finished {
   readonly seconds: number
   /** Of the machine when it ended: figures of a busy one compare only within their run. */
   readonly loadAverage: number
-  /** `null` when it failed. */
+  readonly hasFailed: boolean
+  /** `null` when it failed, and for a measurement that only prints. */
   readonly result: BenchResult | null
 }
 
@@ -65,7 +66,7 @@ async function main(): Promise<number> {
     const report = { machine: describeMachine(), takenAt: new Date(), quick: values.quick, measurements: finished }
     await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`)
   }
-  return finished.every(({ result }) => result !== null) ? 0 : 1
+  return finished.some(({ hasFailed }) => hasFailed) ? 1 : 0
 }
 
 function listNames(): readonly string[] {
@@ -87,13 +88,13 @@ async function measure(name: string, given: readonly string[]): Promise<Finished
   child.once('exit', ended.resolve)
   const code = await ended.promise
   const [loadAverage = 0] = loadavg()
-  return { name, seconds: (performance.now() - startedAt) / 1000, loadAverage, result: code === 0 ? result : null }
+  return { name, seconds: (performance.now() - startedAt) / 1000, loadAverage, hasFailed: code !== 0, result }
 }
 
 /** A line for each ratio; one for a measurement that promises nothing. */
-function summarize({ name, seconds, result }: Finished) {
+function summarize({ name, seconds, hasFailed, result }: Finished) {
   const common = { measurement: name, s: Math.round(seconds) }
-  if (result === null) return [{ ...common, ratio: 'FAILED, or no figures' }]
+  if (hasFailed || result === null) return [{ ...common, ratio: hasFailed ? 'FAILED' : 'see above' }]
   const { ratios, limitedBy } = result
   if (ratios.length === 0) return [{ ...common, ratio: '–', value: '', target: '', met: '', 'limited by': limitedBy }]
   return ratios.map(({ what, value, target = '', isMet }, index) => ({

@@ -12,8 +12,8 @@ export interface PostgresCounter {
   stop(): Promise<void>
 }
 
-/** Type bytes of the frontend's messages that carry a statement: simple query, and parse of the extended protocol. */
-const [QUERY, PARSE] = ['Q'.charCodeAt(0), 'P'.charCodeAt(0)]
+/** Type bytes of the frontend's messages: a simple query; in the extended protocol a statement's text, and each use of it. */
+const [QUERY, PARSE, BIND] = ['Q', 'P', 'B'].map((letter) => letter.charCodeAt(0))
 
 /**
  * Passes connections on to PostgreSQL and counts the statements in what clients send. Whatever its driver sends is seen,
@@ -69,6 +69,8 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
 function createMessageReader(onStatement: (statement: string) => void): (chunk: Buffer) => void {
   let pending: Buffer = Buffer.alloc(0)
   let hasStarted = false
+  /** Texts by the names of prepared statements; the unnamed one's is the empty text. */
+  const prepared = new Map<string, string>()
   return (chunk) => {
     pending = Buffer.concat([pending, chunk])
     for (;;) {
@@ -77,9 +79,15 @@ function createMessageReader(onStatement: (statement: string) => void): (chunk: 
       const end = typeBytes + pending.readInt32BE(typeBytes)
       if (pending.length < end) return
       const content = pending.subarray(typeBytes + 4, end)
-      if (hasStarted && pending[0] === QUERY) onStatement(readText(content, 0).text)
-      // A parse message begins with the prepared statement's name.
-      if (hasStarted && pending[0] === PARSE) onStatement(readText(content, readText(content, 0).end).text)
+      const type = hasStarted ? pending[0] : undefined
+      if (type === QUERY) onStatement(readText(content, 0).text)
+      if (type === PARSE || type === BIND) {
+        // Of a text its name comes first, of a use the portal's.
+        const first = readText(content, 0)
+        const second = readText(content, first.end)
+        if (type === PARSE) prepared.set(first.text, second.text)
+        else onStatement(prepared.get(second.text) ?? 'unknown')
+      }
       hasStarted = true
       pending = pending.subarray(end)
     }

@@ -6,6 +6,7 @@ import { createSettlementAccounts } from '#shared/adapters/chain/settlement-acco
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
+import { queueNames } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
@@ -65,6 +66,8 @@ export async function prepareOurs(
   // Of a generated job only the collector and the ledger are used.
   const dependencies = {
     ...settling,
+    serves: new Set(queueNames),
+    held: new Set(),
     verifier: createAuthorizationVerifier(client, CHAIN_ID),
     collector: createOwnKeyCollector({ ...settling, settler }),
     tracer: noTracing,

@@ -31,9 +31,11 @@ export async function completeJob(pool: Pool, job: ClaimedJob, completion: Compl
     // Nothing is released on the strength of another payment than the job's present one.
     if (confirmed.rowCount !== 1) throw new Error(`job ${job.id} has no open settlement ${completion.settlementId}`)
     // Used by now, or not needed in the end: then the payer's next payment may count on it.
-    await sql.query('UPDATE authorizations SET permit_released_at = now() WHERE id = $1 AND permit_nonce IS NOT NULL', [
-      job.authorizationId,
-    ])
+    if (job.authorization.gasSponsoring)
+      await sql.query(
+        'UPDATE authorizations SET permit_released_at = now() WHERE id = $1 AND permit_nonce IS NOT NULL',
+        [job.authorizationId],
+      )
     await sql.query('INSERT INTO receipts (id, job_id, token_secret_id, body) VALUES ($1, $2, $3, $4)', [
       receipt.id,
       job.id,

@@ -23,6 +23,7 @@ export async function openStagedUpload(sql: Sql, stagedUploadId: string): Promis
 
 /** Makes an upload unreadable for good. Its object is deleted later, by a sweeper that can retry. */
 export async function eraseUploadKey(sql: Sql, stagedUploadId: string | null): Promise<void> {
+  if (stagedUploadId === null) return
   await sql.query(
     'UPDATE staged_uploads SET data_key = NULL, erased_at = now() WHERE id = $1 AND data_key IS NOT NULL',
     [stagedUploadId],
