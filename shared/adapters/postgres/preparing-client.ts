@@ -13,7 +13,7 @@ export class PreparingClient extends pg.Client {
     super(config)
     const send = this.query.bind(this) as (...call: unknown[]) => unknown
     const query = (...[statement, values, ...others]: unknown[]) =>
-      typeof statement === 'string' && Array.isArray(values)
+      typeof statement === 'string' && Array.isArray(values) && values.length > 0
         ? send({ name: nameOf(statement), text: statement, values }, ...others)
         : send(statement, values, ...others)
     Object.assign(this, { query })

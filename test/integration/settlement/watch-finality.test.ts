@@ -90,7 +90,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await transfersFrom(payer)).toBe(0)
     await chain.rpc('anvil_mine')
     await chain.watch()
-    expect(await transfersFrom(payer)).toBe(1)
+    await expect.poll(() => transfersFrom(payer)).toBe(1)
     await chain.watch()
     const moved = await settlementOf(jobId)
     expect(moved).toMatchObject({ state: 'confirmed', is_final: false, block_number: before.block_number + 1 })

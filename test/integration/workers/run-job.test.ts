@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
-import { receiptSchema } from '#shared/payment/receipt.ts'
+import { presentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
@@ -42,7 +42,7 @@ describe('an accepted job', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
 
     const receipt = await worker.ledger.admission.findReceipt(view.receipt_id ?? '')
-    expect(receiptSchema.parse(receipt)).toMatchObject({
+    expect(presentReceiptSchema.parse(receipt)).toMatchObject({
       charge_atomic: '5034',
       payer: payer.address,
       request_digest: request.requestDigest,
