@@ -4,8 +4,8 @@ const slow = { testTimeout: 120_000, hookTimeout: 120_000 }
 
 export default defineConfig({
   test: {
-    // Files wait for processes and blocks more than they compute: three at once on two cores take a quarter less time than two.
-    maxWorkers: 3,
+    // Files wait for processes and blocks more than they compute: four at once on two cores take a quarter less time than two.
+    maxWorkers: 4,
     globalSetup: ['test/support/global-setup.ts'],
     projects: [
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },

@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
 import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
@@ -68,8 +67,6 @@ export interface CampaignStack extends Sandbox {
   ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
 }
 
-/** Processes start so often here that parsing their code anew each time would be most of a campaign. */
-const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/farebox-campaigns', import.meta.url))
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 const QUIET_POLL_MS = 100
 
@@ -103,7 +100,6 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       outerServices: services.settings,
       environmentOf: (name) => ({
         FAULT_POINTS_DIRECTORY: join(directory, 'points'),
-        NODE_COMPILE_CACHE: COMPILE_CACHE,
         ...options.environmentOf?.(name),
       }),
       ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),

@@ -16,7 +16,7 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
-const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-campaigns')
+const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
 const PASSWORD = 'correct-horse-battery'
 const END_MS = 60_000
 const SETTLEMENT_KEY = generatePrivateKey()
