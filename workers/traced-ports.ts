@@ -1,7 +1,7 @@
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
-import type { Tracer } from '#shared/runtime/tracing.ts'
+import type { SpanAttributes, Stage, Tracer } from '#shared/runtime/tracing.ts'
 import type { Collector } from './settlement/collector.ts'
 
 /** The same ports, with the stages of a job around those calls that make one. */
@@ -18,19 +18,9 @@ export function tracedSettler(tracer: Tracer, settler: Settler): Settler {
   return {
     ...settler,
     broadcast: (transaction) =>
-      tracer.stage(
-        'broadcast',
-        describing(tracer, () => settler.broadcast(transaction)),
-        {
-          transaction: transaction.hash,
-        },
-      ),
+      describedStage(tracer, 'broadcast', () => settler.broadcast(transaction), { transaction: transaction.hash }),
     confirm: (hash, ...terms) =>
-      tracer.stage(
-        'confirm',
-        describing(tracer, () => settler.confirm(hash, ...terms)),
-        { transaction: hash },
-      ),
+      describedStage(tracer, 'confirm', () => settler.confirm(hash, ...terms), { transaction: hash }),
   }
 }
 
@@ -38,17 +28,9 @@ export function tracedSettler(tracer: Tracer, settler: Settler): Settler {
 export function tracedFacilitator(tracer: Tracer, facilitator: RemoteFacilitator): RemoteFacilitator {
   return {
     ...facilitator,
-    settle: (...charge) =>
-      tracer.stage(
-        'broadcast',
-        describing(tracer, () => facilitator.settle(...charge)),
-      ),
+    settle: (...charge) => describedStage(tracer, 'broadcast', () => facilitator.settle(...charge)),
     confirm: (hash, ...terms) =>
-      tracer.stage(
-        'confirm',
-        describing(tracer, () => facilitator.confirm(hash, ...terms)),
-        { transaction: hash },
-      ),
+      describedStage(tracer, 'confirm', () => facilitator.confirm(hash, ...terms), { transaction: hash }),
   }
 }
 
@@ -59,14 +41,17 @@ export function tracedCollector(tracer: Tracer, collector: Collector): Collector
   }
 }
 
-/** The same call, whose outcome the span tells. */
-export function describing<Outcome extends { readonly outcome: string }>(
+/** A stage of a job whose outcome its span tells. */
+export function describedStage<Outcome extends { readonly outcome: string }>(
   tracer: Tracer,
+  stage: Stage,
   call: () => Promise<Outcome>,
-): () => Promise<Outcome> {
-  return async () => {
+  attributes?: SpanAttributes,
+): Promise<Outcome> {
+  const describedCall = async () => {
     const result = await call()
     tracer.describe({ outcome: result.outcome })
     return result
   }
+  return tracer.stage(stage, describedCall, attributes)
 }

@@ -10,7 +10,7 @@ interface Dependencies {
   readonly gate: LoadGate
   readonly isPaying: PayingCheck
   readonly queueAge: ReadQueueAge
-  readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
+  readonly mp3Inspector: Pick<Mp3Inspector, 'unpaidRetryAfterSeconds'>
   readonly store: Pick<AdmissionStore, 'hasJob'>
 }
 
@@ -37,7 +37,7 @@ export function createAdmission(dependencies: Dependencies): Admission {
       const lease = await gate.admit({
         isPaying: isPaying(request),
         announcedBytes: announcedBytes(request),
-        decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.retryAfterSeconds(false) : null,
+        decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.unpaidRetryAfterSeconds() : null,
         queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
         hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
       })

@@ -4,12 +4,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
-import {
-  finishRequest,
-  type Prepared,
-  type PreparedRequest,
-  type PreparedUpload,
-} from './preparation/prepare-request.ts'
+import { finishRequest, type Prepared, type PreparedRequest } from './preparation/prepare-request.ts'
 import type { RequestPreparer } from './preparation/request-preparer.ts'
 import { readMultipartRequest } from './read-upload-request.ts'
 
@@ -52,12 +47,8 @@ export async function readEffectiveRequest(
   request: FastifyRequest,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
-  return await finish(
-    dependencies,
-    operation,
-    await prepare(dependencies, operation, request, options.onBytes),
-    options,
-  )
+  const prepared = await prepare(dependencies, operation, request, options.onBytes)
+  return await finish(dependencies, operation, prepared, options)
 }
 
 /** The same for the request inside a question for a quote, from the parsed or unparsed body. */
@@ -89,7 +80,7 @@ async function finish(
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
   if (prepared.kind === 'request') return withContent(prepared, null)
-  const { body, upload, uploadParam } = prepared satisfies PreparedUpload
+  const { body, upload, uploadParam } = prepared
   const { audio, sha256 } = upload
   const { durationMs } = await dependencies.mp3Inspector.inspect(upload, { ...options, param: uploadParam })
   const effective = operation.effectiveRequest(body, { sha256, bytes: audio.length, durationMs })

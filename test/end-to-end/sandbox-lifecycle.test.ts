@@ -14,7 +14,8 @@ const START = fileURLToPath(new URL('../../infra/sandbox/main.ts', import.meta.u
 const SAMPLE = fileURLToPath(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 
 let directory: string
-const started: Started[] = []
+/** From the moment on that they are started: one that never gets ready must be stopped as well. */
+const started: Pick<Started, 'supervisor' | 'exitCode'>[] = []
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
 })
@@ -42,12 +43,11 @@ async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
   let output = ''
   for (const stream of [supervisor.stdout, supervisor.stderr]) stream.on('data', (chunk) => (output += String(chunk)))
   const exitCode = new Promise<number | null>((resolve) => supervisor.on('exit', resolve))
+  started.push({ supervisor, exitCode })
   await vi.waitUntil(() => output.includes('Ready in') || supervisor.exitCode !== null, { timeout: 30_000 })
   if (supervisor.exitCode !== null) throw new Error(output)
   const info = JSON.parse(await readFile(sandboxFile, 'utf8')) as SandboxInfo
-  const sandbox = { supervisor, exitCode, output: () => output, info, sandboxFile }
-  started.push(sandbox)
-  return sandbox
+  return { supervisor, exitCode, output: () => output, info, sandboxFile }
 }
 
 async function expectNothingRuns({ info }: Started) {
@@ -61,7 +61,7 @@ async function expectNothingLeft(sandbox: Started) {
   await expect(readFile(sandbox.sandboxFile)).rejects.toThrow('ENOENT')
 }
 
-async function stop({ supervisor, exitCode }: Started) {
+async function stop({ supervisor, exitCode }: Pick<Started, 'supervisor' | 'exitCode'>) {
   supervisor.kill('SIGTERM')
   await exitCode
 }

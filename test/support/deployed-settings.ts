@@ -45,10 +45,8 @@ export const imageSettings = { HOST: '0.0.0.0', METRICS_HOST: '0.0.0.0', FFMPEG_
 /** How long a process manager must at least wait after SIGTERM, as .env.example says for a worker. */
 export const secondsToEnd = {
   api: (environment: Readonly<Record<string, string>>): number => {
-    const config: Readonly<Record<string, unknown>> = readApiConfig(environment)
-    // An API that knows these lets held callers go after them; one that does not ends within ten seconds.
-    const drain = ['DRAIN_NOTICE_SECONDS', 'DRAIN_SECONDS'].map((name) => Number(config[name] ?? 5))
-    return drain.reduce((sum, seconds) => sum + seconds, 5)
+    const { DRAIN_NOTICE_SECONDS, DRAIN_SECONDS } = readApiConfig(environment)
+    return DRAIN_NOTICE_SECONDS + DRAIN_SECONDS + 5
   },
   worker: (environment: Readonly<Record<string, string>>): number => readWorkerConfig(environment).DRAIN_SECONDS + 5,
 } as const

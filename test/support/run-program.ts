@@ -14,13 +14,3 @@ export async function runProgram(program: string, programArguments: readonly str
   if (exitCode === 0) return Buffer.concat(output)
   throw new Error(`${program} ${programArguments.join(' ')}: exit ${exitCode}: ${Buffer.concat(errors).toString()}`)
 }
-
-/** Whether a process still exists (a zombie counts). */
-export function isProcessAlive(processId: number): boolean {
-  try {
-    process.kill(processId, 0)
-    return true
-  } catch {
-    return false
-  }
-}

@@ -9,7 +9,7 @@ import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
 import { after, type StepOutcome } from '../step-outcome.ts'
-import { describing } from '../traced-ports.ts'
+import { describedStage } from '../traced-ports.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
 import { keepTrying } from './keep-trying.ts'
@@ -106,7 +106,7 @@ async function tryDeployments(
     )
     if (written === 'stale') return { next: 'stale' }
     const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
-    const outcome = await tracer.stage('provider', describing(tracer, call), { deployment: slot.deployment.name })
+    const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     if (outcome.outcome === 'produced')
       return tracer.stage('seal', () => sealOutput(dependencies, job, attemptId, outcome.product))
     const { code, reason } = outcome

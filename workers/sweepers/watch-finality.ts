@@ -88,7 +88,7 @@ async function lookForSettlement(
       logger.error('a settlement was lost to a reorganisation of the chain', { jobId, reason: verdict.reason })
       return true
     case 'open': {
-      // Its receipt names this one; a replacement would settle as well, but nobody could look it up.
+      // Its receipt names this one; a replacement would settle as well, but who kept the receipt would not find it by that.
       const released = transactions.find(({ hash }) => hash === transactionHash) ?? transactions[0]
       if (released) await settler.broadcast(released)
       logger.warn('a settlement was taken out of the chain and sent again', { jobId })

@@ -52,10 +52,10 @@ export interface Mp3Inspector {
    */
   readonly inspect: (upload: MeasuredUpload, options?: InspectionOptions) => Promise<Mp3Inspection>
   /**
-   * Seconds after which an upload may find a place to wait for a decoder, or `null` when there is one now: what `inspect`
-   * would refuse need not be uploaded first.
+   * Seconds after which an upload without a payment may find a place to wait for a decoder, or `null` when there is one now:
+   * what `inspect` would refuse need not be uploaded first.
    */
-  readonly retryAfterSeconds: (isPaying: boolean) => number | null
+  readonly unpaidRetryAfterSeconds: () => number | null
   /** How many decodes run and wait at the moment, and how many may run. */
   readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
 }
@@ -128,7 +128,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
   }
 
   return {
-    retryAfterSeconds,
+    unpaidRetryAfterSeconds: () => retryAfterSeconds(false),
     inspect: async (upload, { param, isPaying = false } = {}) => {
       const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }

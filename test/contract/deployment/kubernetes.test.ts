@@ -52,7 +52,6 @@ const containerSchema = z.object({
   startupProbe: probe.optional(),
   readinessProbe: probe.optional(),
   livenessProbe: probe.optional(),
-  lifecycle: z.object({ preStop: z.object({ exec: z.object({ command: z.array(z.string()) }) }) }).optional(),
   resources: z.object({
     requests: z.object({ cpu: z.string(), memory: z.string() }),
     limits: z.object({ memory: z.string() }),
@@ -218,8 +217,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   })
 
   test.each(names)('%s has the time to end in good order', (name) => {
-    const waits = Number(containerOf(name).lifecycle?.preStop.exec.command.at(-1) ?? 0)
-    const needed = waits + secondsToEnd[ours[name]](environmentOf(name))
+    const needed = secondsToEnd[ours[name]](environmentOf(name))
     expect(podOf(name).terminationGracePeriodSeconds).toBeGreaterThanOrEqual(needed)
   })
 

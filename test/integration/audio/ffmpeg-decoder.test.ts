@@ -8,9 +8,9 @@ import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with
 import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
 import type { FfmpegOptions } from '../../../api/paid-request/audio/run-ffmpeg.ts'
+import { isRunning } from '../../support/is-running.ts'
 import { generateFrames, generateMp3 } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
-import { isProcessAlive } from '../../support/run-program.ts'
 
 const clip = generateFrames(100)
 const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
@@ -28,7 +28,7 @@ async function decodeAndCheck(options: FfmpegOptions, audio: Uint8Array, signal?
   try {
     return await decode(audio, planOf(audio), signal === undefined ? {} : { signal })
   } finally {
-    expect(processIds.filter(isProcessAlive)).toEqual([])
+    expect(processIds.filter(isRunning)).toEqual([])
   }
 }
 

@@ -57,7 +57,7 @@ export const admission = createAdmission({
   gate: createLoadGate({ bodyBytes: 1024 ** 3, heldConnections: 1000, queueAgeMs: 1000 }),
   isPaying: () => false,
   queueAge: async () => 0,
-  mp3Inspector: { retryAfterSeconds: () => null },
+  mp3Inspector: { unpaidRetryAfterSeconds: () => null },
   store: { hasJob: async () => false },
 })
 
