@@ -42,7 +42,7 @@ async function moveOn(dependencies: RunJobDependencies, claimedAtFirst: ClaimedJ
       logger.warn('job put off', { jobId: claimed.id, state: claimed.state, reason: outcome.reason })
       await store.releaseJob(claimed, outcome.delayMs)
     }
-    job = outcome.next === 'moved' ? await store.rereadJob(claimed) : null
+    job = outcome.next === 'moved' ? outcome.job : null
   }
 }
 

@@ -125,8 +125,6 @@ export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState 
 /** What a worker may do to a job it holds. Every write is fenced. */
 export interface ExecutionStore {
   claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
-  /** The job as it stands now, under the same claim; `null` once the claim is lost or the job finished. */
-  rereadJob(job: ClaimedJob): Promise<ClaimedJob | null>
   renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
   /** Gives the job back, to be run again no earlier than `delayMs` from now. */
   releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>

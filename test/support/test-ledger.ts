@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type pg from 'pg'
+import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/job-store/job-row.ts'
 import { createAdmissionStore, createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -303,9 +304,19 @@ export async function jobInState(ledger: TestLedger, state: JobState, request = 
   for (const write of pathTo[state]) {
     const written = await fencedWrites[write].run(ledger, job)
     if (written !== 'written') throw new Error(`${write} was ${written}`)
-    job = (await ledger.execution.rereadJob(job)) ?? job
+    job = await rereadJob(ledger, job)
   }
   return job
+}
+
+/** The job as the ledger has it; one that is finished as it was last seen. */
+export async function rereadJob(ledger: TestLedger, job: ClaimedJob): Promise<ClaimedJob> {
+  const [row] = await ledger.sql<ClaimedJobRow>(
+    `SELECT ${CLAIMED_JOB} FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+     WHERE jobs.id = $1 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
+    [job.id],
+  )
+  return row ? claimedJobFromRow(row) : job
 }
 
 /** The stored state and fence of a job. */

@@ -4,7 +4,7 @@ import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { after, type StepOutcome } from '../step-outcome.ts'
+import { finished, moved, type StepOutcome } from '../step-outcome.ts'
 import type { Collector } from './collector.ts'
 import {
   completeSettlement,
@@ -55,7 +55,7 @@ async function recordCharge(
   }
   const { chargeAmount } = requireSealed(job)
   const written = await store.recordRemoteSettlement(job, { chargeAmount, recordedBlock: first.blockNumber })
-  return after(written, 'moved')
+  return moved(written, { ...job, state: 'settling' })
 }
 
 /** settling → completed: what was asked for before is looked for on chain first; only then is it asked for (again). */
@@ -142,7 +142,7 @@ async function readEnd(
     case 'unexplained':
       return (settlement.sinceRequestMs ?? 0) < UNEXPLAINED_FOR_MS
         ? later('the nonce is used, its transfer not found yet')
-        : after(await dependencies.store.markForReview(job, 'the nonce is used, and no transfer is found'), 'finished')
+        : finished(await dependencies.store.markForReview(job, 'the nonce is used, and no transfer is found'))
     case 'unreachable':
       dependencies.logger.warn('payment network unreachable', { jobId: job.id, error: finding.cause })
       return later('the payment network cannot be reached')

@@ -1,7 +1,7 @@
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
-import { after, type StepOutcome } from '../step-outcome.ts'
+import { finished, type StepOutcome } from '../step-outcome.ts'
 import { buildReceipt } from './build-receipt.ts'
 
 export interface EndSettlementDependencies {
@@ -31,7 +31,7 @@ export async function completeSettlement(
     receiptSecretId,
     paymentResponse: { success: true, transaction: hash, network, payer, amount: sealed.chargeAmount.toString() },
   })
-  return after(written, 'finished')
+  return finished(written)
 }
 
 /** generated or settling → settlement_failed: the charge can never be collected, so the result is withheld. */
@@ -40,7 +40,7 @@ export async function failSettlement(
   job: ClaimedJob,
   reason: string,
 ): Promise<StepOutcome> {
-  return after(await store.failSettlement(job, { code: 'settlement_failed', reason }), 'finished')
+  return finished(await store.failSettlement(job, { code: 'settlement_failed', reason }))
 }
 
 /** What there is to charge for. A job that is `generated` or further has it. */

@@ -2,7 +2,7 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore, StoredSettlement } from '#shared/jobs/job-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import { after, type StepOutcome } from '../step-outcome.ts'
+import { finished, moved, type StepOutcome } from '../step-outcome.ts'
 import { completeSettlement, type EndSettlementDependencies, failSettlement, requireSealed } from './end-settlement.ts'
 import { watchSettlement } from './watch-settlement.ts'
 
@@ -34,7 +34,7 @@ export async function recordCharge(
     minimumAccountNonce,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, terms, accountNonce),
   })
-  return after(written, 'moved')
+  return moved(written, { ...job, state: 'settling' })
 }
 
 /** settling → completed: sends what is stored, as often as it takes, and believes only the chain's proof. */
@@ -53,7 +53,7 @@ export async function collectCharge(dependencies: SettlementDependencies, job: C
       return signAgain(dependencies, job, settlement, verdict.accountNonceCount)
     case 'unproven':
     case 'unexplained':
-      return after(await store.markForReview(job, verdict.reason), 'finished')
+      return finished(await store.markForReview(job, verdict.reason))
     case 'open':
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'settlement pending' }
   }
@@ -84,5 +84,5 @@ async function signAgain(
     minimumAccountNonce: accountNonceCount,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, prepared.terms, accountNonce),
   })
-  return after(written, 'moved')
+  return moved(written, job)
 }

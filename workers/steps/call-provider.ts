@@ -8,7 +8,7 @@ import type { Execution, ExecutionInput, PreparedExecution, Product } from '../e
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
-import { after, type StepOutcome } from '../step-outcome.ts'
+import { moved, type StepOutcome } from '../step-outcome.ts'
 import { describedStage } from '../traced-ports.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
@@ -149,7 +149,7 @@ async function sealOutput(
   const written = await keepTrying(dependencies, 'sealing the result', giveUpAt, () =>
     store.sealResult(job, attemptId, sealed, media),
   )
-  return after(written, 'moved')
+  return moved(written, { ...job, state: 'generated', sealed, effectiveRequest: null })
 }
 
 /** A job found `generating` at claim time belonged to a worker that died during or after its call: the outcome is lost. */

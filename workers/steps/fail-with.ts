@@ -1,6 +1,6 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
-import { after, type StepOutcome } from '../step-outcome.ts'
+import { finished, type StepOutcome } from '../step-outcome.ts'
 
 /** Ends the job uncharged. */
 export async function failWith(
@@ -8,5 +8,5 @@ export async function failWith(
   job: ClaimedJob,
   failure: Parameters<ExecutionStore['failJob']>[1],
 ): Promise<StepOutcome> {
-  return after(await store.failJob(job, failure), 'finished')
+  return finished(await store.failJob(job, failure))
 }

@@ -35,9 +35,9 @@ export const mutations: readonly Mutation[] = [
       },
       {
         // The payer's lock alone keeps them apart as well: the later one looks again and finds the job.
-        file: `${LEDGER}/read-exposure.ts`,
-        from: "'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))'",
-        to: "'SELECT $1::text'",
+        file: `${LEDGER}/claim-nonce.ts`,
+        from: "pg_advisory_xact_lock(hashtextextended('farebox payer ' || network || ' ' || payer, 0))",
+        to: 'network',
       },
     ],
   },
@@ -194,7 +194,9 @@ export const mutations: readonly Mutation[] = [
     name: 'the key of a staged upload is kept with the result',
     scenario: 'plain_calls',
     reports: 'I6',
-    replacements: [{ file: `${LEDGER}/seal-result.ts`, from: 'await eraseUploadKey(sql, job.stagedUploadId)', to: '' }],
+    replacements: [
+      { file: `${LEDGER}/seal-result.ts`, from: '...erasedUpload(job.stagedUploadId, parameter),', to: '' },
+    ],
   },
   {
     name: 'staged audio is not encrypted',

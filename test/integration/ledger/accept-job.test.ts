@@ -14,6 +14,7 @@ import {
   newTestJob,
   paidAfresh,
   randomAddress,
+  rereadJob,
   sentAgain,
   type TestLedger,
   testAuthorization,
@@ -250,8 +251,7 @@ describe('a job whose settlement failed', () => {
     expect(claimed).toMatchObject({ state: 'generated', sealed: failed.sealed })
     expect(claimed.authorization.nonce).toBe(fresh.authorization.nonce)
     expect(await fencedWrites.recordSettlement.run(ledger, claimed)).toBe('written')
-    const settling = await ledger.execution.rereadJob(claimed)
-    expect(settling && (await fencedWrites.completeJob.run(ledger, settling))).toBe('written')
+    expect(await fencedWrites.completeJob.run(ledger, await rereadJob(ledger, claimed))).toBe('written')
     expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(1)
     expect(await ledger.sql('SELECT state FROM settlements WHERE job_id = $1 ORDER BY state', [failed.id])).toEqual([
       { state: 'confirmed' },

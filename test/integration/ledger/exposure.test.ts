@@ -15,6 +15,7 @@ import {
   newTestJob,
   paidAfresh,
   randomAddress,
+  rereadJob,
   type TestJob,
   type TestLedger,
   testAuthorization,
@@ -60,7 +61,7 @@ async function payerWith(...writes: readonly (keyof typeof fencedWrites)[][]) {
     if (!entry) throw new Error('a job for each path')
     for (const write of path) {
       await fencedWrites[write].run(ledger, entry.job)
-      entry.job = (await ledger.execution.rereadJob(entry.job)) ?? entry.job
+      entry.job = await rereadJob(ledger, entry.job)
     }
   }
   return { payer, jobs }

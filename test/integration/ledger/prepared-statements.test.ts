@@ -34,5 +34,4 @@ test('a column that a later migration adds stops no claim of a process that runs
   await ledger.execution.releaseJob(after, 0)
   const claimed = await ledger.execution.claimJob(after.id, 15_000)
   expect(claimed).toMatchObject({ id: after.id, state: 'generated' })
-  expect(claimed && (await ledger.execution.rereadJob(claimed))).toMatchObject({ id: after.id })
 })

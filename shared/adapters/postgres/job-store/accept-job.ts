@@ -73,9 +73,12 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job)
   if (claim.outcome !== 'claimed') return claim
   await sql.query(
-    `INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
-       catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
-     VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)`,
+    `WITH job AS (
+       INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
+         catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
+       VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)
+       RETURNING id, idempotency_key)
+     UPDATE idempotency_keys SET job_id = job.id FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
     [
       jobId,
       job.idempotencyKey,
@@ -94,6 +97,5 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
     ],
   )
   await insertStagedUpload(sql, jobId, job.stagedUpload)
-  await sql.query('UPDATE idempotency_keys SET job_id = $2 WHERE idempotency_key = $1', [job.idempotencyKey, jobId])
   return { outcome: 'accepted', jobId }
 }

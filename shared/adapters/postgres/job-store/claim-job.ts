@@ -35,17 +35,6 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
   return null
 }
 
-/** Reads a job again under the same fence, after a transition. */
-export async function rereadJob(sql: Sql, job: ClaimedJob): Promise<ClaimedJob | null> {
-  const { rows } = await sql.query<ClaimedJobRow>(
-    `SELECT ${CLAIMED_JOB}
-     FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
-     WHERE jobs.id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
-    [job.id, job.fence.toString()],
-  )
-  return rows[0] ? claimedJobFromRow(rows[0]) : null
-}
-
 /** Extends a lease that is still this worker's own. */
 export async function renewLease(sql: Sql, job: ClaimedJob, leaseMs: number): Promise<Written> {
   const { rowCount } = await sql.query(

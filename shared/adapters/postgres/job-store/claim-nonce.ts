@@ -4,7 +4,10 @@ import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { Sql } from '../pool.ts'
-import { lockPayer, readExposure } from './read-exposure.ts'
+import { readExposure } from './read-exposure.ts'
+
+/** A payer's acceptances wait for each other from here to the end of the transaction, on every API process. */
+const PAYER_LOCK = "pg_advisory_xact_lock(hashtextextended('farebox payer ' || network || ' ' || payer, 0))"
 
 /** Undoes the claim of a payment that may not be taken; never leaves this folder. */
 export class Refused extends Error {
@@ -22,15 +25,18 @@ type NonceClaim =
 
 /**
  * Claims the nonce, if the payment may be taken beside what its payer has open. Inserted before anything else: a nonce that is
- * used already is told as that, whatever the payer owes. A deadline past the year 9999 is stored as that: PostgreSQL has no
- * later time, and the exact one stays in `signed`.
+ * used already is told as that, whatever the payer owes. Whoever claimed one waits for its payer's other acceptances in the same
+ * statement. A deadline past the year 9999 is stored as that: PostgreSQL has no later time, and the exact one stays in `signed`.
  */
 export async function claimNonce(sql: Sql, jobId: string, { authorization, exposure }: NewJob): Promise<NonceClaim> {
   const authorizationId = randomUUID()
   const inserted = await sql.query(
-    `INSERT INTO authorizations
-       (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, permit_nonce)
-     VALUES ($1, $2, $3, $4, $5, $6, to_timestamp(LEAST($7::numeric, 253402300799)::double precision), $8, $9) ON CONFLICT DO NOTHING`,
+    `WITH claimed AS (
+       INSERT INTO authorizations
+         (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, permit_nonce)
+       VALUES ($1, $2, $3, $4, $5, $6, to_timestamp(LEAST($7::numeric, 253402300799)::double precision), $8, $9)
+       ON CONFLICT DO NOTHING RETURNING network, payer)
+     SELECT ${PAYER_LOCK} FROM claimed`,
     [
       authorizationId,
       jobId,
@@ -60,10 +66,9 @@ export async function claimNonce(sql: Sql, jobId: string, { authorization, expos
 async function refuseOverExposure(
   sql: Sql,
   jobId: string,
-  { network, payer, authorizedMaximum: maximum }: Authorization,
+  { payer, authorizedMaximum: maximum }: Authorization,
   { maximumOpen, needsPermit, verifiedMsAgo, funds }: ExposureTerms,
 ): Promise<void> {
-  await lockPayer(sql, network, payer)
   const debt = await findDebt(sql, payer, jobId)
   if (debt) throw new Refused({ outcome: 'unpaid_debt', ...debt })
   const exposure = await readExposure(sql, payer, { funds, verifiedMsAgo, aheadOf: null })

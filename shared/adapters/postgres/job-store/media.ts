@@ -1,13 +1,15 @@
 import type { Media, ServedMedia } from '#shared/media/media.ts'
 import type { Sql } from '../pool.ts'
+import type { Parameter } from './move-job.ts'
 
 /** Part of sealing a result; the object itself is stored before. */
-export async function insertMedia(sql: Sql, jobId: string, media: Media): Promise<void> {
-  await sql.query(
-    `INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
-     VALUES (gen_random_uuid(), $1, $2, $3, $4, $5, $6, $7)`,
-    [jobId, media.tokenSha256, media.objectKey, media.contentType, media.sha256, media.bytes, media.expiresAt],
-  )
+export function insertedMedia(media: Media, parameter: Parameter): string {
+  const { tokenSha256, objectKey, contentType, sha256, bytes, expiresAt } = media
+  return `media AS (
+    INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
+    SELECT gen_random_uuid(), id, ${parameter(tokenSha256)}, ${parameter(objectKey)}, ${parameter(contentType)},
+      ${parameter(sha256)}, ${parameter(bytes)}::bigint, ${parameter(expiresAt)}::timestamptz
+    FROM moved)`
 }
 
 /** Media of a settled job that has not expired. Unknown, unpaid and expired look alike. */

@@ -1,40 +1,106 @@
 import { randomUUID } from 'node:crypto'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore, StoredSettlement, Written } from '#shared/jobs/job-store.ts'
+import type { SettlementAccount } from '#shared/jobs/settlement-store.ts'
+import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { insertTransaction, takeAccountNonce } from './account-line.ts'
-import { asTransition, moveJob } from './move-job.ts'
+import { inTransaction } from '../transaction.ts'
+import { takeAccountNonces } from './account-line.ts'
+import { createLanes } from './lanes.ts'
 
 type Hex = `0x${string}`
 type NewSettlement = Parameters<ExecutionStore['recordSettlement']>[1]
 
+/** Signing that many takes some tens of milliseconds, for which other workers wait. */
+const MOST_AT_ONCE = 64
+
+interface Recording {
+  readonly job: ClaimedJob
+  readonly settlement: NewSettlement
+}
+
+interface SignedRecording extends Recording {
+  readonly accountNonce: bigint
+  readonly transaction: SignedTransaction
+}
+
 /**
  * generated → settling. The account nonce is taken under a row lock and the signed transaction is stored with it, so
  * nonces have no gap: whatever was signed can be sent by anyone who reads the row. Signing is computation, not network.
+ *
+ * All settlements of a key pass that lock one after the other, so those of one process that wait for it take it together: alone
+ * each of them would hold it for four ways to PostgreSQL and back, which bounded everything at 60 settlements a second.
  */
-export async function recordSettlement(pool: Pool, job: ClaimedJob, settlement: NewSettlement): Promise<Written> {
-  const { network, facilitator } = job.authorization
-  return await asTransition(pool, async (sql) => {
-    await moveJob(sql, job, 'settling')
-    const accountNonce = await takeAccountNonce(sql, network, facilitator, settlement.minimumAccountNonce)
-    const transaction = await settlement.sign(accountNonce)
-    const settlementId = randomUUID()
-    await sql.query(
-      `INSERT INTO settlements
-         (id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, 'signed')`,
-      [
-        settlementId,
-        job.id,
-        job.authorizationId,
-        network,
-        facilitator,
-        accountNonce.toString(),
-        settlement.chargeAmount.toString(),
-      ],
-    )
-    await insertTransaction(sql, { network, facilitator, settlementId, accountNonce, transaction })
+export function createSettlementRecorder(pool: Pool): ExecutionStore['recordSettlement'] {
+  const record = createLanes((recordings: readonly Recording[]) => recordTogether(pool, recordings), MOST_AT_ONCE)
+  return (job, settlement) => {
+    const { network, facilitator } = job.authorization
+    return record(`${network} ${facilitator} ${settlement.minimumAccountNonce}`, { job, settlement })
+  }
+}
+
+/** All of one key, and with one minimum. */
+async function recordTogether(pool: Pool, recordings: readonly Recording[]): Promise<readonly Written[]> {
+  const [first] = recordings
+  if (!first) return []
+  return await inTransaction(pool, async (sql) => {
+    const moved = await moveToSettling(sql, recordings)
+    const ours = recordings.filter(({ job }) => moved.has(job.id))
+    if (ours.length > 0) await signAndStore(sql, first.job.authorization, first.settlement.minimumAccountNonce, ours)
+    return recordings.map(({ job }) => (moved.has(job.id) ? 'written' : 'stale'))
   })
+}
+
+/** The guard of every transition, for several jobs. */
+async function moveToSettling(sql: Sql, recordings: readonly Recording[]): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ id: string }>(
+    `UPDATE jobs SET state = 'settling' FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)
+     WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY($3) RETURNING jobs.id`,
+    [
+      recordings.map(({ job }) => job.id),
+      recordings.map(({ job }) => job.fence.toString()),
+      statesBefore('settling').filter(isUnfinished),
+    ],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+async function signAndStore(
+  sql: Sql,
+  account: SettlementAccount,
+  minimumAccountNonce: bigint,
+  recordings: readonly Recording[],
+): Promise<void> {
+  const first = await takeAccountNonces(sql, account, minimumAccountNonce, recordings.length)
+  const signed: SignedRecording[] = []
+  for (const [index, { job, settlement }] of recordings.entries()) {
+    const accountNonce = first + BigInt(index)
+    const transaction = await settlement.sign(accountNonce)
+    signed.push({ job, settlement, accountNonce, transaction })
+  }
+  await sql.query(
+    `WITH new AS (
+       SELECT id, job_id, authorization_id, account_nonce, charge_amount, hash, raw
+       FROM unnest($3::uuid[], $4::uuid[], $5::uuid[], $6::numeric[], $7::numeric[], $8::text[], $9::text[])
+         AS new (id, job_id, authorization_id, account_nonce, charge_amount, hash, raw)
+     ), settlement AS (
+       INSERT INTO settlements (id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state)
+       SELECT id, job_id, authorization_id, $1::text, $2::text, account_nonce, charge_amount, 'signed' FROM new)
+     INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
+     SELECT hash, id, raw, $1::text, $2::text, account_nonce FROM new`,
+    [
+      account.network,
+      account.facilitator,
+      signed.map(() => randomUUID()),
+      signed.map(({ job }) => job.id),
+      signed.map(({ job }) => job.authorizationId),
+      signed.map(({ accountNonce }) => accountNonce.toString()),
+      signed.map(({ settlement }) => settlement.chargeAmount.toString()),
+      signed.map(({ transaction }) => transaction.hash),
+      signed.map(({ transaction }) => transaction.raw),
+    ],
+  )
 }
 
 /** The settlement of the job's present authorization with every transaction signed for it, newest first. */

@@ -9,7 +9,7 @@ import type {
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { asTransition, moveJob } from './move-job.ts'
+import { moveJob } from './move-job.ts'
 
 /** The workers' side of settlements by a remote facilitator, over one pool. */
 export function createRemoteSettlementStore(pool: Pool): RemoteSettlementStore {
@@ -23,29 +23,23 @@ export function createRemoteSettlementStore(pool: Pool): RemoteSettlementStore {
 }
 
 /** generated → settling, guarded by the fence; `one_charge_per_job` keeps it the only open settlement. */
-async function recordRemoteSettlement(
-  pool: Pool,
+function recordRemoteSettlement(
+  sql: Sql,
   job: ClaimedJob,
-  settlement: Parameters<RemoteSettlementStore['recordRemoteSettlement']>[1],
+  { chargeAmount, recordedBlock }: Parameters<RemoteSettlementStore['recordRemoteSettlement']>[1],
 ): Promise<Written> {
   const { network, facilitator } = job.authorization
-  return await asTransition(pool, async (sql) => {
-    await moveJob(sql, job, 'settling')
-    await sql.query(
-      `INSERT INTO settlements
-         (id, job_id, authorization_id, network, facilitator, charge_amount, state, settled_by, recorded_block)
-       VALUES ($1, $2, $3, $4, $5, $6, 'signed', 'remote_facilitator', $7)`,
-      [
-        randomUUID(),
-        job.id,
-        job.authorizationId,
-        network,
-        facilitator,
-        settlement.chargeAmount.toString(),
-        settlement.recordedBlock.toString(),
-      ],
-    )
-  })
+  return moveJob(sql, job, 'settling', (parameter) => ({
+    together: [
+      `recorded AS (
+         INSERT INTO settlements
+           (id, job_id, authorization_id, network, facilitator, charge_amount, state, settled_by, recorded_block)
+         SELECT ${parameter(randomUUID())}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(network)},
+           ${parameter(facilitator)}, ${parameter(chargeAmount.toString())}::numeric, 'signed', 'remote_facilitator',
+           ${parameter(recordedBlock.toString())}::numeric
+         FROM moved)`,
+    ],
+  }))
 }
 
 async function readRemoteSettlement(sql: Sql, job: ClaimedJob): Promise<RemoteSettlement | null> {

@@ -1,8 +1,8 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { ExecutionStore, Written } from '#shared/jobs/job-store.ts'
 import type { Pool } from '../pool.ts'
-import { insertTransaction, takeAccountNonce } from './account-line.ts'
-import { asTransition, holdJob } from './move-job.ts'
+import { insertTransaction, takeAccountNonces } from './account-line.ts'
+import { holdJob, unlessStale } from './move-job.ts'
 
 type Renewal = Parameters<ExecutionStore['renewSettlement']>[1]
 
@@ -14,9 +14,9 @@ type Renewal = Parameters<ExecutionStore['renewSettlement']>[1]
 export async function renewSettlement(pool: Pool, job: ClaimedJob, renewal: Renewal): Promise<Written> {
   const { network, facilitator } = job.authorization
   const { settlementId, usedAccountNonce } = renewal
-  return await asTransition(pool, async (sql) => {
+  return await unlessStale(pool, async (sql) => {
     await holdJob(sql, job, 'settling')
-    const accountNonce = await takeAccountNonce(sql, network, facilitator, renewal.minimumAccountNonce)
+    const accountNonce = await takeAccountNonces(sql, { network, facilitator }, renewal.minimumAccountNonce, 1)
     const moved = await sql.query(
       `UPDATE settlements SET account_nonce = $3
        WHERE id = $1 AND authorization_id = $4 AND state = 'signed' AND account_nonce = $2`,

@@ -1,5 +1,6 @@
 import { STAGED_UPLOAD_LIFETIME_SECONDS, type StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Sql } from '../pool.ts'
+import type { Parameter } from './move-job.ts'
 
 /** Part of accepting a job; the encrypted object itself is stored before. */
 export async function insertStagedUpload(sql: Sql, jobId: string, stagedUpload: StagedUpload | null): Promise<void> {
@@ -21,13 +22,14 @@ export async function openStagedUpload(sql: Sql, stagedUploadId: string): Promis
   return rows[0] ?? null
 }
 
-/** Makes an upload unreadable for good. Its object is deleted later, by a sweeper that can retry. */
-export async function eraseUploadKey(sql: Sql, stagedUploadId: string | null): Promise<void> {
-  if (stagedUploadId === null) return
-  await sql.query(
-    'UPDATE staged_uploads SET data_key = NULL, erased_at = now() WHERE id = $1 AND data_key IS NOT NULL',
-    [stagedUploadId],
-  )
+/** Part of a transition: makes an upload unreadable for good. Its object is deleted later, by a sweeper that can retry. */
+export function erasedUpload(stagedUploadId: string | null, parameter: Parameter): readonly string[] {
+  if (stagedUploadId === null) return []
+  return [
+    `erased AS (
+       UPDATE staged_uploads SET data_key = NULL, erased_at = now()
+       FROM moved WHERE staged_uploads.id = ${parameter(stagedUploadId)} AND data_key IS NOT NULL)`,
+  ]
 }
 
 /** Erases the keys of expired uploads and names the objects, of these and of earlier erased ones, that are still there. */

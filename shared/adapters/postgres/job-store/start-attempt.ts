@@ -1,31 +1,31 @@
 import { randomUUID } from 'node:crypto'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Written } from '#shared/jobs/job-store.ts'
-import type { Pool } from '../pool.ts'
-import { asTransition, moveJob } from './move-job.ts'
+import type { Sql } from '../pool.ts'
+import { moveJob } from './move-job.ts'
 
 /**
  * accepted → generating, or generating again with the next deployment. The attempt's row exists before the provider is
  * called, so a crash cannot hide a call.
  */
 export async function startAttempt(
-  pool: Pool,
+  sql: Sql,
   job: ClaimedJob,
   deployment: string,
   failed: { attemptId: string; reason: string } | null,
 ): Promise<{ written: Written; attemptId: string }> {
   const attemptId = randomUUID()
-  const written = await asTransition(pool, async (sql) => {
-    await moveJob(sql, job, 'generating')
-    if (failed)
-      await sql.query(
-        `UPDATE upstream_attempts SET state = 'failed_definite', reason = $2, finished_at = now() WHERE id = $1`,
-        [failed.attemptId, failed.reason],
-      )
-    await sql.query(
-      `INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state) VALUES ($1, $2, $3, $4, 'open')`,
-      [attemptId, job.id, job.authorizationId, deployment],
-    )
+  const written = await moveJob(sql, job, 'generating', (parameter) => {
+    const started = `started AS (
+      INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
+      SELECT ${parameter(attemptId)}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(deployment)}, 'open'
+      FROM moved`
+    if (!failed) return { together: [`${started})`] }
+    const ended = `ended AS (
+      UPDATE upstream_attempts SET state = 'failed_definite', reason = ${parameter(failed.reason)}, finished_at = now()
+      FROM moved WHERE upstream_attempts.id = ${parameter(failed.attemptId)} RETURNING upstream_attempts.id)`
+    // An authorization has one attempt that did not fail, so the failed one must have ended first.
+    return { together: [ended, `${started} WHERE EXISTS (SELECT FROM ended))`] }
   })
   return { written, attemptId }
 }

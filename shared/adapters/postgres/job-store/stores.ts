@@ -4,7 +4,7 @@ import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
 import { bindKey, findBinding, forgetExpiredChallenges } from './bind-key.ts'
-import { claimJob, releaseJob, renewLease, rereadJob } from './claim-job.ts'
+import { claimJob, releaseJob, renewLease } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
 import { expireResults } from './expire-results.ts'
 import { failJob } from './fail-job.ts'
@@ -19,7 +19,7 @@ import { findExpiredMedia, findMedia, markMediaDeleted } from './media.ts'
 import { readExposure } from './read-exposure.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readQueueAges } from './read-queue-ages.ts'
-import { readSettlement, recordSettlement } from './record-settlement.ts'
+import { createSettlementRecorder, readSettlement } from './record-settlement.ts'
 import { renewSettlement } from './renew-settlement.ts'
 import { sealResult } from './seal-result.ts'
 import { readFigures } from './settlement-figures.ts'
@@ -47,7 +47,6 @@ export function createAdmissionStore(pool: Pool): AdmissionStore {
 export function createExecutionStore(pool: Pool): ExecutionStore {
   return {
     claimJob: (jobId, leaseMs) => claimJob(pool, jobId, leaseMs),
-    rereadJob: (job) => rereadJob(pool, job),
     renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
     handOverJob: (job) => handOverJob(pool, job),
@@ -57,7 +56,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
     sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),
     failJob: (job, failure) => failJob(pool, job, failure),
-    recordSettlement: (job, settlement) => recordSettlement(pool, job, settlement),
+    recordSettlement: createSettlementRecorder(pool),
     readSettlement: (job) => readSettlement(pool, job),
     renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     completeJob: (job, completion) => completeJob(pool, job, completion),
