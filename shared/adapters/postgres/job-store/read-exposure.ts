@@ -4,8 +4,14 @@ import type { Exposure } from '#shared/payment/exposure.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { Sql } from '../pool.ts'
 
-/** Longer than any reading of funds is used. */
-const READING_LIFETIME_MS = 60_000
+const SETTLED_AFTER_BLOCK =
+  "SELECT charge_amount FROM settlements WHERE payer = $1 AND state = 'confirmed' AND block_number > $3::numeric"
+
+/** `OFFSET 0` keeps to the few jobs first: planned before the tables were first analysed, all settlements were. */
+const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
+    SELECT charge_amount FROM settlements
+    WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
+  WHERE jobs.payer = $1 AND jobs.finished_at >= now() - make_interval(secs => $3::float8 / 1000)`
 
 interface ExposureRow {
   amount: string
@@ -19,9 +25,6 @@ interface ExposureRow {
  * What a payer's work takes from him beside one job. Open work counts with its signed maximum, or with its charge once that is
  * fixed. Charges that settled after the block of `funds` are added, since they are still in that balance; without a
  * reading, charges that settled within `verifiedMsAgo`.
- *
- * `OFFSET 0` keeps the lookups in this order, from the payer's few jobs to their settlements: planned before the tables were first
- * analysed they went the other way, which took ten times as long at 500 settlements.
  */
 export async function readExposure(
   sql: Sql,
@@ -37,13 +40,8 @@ export async function readExposure(
        AND ($2::uuid IS NULL OR (jobs.id <> $2 AND (state <> 'accepted'
          OR (jobs.accepted_at, jobs.id) < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = $2))))
      UNION ALL
-     SELECT coalesce(sum(settled.charge_amount), 0), NULL, NULL, NULL
-     FROM jobs CROSS JOIN LATERAL (
-       SELECT charge_amount FROM settlements
-       WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed'
-         AND ($4::numeric IS NULL OR block_number > $4::numeric) OFFSET 0) AS settled
-     WHERE jobs.payer = $1 AND jobs.finished_at >= now() - make_interval(secs => $3 / 1000.0)`,
-    [payer, aheadOf?.id ?? null, funds ? READING_LIFETIME_MS : verifiedMsAgo, funds?.blockNumber.toString() ?? null],
+     SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
+    [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo],
   )
   const settled = rows.find(({ nonce }) => nonce === null)
   return {

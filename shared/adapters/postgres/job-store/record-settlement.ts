@@ -81,12 +81,13 @@ async function signAndStore(
   }
   await sql.query(
     `WITH new AS (
-       SELECT id, job_id, authorization_id, account_nonce, charge_amount, hash, raw
-       FROM unnest($3::uuid[], $4::uuid[], $5::uuid[], $6::numeric[], $7::numeric[], $8::text[], $9::text[])
-         AS new (id, job_id, authorization_id, account_nonce, charge_amount, hash, raw)
+       SELECT id, job_id, authorization_id, payer, account_nonce, charge_amount, hash, raw
+       FROM unnest($3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::numeric[], $8::numeric[], $9::text[], $10::text[])
+         AS new (id, job_id, authorization_id, payer, account_nonce, charge_amount, hash, raw)
      ), settlement AS (
-       INSERT INTO settlements (id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state)
-       SELECT id, job_id, authorization_id, $1::text, $2::text, account_nonce, charge_amount, 'signed' FROM new)
+       INSERT INTO settlements
+         (id, job_id, authorization_id, payer, network, facilitator, account_nonce, charge_amount, state)
+       SELECT id, job_id, authorization_id, payer, $1::text, $2::text, account_nonce, charge_amount, 'signed' FROM new)
      INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
      SELECT hash, id, raw, $1::text, $2::text, account_nonce FROM new`,
     [
@@ -95,6 +96,7 @@ async function signAndStore(
       signed.map(() => randomUUID()),
       signed.map(({ job }) => job.id),
       signed.map(({ job }) => job.authorizationId),
+      signed.map(({ job }) => job.authorization.payer),
       signed.map(({ accountNonce }) => accountNonce.toString()),
       signed.map(({ settlement }) => settlement.chargeAmount.toString()),
       signed.map(({ transaction }) => transaction.hash),

@@ -28,14 +28,14 @@ function recordRemoteSettlement(
   job: ClaimedJob,
   { chargeAmount, recordedBlock }: Parameters<RemoteSettlementStore['recordRemoteSettlement']>[1],
 ): Promise<Written> {
-  const { network, facilitator } = job.authorization
+  const { network, facilitator, payer } = job.authorization
   return moveJob(sql, job, 'settling', (parameter) => ({
     together: [
       `recorded AS (
          INSERT INTO settlements
-           (id, job_id, authorization_id, network, facilitator, charge_amount, state, settled_by, recorded_block)
-         SELECT ${parameter(randomUUID())}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(network)},
-           ${parameter(facilitator)}, ${parameter(chargeAmount.toString())}::numeric, 'signed', 'remote_facilitator',
+           (id, job_id, authorization_id, payer, network, facilitator, charge_amount, state, settled_by, recorded_block)
+         SELECT ${parameter(randomUUID())}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(payer)},
+           ${parameter(network)}, ${parameter(facilitator)}, ${parameter(chargeAmount.toString())}::numeric, 'signed', 'remote_facilitator',
            ${parameter(recordedBlock.toString())}::numeric
          FROM moved)`,
     ],

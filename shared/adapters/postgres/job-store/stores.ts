@@ -25,7 +25,7 @@ import { sealResult } from './seal-result.ts'
 import { readFigures } from './settlement-figures.ts'
 import { eraseExpiredUploads, markUploadsDeleted, openStagedUpload } from './staged-uploads.ts'
 import { startAttempt } from './start-attempt.ts'
-import { markEnqueued, takeDueJobs } from './take-due-jobs.ts'
+import { createEnqueuedMarker, takeDueJobs } from './take-due-jobs.ts'
 
 /** The API's side of the ledger over one pool. */
 export function createAdmissionStore(pool: Pool): AdmissionStore {
@@ -35,7 +35,7 @@ export function createAdmissionStore(pool: Pool): AdmissionStore {
     findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     acceptJob: (job) => acceptJob(pool, job),
-    markEnqueued: (jobId) => markEnqueued(pool, jobId),
+    markEnqueued: createEnqueuedMarker(pool),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     readQueueAges: () => readQueueAges(pool),
     findReceipt: (receiptId) => findReceipt(pool, receiptId),

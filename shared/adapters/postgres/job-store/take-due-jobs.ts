@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { JobState } from '#shared/jobs/job.ts'
 import type { DueJob } from '#shared/jobs/job-store.ts'
 import type { Sql } from '../pool.ts'
@@ -24,10 +25,32 @@ export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: 
   return rows
 }
 
+/** By then most jobs are held by a worker, and need no mark. */
+const MARK_AFTER_MS = 100
+
 /**
- * Remembers that the queue was given the job, so that the sweeper need not. A job that was taken and put off meanwhile is the
- * sweeper's again.
+ * Remembers which jobs the queue was given, so that the sweeper need not give them again: those of a moment together, and only
+ * those that still wait. A job that was taken and put off meanwhile is the sweeper's again.
  */
-export async function markEnqueued(sql: Sql, jobId: string): Promise<void> {
-  await sql.query('UPDATE jobs SET enqueued_at = now() WHERE id = $1 AND run_after <= now()', [jobId])
+export function createEnqueuedMarker(sql: Sql): (jobId: string) => Promise<void> {
+  let collected: { readonly jobIds: string[]; readonly marked: Promise<void> } | null = null
+  const collect = (jobIds: string[]) =>
+    delay(MARK_AFTER_MS).then(async () => {
+      collected = null
+      await markEnqueued(sql, jobIds)
+    })
+  return (jobId) => {
+    const jobIds = collected?.jobIds ?? []
+    jobIds.push(jobId)
+    collected ??= { jobIds, marked: collect(jobIds) }
+    return collected.marked
+  }
+}
+
+async function markEnqueued(sql: Sql, jobIds: readonly string[]): Promise<void> {
+  await sql.query(
+    `UPDATE jobs SET enqueued_at = now()
+     WHERE id = ANY($1) AND state IN ('accepted', 'generated') AND lease_expires_at IS NULL AND run_after <= now()`,
+    [jobIds],
+  )
 }
