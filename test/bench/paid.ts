@@ -1,6 +1,12 @@
 import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
 import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
-import { type Contestant, type ContestantName, startContestant } from './measuring/contestants.ts'
+import {
+  type Contestant,
+  type ContestantName,
+  contestantNames,
+  isOurs,
+  startContestant,
+} from './measuring/contestants.ts'
 import { createPayers, type LoadResult, payWhatCan, signCalls } from './measuring/paid-load.ts'
 import { mapValues, readCpuMs } from './measuring/process-usage.ts'
 
@@ -43,14 +49,14 @@ interface Measurement extends LoadResult {
 }
 
 /**
- * Paid chats end to end: farebox with its whole ledger, queue and worker beside express with the official middleware and its
+ * Paid chats end to end: farebox with its whole ledger, queue (in PostgreSQL and on Redis) and worker beside express with the official middleware and its
  * facilitator in the same process. Each measurement has a fresh chain; payments are signed before the clock starts; every call
  * must be answered and paid for on chain.
  */
 await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
   const measurements: Measurement[] = []
   for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
-    for (const who of ['farebox', 'x402-express'] as const) measurements.push(await measure(who, setting))
+    for (const who of contestantNames) measurements.push(await measure(who, setting))
   const budgets = []
   for (const who of ['farebox', 'x402-express'] as const)
     budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
@@ -78,7 +84,7 @@ async function measure(who: ContestantName, setting: Setting): Promise<Measureme
     const load = await payWhatCan(contestant.baseUrl, calls, concurrency)
     const after: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
     const failures = [...warmedUp.failures, ...load.failures]
-    if (who === 'farebox') await requireTransfers(contestant, signed.length, failures)
+    if (isOurs(who)) await requireTransfers(contestant, signed.length, failures)
     const cpuMs = mapValues(after, (ms, name) => (ms - (before[name] ?? 0)) / count)
     return { who, setting, ...load, failures, cpuMs, timings: await contestant.readTimings() }
   } finally {
@@ -117,15 +123,13 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs }: Measu
 }
 
 function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {
-  const find = (wanted: ContestantName, of: Setting) =>
-    measurements.find(({ who, setting }) => who === wanted && setting === of)
   return measurements
-    .filter(({ who }) => who === 'farebox')
+    .filter(({ who }) => isOurs(who))
     .flatMap((ours): Ratio[] => {
       const { upstreamMs, concurrency } = ours.setting
-      const theirs = find('x402-express', ours.setting)
+      const theirs = measurements.find(({ who, setting }) => !isOurs(who) && setting === ours.setting)
       if (!theirs) return []
-      const where = `${upstreamMs} ms upstream, ${concurrency} at once`
+      const where = `${upstreamMs} ms upstream, ${concurrency} at once (${ours.who})`
       if (concurrency > 1)
         return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond)]
       const { verify = 0, settle = 0, upstream = 0 } = theirs.timings

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import type { OuterServices } from '../../infra/sandbox/outer-services.ts'
-import { startTestRedis } from '../support/redis-server.ts'
+import { DURABLE_REDIS, startTestRedis } from '../support/redis-server.ts'
 import type { TestSandbox } from '../support/test-sandbox.ts'
 import { type BenchResult, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
@@ -27,8 +27,7 @@ const PAYERS = 8
  * time from a job's acceptance to the start of its provider's call.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
-  // As operators must run it: what was acknowledged survives all but the last second before a crash.
-  const redis = await startTestRedis(['appendonly yes', 'appendfsync everysec', 'maxmemory-policy noeviction'])
+  const redis = await startTestRedis(DURABLE_REDIS)
   try {
     const rows = []
     for (const engine of ['PostgreSQL', 'Redis'] as const) {

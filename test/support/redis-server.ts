@@ -12,6 +12,8 @@ const START_TIMEOUT_MS = 20_000
 
 export interface TestRedis {
   readonly port: number
+  /** Of its supervising shell, whose child it is. */
+  readonly pid: number
   readonly url: string
   /** A connection of the test's own. */
   readonly client: Redis
@@ -26,6 +28,9 @@ export interface TestRedis {
 
 /** Whether `redis-server` is installed; says how to get it, and with `CI=true` fails instead of letting a test be skipped. */
 export const haveRedis = () => havePrograms('redis-server')
+
+/** As operators must run it: what was acknowledged survives all but the last second before a crash. */
+export const DURABLE_REDIS = ['appendonly yes', 'appendfsync everysec', 'maxmemory-policy noeviction'] as const
 
 /** A real Redis on a free port of loopback, without persistence unless `options`, lines of redis.conf, say otherwise. */
 export async function startTestRedis(options: readonly string[] = []): Promise<TestRedis> {
@@ -47,6 +52,9 @@ export async function startTestRedis(options: readonly string[] = []): Promise<T
   const kill = () => server.stop({ signal: 'SIGKILL' })
   return {
     port,
+    get pid() {
+      return server.pid
+    },
     url: `redis://127.0.0.1:${port}`,
     client,
     kill,

@@ -3,9 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
 import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
 import { startService } from '../../../infra/sandbox/service-processes.ts'
 import { createChainReader, startTestDevnet } from '../../support/devnet.ts'
+import { DURABLE_REDIS, startTestRedis } from '../../support/redis-server.ts'
 import { startFarebox } from './farebox.ts'
 
 /** One of the services that are compared, each on a fresh chain and upstream of its own. */
@@ -22,7 +24,10 @@ export interface Contestant {
   stop(): Promise<void>
 }
 
-export type ContestantName = 'farebox' | 'x402-express'
+/** farebox as the sandbox runs it, with its queue in PostgreSQL; as production runs it, with the queue on Redis; and the SDK's middleware. */
+export const contestantNames = ['farebox', 'farebox, Redis', 'x402-express'] as const
+export type ContestantName = (typeof contestantNames)[number]
+export const isOurs = (name: ContestantName) => name !== 'x402-express'
 
 export interface ContestantOptions {
   readonly upstreamDelayMs: number
@@ -31,14 +36,44 @@ export interface ContestantOptions {
 }
 
 export function startContestant(name: ContestantName, options: ContestantOptions): Promise<Contestant> {
-  return name === 'farebox' ? startOurs(options) : startTheirs(options)
+  switch (name) {
+    case 'farebox':
+      return startOurs(name, options)
+    case 'farebox, Redis':
+      return startOursOnRedis(name, options)
+    case 'x402-express':
+      return startTheirs(options)
+  }
 }
 
-async function startOurs({ upstreamDelayMs, connections }: ContestantOptions): Promise<Contestant> {
-  const sandbox = await startFarebox({ upstreamDelayMs, ...(connections && { connections }) })
+async function startOursOnRedis(name: ContestantName, options: ContestantOptions): Promise<Contestant> {
+  const redis = await startTestRedis(DURABLE_REDIS)
+  try {
+    const ours = await startOurs(name, options, { QUEUE_URL: redis.url, QUEUE_PREFIX: '{farebox-bench}' })
+    const stop = async () => {
+      await ours.stop()
+      await redis.stop()
+    }
+    return { ...ours, pids: { ...ours.pids, redis: redis.pid }, stop }
+  } catch (error) {
+    await redis.stop()
+    throw error
+  }
+}
+
+async function startOurs(
+  name: ContestantName,
+  { upstreamDelayMs, connections }: ContestantOptions,
+  outerServices?: OuterServices,
+): Promise<Contestant> {
+  const sandbox = await startFarebox({
+    upstreamDelayMs,
+    ...(connections && { connections }),
+    ...(outerServices && { outerServices }),
+  })
   const { info } = sandbox
   return {
-    name: 'farebox',
+    name,
     baseUrl: info.baseUrl,
     rpcUrl: info.rpcUrl,
     pids: {
