@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
@@ -25,8 +26,8 @@ async function generatedJobs(count: number, facilitator: `0x${string}`): Promise
   )
 }
 
-function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signNoise) {
-  return ledger.execution.recordSettlement(job, { chargeAmount: atomicAmount(5034n), minimumAccountNonce, sign })
+function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signNoise, store = ledger.execution) {
+  return store.recordSettlement(job, { chargeAmount: atomicAmount(5034n), minimumAccountNonce, sign })
 }
 
 async function storedNonces(facilitator: string): Promise<number[]> {
@@ -37,10 +38,11 @@ async function storedNonces(facilitator: string): Promise<number[]> {
   return rows.map(({ nonce }) => nonce)
 }
 
-it('fifty simultaneous settlements of one key take fifty consecutive account nonces', async () => {
+it('fifty simultaneous settlements of one key by two processes take fifty consecutive account nonces', async () => {
   const facilitator = randomAddress()
   const jobs = await generatedJobs(50, facilitator)
-  const written = await Promise.all(jobs.map((job) => record(job, 7n)))
+  const stores = [ledger.execution, createExecutionStore(ledger.pool)]
+  const written = await Promise.all(jobs.map((job, index) => record(job, 7n, signNoise, stores[index % 2])))
   expect(new Set(written)).toEqual(new Set(['written']))
   expect(await storedNonces(facilitator)).toEqual(Array.from({ length: 50 }, (_, index) => 7 + index))
 })

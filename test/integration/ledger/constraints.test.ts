@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
 import {
   createTestLedger,
@@ -202,4 +202,14 @@ describe('the schema refuses', () => {
       ]),
     ).toBe('receipts_job_id_key')
   })
+})
+
+test('a settlement that names no payer, as the version before wrote it, gets its authorization’s', async () => {
+  const job = await jobInState(ledger, 'generated')
+  const { network, facilitator, payer } = job.authorization
+  await ledger.sql(
+    `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT}) VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
+    [job.id, job.authorizationId, network, facilitator],
+  )
+  expect(await ledger.sql('SELECT payer FROM settlements WHERE job_id = $1', [job.id])).toEqual([{ payer }])
 })
