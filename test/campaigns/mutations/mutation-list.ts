@@ -74,13 +74,15 @@ export const mutations: readonly Mutation[] = [
       {
         file: 'workers/steps/call-provider.ts',
         from: 'const { written, attemptId } = await store.startAttempt(',
-        to: `const outcome = await slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+        to: `const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     const { written, attemptId } = await store.startAttempt(`,
       },
       {
         file: 'workers/steps/call-provider.ts',
         from: `    if (written === 'stale') return { next: 'stale' }
-    const outcome = await slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
 `,
         to: `    if (written === 'stale') return { next: 'stale' }
 `,
