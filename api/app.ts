@@ -5,6 +5,7 @@ import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './load/admission.ts'
+import { REQUEST_TIMEOUT_MS } from './load/load-gate.ts'
 import type { RequestMetrics } from './metrics.ts'
 import { readQuotedRequest } from './paid-request/effective-request.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
@@ -32,9 +33,6 @@ import { addVoiceRoutes } from './routes/voices.ts'
  * and the rest is small. Refused while it still arrives.
  */
 const MAXIMUM_BODY_BYTES = 40 * 1024 * 1024
-
-/** From the first byte to the last of a request; 25 MiB take this long at 0.9 Mbit/s. */
-const REQUEST_TIMEOUT_MS = 240_000
 
 export interface AppDependencies extends PaidRequestDependencies {
   /** Whether a thrown error means that a dependency, not the request, is at fault. */

@@ -28,7 +28,7 @@ export interface Lease {
   readonly isPaying: boolean
   /** Otherwise the caller is told at once how his job stands. */
   readonly mayBeHeld: boolean
-  /** Counts a body that turns out larger than announced. Throws `overloaded`. */
+  /** Told how much of the body has arrived, which may turn out more than there is room for. Throws `overloaded`. */
   count(arrivedBytes: number): void
   /** The body is not in memory any more. */
   releaseBody(): void
@@ -49,6 +49,12 @@ export interface LoadGate {
  */
 export const UNPAID_SHARE = 0.75
 
+/** From the first byte to the last of a request; 25 MiB take this long at 0.9 Mbit/s. */
+export const REQUEST_TIMEOUT_MS = 240_000
+
+/** A connection may take this long to get going. */
+const SLOW_START_MS = 10_000
+
 /** A request without a body costs memory too. */
 const REQUEST_BYTES = 16 * 1024
 
@@ -57,15 +63,42 @@ const BODY_RETRY_SECONDS = 2
 const HELD_RETRY_SECONDS = 5
 const LONGEST_RETRY_SECONDS = 60
 
-/** Counts what is under way in this process and admits what still fits. */
-export function createLoadGate(limits: LoadLimits): LoadGate {
+/** A body on its way, and the room that is kept for it. */
+interface ArrivingBody {
+  readonly announcedBytes: number
+  readonly sinceMs: number
+  arrivedBytes: number
+  reserved: number
+}
+
+/** Counts what is under way in this process and admits what still fits. `now` is monotonic, in milliseconds. */
+export function createLoadGate(limits: LoadLimits, now: () => number = () => performance.now()): LoadGate {
+  const arriving = new Set<ArrivingBody>()
   let bodyBytes = 0
   let heldConnections = 0
 
   function requireRoom(isPaying: boolean, additional: number): void {
     // A lone body always fits, whatever share the limit leaves it.
-    if (bodyBytes === 0 || bodyBytes + additional <= partOf(limits.bodyBytes, isPaying)) return
+    const fits = () => bodyBytes === 0 || bodyBytes + additional <= partOf(limits.bodyBytes, isPaying)
+    if (fits()) return
+    takeRoomFromSlowBodies()
+    if (fits()) return
     throw overloaded('It reads as many request bodies as it has memory for.', BODY_RETRY_SECONDS)
+  }
+
+  /**
+   * Whoever announces much and sends little keeps others out for nothing: what comes too slowly to be whole in time keeps room for
+   * what has arrived, and counts as it arrives from then on.
+   */
+  function takeRoomFromSlowBodies(): void {
+    for (const body of arriving) {
+      const passedMs = now() - body.sinceMs
+      const isSlow = body.arrivedBytes * REQUEST_TIMEOUT_MS < body.announcedBytes * passedMs
+      const present = body.arrivedBytes + REQUEST_BYTES
+      if (passedMs < SLOW_START_MS || !isSlow || body.reserved <= present) continue
+      bodyBytes -= body.reserved - present
+      body.reserved = present
+    }
   }
 
   /** Why there is no room for new work, or `null`. */
@@ -91,31 +124,31 @@ export function createLoadGate(limits: LoadLimits): LoadGate {
       const mayBeHeld = isPaying && heldConnections < limits.heldConnections
       bodyBytes += reserved
       heldConnections += mayBeHeld ? 1 : 0
-      return createLease({ isPaying, mayBeHeld, reserved })
+      const body: ArrivingBody = { announcedBytes, sinceMs: now(), arrivedBytes: 0, reserved }
+      arriving.add(body)
+      return createLease({ isPaying, mayBeHeld, body })
     },
     present: () => ({ bodyBytes, heldConnections }),
   }
 
-  function createLease({
-    isPaying,
-    mayBeHeld,
-    ...initial
-  }: Pick<Lease, 'isPaying' | 'mayBeHeld'> & { reserved: number }) {
-    let { reserved } = initial
+  function createLease({ isPaying, mayBeHeld, body }: Pick<Lease, 'isPaying' | 'mayBeHeld'> & { body: ArrivingBody }) {
     let holders = 1
     const releaseBody = () => {
-      bodyBytes -= reserved
-      reserved = 0
+      arriving.delete(body)
+      bodyBytes -= body.reserved
+      body.reserved = 0
     }
     return {
       isPaying,
       mayBeHeld,
       count: (arrivedBytes: number) => {
-        const additional = arrivedBytes + REQUEST_BYTES - reserved
+        body.arrivedBytes = arrivedBytes
+        if (arrivedBytes >= body.announcedBytes) arriving.delete(body)
+        const additional = arrivedBytes + REQUEST_BYTES - body.reserved
         if (additional <= 0) return
         requireRoom(isPaying, additional)
         bodyBytes += additional
-        reserved += additional
+        body.reserved += additional
       },
       releaseBody,
       retain: () => {

@@ -68,6 +68,32 @@ describe('bodies', () => {
     lease.count(30 * MEGABYTE)
     expect(gate.present().bodyBytes).toBe(bodyBytes)
   })
+  it('that come too slowly to be whole in time keep no room from others beyond what has arrived', async () => {
+    let now = 0
+    const gate = createLoadGate(limits, () => now)
+    const announced = { announcedBytes: 35 * MEGABYTE }
+    const [slow, steady] = [await gate.admit(unpaid(announced)), await gate.admit(unpaid(announced))]
+    now = 9_000
+    await expectOverloaded(gate.admit(unpaid({ announcedBytes: 10 * MEGABYTE })))
+    now = 60_000
+    slow.count(MEGABYTE)
+    steady.count(10 * MEGABYTE)
+    await gate.admit(unpaid({ announcedBytes: 30 * MEGABYTE }))
+    await expectOverloaded(gate.admit(unpaid({ announcedBytes: 30 * MEGABYTE })))
+    // The slow one goes on as far as there is room.
+    slow.count(5 * MEGABYTE)
+    expect(() => slow.count(35 * MEGABYTE)).toThrow(expect.objectContaining({ code: 'overloaded' }))
+    steady.count(35 * MEGABYTE)
+  })
+  it('leave nothing behind when they are gone, slow or not', async () => {
+    let now = 0
+    const gate = createLoadGate(limits, () => now)
+    const leases = [await gate.admit(unpaid({ announcedBytes: 60 * MEGABYTE })), await gate.admit(paying())]
+    now = 100_000
+    const later = await gate.admit(unpaid({ announcedBytes: 60 * MEGABYTE }))
+    for (const lease of [...leases, later]) lease.release()
+    expect(gate.present().bodyBytes).toBe(0)
+  })
   it('alone always fit, so that a small limit shuts nobody out for good', async () => {
     const gate = createLoadGate({ ...limits, bodyBytes: 10 })
     await gate.admit(unpaid({ announcedBytes: 40 * MEGABYTE }))
