@@ -94,8 +94,9 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 /** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
 function continueBeforeBodies(app: FastifyInstance): void {
   app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
-  app.addHook('preParsing', async (request, reply) => {
+  app.addHook('preParsing', (request, reply, payload, done) => {
     if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+    done(null, payload)
   })
 }
 

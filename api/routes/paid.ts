@@ -33,9 +33,10 @@ interface Holding {
 export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holding: Holding): void {
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
   // For the whole path, whatever the method: every answer of a paid endpoint tells the caller's allowance.
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const family = familyOf.get(request.url.split('?', 1)[0] ?? '')
     if (family) holding.limitRate(request, reply, family)
+    done()
   })
   for (const operation of operations) {
     app.post(operation.path, {
@@ -69,13 +70,11 @@ async function answer(
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { admission, holdMs, interimAnswerMs, stopping }: Holding,
+  holding: Holding,
 ): Promise<FastifyReply> {
-  const gone = new AbortController()
-  const onClose = () => gone.abort()
-  reply.raw.on('close', onClose)
-  const stopInterimAnswers = sendInterimAnswers(request, reply, interimAnswerMs)
-  const lease = admission.leaseOf(request)
+  const stopInterimAnswers = sendInterimAnswers(request, reply, holding.interimAnswerMs)
+  const lease = holding.admission.leaseOf(request)
+  const { held, letGo } = lease?.mayBeHeld ? hold(reply, holding) : notHeld
   // What a caller who goes away leaves behind is counted until it is done with.
   lease?.retain()
   try {
@@ -84,10 +83,7 @@ async function answer(
       : await withinTrace(request, () =>
           handlePaidRequest(dependencies, operation, request, {
             isPaying: lease?.isPaying ?? false,
-            held:
-              lease?.mayBeHeld === false
-                ? AbortSignal.abort()
-                : AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+            held,
             onBytes: (arrivedBytes) => lease?.count(arrivedBytes),
             releaseBody: () => lease?.releaseBody(),
           }),
@@ -97,7 +93,21 @@ async function answer(
   } finally {
     lease?.release()
     stopInterimAnswers()
-    reply.raw.off('close', onClose)
+    letGo()
+  }
+}
+
+/** Who brings no payment, or finds no place, is told at once how his job stands. */
+const notHeld = { held: AbortSignal.abort(), letGo: () => undefined }
+
+/** Holds a caller for `holdMs` at most, until he goes away or the process stops. */
+function hold({ raw: reply }: FastifyReply, { holdMs, stopping }: Pick<Holding, 'holdMs' | 'stopping'>) {
+  const gone = new AbortController()
+  const onClose = () => gone.abort()
+  reply.on('close', onClose)
+  return {
+    held: AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+    letGo: () => reply.off('close', onClose),
   }
 }
 

@@ -39,22 +39,48 @@ export interface LoggerOptions {
   readonly presentRequest?: () => { readonly requestId: string | null; readonly traceId: string | null } | null
 }
 
-/** One JSON object per line on standard output. */
+/** A write of its own for each line was a tenth of what an unpaid request costs. */
+const LINES_TOGETHER_BYTES = 4096
+const LATEST_AFTER_MS = 100
+
+/**
+ * One JSON object per line on standard output. What is only told is written some lines at a time and a moment later; a warning or
+ * an error at once with everything before it, and so are the last lines, whatever way the process ends that it can notice.
+ */
 export function createLogger({ presentRequest = () => null, ...options }: LoggerOptions): Logger {
-  const log = pino({
-    level: options.level,
-    base: { process: options.process, pid: process.pid },
-    timestamp: pino.stdTimeFunctions.isoTime,
-    serializers: { error: describeError },
-    mixin: () => {
-      const { requestId, traceId } = presentRequest() ?? {}
-      return { ...(requestId && { requestId }), ...(traceId && { traceId }) }
+  const output = pino.destination({ sync: true, minLength: LINES_TOGETHER_BYTES, periodicFlush: LATEST_AFTER_MS })
+  process.on('exit', () => writeOut(output))
+  const log = pino(
+    {
+      level: options.level,
+      base: { process: options.process, pid: process.pid },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { error: describeError },
+      mixin: () => {
+        const { requestId, traceId } = presentRequest() ?? {}
+        return { ...(requestId && { requestId }), ...(traceId && { traceId }) }
+      },
     },
-  })
+    output,
+  )
   return {
     info: (message, fields = {}) => log.info(fields, message),
-    warn: (message, fields = {}) => log.warn(fields, message),
-    error: (message, fields = {}) => log.error(fields, message),
+    warn: (message, fields = {}) => {
+      log.warn(fields, message)
+      writeOut(output)
+    },
+    error: (message, fields = {}) => {
+      log.error(fields, message)
+      writeOut(output)
+    },
+  }
+}
+
+function writeOut(output: { flushSync(): void }): void {
+  try {
+    output.flushSync()
+  } catch {
+    // Nobody reads it any more.
   }
 }
 
