@@ -1,4 +1,3 @@
-import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
@@ -81,7 +80,6 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   app.removeAllContentTypeParsers()
   addJsonBodies(app, dependencies.admission)
   continueBeforeBodies(app)
-  await app.register(multipart)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
@@ -113,7 +111,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
-  addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
   await addOperatorBoard(app, dependencies.operatorBoard)
 }

@@ -1,3 +1,4 @@
+import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
@@ -30,7 +31,11 @@ interface Holding {
 }
 
 /** One route for each paid operation, all alike. */
-export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holding: Holding): void {
+export async function addPaidRoutes(
+  app: FastifyInstance,
+  dependencies: PaidRequestDependencies,
+  holding: Holding,
+): Promise<void> {
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
   // For the whole path, whatever the method: every answer of a paid endpoint tells the caller's allowance.
   app.addHook('onRequest', (request, reply, done) => {
@@ -38,31 +43,43 @@ export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDep
     if (family) holding.limitRate(request, reply, family)
     done()
   })
-  for (const operation of operations) {
-    app.post(operation.path, {
-      ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
-      // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
-      onRequest: async (request, reply) => {
-        refuseDuplicateHeaders(request.raw)
-        if (mayBeProbe(request.headers)) {
-          // Listing services send `{}` under any name or none.
-          request.raw.headers['content-type'] = 'application/json'
-          return
-        }
-        const idempotencyKey = readIdempotencyKey(request.headers)
-        if (!operation.upload) refuseOtherThanJson(request.headers)
-        await holding.admission.admit(request, reply, { operation, idempotencyKey })
-      },
-      // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
-      errorHandler: (error, request) => {
-        const isUnreadable = error instanceof AppError && unreadableBody.has(error.code)
-        throw isUnreadable && mayBeProbe(request.headers)
-          ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
-          : error
-      },
-      handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
+  for (const operation of operations)
+    await app.register(async (scope) => {
+      // In a scope of its own: every request to it pays for its hooks, whatever it brings.
+      if (operation.upload) await scope.register(multipart)
+      addPaidRoute(scope, operation, dependencies, holding)
     })
-  }
+}
+
+function addPaidRoute(
+  app: FastifyInstance,
+  operation: AnyOperation,
+  dependencies: PaidRequestDependencies,
+  holding: Holding,
+): void {
+  app.post(operation.path, {
+    ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
+    // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
+    onRequest: async (request, reply) => {
+      refuseDuplicateHeaders(request.raw)
+      if (mayBeProbe(request.headers)) {
+        // Listing services send `{}` under any name or none.
+        request.raw.headers['content-type'] = 'application/json'
+        return
+      }
+      const idempotencyKey = readIdempotencyKey(request.headers)
+      if (!operation.upload) refuseOtherThanJson(request.headers)
+      await holding.admission.admit(request, reply, { operation, idempotencyKey })
+    },
+    // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
+    errorHandler: (error, request) => {
+      const isUnreadable = error instanceof AppError && unreadableBody.has(error.code)
+      throw isUnreadable && mayBeProbe(request.headers)
+        ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
+        : error
+    },
+    handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
+  })
 }
 
 async function answer(
