@@ -1,4 +1,3 @@
-import multipart from '@fastify/multipart'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
@@ -79,7 +78,6 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   app.removeAllContentTypeParsers()
   addJsonBodies(app, dependencies.admission)
   continueBeforeBodies(app)
-  await app.register(multipart)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
@@ -92,8 +90,9 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 /** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
 function continueBeforeBodies(app: FastifyInstance): void {
   app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
-  app.addHook('preParsing', async (request, reply) => {
+  app.addHook('preParsing', (request, reply, payload, done) => {
     if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
+    done(null, payload)
   })
 }
 
@@ -110,7 +109,7 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
-  addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
   await addOperatorBoard(app, dependencies.operatorBoard)
 }

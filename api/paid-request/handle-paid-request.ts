@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { AdmissionStore, PresentBinding } from '#shared/jobs/job-store.ts'
@@ -12,6 +13,7 @@ import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import { acceptJob } from './accept-job.ts'
@@ -79,11 +81,11 @@ export async function handlePaidRequest(
     readEffectiveRequest(dependencies, operation, request, caller),
   )
   const subject = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest }
-  const binding = await findOwnBinding(dependencies.store, subject)
-
   const paymentHeader = readPaymentHeader(request.headers)
   if (paymentHeader === null)
     return renderChallenge(dependencies, await quoteAndBind(dependencies, subject, effectiveRequest), request.id)
+
+  const binding = await findOwnBinding(dependencies.store, subject)
   try {
     const payment = await readAuthorization(dependencies, paymentHeader, subject)
     const { jobId, isNew } = await attachOrPay({
@@ -121,20 +123,34 @@ async function findOwnBinding(
 async function quoteAndBind(
   { catalog, terms, store, tracer }: PaidRequestDependencies,
   subject: ChallengeSubject,
-  { publicModel, quote }: EffectiveRequest,
+  effectiveRequest: EffectiveRequest,
 ): Promise<Challenge> {
-  const { operation, idempotencyKey, requestDigest } = subject
-  requireAvailable(catalog, operation, publicModel)
-  const binding = await tracer.stage('quote', () =>
+  const { idempotencyKey, requestDigest } = subject
+  const binding = await tracer.stage('quote', async () =>
     store.bindKey({
       idempotencyKey,
       requestDigest,
-      quote: quote(),
+      quote: await priceOwn({ catalog, store }, subject, effectiveRequest),
       lifetimeSeconds: terms.challengeLifetimeSeconds,
     }),
   )
   if (binding.outcome === 'other_request') throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
   return { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }
+}
+
+/** The price. A key that is bound to another request is told of before the lack of one. */
+async function priceOwn(
+  { catalog, store }: Pick<PaidRequestDependencies, 'catalog' | 'store'>,
+  subject: ChallengeSubject,
+  { publicModel, quote }: EffectiveRequest,
+): Promise<Quote<JsonValue>> {
+  try {
+    requireAvailable(catalog, subject.operation, publicModel)
+    return quote()
+  } catch (error) {
+    await findOwnBinding(store, subject)
+    throw error
+  }
 }
 
 /**

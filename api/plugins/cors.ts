@@ -9,7 +9,7 @@ const EXPOSED_HEADERS = [
   'Content-Range, Accept-Ranges, Content-Disposition',
   'X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests',
   'Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset',
-]
+].join(', ')
 
 /** What official clients send; named one by one because `*` does not cover Authorization. */
 const ALLOWED_HEADERS = [
@@ -19,7 +19,7 @@ const ALLOWED_HEADERS = [
   'OpenAI-Organization, OpenAI-Project, OpenAI-Beta',
   'X-Stainless-Lang, X-Stainless-Package-Version, X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime',
   'X-Stainless-Runtime-Version, X-Stainless-Retry-Count, X-Stainless-Timeout, X-Stainless-Helper-Method',
-]
+].join(', ')
 
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
 
@@ -39,12 +39,11 @@ export async function addCors(app: FastifyInstance): Promise<void> {
     strictPreflight: false,
     preflightContinue: true,
   })
-  app.addHook('onRequest', async (request, reply) => {
-    if (request.method !== 'OPTIONS') return
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.method !== 'OPTIONS') return done()
     const { origin, 'access-control-request-method': requestedMethod } = request.headers
     if (origin !== undefined && requestedMethod !== undefined)
-      return reply.status(204).header('content-length', '0').send()
-    reply.callNotFound()
-    return reply
+      return void reply.status(204).header('content-length', '0').send()
+    return reply.callNotFound()
   })
 }

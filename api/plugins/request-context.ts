@@ -5,10 +5,11 @@ import './request-telemetry.ts'
 
 /** Names each request, answers with the name in both spellings that clients read, and writes one log line per answer. */
 export function addRequestContext(app: FastifyInstance, logger: Logger): void {
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     reply.headers({ 'x-request-id': request.id, 'request-id': request.id })
+    done()
   })
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     logger.info('answered', {
       requestId: request.id,
       ...(request.trace?.traceId && { traceId: request.trace.traceId }),
@@ -17,6 +18,7 @@ export function addRequestContext(app: FastifyInstance, logger: Logger): void {
       status: reply.statusCode,
       durationMs: Math.round(reply.elapsedTime),
     })
+    done()
   })
 }
 

@@ -1,3 +1,4 @@
+import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
@@ -30,38 +31,55 @@ interface Holding {
 }
 
 /** One route for each paid operation, all alike. */
-export function addPaidRoutes(app: FastifyInstance, dependencies: PaidRequestDependencies, holding: Holding): void {
+export async function addPaidRoutes(
+  app: FastifyInstance,
+  dependencies: PaidRequestDependencies,
+  holding: Holding,
+): Promise<void> {
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
   // For the whole path, whatever the method: every answer of a paid endpoint tells the caller's allowance.
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const family = familyOf.get(request.url.split('?', 1)[0] ?? '')
     if (family) holding.limitRate(request, reply, family)
+    done()
   })
-  for (const operation of operations) {
-    app.post(operation.path, {
-      ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
-      // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
-      onRequest: async (request, reply) => {
-        refuseDuplicateHeaders(request.raw)
-        if (mayBeProbe(request.headers)) {
-          // Listing services send `{}` under any name or none.
-          request.raw.headers['content-type'] = 'application/json'
-          return
-        }
-        const idempotencyKey = readIdempotencyKey(request.headers)
-        if (!operation.upload) refuseOtherThanJson(request.headers)
-        await holding.admission.admit(request, reply, { operation, idempotencyKey })
-      },
-      // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
-      errorHandler: (error, request) => {
-        const isUnreadable = error instanceof AppError && unreadableBody.has(error.code)
-        throw isUnreadable && mayBeProbe(request.headers)
-          ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
-          : error
-      },
-      handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
+  for (const operation of operations)
+    await app.register(async (scope) => {
+      // In a scope of its own: every request to it pays for its hooks, whatever it brings.
+      if (operation.upload) await scope.register(multipart)
+      addPaidRoute(scope, operation, dependencies, holding)
     })
-  }
+}
+
+function addPaidRoute(
+  app: FastifyInstance,
+  operation: AnyOperation,
+  dependencies: PaidRequestDependencies,
+  holding: Holding,
+): void {
+  app.post(operation.path, {
+    ...(isShort(operation) ? { bodyLimit: SHORT_BODY_BYTES } : {}),
+    // Before the body is read: a request without a usable key is not worth 25 MiB of upload.
+    onRequest: async (request, reply) => {
+      refuseDuplicateHeaders(request.raw)
+      if (mayBeProbe(request.headers)) {
+        // Listing services send `{}` under any name or none.
+        request.raw.headers['content-type'] = 'application/json'
+        return
+      }
+      const idempotencyKey = readIdempotencyKey(request.headers)
+      if (!operation.upload) refuseOtherThanJson(request.headers)
+      await holding.admission.admit(request, reply, { operation, idempotencyKey })
+    },
+    // The key comes before the body: what turned out to be no probe lacks it first, readable or not.
+    errorHandler: (error, request) => {
+      const isUnreadable = error instanceof AppError && unreadableBody.has(error.code)
+      throw isUnreadable && mayBeProbe(request.headers)
+        ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
+        : error
+    },
+    handler: (request, reply) => answer(dependencies, operation, request, reply, holding),
+  })
 }
 
 async function answer(
@@ -69,13 +87,11 @@ async function answer(
   operation: AnyOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { admission, holdMs, interimAnswerMs, stopping }: Holding,
+  holding: Holding,
 ): Promise<FastifyReply> {
-  const gone = new AbortController()
-  const onClose = () => gone.abort()
-  reply.raw.on('close', onClose)
-  const stopInterimAnswers = sendInterimAnswers(request, reply, interimAnswerMs)
-  const lease = admission.leaseOf(request)
+  const stopInterimAnswers = sendInterimAnswers(request, reply, holding.interimAnswerMs)
+  const lease = holding.admission.leaseOf(request)
+  const { held, letGo } = lease?.mayBeHeld ? hold(reply, holding) : notHeld
   // What a caller who goes away leaves behind is counted until it is done with.
   lease?.retain()
   try {
@@ -84,10 +100,7 @@ async function answer(
       : await withinTrace(request, () =>
           handlePaidRequest(dependencies, operation, request, {
             isPaying: lease?.isPaying ?? false,
-            held:
-              lease?.mayBeHeld === false
-                ? AbortSignal.abort()
-                : AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+            held,
             onBytes: (arrivedBytes) => lease?.count(arrivedBytes),
             releaseBody: () => lease?.releaseBody(),
           }),
@@ -97,7 +110,21 @@ async function answer(
   } finally {
     lease?.release()
     stopInterimAnswers()
-    reply.raw.off('close', onClose)
+    letGo()
+  }
+}
+
+/** Who brings no payment, or finds no place, is told at once how his job stands. */
+const notHeld = { held: AbortSignal.abort(), letGo: () => undefined }
+
+/** Holds a caller for `holdMs` at most, until he goes away or the process stops. */
+function hold({ raw: reply }: FastifyReply, { holdMs, stopping }: Pick<Holding, 'holdMs' | 'stopping'>) {
+  const gone = new AbortController()
+  const onClose = () => gone.abort()
+  reply.on('close', onClose)
+  return {
+    held: AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
+    letGo: () => reply.off('close', onClose),
   }
 }
 

@@ -17,10 +17,11 @@ export function addStaticAnswer(
 ): void {
   const etag = `"${sha256Hex(body).slice(0, ETAG_DIGITS)}"`
   const cacheControl = `public, max-age=${MAXIMUM_AGE_SECONDS}`
-  app.get(path, async (request, reply) => {
+  const bytes = Buffer.from(body)
+  app.get(path, (request, reply) => {
     reply.headers({ etag, 'cache-control': cacheControl })
     if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
-    return reply.type(contentType).send(body)
+    return reply.header('content-type', contentType).send(bytes)
   })
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 
 export type JsonValue =
   | string
@@ -16,14 +16,16 @@ export function canonicalJson(value: JsonValue): string {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`not a JSON number: ${value}`)
   if (value === null || typeof value !== 'object') return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
-  const members = Object.entries(value as { readonly [key: string]: JsonValue | undefined })
-    .filter((entry): entry is [string, JsonValue] => entry[1] !== undefined)
-    .sort(([left], [right]) => (left < right ? -1 : 1))
-    .map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`)
-  return `{${members.join(',')}}`
+  const members = value as { readonly [key: string]: JsonValue | undefined }
+  let text = ''
+  for (const key of Object.keys(members).sort()) {
+    const member = members[key]
+    if (member !== undefined) text += `${text === '' ? '' : ','}${JSON.stringify(key)}:${canonicalJson(member)}`
+  }
+  return `{${text}}`
 }
 
 /** SHA-256 as 64 lower-case hexadecimal digits. */
 export function sha256Hex(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex')
+  return hash('sha256', data)
 }

@@ -32,9 +32,12 @@ type Sampling = Pick<TextRequest, keyof typeof samplingSchemas | 'stop_sequences
 export function samplingOptions(body: Extras, stopField: 'stop' | 'stop_sequences'): Sampling {
   const sampling: Sampling = {}
   for (const [name, schema] of Object.entries(samplingSchemas)) {
+    // Most are left out, and a failed parse costs more than all the others.
+    if (body[name] === undefined) continue
     const { data } = schema.safeParse(body[name])
     if (data !== undefined) sampling[name as keyof typeof samplingSchemas] = data
   }
+  if (body[stopField] === undefined) return sampling
   const stops = stopSchema.safeParse(body[stopField]).data?.filter((stop) => stop !== '') ?? []
   return stops.length === 0 ? sampling : { ...sampling, stop_sequences: stops }
 }
@@ -56,7 +59,8 @@ const outputCeilingSchema = z.int().min(1).max(65_536)
  * both are given the lower one holds, so that the payer never buys more than either allows.
  */
 export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, fallback: number): number {
-  const newer = outputCeilingSchema.safeParse(body['max_completion_tokens']).data
+  const { max_completion_tokens: given } = body
+  const newer = given === undefined ? undefined : outputCeilingSchema.safeParse(given).data
   if (newer === undefined) return maxTokens ?? fallback
   return Math.min(newer, maxTokens ?? newer)
 }

@@ -1,4 +1,5 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 
 /** A named Ed25519 key by its secret seed of 32 bytes, as 64 hexadecimal digits. It moves no money and opens nothing. */
@@ -32,6 +33,9 @@ export interface StatementSigner {
 /** What stands before the seed in the PKCS #8 form of an Ed25519 key (RFC 8410, section 7). */
 const PKCS8_PREFIX = '302e020100300506032b657004220420'
 
+/** Offers of one price and second are the same statement, and a signature costs as much as pricing the request. */
+const SIGNATURES_REMEMBERED = 1000
+
 /** The first seed signs, the public keys of all are published. Throws when there is none. */
 export function createStatementSigner(publicBaseUrl: string, seeds: readonly SigningSeed[]): StatementSigner {
   const did = didOfOrigin(publicBaseUrl)
@@ -39,9 +43,13 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
   const [newest] = keys
   if (!newest) throw new Error('no signing key is configured')
   const { kid, privateKey } = newest
+  const signatures = new LRUCache<string, string>({
+    max: SIGNATURES_REMEMBERED,
+    memoMethod: (statement) => sign(null, Buffer.from(statement), privateKey).toString('base64url'),
+  })
   const signed = (header: JsonValue, payload: JsonValue) => {
     const [head, body] = [base64url(JSON.stringify(header)), base64url(canonicalJson(payload))]
-    return { head, body, signature: sign(null, Buffer.from(`${head}.${body}`), privateKey).toString('base64url') }
+    return { head, body, signature: signatures.memo(`${head}.${body}`) }
   }
   return {
     did,

@@ -346,4 +346,16 @@ describe('a model that no deployment serves', () => {
     })
     expect(await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1', [idempotencyKey])).toEqual([])
   })
+
+  test('is told of after a key that another request has, as is everything that has no price', async () => {
+    const idempotencyKey = randomUUID()
+    const post = (body: Record<string, unknown>) => sandbox.post('/v1/chat/completions', body, { idempotencyKey })
+    expect((await post({ ...chatBody, model: CHAT })).status).toBe(402)
+    const tooLong = { ...chatBody, model: CHAT, messages: [{ role: 'user', content: 'x'.repeat(1_100_000) }] }
+    for (const unpriced of [chatBody, tooLong]) {
+      const answer = await post(unpriced)
+      expect(answer.status).toBe(409)
+      expect(await answer.json()).toMatchObject({ error: { code: 'idempotency_key_reused', payment: 'none' } })
+    }
+  })
 })

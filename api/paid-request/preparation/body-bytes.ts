@@ -28,9 +28,13 @@ export async function readBodyBytes(
       reject(error)
     }
   }
+  const onEnd = () => {
+    payload.off('close', onCut)
+    resolve()
+  }
   // A stream that errs or is destroyed does not end.
   const onCut = (cause?: unknown) => reject(new AppError('invalid_json', { message: 'The body was cut off.', cause }))
-  payload.on('data', onData).on('end', resolve).on('error', onCut).on('close', onCut)
+  payload.on('data', onData).on('end', onEnd).on('error', onCut).on('close', onCut)
   try {
     payload.resume()
     await promise
@@ -38,6 +42,6 @@ export async function readBodyBytes(
     return collected.whole()
   } finally {
     // Not destroyed: the caller must still be able to read the refusal, and sends the rest meanwhile.
-    payload.off('data', onData).off('end', resolve).off('close', onCut)
+    payload.off('data', onData).off('end', onEnd).off('close', onCut)
   }
 }

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { NewJob } from '#shared/jobs/job-store.ts'
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/job-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
   acceptTestJob,
@@ -100,4 +102,105 @@ it('twenty simultaneous identical requests are all given the same quote and expi
   expect(
     await ledger.sql('SELECT idempotency_key FROM idempotency_keys WHERE idempotency_key = $1', [job.idempotencyKey]),
   ).toHaveLength(1)
+})
+
+describe('keys that come together', () => {
+  const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
+    store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
+
+  test('are bound by few statements of bounded size, each to its own request and price', async () => {
+    const jobs = Array.from({ length: 600 }, (_, index) => {
+      const job = newTestJob()
+      return { ...job, quote: { ...job.quote, quotedMaximum: atomicAmount(BigInt(index)) } }
+    })
+    const bindings = await Promise.all(jobs.map((job) => bind(ledger.admission, job)))
+    expect(bindings).toEqual(
+      jobs.map(({ quote }) => ({ outcome: 'bound', quote, expiresAt: expect.any(Date) as unknown })),
+    )
+    // The rows of one statement have one transaction.
+    const stored = await ledger.sql<{
+      key: string
+      digest: string
+      maximum: string
+      transaction: string
+      terms: unknown
+    }>(
+      `SELECT idempotency_key AS key, request_digest AS digest, quoted_maximum::text AS maximum, terms, xmin::text AS transaction
+       FROM idempotency_keys WHERE idempotency_key = ANY($1)`,
+      [jobs.map(({ idempotencyKey }) => idempotencyKey)],
+    )
+    const rowOf = new Map(stored.map((row) => [row.key, row]))
+    for (const { idempotencyKey, requestDigest, quote } of jobs)
+      expect(rowOf.get(idempotencyKey)).toMatchObject({
+        digest: requestDigest,
+        maximum: quote.quotedMaximum.toString(),
+        terms: quote.terms,
+      })
+    const sizes = [...Map.groupBy(stored, ({ transaction }) => transaction).values()].map((rows) => rows.length)
+    expect(sizes.length).toBeLessThan(10)
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(250)
+  })
+
+  test('are each bound to exactly one request, also by two processes at once', async () => {
+    const pool = createPool({
+      connectionString: ledger.url,
+      maximumConnections: 8,
+      applicationName: 'farebox second api',
+      onError: () => undefined,
+    })
+    try {
+      const stores = [ledger.admission, createAdmissionStore(pool)]
+      const keys = Array.from({ length: 30 }, () => randomUUID())
+      // Opposite orders, in which careless statements would wait for each other.
+      const asked = stores.flatMap((store, which) =>
+        [0, 1, 2].flatMap((round) =>
+          (which === 0 ? keys : keys.toReversed()).map((idempotencyKey) => {
+            const requestDigest = `${which}${round}`.padStart(64, '0')
+            return { store, job: newTestJob({ idempotencyKey, requestDigest }) }
+          }),
+        ),
+      )
+      const bindings = await Promise.all(
+        asked.map(async ({ store, job }) => ({ job, binding: await bind(store, job) })),
+      )
+      const bound = bindings.filter(({ binding }) => binding.outcome === 'bound')
+      expect(bound.map(({ job }) => job.idempotencyKey).toSorted()).toEqual(keys.toSorted())
+      const stored = await ledger.sql<{ key: string; digest: string }>(
+        'SELECT idempotency_key AS key, request_digest AS digest FROM idempotency_keys WHERE idempotency_key = ANY($1)',
+        [keys],
+      )
+      expect(new Map(stored.map(({ key, digest }) => [key, digest]))).toEqual(
+        new Map(bound.map(({ job }) => [job.idempotencyKey, job.requestDigest])),
+      )
+    } finally {
+      await pool.end()
+    }
+  })
+
+  test('do not wait for one whose row somebody holds', async () => {
+    const held = newTestJob()
+    await bindTestKey(ledger, held)
+    const client = await ledger.pool.connect()
+    let waiting: Promise<KeyBinding>
+    try {
+      await client.query('BEGIN')
+      await client.query('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [held.idempotencyKey])
+      waiting = bindTestKey(ledger, held)
+      const others = [0, 1, 2].map(() => bindTestKey(ledger, newTestJob()))
+      const first = await Promise.race([waiting.then(() => 'held'), Promise.all(others).then(() => 'others')])
+      expect(first).toBe('others')
+      await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
+    } finally {
+      await client.query('ROLLBACK')
+      client.release()
+    }
+    await expect(waiting).resolves.toMatchObject({ outcome: 'bound', quote: held.quote })
+  })
+
+  test('fail together with their statement, and the next ones are bound', async () => {
+    const unfit = newTestJob({ requestDigest: 'too short' })
+    const failed = await Promise.allSettled([newTestJob(), unfit].map((job) => bindTestKey(ledger, job)))
+    expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
+  })
 })

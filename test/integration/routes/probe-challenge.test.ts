@@ -1,4 +1,4 @@
-import { decodePaymentRequiredHeader } from '@x402/core/http'
+import { decodePaymentRequiredHeader, encodePaymentRequiredHeader } from '@x402/core/http'
 import {
   type DiscoveryExtension,
   extractDiscoveryInfoFromExtension,
@@ -97,6 +97,10 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
       facilitatorAddress: terms.facilitators[0],
     })
     expect(body.accepts).toEqual(required.accepts)
+  })
+
+  it('is the same header as the protocol package writes', () => {
+    expect(headers['payment-required']).toBe(encodePaymentRequiredHeader(required))
   })
 
   it('describes input and output as listing services check them', () => {

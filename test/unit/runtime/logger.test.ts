@@ -1,14 +1,23 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
 import { describe, expect, it } from 'vitest'
 
 /** pino writes to the file descriptor itself, so each case runs in a process of its own whose output is read. */
-function logged(code: string, level = 'debug', presentRequest = '() => null'): Record<string, unknown>[] {
+function programOf(code: string, level = 'debug', presentRequest = '() => null'): string[] {
   const logger = new URL('../../../shared/runtime/logger.ts', import.meta.url).href
   const program = `
     const { createLogger } = await import(${JSON.stringify(logger)})
     const log = createLogger({ process: 'test', level: ${JSON.stringify(level)}, presentRequest: ${presentRequest} })
     ${code}`
-  const output = execFileSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+  return ['--input-type=module', '--eval', program]
+}
+
+function logged(...program: Parameters<typeof programOf>): Record<string, unknown>[] {
+  return linesOf(execFileSync(process.execPath, programOf(...program), { encoding: 'utf8' }))
+}
+
+function linesOf(output: string): Record<string, unknown>[] {
   return output
     .split('\n')
     .filter((line) => line !== '')
@@ -103,4 +112,58 @@ describe('the logger', () => {
     expect(untraced).not.toHaveProperty('traceId')
     expect(logged("log.info('one')")[0]).not.toHaveProperty('requestId')
   })
+})
+
+describe('the last lines before the end', () => {
+  const startProcess = new URL('../../../shared/runtime/start-process.ts', import.meta.url).href
+  const start = `const { startProcess, StartFailure } = await import(${JSON.stringify(startProcess)})
+    await startProcess('test', async () => {
+      log.info('the last')
+      throw new StartFailure('A_SETTING: unusable')
+    })`
+
+  it.each([
+    ['of a process that has nothing left to do', "log.info('the last')", 0],
+    ['of a process that exits', "log.info('the last'); process.exit(3)", 3],
+    ['of a failed start', start, 1],
+    ['of a process that something is thrown in', "log.info('the last'); throw new Error('crash')", 1],
+    ['of a process that a promise is rejected in', "log.info('the last'); Promise.reject(new Error('crash'))", 1],
+  ])('%s are written', (_, code, status) => {
+    const ended = spawnSync(process.execPath, programOf(code), { encoding: 'utf8' })
+    expect(ended.status).toBe(status)
+    expect(linesOf(ended.stdout)).toMatchObject([{ msg: 'the last' }])
+  })
+
+  it.each(['warn', 'error'])('with the level %s are written at once, and all others before them', (level) => {
+    const code = `log.info('first'); log.${level}('second'); process.kill(process.pid, 'SIGKILL')`
+    const ended = spawnSync(process.execPath, programOf(code), { encoding: 'utf8' })
+    expect(ended.signal).toBe('SIGKILL')
+    expect(linesOf(ended.stdout)).toMatchObject([{ msg: 'first' }, { msg: 'second' }])
+  })
+})
+
+it('a line is written though no other follows and the process goes on', async () => {
+  const running = spawn(process.execPath, programOf("log.info('alone'); setInterval(() => undefined, 60_000)"))
+  try {
+    const [line] = (await once(createInterface(running.stdout), 'line')) as [string]
+    expect(JSON.parse(line)).toMatchObject({ msg: 'alone' })
+    expect(running.exitCode).toBeNull()
+  } finally {
+    running.kill('SIGKILL')
+  }
+})
+
+it('nobody who listens to the log is no reason to end', async () => {
+  const running = spawn(
+    process.execPath,
+    programOf("setInterval(() => { log.info('unheard'); log.warn('unheard'); console.error('alive') }, 10)"),
+  )
+  try {
+    await once(running.stdout, 'data')
+    running.stdout.destroy()
+    for (let heard = 0; heard < 5; heard += 1) await once(running.stderr, 'data')
+    expect(running.exitCode).toBeNull()
+  } finally {
+    running.kill('SIGKILL')
+  }
 })

@@ -3,7 +3,8 @@ import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { acceptJob } from './accept-job.ts'
-import { bindKey, findBinding, forgetExpiredChallenges } from './bind-key.ts'
+import { createKeyBinder } from './bind-free-keys.ts'
+import { findBinding, forgetExpiredChallenges } from './bind-key.ts'
 import { claimJob, releaseJob, renewLease } from './claim-job.ts'
 import { completeJob } from './complete-job.ts'
 import { expireResults } from './expire-results.ts'
@@ -30,7 +31,7 @@ import { createEnqueuedMarker, takeDueJobs } from './take-due-jobs.ts'
 /** The API's side of the ledger over one pool. */
 export function createAdmissionStore(pool: Pool): AdmissionStore {
   return {
-    bindKey: (request) => bindKey(pool, request),
+    bindKey: createKeyBinder(pool),
     findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
     findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
