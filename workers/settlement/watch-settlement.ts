@@ -14,9 +14,9 @@ export interface WatchDependencies {
 /** How long one run watches for the transaction before it gives the job back; long enough for several blocks. */
 const WATCH_MS = 20_000
 /** The first look after sending; where blocks are mined at once it finds the receipt, and its caller waits for nothing else. */
-const FIRST_PAUSE_MS = 2
+const FIRST_PAUSE_MS = 1
 /** So fast that a chain of real blocks is not asked oftener for the early first look. */
-const PAUSE_GROWTH = 5
+const PAUSE_GROWTH = 6
 /** Until a settlement is late it is looked for more often than blocks come, since its caller waits. */
 const PAUSE_WHILE_FRESH_MS = 250
 const LONGEST_PAUSE_MS = 1000
