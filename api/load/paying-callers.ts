@@ -1,6 +1,5 @@
 import type { FastifyRequest } from 'fastify'
 import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
-import { decodePaymentSignature, readPaymentIdentifier } from '#shared/payment/x402-wire.ts'
 import { readPaymentHeader } from '../paid-request/read-headers.ts'
 
 /** Whether a request brings a payment, as far as its headers tell. */
@@ -22,8 +21,8 @@ export function createPayingCheck(challengeSecret: string): PayingCheck {
 function bringsPayment({ headers }: FastifyRequest, challengeSecret: string): boolean {
   const header = readPaymentHeader(headers)
   if (header === null) return false
-  const decoded = decodePaymentSignature(header)
-  const key = headers['x-idempotency-key'] ?? readPaymentIdentifier(header)
+  const { decoded, identifier } = header
+  const key = headers['x-idempotency-key'] ?? identifier
   if (decoded.outcome !== 'decoded' || typeof key !== 'string') return false
   return isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecret)
 }

@@ -3,7 +3,7 @@ import { type Authorization, authorizationOf } from '#shared/payment/authorizati
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
-import { type AcceptedTerms, decodePaymentSignature, type SignedPayment } from '#shared/payment/x402-wire.ts'
+import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
 import type { ChallengeSubject } from './payment-challenge.ts'
 import { resourceUrl } from './payment-required.ts'
 
@@ -24,16 +24,15 @@ interface Dependencies {
 }
 
 /**
- * Decodes a `PAYMENT-SIGNATURE` and holds it against the request it should pay for. Local computation only. Throws
+ * Takes a `PAYMENT-SIGNATURE` and holds it against the request it should pay for. Local computation only. Throws
  * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 codes
  * of everything in it that differs from what was asked for.
  */
 export async function readAuthorization(
   { terms, publicBaseUrl, challengeSecret, verifier }: Dependencies,
-  header: string,
+  { decoded }: PaymentHeader,
   subject: ChallengeSubject,
 ): Promise<PresentedPayment> {
-  const decoded = decodePaymentSignature(header)
   if (decoded.outcome === 'malformed')
     throw new AppError('invalid_payment_header', {
       param: 'PAYMENT-SIGNATURE',

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { AppError } from '#shared/errors/app-error.ts'
-import { readPaymentIdentifier } from '#shared/payment/x402-wire.ts'
+import { openPaymentHeader, type PaymentHeader } from '#shared/payment/x402-wire.ts'
 
 /** Visible ASCII: the key goes into logs of callers and proxies, so nothing invisible may hide in it. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
@@ -25,8 +25,7 @@ export function refuseDuplicateHeaders(request: IncomingMessage): void {
  * `missing_idempotency_key`, `invalid_idempotency_key`, and `idempotency_key_conflict` when the two differ.
  */
 export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
-  const paymentHeader = readPaymentHeader(headers)
-  const identifier = paymentHeader === null ? null : readPaymentIdentifier(paymentHeader)
+  const identifier = readPaymentHeader(headers)?.identifier ?? null
   const key = headers['x-idempotency-key'] ?? identifier
   if (key === null) throw new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
   if (typeof key !== 'string' || !IDEMPOTENCY_KEY.test(key))
@@ -43,8 +42,14 @@ export function refuseOtherThanJson(headers: IncomingHttpHeaders): void {
     throw new AppError('unsupported_content_type', { message: 'Send application/json.' })
 }
 
-/** The signed payment as sent, or `null` on an unpaid request. */
-export function readPaymentHeader(headers: IncomingHttpHeaders): string | null {
+/** Four checks of one request look at its payment, which is a tenth of a millisecond's work to read. */
+const opened = new WeakMap<IncomingHttpHeaders, PaymentHeader>()
+
+/** The signed payment that a request brings, or `null` on an unpaid request. Read once for the same headers. */
+export function readPaymentHeader(headers: IncomingHttpHeaders): PaymentHeader | null {
   const value = headers['payment-signature']
-  return typeof value === 'string' ? value : null
+  if (typeof value !== 'string') return null
+  const header = opened.get(headers) ?? openPaymentHeader(value)
+  opened.set(headers, header)
+  return header
 }

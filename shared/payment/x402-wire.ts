@@ -105,9 +105,21 @@ export type DecodedPayment =
   | { outcome: 'other_scheme'; scheme: string }
   | { outcome: 'malformed'; reason: string }
 
-/** Decodes a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws; `reason` is fit for the caller. */
-export function decodePaymentSignature(header: string): DecodedPayment {
+/** All that is read of a `PAYMENT-SIGNATURE` value. */
+export interface PaymentHeader {
+  readonly decoded: DecodedPayment
+  /** Its `payment-identifier`, or `null`; says nothing about the rest of the payment, which may be malformed. */
+  readonly identifier: string | null
+}
+
+/** Reads a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws. */
+export function openPaymentHeader(header: string): PaymentHeader {
   const json = parseBase64Json(header)
+  return { decoded: decodePayment(json), identifier: readPaymentIdentifier(json) }
+}
+
+/** `json` is `undefined` for what is none. `reason` is fit for the caller. */
+function decodePayment(json: unknown): DecodedPayment {
   if (json === undefined) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
   const envelope = envelopeSchema.safeParse(json)
   if (!envelope.success) return malformed(envelope.error)
@@ -133,9 +145,8 @@ const paymentIdentifierSchema = z.looseObject({
   extensions: z.looseObject({ 'payment-identifier': z.looseObject({ info: z.looseObject({ id: z.string() }) }) }),
 })
 
-/** The `payment-identifier` of a `PAYMENT-SIGNATURE` value, or `null`. Says nothing about the rest of the payment. */
-export function readPaymentIdentifier(header: string): string | null {
-  const parsed = paymentIdentifierSchema.safeParse(parseBase64Json(header))
+function readPaymentIdentifier(json: unknown): string | null {
+  const parsed = paymentIdentifierSchema.safeParse(json)
   return parsed.success ? parsed.data.extensions['payment-identifier'].info.id : null
 }
 

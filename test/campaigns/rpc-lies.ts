@@ -203,7 +203,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a wrong settlement time on the receipt',
+    worst: 'a wrong settlement time on the receipt, where the logs do not tell it',
   },
   {
     name: 'terms: another chain id',

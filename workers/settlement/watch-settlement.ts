@@ -13,8 +13,10 @@ export interface WatchDependencies {
 
 /** How long one run watches for the transaction before it gives the job back; long enough for several blocks. */
 const WATCH_MS = 20_000
-/** The first look after sending; where blocks are mined at once it finds the receipt. */
-const FIRST_PAUSE_MS = 10
+/** The first look after sending; where blocks are mined at once it finds the receipt, and its caller waits for nothing else. */
+const FIRST_PAUSE_MS = 1
+/** So fast that a chain of real blocks is not asked oftener for the early first look. */
+const PAUSE_GROWTH = 6
 /** Until a settlement is late it is looked for more often than blocks come, since its caller waits. */
 const PAUSE_WHILE_FRESH_MS = 250
 const LONGEST_PAUSE_MS = 1000
@@ -69,7 +71,7 @@ export async function watchSettlement(
   }
   const longestPause = () =>
     performance.now() - startedAt < EVIDENCE_AFTER_MS ? PAUSE_WHILE_FRESH_MS : LONGEST_PAUSE_MS
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 3, longestPause())) {
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * PAUSE_GROWTH, longestPause())) {
     await send()
     await delay(pause)
     let evidence: SettlementEvidence | null = null

@@ -41,8 +41,24 @@ export async function migratePostgresQueue(queueUrl: string): Promise<void> {
   }
 }
 
-/** BullMQ gives each queue a pool of its own; five queues in a few processes would use up a server's connections. */
+type RunStatement = (name: string, values: readonly unknown[]) => Promise<{ readonly rows: readonly unknown[] }>
+
+/** What BullMQ asks about delayed messages and rate limits whenever it finds no message. There are neither here. */
+const POINTLESS_STATEMENTS: ReadonlySet<string> = new Set(['next_signal', 'next_delay'])
+
+/**
+ * BullMQ gives each queue a pool of its own; five queues in a few processes would use up a server's connections. Of eight
+ * statements for a message that comes alone, three are left out.
+ */
 class SharingBackend extends PostgresQueueBackend {
+  constructor(...parameters: ConstructorParameters<typeof PostgresQueueBackend>) {
+    super(...parameters)
+    const send = this['run'].bind(this) as RunStatement
+    const run: RunStatement = (name, values) =>
+      POINTLESS_STATEMENTS.has(name) ? Promise.resolve({ rows: [] }) : send(name, values)
+    Object.assign(this, { run })
+  }
+
   /** The connection is the engine's: another queue may still need it to finish a job. */
   override async close(): Promise<void> {
     await this.disconnectBlocking()

@@ -1,5 +1,6 @@
-import { createPublicClient, http, type PublicClient } from 'viem'
+import { createPublicClient, type PublicClient } from 'viem'
 import { base } from 'viem/chains'
+import { rpcTransport } from './rpc-transport.ts'
 
 const DEFAULT_TIMEOUT_MS = 5000
 
@@ -10,7 +11,7 @@ const DEFAULT_TIMEOUT_MS = 5000
 export function createChainClient(rpcUrl: string, timeoutMs = DEFAULT_TIMEOUT_MS): PublicClient {
   return createPublicClient({
     chain: base,
-    transport: http(rpcUrl, { timeout: timeoutMs, retryCount: 0 }),
+    transport: rpcTransport(rpcUrl, timeoutMs),
     cacheTime: 0,
   }) as PublicClient
 }

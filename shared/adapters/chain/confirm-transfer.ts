@@ -24,8 +24,8 @@ const BLOCKS_REMEMBERED = 64
 /**
  * Looks a transaction up and demands proof: success, and the one USDC transfer of the charge from payer to recipient, in a
  * block that `confirmations` blocks stand on, itself counted. A receipt that is not deep enough is as good as none: the block
- * may still be replaced. One RPC call while pending, two when found, one when the block is known; one more when what is found
- * proves nothing.
+ * may still be replaced. One RPC call; a second one for the time of a block that the node does not put into its logs; one more
+ * when what is found proves nothing.
  */
 export function createConfirmTransfer(client: PublicClient, confirmations = 1): ConfirmTransfer {
   const timestamps = new Map<string, Date>()
@@ -40,12 +40,12 @@ export function createConfirmTransfer(client: PublicClient, confirmations = 1): 
           return { outcome: 'unreachable', cause: new Error('the node’s receipt and logs contradict each other') }
         return { outcome: receipt.status === 'reverted' ? 'reverted' : 'unproven', blockNumber }
       }
-      const known = timestamps.get(blockHash)
-      if (known) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: known }
+      const told = timestamps.get(blockHash) ?? timeInLogs(receipt)
+      if (told) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: told }
       const block = await client.getBlock({ blockNumber })
       // The block was replaced between the two answers; the next look tells where the transaction is now.
       if (block.hash !== blockHash) return { outcome: 'pending' }
-      const blockTimestamp = new Date(Number(block.timestamp) * 1000)
+      const blockTimestamp = dateOf(block.timestamp)
       timestamps.set(blockHash, blockTimestamp)
       for (const oldest of timestamps.keys()) if (timestamps.size > BLOCKS_REMEMBERED) timestamps.delete(oldest)
       return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp }
@@ -54,6 +54,16 @@ export function createConfirmTransfer(client: PublicClient, confirmations = 1): 
       return { outcome: 'unreachable', cause }
     }
   }
+}
+
+/** Newer nodes tell the block's time in each log (`blockTimestamp` in Ethereum's execution APIs); `null` from others. */
+function timeInLogs({ logs }: TransactionReceipt): Date | null {
+  const seconds = logs[0]?.blockTimestamp
+  return seconds === undefined ? null : dateOf(seconds)
+}
+
+function dateOf(unixSeconds: bigint): Date {
+  return new Date(Number(unixSeconds) * 1000)
 }
 
 /**

@@ -35,7 +35,7 @@ export function createSettlementAccounts(
       const maxFeePerGas = largest(raised(oldFee), fees.maxFeePerGas)
       if (maximumFeePerGasWei !== null && maxFeePerGas > maximumFeePerGasWei) return null
       const tip = largest(raised(oldTip), fees.maxPriorityFeePerGas)
-      const replacement = await keys.accountOf(facilitator).signTransaction({
+      const replacement = keys.signTransaction(facilitator, {
         type: 'eip1559',
         chainId,
         nonce: call.nonce ?? 0,
@@ -53,7 +53,7 @@ export function createSettlementAccounts(
       const { maxFeePerGas: oldFee = 0n, maxPriorityFeePerGas: oldTip = 0n } = instead ? parseTransaction(instead) : {}
       const maxFeePerGas = largest(raised(oldFee), fees.maxFeePerGas)
       const tip = largest(raised(oldTip), fees.maxPriorityFeePerGas)
-      const raw = await keys.accountOf(facilitator).signTransaction({
+      const raw = keys.signTransaction(facilitator, {
         type: 'eip1559',
         chainId,
         nonce: Number(accountNonce),

@@ -1,5 +1,5 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { encodeFunctionData, type PublicClient, parseSignature } from 'viem'
+import { encodeFunctionData, type PublicClient, parseSignature, prepareEncodeFunctionData } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { UPTO_PROXY_ADDRESS } from './contracts.ts'
@@ -8,6 +8,10 @@ import { isRevert } from './rpc-failure.ts'
 /** Measured on the devnet: 91,000 to 128,000 gas for `settle`, 177,000 for `settleWithPermit`; unused gas is not paid. */
 export const SETTLE_GAS = 200_000n
 export const SETTLE_WITH_PERMIT_GAS = 300_000n
+
+/* With the function looked up and its selector hashed: viem would do both for each call. */
+const settle = prepareEncodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settle' })
+const settleWithPermit = prepareEncodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settleWithPermit' })
 
 /** The proxy call that moves `amount` from payer to recipient, after submitting the payer's EIP-2612 permit if so asked. */
 export function settlementCall(
@@ -35,17 +39,13 @@ export function settlementCall(
   if (!submitsPermit || !permit)
     return {
       to: UPTO_PROXY_ADDRESS,
-      data: encodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settle', args: transfer }),
+      data: encodeFunctionData({ ...settle, args: transfer }),
     }
   const { r, s, yParity } = parseSignature(permit.signature)
   const submitted = { value: permit.amount, deadline: permit.deadline, r, s, v: yParity + 27 }
   return {
     to: UPTO_PROXY_ADDRESS,
-    data: encodeFunctionData({
-      abi: x402UptoPermit2ProxyABI,
-      functionName: 'settleWithPermit',
-      args: [submitted, ...transfer],
-    }),
+    data: encodeFunctionData({ ...settleWithPermit, args: [submitted, ...transfer] }),
   }
 }
 

@@ -1,24 +1,22 @@
-import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { keccak256, serializeTransaction, type TransactionSerializableEIP1559 } from 'viem'
+import { privateKeyToAddress } from 'viem/accounts'
+import { signHash } from './secp256k1.ts'
 
 /** The settlement keys of this process by their lower-case address. */
 export interface SettlementKeys {
   readonly facilitators: readonly `0x${string}`[]
-  /** Throws for an address whose key is elsewhere. */
-  accountOf(facilitator: `0x${string}`): PrivateKeyAccount
+  /** The raw signed transaction. Throws for an address whose key is elsewhere. */
+  signTransaction(facilitator: `0x${string}`, transaction: TransactionSerializableEIP1559): `0x${string}`
 }
 
 export function settlementKeys(privateKeys: readonly `0x${string}`[]): SettlementKeys {
-  const accounts = new Map(
-    privateKeys
-      .map((key) => privateKeyToAccount(key))
-      .map((account) => [account.address.toLowerCase() as `0x${string}`, account]),
-  )
+  const keys = new Map(privateKeys.map((key) => [privateKeyToAddress(key).toLowerCase() as `0x${string}`, key]))
   return {
-    facilitators: [...accounts.keys()],
-    accountOf: (facilitator) => {
-      const account = accounts.get(facilitator)
-      if (!account) throw new Error(`no settlement key for the facilitator ${facilitator}`)
-      return account
+    facilitators: [...keys.keys()],
+    signTransaction: (facilitator, transaction) => {
+      const key = keys.get(facilitator)
+      if (key === undefined) throw new Error(`no settlement key for the facilitator ${facilitator}`)
+      return serializeTransaction(transaction, signHash(keccak256(serializeTransaction(transaction)), key))
     },
   }
 }

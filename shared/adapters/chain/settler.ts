@@ -47,7 +47,7 @@ export function createSettler(
     },
     sign: async (authorization, chargeAmount, terms, accountNonce) => {
       const { gasLimit, maxFeePerGas, maxPriorityFeePerGas } = terms
-      const raw = await keys.accountOf(authorization.facilitator).signTransaction({
+      const raw = keys.signTransaction(authorization.facilitator, {
         type: 'eip1559',
         chainId,
         nonce: Number(accountNonce),

@@ -23,7 +23,10 @@ beforeAll(async () => {
   payer = await createChainPayer(devnet, 100_000_000n)
   await payer.approve()
 })
-afterEach(() => proxy.setFault(null))
+afterEach(() => {
+  proxy.setFault(null)
+  proxy.chooseFault(() => null)
+})
 afterAll(async () => {
   await proxy.stop()
   await devnet.stop()
@@ -45,6 +48,15 @@ async function transactionFor(authorization: Authorization, charge: AtomicAmount
 /** Anvil answers a broadcast a moment before it has mined it. */
 async function mined(hash: `0x${string}`): Promise<void> {
   await devnet.client.waitForTransactionReceipt({ hash })
+}
+
+/** An older node's receipt. */
+const withoutTime: RpcFault = {
+  kind: 'lie',
+  tell: (truth) => {
+    const { logs, ...receipt } = (truth as { result: { logs: Record<string, unknown>[] } }).result
+    return { result: { ...receipt, logs: logs.map((log) => ({ ...log, blockTimestamp: undefined })) } }
+  },
 }
 
 async function received(): Promise<bigint> {
@@ -305,19 +317,41 @@ describe('confirming', () => {
     expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'unproven' })
   })
 
-  it.each(['eth_getTransactionReceipt', 'eth_getBlockByNumber'])(
-    'is unreachable, never pending or reverted, when %s fails',
-    async (method) => {
+  describe('is unreachable, never pending or reverted,', () => {
+    const faults = [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const
+
+    it.each(faults)('when the receipt fails by %o', async (fault) => {
       const authorization = await signed()
       const transaction = await transactionFor(authorization)
       await settler.broadcast(transaction)
       await mined(transaction.hash)
-      for (const fault of [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const) {
-        proxy.setFault(fault, method)
-        expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
-      }
-    },
-  )
+      proxy.setFault(fault, 'eth_getTransactionReceipt')
+      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+    })
+
+    it.each(faults)('when the block that a receipt without its time needs fails by %o', async (fault) => {
+      const authorization = await signed()
+      const transaction = await transactionFor(authorization)
+      await settler.broadcast(transaction)
+      await mined(transaction.hash)
+      proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : fault))
+      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+    })
+  })
+
+  it('has the same time from a node that does not tell it in the logs, for one call more', async () => {
+    const authorization = await signed()
+    const transaction = await transactionFor(authorization)
+    await settler.broadcast(transaction)
+    await mined(transaction.hash)
+    const before = proxy.calls.length
+    const told = await settler.confirm(transaction.hash, authorization, CHARGE)
+    expect(proxy.calls.slice(before)).toEqual(['eth_getTransactionReceipt'])
+    proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : null))
+    expect(told.outcome).toBe('confirmed')
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual(told)
+    expect(proxy.calls.slice(before + 1)).toEqual(['eth_getTransactionReceipt', 'eth_getBlockByNumber'])
+  })
 })
 
 it('a node that hangs at any step is unreachable', async () => {

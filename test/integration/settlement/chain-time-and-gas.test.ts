@@ -159,7 +159,6 @@ it('a settlement costs one simulation, two with a permit, its broadcast, its rec
     expect(settled.filter((method) => method !== 'eth_getTransactionReceipt')).toEqual([
       ...expected,
       'eth_sendRawTransaction',
-      'eth_getBlockByNumber',
     ])
     // Both are read once for many settlements.
     expect(made.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)

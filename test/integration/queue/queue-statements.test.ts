@@ -1,0 +1,33 @@
+import { randomUUID } from 'node:crypto'
+import { expect, it } from 'vitest'
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { startPostgresCounter } from '../../bench/measuring/postgres-counter.ts'
+import { createTestLedger } from '../../support/test-ledger.ts'
+
+it('PostgreSQL is asked for messages and never about delays or rate limits, which the queue does not have', async () => {
+  const ledger = await createTestLedger(2)
+  const counter = await startPostgresCounter(ledger.url)
+  const queue = await openJobQueue({ DATABASE_URL: counter.url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
+  const delivered: string[] = []
+  const consumer = queue.consume(new Map([['text', 4]]), async (jobId) => {
+    delivered.push(jobId)
+  })
+  try {
+    const jobIds = [randomUUID(), randomUUID()]
+    for (const jobId of jobIds) {
+      await queue.enqueue(jobId, 'text')
+      await expect.poll(() => delivered, { timeout: 5000 }).toContain(jobId)
+    }
+    // After the last message it is asked once more, and then waited.
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const statements = [...counter.take().keys()].join('\n')
+    expect(statements).toContain('move_to_active')
+    expect(statements).toContain('move_to_completed_fetch')
+    expect(statements).not.toMatch(/next_signal|next_delay/)
+  } finally {
+    await consumer.close(1000)
+    await queue.close()
+    await counter.stop()
+    await ledger.close()
+  }
+})

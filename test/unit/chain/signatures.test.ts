@@ -1,0 +1,187 @@
+import { uptoPermit2WitnessTypes } from '@x402/evm'
+import fc from 'fast-check'
+import { hashTypedData, recoverAddress, serializeSignature } from 'viem'
+import { privateKeyToAccount, sign } from 'viem/accounts'
+import { describe, expect, it } from 'vitest'
+import { PERMIT2_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { createPermit2Hash } from '#shared/adapters/chain/permit2-message.ts'
+import { recoverSigner, signHash } from '#shared/adapters/chain/secp256k1.ts'
+import { settlementKeys } from '#shared/adapters/chain/settlement-keys.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+
+/* viem's own, over @noble/curves, is the other implementation that everything here is held against. */
+
+type Hex = `0x${string}`
+
+const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+const FIELD_SIZE = 2n ** 256n - 2n ** 32n - 977n
+const MAXIMUM = 2n ** 256n - 1n
+
+const bytes = (length: number) =>
+  fc.uint8Array({ minLength: length, maxLength: length }).map((value): Hex => `0x${Buffer.from(value).toString('hex')}`)
+const uint256 = fc.oneof(fc.bigInt({ min: 0n, max: MAXIMUM }), fc.constantFrom(0n, 1n, MAXIMUM))
+const privateKey = fc.bigInt({ min: 1n, max: CURVE_ORDER - 1n }).map((key): Hex => `0x${digits(key)}`)
+const runs = { numRuns: 300 }
+
+function digits(value: bigint): string {
+  return value.toString(16).padStart(64, '0')
+}
+
+async function signerByViem(hash: Hex, signature: Hex): Promise<string | null> {
+  try {
+    return (await recoverAddress({ hash, signature })).toLowerCase()
+  } catch {
+    return null
+  }
+}
+
+async function expectSameSigner(hash: Hex, signature: Hex): Promise<string | null> {
+  const signer = await signerByViem(hash, signature)
+  expect(recoverSigner(hash, signature)).toBe(signer)
+  return signer
+}
+
+describe('the signer that is recovered is the one that viem recovers', () => {
+  it('from what a wallet signed, with each writing of v and with the mirrored s', async () => {
+    await fc.assert(
+      fc.asyncProperty(bytes(32), privateKey, async (hash, key) => {
+        const { r, s, yParity = Number.NaN } = await sign({ hash, privateKey: key })
+        const owner = privateKeyToAccount(key).address.toLowerCase()
+        const mirrored: Hex = `0x${digits(CURVE_ORDER - BigInt(s))}`
+        for (const v of [yParity, yParity + 27]) {
+          const suffix = v.toString(16).padStart(2, '0')
+          expect(await expectSameSigner(hash, `${r}${s.slice(2)}${suffix}`)).toBe(owner)
+        }
+        for (const v of [1 - yParity, 28 - yParity]) {
+          const suffix = v.toString(16).padStart(2, '0')
+          expect(await expectSameSigner(hash, `${r}${mirrored.slice(2)}${suffix}`)).toBe(owner)
+        }
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it('from numbers that nobody signed with, on the edges of the curve and with any v', async () => {
+    const edges = [0n, 1n, CURVE_ORDER / 2n, CURVE_ORDER / 2n + 1n, CURVE_ORDER - 1n, CURVE_ORDER, CURVE_ORDER + 1n]
+    const number = fc.oneof(uint256, fc.constantFrom(...edges, FIELD_SIZE - CURVE_ORDER, FIELD_SIZE - 1n, FIELD_SIZE))
+    const v = fc.oneof(fc.constantFrom(0, 1, 27, 28), fc.integer({ min: 0, max: 255 }))
+    let [signed, refused] = [0, 0]
+    await fc.assert(
+      fc.asyncProperty(
+        fc.oneof(bytes(32), fc.constant<Hex>(`0x${digits(0n)}`)),
+        number,
+        number,
+        v,
+        async (...given) => {
+          const [hash, r, s, recovery] = given
+          const signature: Hex = `0x${digits(r)}${digits(s)}${recovery.toString(16).padStart(2, '0')}`
+          if ((await expectSameSigner(hash, signature)) === null) refused += 1
+          else signed += 1
+        },
+      ),
+      runs,
+    )
+    expect(signed).toBeGreaterThan(0)
+    expect(refused).toBeGreaterThan(0)
+  })
+
+  it('from signatures with one bit changed, cut off or drawn out', async () => {
+    const change = fc.oneof(
+      fc.record({ kind: fc.constant('flip' as const), bit: fc.integer({ min: 0, max: 519 }) }),
+      fc.record({ kind: fc.constant('length' as const), length: fc.integer({ min: 0, max: 130 }) }),
+    )
+    await fc.assert(
+      fc.asyncProperty(bytes(32), privateKey, change, async (hash, key, changed) => {
+        const signature = Buffer.from(serializeSignature(await sign({ hash, privateKey: key })).slice(2), 'hex')
+        const mutant = Buffer.alloc(changed.kind === 'length' ? changed.length : signature.length)
+        signature.copy(mutant)
+        if (changed.kind === 'flip')
+          mutant.writeUInt8(mutant.readUInt8(changed.bit >> 3) ^ (1 << (changed.bit & 7)), changed.bit >> 3)
+        await expectSameSigner(hash, `0x${mutant.toString('hex')}`)
+      }),
+      runs,
+    )
+  })
+})
+
+describe('what is signed with our keys is, to the byte, what viem signs', () => {
+  it('as a signature of a hash', async () => {
+    await fc.assert(
+      fc.asyncProperty(bytes(32), privateKey, async (hash, key) => {
+        const { r, s, yParity } = await sign({ hash, privateKey: key })
+        expect(signHash(hash, key)).toEqual({ r, s, yParity })
+      }),
+      { numRuns: 200 },
+    )
+  })
+
+  it('as a settlement’s transaction', async () => {
+    const wei = fc.bigInt({ min: 0n, max: 2n ** 100n })
+    const nonce = fc.integer({ min: 0, max: 2 ** 40 })
+    await fc.assert(
+      fc.asyncProperty(privateKey, nonce, wei, wei, bytes(20), bytes(68), async (key, nonce, tip, fee, to, data) => {
+        const transaction = {
+          type: 'eip1559',
+          chainId: 8453,
+          nonce,
+          gas: 200_000n,
+          maxFeePerGas: fee + tip,
+          maxPriorityFeePerGas: tip,
+          to,
+          data,
+        } as const
+        const keys = settlementKeys([key])
+        const [facilitator] = keys.facilitators
+        if (!facilitator) throw new Error('there is no key')
+        const account = privateKeyToAccount(key)
+        expect(facilitator).toBe(account.address.toLowerCase())
+        expect(keys.signTransaction(facilitator, transaction)).toBe(await account.signTransaction(transaction))
+      }),
+      { numRuns: 100 },
+    )
+  })
+
+  it('and with no key that is elsewhere', () => {
+    const keys = settlementKeys([`0x${digits(1n)}`])
+    const transaction = { type: 'eip1559', chainId: 8453 } as const
+    expect(() => keys.signTransaction('0x1111111111111111111111111111111111111111', transaction)).toThrow(
+      'no settlement key for the facilitator 0x1111111111111111111111111111111111111111',
+    )
+  })
+})
+
+describe('the hash that the payer signs', () => {
+  it('is that of the SDK’s typed data', () => {
+    const signed = fc.record({
+      asset: bytes(20),
+      payer: bytes(20),
+      payTo: bytes(20),
+      facilitator: bytes(20),
+      spender: bytes(20),
+      authorizedMaximum: uint256.map(atomicAmount),
+      nonce: uint256,
+      deadline: uint256,
+      validAfter: uint256,
+    })
+    fc.assert(
+      fc.property(signed, fc.constantFrom(1, 8453, 84532), (values, chainId) => {
+        const authorization = { ...values, network: `eip155:${chainId}`, signature: '0x', gasSponsoring: null } as const
+        const { asset, authorizedMaximum, spender, nonce, deadline, payTo, facilitator, validAfter } = values
+        const expected = hashTypedData({
+          domain: { name: 'Permit2', chainId, verifyingContract: PERMIT2_ADDRESS },
+          types: uptoPermit2WitnessTypes,
+          primaryType: 'PermitWitnessTransferFrom',
+          message: {
+            permitted: { token: asset, amount: authorizedMaximum },
+            spender,
+            nonce,
+            deadline,
+            witness: { to: payTo, facilitator, validAfter },
+          },
+        })
+        expect(createPermit2Hash(chainId)(authorization)).toBe(expected)
+      }),
+      runs,
+    )
+  })
+})
