@@ -156,6 +156,23 @@ const LIES: readonly Lie[] = [
     reverted: 0,
     worst: 'the result is withheld while the node contradicts itself',
   },
+  {
+    name: 'confirm: the receipt’s block is an hour old',
+    payer: 'good',
+    stages: ['confirm'],
+    methods: ['eth_getTransactionReceipt'],
+    fault: lieAbout((receipt) => ({
+      ...receipt,
+      logs: (receipt['logs'] as Record<string, unknown>[]).map((log) => ({
+        ...log,
+        blockTimestamp: toHex(Number(log['blockTimestamp']) - 3600),
+      })),
+    })),
+    ends: ['200'],
+    upstreamCalls: 1,
+    reverted: 0,
+    worst: 'a wrong settlement time on the receipt',
+  },
 ]
 
 /** These concern everybody, at least by the account nonces that wait behind them, so one after another. */
@@ -204,6 +221,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'a wrong settlement time on the receipt, where the logs do not tell it',
+    isUnheard: true,
   },
   {
     name: 'terms: another chain id',

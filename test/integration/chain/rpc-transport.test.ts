@@ -11,11 +11,14 @@ let url: string
 const requests: { authorization: string | undefined; path: string | undefined; body: unknown }[] = []
 
 beforeAll(async () => {
-  server = createServer(async (request, response) => {
-    let body = ''
-    for await (const chunk of request) body += String(chunk)
-    requests.push({ authorization: request.headers.authorization, path: request.url, body: JSON.parse(body) })
-    answer(response, request)
+  server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      const body: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'))
+      requests.push({ authorization: request.headers.authorization, path: request.url, body })
+      answer(response, request)
+    })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
