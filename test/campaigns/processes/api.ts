@@ -10,7 +10,7 @@ import { addCommitPoints, addExchangePoints, callWithPoints, portWithPoints } fr
 const config = readConfig()
 const reach = createReachPoint(env['FAULT_POINTS_DIRECTORY'] ?? '')
 addCommitPoints(reach)
-addExchangePoints(reach, 'api', config.RPC_URL)
+addExchangePoints(reach, 'api')
 const stopping = new AbortController()
 const dependencies = await createDependencies(config, stopping.signal)
 const { store, queue, uploads, media, mediaLinks, verifier, outcomes } = dependencies

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { subscribe } from 'node:diagnostics_channel'
 import pg from 'pg'
+import { Pool } from 'undici'
 import type { ReachPoint } from './reach-point.ts'
 
 /** The port call that is under way, such as `worker.sealResult`. */
@@ -32,15 +33,18 @@ export function callWithPoints<Input extends unknown[], Output>(
     })
 }
 
+/** A statement that is a transition of a job by itself, and so its own transaction. */
+const TRANSITION = /^WITH moved AS/
+
 /**
- * Adds to every port call with a transaction the points `<call>.commit.before`, when all its statements are done, and
- * `<call>.commit.sent`, when PostgreSQL is told to commit and has not answered.
+ * Adds to every port call with a transaction the points `<call>.commit.before`, when all its statements are done but one that is
+ * a transaction by itself, and `<call>.commit.sent`, when PostgreSQL is told to commit and has not answered.
  */
 export function addCommitPoints(reach: ReachPoint): void {
   // Its many overloads come to this.
   const query = Reflect.get(pg.Client.prototype, 'query') as (this: pg.Client, ...input: unknown[]) => unknown
   const withPoints = function (this: pg.Client, ...input: unknown[]): unknown {
-    const call = input[0] === 'COMMIT' ? presentCall.getStore() : undefined
+    const call = isCommit(input[0]) ? presentCall.getStore() : undefined
     if (call !== undefined) reach(`${call}.commit.before`)
     const answer = query.apply(this, input)
     if (call !== undefined) reach(`${call}.commit.sent`)
@@ -49,24 +53,33 @@ export function addCommitPoints(reach: ReachPoint): void {
   Reflect.set(pg.Client.prototype, 'query', withPoints)
 }
 
+function isCommit(statement: unknown): boolean {
+  if (typeof statement === 'string') return statement === 'COMMIT'
+  const { text } = statement as { readonly text?: unknown }
+  return typeof text === 'string' && TRANSITION.test(text)
+}
+
 /**
  * Adds points to every HTTP exchange of the process: `<name>.before`, `<name>.written`, when the whole request is handed to
  * the system, and `<name>.answered`, when an answer has come and nobody has seen it. Exchanges with the chain are named
  * `<process>.rpc.<method>`, all others `<process>.upstream`.
  */
-export function addExchangePoints(reach: ReachPoint, processName: string, rpcUrl: string): void {
-  const rpcOrigin = new URL(rpcUrl).origin
-  const send = globalThis.fetch
-  globalThis.fetch = (input, init) => {
-    const url = new URL(input instanceof Request ? input.url : input)
-    const name = `${processName}.${url.origin === rpcOrigin ? `rpc.${rpcMethod(init?.body)}` : 'upstream'}`
-    return presentExchange.run(name, async () => {
+export function addExchangePoints(reach: ReachPoint, processName: string): void {
+  const withPoints = <Answer>(name: string, exchange: () => Promise<Answer>) =>
+    presentExchange.run(name, async () => {
       reach(`${name}.before`)
-      const response = await send(input, init)
+      const answer = await exchange()
       reach(`${name}.answered`)
-      return response
+      return answer
     })
+  const send = globalThis.fetch
+  globalThis.fetch = (input, init) => withPoints(`${processName}.upstream`, () => send(input, init))
+  // Only the chain is asked so.
+  const ask = Reflect.get(Pool.prototype, 'request') as (this: Pool, options: { body: string }) => Promise<unknown>
+  const askWithPoints = function (this: Pool, options: { body: string }): Promise<unknown> {
+    return withPoints(`${processName}.rpc.${rpcMethod(options.body)}`, () => ask.call(this, options))
   }
+  Reflect.set(Pool.prototype, 'request', askWithPoints)
   const names = new WeakMap<object, string>()
   subscribe('undici:request:create', (message) => {
     const name = presentExchange.getStore()
@@ -82,8 +95,6 @@ function requestOf(message: unknown): object {
   return (message as { request: object }).request
 }
 
-function rpcMethod(body: unknown): string {
-  if (typeof body !== 'string') return 'unknown'
-  const { method } = JSON.parse(body) as { method?: string }
-  return method ?? 'batch'
+function rpcMethod(body: string): string {
+  return (JSON.parse(body) as { method: string }).method
 }

@@ -12,7 +12,7 @@ import { addCommitPoints, addExchangePoints, callWithPoints, portWithPoints } fr
 const config = readConfig()
 const reach = createReachPoint(env['FAULT_POINTS_DIRECTORY'] ?? '')
 addCommitPoints(reach)
-addExchangePoints(reach, 'worker', config.RPC_URL)
+addExchangePoints(reach, 'worker')
 const dependencies = await createDependencies(config)
 /** Ports whose members are all asynchronous. */
 const PORTS: ReadonlySet<string> = new Set(['queue', 'uploads', 'media', 'verifier', 'settler', 'settlements'])
