@@ -27,10 +27,15 @@ interface Dependencies {
   readonly tracer: Pick<Tracer, 'present'>
 }
 
+/** The job whose outcome answers a request, and whether it is this request's own. */
+export interface ServingJob {
+  readonly jobId: string
+  readonly isNew: boolean
+}
+
 /**
  * Stages the upload if there is one, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
- * encrypted object without a key. Returns the id of the job that serves the request, which may be another request's that
- * came first. Throws the 409s of a key or payment that belongs to something else, the refusals of a payer who has too much
+ * encrypted object without a key. The job that serves the request may be another request's that came first. Throws the 409s of a key or payment that belongs to something else, the refusals of a payer who has too much
  * open, and `storage_unavailable`.
  */
 export async function acceptJob(
@@ -38,7 +43,7 @@ export async function acceptJob(
   challenge: Challenge,
   { publicModel, requestDigest, content }: EffectiveRequest,
   { authorization, ...verified }: VerifiedPayment,
-): Promise<string> {
+): Promise<ServingJob> {
   const { uploads } = dependencies
   const { json, audio } = content()
   const stagedUpload = audio && (await stageUpload(dependencies, audio))
@@ -62,10 +67,10 @@ export async function acceptJob(
       const state = acceptance.outcome === 'accepted' ? 'accepted' : 'generated'
       const queueName = queueOf({ operation: challenge.operation.id, state })
       enqueueInBackground(dependencies, acceptance.jobId, queueName)
-      return acceptance.jobId
+      return { jobId: acceptance.jobId, isNew: true }
     }
     case 'exists':
-      return acceptance.jobId
+      return { jobId: acceptance.jobId, isNew: false }
     case 'other_request':
       throw new AppError('idempotency_key_reused')
     case 'authorization_already_used':

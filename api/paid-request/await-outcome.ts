@@ -5,8 +5,11 @@ import type { Logger } from '#shared/runtime/logger.ts'
 
 /** Holds callers until their job is finished. One for the whole process, whatever the number of held connections. */
 export interface OutcomeAwaiter {
-  /** The finished outcome, or how the job stands when `signal` aborts. Throws only when the ledger cannot be read at first. */
-  wait(jobId: string, signal: AbortSignal): Promise<JobOutcome>
+  /**
+   * The finished outcome, or how the job stands when `signal` aborts. Throws only when the ledger cannot be read at first. A job
+   * that was accepted this moment need not be looked up: it cannot be finished.
+   */
+  wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<JobOutcome>
   /** A hint that the row is worth reading; safe to call for any id. */
   wake(jobId: string): void
   close(): void
@@ -59,7 +62,7 @@ export function createOutcomeAwaiter(
     void readWoken()
   }, pollMs)
 
-  async function wait(jobId: string, signal: AbortSignal): Promise<JobOutcome> {
+  async function wait(jobId: string, signal: AbortSignal, { isNew } = { isNew: false }): Promise<JobOutcome> {
     const finished = Promise.withResolvers<JobOutcome>()
     const stopWaiting = Promise.withResolvers<'aborted'>()
     const onAbort = () => stopWaiting.resolve('aborted')
@@ -68,8 +71,8 @@ export function createOutcomeAwaiter(
     waiters.set(jobId, others.add(finished.resolve))
     try {
       // Registered before this first read, so a job that finishes in between is not missed.
-      const present = await readOne(jobId)
-      if (!isUnfinished(present.state)) return present
+      const present = isNew ? null : await readOne(jobId)
+      if (present && !isUnfinished(present.state)) return present
       const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])
       return first === 'aborted' ? await readOne(jobId) : first
     } finally {

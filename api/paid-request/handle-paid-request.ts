@@ -16,7 +16,7 @@ import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
-import { acceptJob } from './accept-job.ts'
+import { acceptJob, type ServingJob } from './accept-job.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { asAudioBytes, wantsAudioBytes } from './audio-bytes.ts'
 import type { OutcomeAwaiter } from './await-outcome.ts'
@@ -95,7 +95,7 @@ export async function handlePaidRequest(
     tracer.describe({ jobId, payer: payment.authorization.payer })
     effectiveRequest.letGo()
     caller.releaseBody()
-    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(jobId, caller.held))
+    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(jobId, caller.held, { isNew }))
     const answer = respond(outcome, dependencies, operation, isNew)
     return wantsAudioBytes(operation.id, request.headers.accept) ? await asAudioBytes(dependencies, answer) : answer
   } catch (error) {
@@ -162,12 +162,12 @@ async function attachOrPay({
   pay,
 }: {
   findOwn: () => Promise<string | null>
-  pay: () => Promise<string>
-}): Promise<{ jobId: string; isNew: boolean }> {
+  pay: () => Promise<ServingJob>
+}): Promise<ServingJob> {
   const own = await findOwn()
   if (own !== null) return { jobId: own, isNew: false }
   try {
-    return { jobId: await pay(), isNew: true }
+    return await pay()
   } catch (error) {
     const paidMeanwhile = isRefusedPayment(error) ? await findOwn() : null
     if (paidMeanwhile === null) throw error
@@ -186,7 +186,7 @@ async function payForJob(
   binding: PresentBinding | null,
   effectiveRequest: EffectiveRequest,
   payment: PresentedPayment,
-): Promise<string> {
+): Promise<ServingJob> {
   requireAvailable(dependencies.catalog, subject.operation, effectiveRequest.publicModel)
   const challenge = binding?.isLive
     ? { ...subject, quote: binding.quote, expiresAt: binding.expiresAt }

@@ -9,7 +9,16 @@ import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { PresentReceipt, Receipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { ClaimedJob, Job, JobOutcome, JobState, PaymentResponse, RequestOrigin, SealedResult } from './job.ts'
+import type {
+  ClaimedJob,
+  Job,
+  JobOutcome,
+  JobState,
+  PaymentResponse,
+  RequestOrigin,
+  SealedResult,
+  StoredSettlement,
+} from './job.ts'
 
 export interface KeyBindingRequest {
   readonly idempotencyKey: string
@@ -102,17 +111,6 @@ export interface AdmissionStore {
 /** `stale` means that another worker holds the job now: stop at once, write nothing. */
 export type Written = 'written' | 'stale'
 
-/** A transaction as it was signed, for good: it may be mined as long as nothing else has used its account nonce. */
-export interface StoredTransaction extends SignedTransaction {
-  readonly accountNonce: bigint
-}
-
-export interface StoredSettlement {
-  readonly settlementId: string
-  /** Newest first; any of them may be the one on chain. */
-  readonly transactions: readonly StoredTransaction[]
-}
-
 export interface Failure {
   readonly code: ErrorCode
   /** For operators, without prompt, audio, transcript or key. */
@@ -149,7 +147,7 @@ export interface ExecutionStore {
     job: ClaimedJob,
     failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },
   ): Promise<Written>
-  /** generated → settling: takes the next account nonce and stores the signed transaction before anyone sends it. */
+  /** generated → settling: takes the next account nonce and stores the signed transaction, which is given, before anyone sends it. */
   recordSettlement(
     job: ClaimedJob,
     settlement: {
@@ -157,7 +155,7 @@ export interface ExecutionStore {
       minimumAccountNonce: bigint
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
-  ): Promise<Written>
+  ): Promise<StoredSettlement | 'stale'>
   readSettlement(job: ClaimedJob): Promise<StoredSettlement>
   /** settling, still: a settlement whose account nonce somebody else used up is signed for the next one. */
   renewSettlement(

@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 
 export const jobStates = [
   'accepted',
@@ -49,6 +50,20 @@ export interface ClaimedJob extends Job {
   /** Between when it was due and this claim, by PostgreSQL's clock; the time of a worker that was lost meanwhile is in it. */
   readonly waitedMs: number
   readonly sealed: SealedResult | null
+  /** As this claim recorded it; `null` when it is to be read. */
+  readonly settlement: StoredSettlement | null
+}
+
+/** A transaction as it was signed, for good: it may be mined as long as nothing else has used its account nonce. */
+export interface StoredTransaction extends SignedTransaction {
+  readonly accountNonce: bigint
+}
+
+/** What collects a job's charge, stored before anything of it is sent. */
+export interface StoredSettlement {
+  readonly settlementId: string
+  /** Newest first; any of them may be the one on chain. */
+  readonly transactions: readonly StoredTransaction[]
 }
 
 /** What a provider's success was turned into: the exact response text and the charge computed from usage. */

@@ -1,7 +1,7 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
-import type { StoredTransaction } from './job-store.ts'
+import type { StoredTransaction } from './job.ts'
 
 type Hex = `0x${string}`
 

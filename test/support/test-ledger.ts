@@ -264,12 +264,10 @@ export const fencedWrites = {
   },
   recordSettlement: {
     to: 'settling',
-    run: ({ execution }, job) =>
-      execution.recordSettlement(job, {
-        chargeAmount: atomicAmount(5034n),
-        minimumAccountNonce: 0n,
-        sign: signNoise,
-      }),
+    run: async ({ execution }, job) => {
+      const terms = { chargeAmount: atomicAmount(5034n), minimumAccountNonce: 0n, sign: signNoise }
+      return (await execution.recordSettlement(job, terms)) === 'stale' ? 'stale' : 'written'
+    },
   },
   completeJob: {
     to: 'completed',

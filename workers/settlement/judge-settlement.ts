@@ -1,4 +1,4 @@
-import type { StoredTransaction } from '#shared/jobs/job-store.ts'
+import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { Confirmation, SettlementEvidence } from '#shared/payment/facilitator.ts'
 
 /** One transaction of a settlement and what the chain says of it. */

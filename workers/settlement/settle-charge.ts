@@ -1,5 +1,5 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore, StoredSettlement } from '#shared/jobs/job-store.ts'
+import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { finished, moved, type StepOutcome } from '../step-outcome.ts'
@@ -29,12 +29,12 @@ export async function recordCharge(
   }
   if (prepared.outcome === 'refused') return failSettlement({ store }, job, prepared.code)
   const { terms, minimumAccountNonce } = prepared
-  const written = await store.recordSettlement(job, {
+  const settlement = await store.recordSettlement(job, {
     chargeAmount,
     minimumAccountNonce,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, terms, accountNonce),
   })
-  return moved(written, { ...job, state: 'settling' })
+  return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
 }
 
 /** settling → completed: sends what is stored, as often as it takes, and believes only the chain's proof. */
@@ -84,5 +84,5 @@ async function signAgain(
     minimumAccountNonce: accountNonceCount,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, prepared.terms, accountNonce),
   })
-  return moved(written, job)
+  return moved(written, { ...job, settlement: null })
 }

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import type { ExecutionStore, StoredSettlement } from '#shared/jobs/job-store.ts'
+import type { ClaimedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { judgeSettlement, type Look, type Verdict } from './judge-settlement.ts'
@@ -45,7 +45,7 @@ export async function watchSettlement(
   const { authorization } = job
   const startedAt = performance.now()
   const sent = new Set<string>()
-  let settlement = await store.readSettlement(job)
+  let settlement = job.settlement ?? (await store.readSettlement(job))
   let evidenceAt = startedAt + EVIDENCE_AFTER_MS
   let unexplainedSince: number | null = null
   const send = async () => {

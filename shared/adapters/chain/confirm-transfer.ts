@@ -58,8 +58,8 @@ export function createConfirmTransfer(client: PublicClient, confirmations = 1): 
 
 /** Newer nodes tell the block's time in each log (`blockTimestamp` in Ethereum's execution APIs); `null` from others. */
 function timeInLogs({ logs }: TransactionReceipt): Date | null {
-  const seconds = logs[0]?.blockTimestamp
-  return seconds === undefined ? null : dateOf(seconds)
+  const seconds: bigint | null | undefined = logs[0]?.blockTimestamp
+  return typeof seconds === 'bigint' ? dateOf(seconds) : null
 }
 
 function dateOf(unixSeconds: bigint): Date {

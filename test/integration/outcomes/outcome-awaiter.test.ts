@@ -122,6 +122,17 @@ describe('waiting', () => {
     expect(await waiting).toMatchObject({ state: 'completed', resultBody: job.sealed?.resultBody })
   })
 
+  it('a job that was just accepted is read when it is finished, and not before', async () => {
+    createAwaiter(NEVER_POLLS_MS)
+    await listen()
+    const job = await jobInState(ledger, 'settling')
+    const waiting = awaiter.wait(job.id, forever(), { isNew: true })
+    expect(reads).toEqual([])
+    await fencedWrites.completeJob.run(ledger, job)
+    expect(await waiting).toMatchObject({ state: 'completed' })
+    expect(reads).toEqual([[job.id]])
+  })
+
   it('a job that is in no ledger throws at once', async () => {
     createAwaiter(QUICK_POLL_MS)
     await expect(awaiter.wait('00000000-0000-4000-8000-000000000000', forever())).rejects.toThrow('not in the ledger')

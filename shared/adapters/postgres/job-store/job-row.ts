@@ -76,6 +76,7 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     waitedMs: row.waited_ms ?? 0,
     origin: { requestId: row.request_id, traceparent: row.traceparent },
     sealed: sealedFromRow(row),
+    settlement: null,
   }
 }
 

@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore, StoredSettlement, Written } from '#shared/jobs/job-store.ts'
-import type { SettlementAccount } from '#shared/jobs/settlement-store.ts'
+import type { ClaimedJob, StoredSettlement, StoredTransaction } from '#shared/jobs/job.ts'
+import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
-import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { takeAccountNonces } from './account-line.ts'
@@ -21,8 +19,8 @@ interface Recording {
 }
 
 interface SignedRecording extends Recording {
-  readonly accountNonce: bigint
-  readonly transaction: SignedTransaction
+  readonly settlementId: string
+  readonly transaction: StoredTransaction
 }
 
 /**
@@ -41,14 +39,21 @@ export function createSettlementRecorder(pool: Pool): ExecutionStore['recordSett
 }
 
 /** All of one key, and with one minimum. */
-async function recordTogether(pool: Pool, recordings: readonly Recording[]): Promise<readonly Written[]> {
-  const [first] = recordings
-  if (!first) return []
+async function recordTogether(
+  pool: Pool,
+  recordings: readonly Recording[],
+): Promise<readonly (StoredSettlement | 'stale')[]> {
   return await inTransaction(pool, async (sql) => {
     const moved = await moveToSettling(sql, recordings)
-    const ours = recordings.filter(({ job }) => moved.has(job.id))
-    if (ours.length > 0) await signAndStore(sql, first.job.authorization, first.settlement.minimumAccountNonce, ours)
-    return recordings.map(({ job }) => (moved.has(job.id) ? 'written' : 'stale'))
+    const signed = await signNext(
+      sql,
+      recordings.filter(({ job }) => moved.has(job.id)),
+    )
+    await storeSigned(sql, signed)
+    const settlementOf = new Map(
+      signed.map(({ job, settlementId, transaction }) => [job.id, { settlementId, transactions: [transaction] }]),
+    )
+    return recordings.map(({ job }) => settlementOf.get(job.id) ?? 'stale')
   })
 }
 
@@ -66,19 +71,24 @@ async function moveToSettling(sql: Sql, recordings: readonly Recording[]): Promi
   return new Set(rows.map(({ id }) => id))
 }
 
-async function signAndStore(
-  sql: Sql,
-  account: SettlementAccount,
-  minimumAccountNonce: bigint,
-  recordings: readonly Recording[],
-): Promise<void> {
-  const first = await takeAccountNonces(sql, account, minimumAccountNonce, recordings.length)
+async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<readonly SignedRecording[]> {
+  const [any] = recordings
+  if (!any) return []
+  const { minimumAccountNonce } = any.settlement
+  const first = await takeAccountNonces(sql, any.job.authorization, minimumAccountNonce, recordings.length)
   const signed: SignedRecording[] = []
   for (const [index, { job, settlement }] of recordings.entries()) {
     const accountNonce = first + BigInt(index)
     const transaction = await settlement.sign(accountNonce)
-    signed.push({ job, settlement, accountNonce, transaction })
+    signed.push({ job, settlement, settlementId: randomUUID(), transaction: { ...transaction, accountNonce } })
   }
+  return signed
+}
+
+async function storeSigned(sql: Sql, signed: readonly SignedRecording[]): Promise<void> {
+  const [any] = signed
+  if (!any) return
+  const { network, facilitator } = any.job.authorization
   await sql.query(
     `WITH new AS (
        SELECT id, job_id, authorization_id, payer, account_nonce, charge_amount, hash, raw
@@ -91,13 +101,13 @@ async function signAndStore(
      INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
      SELECT hash, id, raw, $1::text, $2::text, account_nonce FROM new`,
     [
-      account.network,
-      account.facilitator,
-      signed.map(() => randomUUID()),
+      network,
+      facilitator,
+      signed.map(({ settlementId }) => settlementId),
       signed.map(({ job }) => job.id),
       signed.map(({ job }) => job.authorizationId),
       signed.map(({ job }) => job.authorization.payer),
-      signed.map(({ accountNonce }) => accountNonce.toString()),
+      signed.map(({ transaction }) => transaction.accountNonce.toString()),
       signed.map(({ settlement }) => settlement.chargeAmount.toString()),
       signed.map(({ transaction }) => transaction.hash),
       signed.map(({ transaction }) => transaction.raw),
