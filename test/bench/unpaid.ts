@@ -29,7 +29,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       rows,
       ratios: [atLeast(0.5, 'unpaid 402s/s ÷ the middleware’s, best rounds', best('farebox') / best('x402-express'))],
       limitedBy:
-        'the one thread of each server; farebox also waits for two statements of PostgreSQL, one of them a commit',
+        'the one thread of each server; farebox also waits for a commit of PostgreSQL, together with who else came meanwhile',
     }
   } finally {
     await Promise.all(contestants.map((contestant) => contestant.stop()))

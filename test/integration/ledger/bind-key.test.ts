@@ -104,10 +104,10 @@ it('twenty simultaneous identical requests are all given the same quote and expi
   ).toHaveLength(1)
 })
 
-describe('keys that come together', () => {
-  const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
-    store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
+const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
+  store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
 
+describe('keys that come together', () => {
   test('are bound by few statements of bounded size, each to its own request and price', async () => {
     const jobs = Array.from({ length: 600 }, (_, index) => {
       const job = newTestJob()

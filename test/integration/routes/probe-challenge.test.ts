@@ -59,7 +59,8 @@ describe('before its body is read', () => {
 })
 
 describe.each(operations)('the generic challenge of $id', (operation) => {
-  const { status, headers, body } = renderProbeChallenge(dependencies, operation, 'request-1')
+  const { status, headers, body: json } = renderProbeChallenge(dependencies, operation, 'request-1')
+  const body = JSON.parse(json) as Record<string, unknown>
   const required = decodePaymentRequiredHeader(headers['payment-required'])
   const bazaar = required.extensions?.['bazaar'] as DiscoveryExtension
 
@@ -96,7 +97,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
       assetTransferMethod: 'permit2',
       facilitatorAddress: terms.facilitators[0],
     })
-    expect(body.accepts).toEqual(required.accepts)
+    expect(body['accepts']).toEqual(required.accepts)
   })
 
   it('is the same header as the protocol package writes', () => {
