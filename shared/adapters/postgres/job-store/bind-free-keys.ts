@@ -1,7 +1,7 @@
-import DataLoader from 'dataloader'
 import type { KeyBinding, KeyBindingRequest } from '#shared/jobs/job-store.ts'
 import type { Sql } from '../pool.ts'
 import { bindKey } from './bind-key.ts'
+import { gather } from './gather.ts'
 
 /** What one statement binds at most: milliseconds of work, which nobody else in it notices. */
 const MAXIMUM_BATCH = 250
@@ -17,22 +17,9 @@ interface FreeKeyRow {
  * is taken already goes its own way afterwards, so that no caller waits for the lock on another one's key.
  */
 export function createKeyBinder(sql: Sql): (request: KeyBindingRequest) => Promise<KeyBinding> {
-  let underWay: Promise<unknown> = Promise.resolve()
-  const freeKeys = new DataLoader<KeyBindingRequest, Date | null>(
-    (requests) => {
-      const binding = bindFreeKeys(sql, requests)
-      underWay = binding.catch(() => undefined)
-      return binding
-    },
-    {
-      cache: false,
-      maxBatchSize: MAXIMUM_BATCH,
-      // Not before everything has been read that arrived together.
-      batchScheduleFn: (bindTogether) => void underWay.then(() => setImmediate(bindTogether)),
-    },
-  )
+  const bindFreeKey = gather((requests: readonly KeyBindingRequest[]) => bindFreeKeys(sql, requests), MAXIMUM_BATCH)
   return async (request) => {
-    const expiresAt = await freeKeys.load(request)
+    const expiresAt = await bindFreeKey(request)
     return expiresAt ? { outcome: 'bound', quote: request.quote, expiresAt } : await bindKey(sql, request)
   }
 }

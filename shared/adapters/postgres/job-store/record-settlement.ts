@@ -2,10 +2,11 @@ import { randomUUID } from 'node:crypto'
 import type { ClaimedJob, StoredSettlement, StoredTransaction } from '#shared/jobs/job.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import { isConnectionFailure } from '../connection-failure.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { takeAccountNonces } from './account-line.ts'
-import { createLanes } from './lanes.ts'
+import { gather } from './gather.ts'
 
 type Hex = `0x${string}`
 type NewSettlement = Parameters<ExecutionStore['recordSettlement']>[1]
@@ -17,6 +18,8 @@ interface Recording {
   readonly job: ClaimedJob
   readonly settlement: NewSettlement
 }
+
+type RecordingOutcome = StoredSettlement | 'stale'
 
 interface SignedRecording extends Recording {
   readonly settlementId: string
@@ -31,18 +34,40 @@ interface SignedRecording extends Recording {
  * each of them would hold it for four ways to PostgreSQL and back, which bounded everything at 60 settlements a second.
  */
 export function createSettlementRecorder(pool: Pool): ExecutionStore['recordSettlement'] {
-  const record = createLanes((recordings: readonly Recording[]) => recordTogether(pool, recordings), MOST_AT_ONCE)
+  const recorders = new Map<string, ReturnType<typeof gather<Recording, RecordingOutcome>>>()
+  const recorderOf = (line: string) => {
+    const recorder = recorders.get(line) ?? gather((recordings) => recordEach(pool, recordings), MOST_AT_ONCE)
+    recorders.set(line, recorder)
+    return recorder
+  }
   return (job, settlement) => {
     const { network, facilitator } = job.authorization
-    return record(`${network} ${facilitator} ${settlement.minimumAccountNonce}`, { job, settlement })
+    // Minimums differ only before the first settlement of a key, whose count the chain is asked for once.
+    return recorderOf(`${network} ${facilitator} ${settlement.minimumAccountNonce}`)({ job, settlement })
   }
 }
 
-/** All of one key, and with one minimum. */
-async function recordTogether(
+/** Together if that can be done; else each alone, so that one which cannot be signed or stored fails by itself. */
+async function recordEach(
   pool: Pool,
   recordings: readonly Recording[],
-): Promise<readonly (StoredSettlement | 'stale')[]> {
+): Promise<readonly (RecordingOutcome | Error)[]> {
+  try {
+    return await recordTogether(pool, recordings)
+  } catch (error) {
+    if (recordings.length === 1 || isConnectionFailure(error)) throw error
+  }
+  const outcomes: (RecordingOutcome | Error)[] = []
+  for (const recording of recordings) outcomes.push(...(await recordEach(pool, [recording]).catch(asOutcome)))
+  return outcomes
+}
+
+function asOutcome(error: unknown): readonly Error[] {
+  return [error instanceof Error ? error : new Error(String(error))]
+}
+
+/** All of one key, and with one minimum. */
+async function recordTogether(pool: Pool, recordings: readonly Recording[]): Promise<readonly RecordingOutcome[]> {
   return await inTransaction(pool, async (sql) => {
     const moved = await moveToSettling(sql, recordings)
     const signed = await signNext(

@@ -34,11 +34,11 @@ const MARK_AFTER_MS = 100
  */
 export function createEnqueuedMarker(sql: Sql): (jobId: string) => Promise<void> {
   let collected: { readonly jobIds: string[]; readonly marked: Promise<void> } | null = null
-  const collect = (jobIds: string[]) =>
-    delay(MARK_AFTER_MS).then(async () => {
-      collected = null
-      await markEnqueued(sql, jobIds)
-    })
+  const collect = async (jobIds: string[]) => {
+    await delay(MARK_AFTER_MS)
+    collected = null
+    await markEnqueued(sql, jobIds)
+  }
   return (jobId) => {
     const jobIds = collected?.jobIds ?? []
     jobIds.push(jobId)
