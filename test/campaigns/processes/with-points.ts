@@ -45,12 +45,26 @@ export function addCommitPoints(reach: ReachPoint): void {
   const query = Reflect.get(pg.Client.prototype, 'query') as (this: pg.Client, ...input: unknown[]) => unknown
   const withPoints = function (this: pg.Client, ...input: unknown[]): unknown {
     const call = isCommit(input[0]) ? presentCall.getStore() : undefined
-    if (call !== undefined) reach(`${call}.commit.before`)
-    const answer = query.apply(this, input)
-    if (call !== undefined) reach(`${call}.commit.sent`)
-    return answer
+    if (call === undefined) return query.apply(this, input)
+    reach(`${call}.commit.before`)
+    // What fails at the point after sending loses the answer, whatever it is: as if the connection had been lost.
+    let lost: { readonly error: unknown } | null = null
+    const told = input.at(-1)
+    const losing = (...answer: unknown[]) => (told as (...answer: unknown[]) => void)(...(lost ? [lost.error] : answer))
+    const answer = query.apply(this, typeof told === 'function' ? [...input.slice(0, -1), losing] : input)
+    lost = thrownBy(() => reach(`${call}.commit.sent`))
+    return lost && answer instanceof Promise ? answer.then(() => Promise.reject(lost.error)) : answer
   }
   Reflect.set(pg.Client.prototype, 'query', withPoints)
+}
+
+function thrownBy(work: () => void): { readonly error: unknown } | null {
+  try {
+    work()
+    return null
+  } catch (error) {
+    return { error }
+  }
 }
 
 function isCommit(statement: unknown): boolean {
