@@ -117,14 +117,24 @@ async function answer(
 /** Who brings no payment, or finds no place, is told at once how his job stands. */
 const notHeld = { held: AbortSignal.abort(), letGo: () => undefined }
 
-/** Holds a caller for `holdMs` at most, until he goes away or the process stops. */
+/**
+ * Holds a caller for `holdMs` at most, until he goes away or the process stops. A timer of its own, since one of
+ * `AbortSignal.timeout` would stay for all that time after his answer.
+ */
 function hold({ raw: reply }: FastifyReply, { holdMs, stopping }: Pick<Holding, 'holdMs' | 'stopping'>) {
-  const gone = new AbortController()
-  const onClose = () => gone.abort()
-  reply.on('close', onClose)
+  const ended = new AbortController()
+  const end = () => ended.abort()
+  if (stopping.aborted) end()
+  stopping.addEventListener('abort', end)
+  reply.on('close', end)
+  const timer = setTimeout(end, holdMs)
   return {
-    held: AbortSignal.any([gone.signal, stopping, AbortSignal.timeout(holdMs)]),
-    letGo: () => reply.off('close', onClose),
+    held: ended.signal,
+    letGo: () => {
+      clearTimeout(timer)
+      reply.off('close', end)
+      stopping.removeEventListener('abort', end)
+    },
   }
 }
 
