@@ -53,6 +53,8 @@ const { values } = parseArgs({
     keys: { type: 'string' },
     'at-once': { type: 'string' },
     quick: { type: 'boolean', default: false },
+    // Of the soak, and told to every measurement.
+    seconds: { type: 'string' },
   },
 })
 if (values.quick) Object.assign(values, { blocks: 'automine', keys: '1', 'at-once': '16' })
