@@ -1,5 +1,5 @@
 import type { ChainTransfer, JobEntry, Ledgers, SettlementEntry, Violation } from './ledgers.ts'
-import { namesSettlement } from './names-settlement.ts'
+import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 
 /**
  * I1, with the half of I5 that the ledger shows: each transfer belongs to exactly one settlement of ours and equals its charge,
@@ -85,7 +85,8 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
       const receipt = database.receipts.find(({ id }) => id === receiptId)
       const violations: Violation[] = []
       // A charge of zero moves nothing and needs no transaction.
-      if (chargeAmount !== 0n && transferred.get(settlement?.transactionHash ?? '') !== chargeAmount)
+      const isLost = settlement !== undefined && wasLostToReorganization(settlement, chain)
+      if (chargeAmount !== 0n && !isLost && transferred.get(settlement?.transactionHash ?? '') !== chargeAmount)
         violations.push({ invariant: 'I4', jobId, detail: 'completed, and its charge is not on chain' })
       if (receipt?.jobId !== jobId) violations.push({ invariant: 'I5', jobId, detail: 'completed without its receipt' })
       else if (receipt.chargeAtomic !== chargeAmount?.toString() || receipt.resultDigest !== resultDigest)
@@ -98,8 +99,11 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
 
 function checkBalance({ chain, database }: Ledgers): Violation[] {
   const transferred = chain.transfers.reduce((sum, { amount }) => sum + amount, 0n)
+  const lost = new Set(
+    database.settlements.filter((entry) => wasLostToReorganization(entry, chain)).map(({ jobId }) => jobId),
+  )
   const charged = database.jobs
-    .filter(({ state }) => state === 'completed')
+    .filter(({ id, state }) => state === 'completed' && !lost.has(id))
     .reduce((sum, { chargeAmount }) => sum + (chargeAmount ?? 0n), 0n)
   if (chain.recipientBalance === transferred && transferred === charged) return []
   const detail = `the recipient holds ${chain.recipientBalance}, transfers are ${transferred}, completed charges ${charged}`

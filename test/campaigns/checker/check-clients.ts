@@ -1,5 +1,5 @@
 import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Replay, Violation } from './ledgers.ts'
-import { namesSettlement } from './names-settlement.ts'
+import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 
 /**
  * I4 and I5 as clients saw them: a result was released only to its payer and after its settlement, a withheld one to nobody,
@@ -9,9 +9,10 @@ export function checkClients({ chain, database, clients }: Ledgers): Violation[]
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
   const amounts = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
   const settlementOf = new Map(database.settlements.map((settlement) => [settlement.authorizationId, settlement]))
-  /** What came of the transaction that an answer names for this job. */
+  /** What came of the transaction that an answer names for this job, or what did until the chain took it back. */
   const amountOf = (transaction: string, { authorizationId }: JobEntry): bigint | undefined => {
     const settlement = settlementOf.get(authorizationId)
+    if (settlement && wasLostToReorganization(settlement, chain)) return settlement.chargeAmount
     const present = settlement && namesSettlement(transaction, settlement, chain) ? settlement.transactionHash : null
     return amounts.get(present ?? transaction)
   }

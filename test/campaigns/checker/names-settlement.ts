@@ -13,6 +13,20 @@ export function namesSettlement(
   { reorganizedAt }: Ledgers['chain'],
 ): boolean {
   if (transaction === transactionHash) return true
-  const wasMoved = finishedAt !== null && reorganizedAt.some((at) => at >= finishedAt - COMMIT_MS)
-  return wasMoved && hashes.includes(transaction)
+  return wasReorganizedSince(finishedAt, reorganizedAt) && hashes.includes(transaction)
+}
+
+/**
+ * What releasing at one confirmation risks: a reorganisation took the settlement back, and before it was in the chain again its
+ * payer saw to it that it never will be. The ledger must say so by itself.
+ */
+export function wasLostToReorganization(
+  { state, finishedAt }: SettlementEntry,
+  { reorganizedAt }: Ledgers['chain'],
+): boolean {
+  return state === 'lost' && wasReorganizedSince(finishedAt, reorganizedAt)
+}
+
+function wasReorganizedSince(finishedAt: number | null, reorganizedAt: readonly number[]): boolean {
+  return finishedAt !== null && reorganizedAt.some((at) => at >= finishedAt - COMMIT_MS)
 }

@@ -333,6 +333,24 @@ test('a receipt may name the transaction that a later reorganisation replaced, a
   expect(other).toContain('I1: the receipt names another transaction than the settlement')
 })
 
+/** The settlement was taken back by a reorganisation and never came back. */
+const lostAt =
+  (reorganizedAt: number, state = 'lost'): Change =>
+  ({ chain, database }) => {
+    Object.assign(chain, { reorganizedAt: [reorganizedAt], transfers: [], recipientBalance: 0n })
+    first(database.settlements).state = state
+  }
+
+test('a settlement that the ledger calls lost to a later reorganisation is no violation, any other that is gone is', () => {
+  expect(violationsOf(lostAt(5500))).toEqual([])
+  for (const change of [lostAt(4900 - 60_000), lostAt(5500, 'confirmed')]) {
+    const violations = violationsOf(change)
+    expect(violations).toContain('I4: completed, and its charge is not on chain')
+    expect(violations).toContain('I4: released for 0xtransaction, which transferred nothing')
+    expect(violations.filter((text) => text.startsWith('I1: the recipient holds'))).toHaveLength(1)
+  }
+})
+
 test('a definite failure before a success, and a withheld result, are no violations', () => {
   expect(
     violationsOf(({ upstream, database }) => {
