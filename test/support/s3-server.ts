@@ -21,27 +21,40 @@ export interface TestS3 {
 export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-s3-'))
   const ready = Promise.withResolvers<number>()
-  const server = spawnGuarded({
-    command: process.execPath,
-    // It makes the tokens of its lists with DES, which OpenSSL 3 calls legacy.
-    args: [
-      '--openssl-legacy-provider',
-      PROGRAM,
-      `--directory=${directory}`,
-      '--address=127.0.0.1',
-      '--port=0',
-      '--configure-bucket',
-      bucket,
-    ],
-    log: (line) => {
-      const port = /listening on 127\.0\.0\.1:(\d+)/.exec(line)?.[1]
-      if (port !== undefined) ready.resolve(Number(port))
-    },
-  })
+  const start = (port: number) =>
+    spawnGuarded({
+      command: process.execPath,
+      // It makes the tokens of its lists with DES, which OpenSSL 3 calls legacy.
+      args: [
+        '--openssl-legacy-provider',
+        PROGRAM,
+        `--directory=${directory}`,
+        '--address=127.0.0.1',
+        `--port=${port}`,
+        '--configure-bucket',
+        bucket,
+      ],
+      log: (line) => {
+        const listening = /listening on 127\.0\.0\.1:(\d+)/.exec(line)?.[1]
+        if (listening !== undefined) ready.resolve(Number(listening))
+      },
+    })
+  let server = start(0)
+  let isStopping = false
   void server.exited.then(() => ready.reject(new Error('s3rver ended before it listened')))
   const timer = setTimeout(() => ready.reject(new Error('s3rver does not listen')), START_TIMEOUT_MS)
-  const url = `http://127.0.0.1:${await ready.promise}`
+  const port = await ready.promise
+  const url = `http://127.0.0.1:${port}`
   clearTimeout(timer)
+  // It was seen gone while its clients were killed; a store that operators run would come back.
+  const keepRunning = async () => {
+    for (;;) {
+      await server.exited
+      if (isStopping) return
+      server = start(port)
+    }
+  }
+  void keepRunning()
   return {
     url,
     directory,
@@ -55,6 +68,7 @@ export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
       ...changes,
     }),
     stop: async () => {
+      isStopping = true
       await server.stop({ signal: 'SIGKILL' })
       await rm(directory, { recursive: true, force: true })
     },
