@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { check } from '../../campaigns/checker/check.ts'
-import type { CallerAnswer, JobEntry, Ledgers } from '../../campaigns/checker/ledgers.ts'
+import { check } from './check.ts'
+import type { CallerAnswer, JobEntry, Ledgers } from './ledgers.ts'
 
 const MARKER = 'call-00000000-0000-4000-8000-000000000001'
 const BODY = JSON.stringify({ data: [{ url: 'http://api/media/token' }], note: 'a result that is long enough to tell' })

@@ -87,8 +87,8 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       workers: options.workers ?? 2,
       settlementKeys: options.settlementKeys ?? 1,
       upstreamDelayMs: options.upstreamDelayMs ?? 0,
-      apiEntry: 'test/campaigns/processes/api.ts',
-      workerEntry: 'test/campaigns/processes/worker.ts',
+      apiEntry: 'test/resilience/processes/api.ts',
+      workerEntry: 'test/resilience/processes/worker.ts',
       // Held for so short a time that clients whose job recovers slowly also attach to it again.
       apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
       workerEnvironment: {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { selectPoints } from '../campaigns/kill-matrix/fault-points.ts'
-import { runMatrix } from '../campaigns/kill-matrix/run-matrix.ts'
-import { failuresOf, summarize } from '../campaigns/kill-matrix/summarize.ts'
+import { selectPoints } from './kill-matrix/fault-points.ts'
+import { runMatrix } from './kill-matrix/run-matrix.ts'
+import { failuresOf, summarize } from './kill-matrix/summarize.ts'
 
 /** Every other one, so that the tests stay short; `npm run campaign -- kill-matrix` runs all, many times. */
 const points = selectPoints('quick').filter((_, index) => index % 2 === 0)

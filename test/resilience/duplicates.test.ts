@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { runDuplicates } from '../campaigns/duplicates.ts'
+import { runDuplicates } from './duplicates.ts'
 
 /** `npm run campaign -- duplicates --rounds 1000` is the full run. */
 const ROUNDS = 10

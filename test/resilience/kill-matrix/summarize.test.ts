@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { selectPoints } from '../../campaigns/kill-matrix/fault-points.ts'
-import type { MatrixReport } from '../../campaigns/kill-matrix/run-matrix.ts'
-import type { Trial } from '../../campaigns/kill-matrix/run-trial.ts'
-import { failuresOf, percentile, summarize } from '../../campaigns/kill-matrix/summarize.ts'
+import { selectPoints } from './fault-points.ts'
+import type { MatrixReport } from './run-matrix.ts'
+import type { Trial } from './run-trial.ts'
+import { failuresOf, percentile, summarize } from './summarize.ts'
 
 const [point] = selectPoints('worker.completeJob.commit.sent')
 if (!point) throw new Error('the point is gone')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fuzzPayments } from '../support/fuzz-payments.ts'
+import { fuzzPayments } from './fuzz/fuzz-payments.ts'
 
 /** Fixed, so that a run of all tests is repeatable; `npm run fuzz` takes others. */
 const SEED = 402

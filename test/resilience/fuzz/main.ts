@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
-import { fuzzPayments } from '../support/fuzz-payments.ts'
+import { fuzzPayments } from './fuzz-payments.ts'
 
 const HELP = `Usage: npm run fuzz -- [--runs N] [--seed S]
 

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
-import type { CallKind } from '../campaigns/call-requests.ts'
-import { check } from '../campaigns/checker/check.ts'
-import { collect } from '../campaigns/checker/collect.ts'
-import type { CallRecord } from '../campaigns/checker/ledgers.ts'
-import { type CampaignStack, startCampaignStack } from '../campaigns/stack.ts'
 import { type LoadBalancer, startLoadBalancer } from '../support/load-balancer.ts'
 import { haveRedis } from '../support/redis-server.ts'
+import type { CallKind } from './call-requests.ts'
+import { check } from './checker/check.ts'
+import { collect } from './checker/collect.ts'
+import type { CallRecord } from './checker/ledgers.ts'
+import { type CampaignStack, startCampaignStack } from './stack.ts'
 
 /** Two APIs, four workers that call providers, two settlers; Redis, S3, two settlement keys. */
 const APIS: readonly ServiceName[] = ['api', 'api-2']

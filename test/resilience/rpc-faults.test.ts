@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { runRpcFaults } from '../campaigns/rpc-faults.ts'
-import { runRpcLies } from '../campaigns/rpc-lies.ts'
+import { runRpcFaults } from './rpc-faults.ts'
+import { runRpcLies } from './rpc-lies.ts'
 
 test('a node that fails at any stage costs a good payment a 503 at most: after healing the same signature is served and charged once', async () => {
   const rows = await runRpcFaults()

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
-import { mutations } from '../../campaigns/mutations/mutation-list.ts'
+import { mutations } from './mutation-list.ts'
 
 const ROOT = new URL('../../../', import.meta.url)
 

@@ -69,7 +69,7 @@ async function inMutatedCopy<T>({ replacements = [] }: Mutation, run: (root: str
 async function runScenario(root: string, scenario: ScenarioName, statements: readonly string[]): Promise<Verdict> {
   const child = spawn(
     process.execPath,
-    [join(root, 'test/campaigns/mutations/run-scenario.ts'), scenario, ...statements],
+    [join(root, 'test/resilience/mutations/run-scenario.ts'), scenario, ...statements],
     {
       cwd: root,
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
-import { createPointControl } from '../../campaigns/processes/reach-point.ts'
+import { createPointControl } from './reach-point.ts'
 
 const FIXTURE = fileURLToPath(new URL('reach-point.fixture.ts', import.meta.url))
 

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
-import { type CustomPayment, challengeOf, paymentHeader, signCustomPayment } from './custom-payment.ts'
+import { type CustomPayment, challengeOf, paymentHeader, signCustomPayment } from '../../support/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
 import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
-import { startTestSandbox, type TestSandbox } from './test-sandbox.ts'
 
 const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { mutations } from '../campaigns/mutations/mutation-list.ts'
-import { runMutations } from '../campaigns/mutations.ts'
+import { mutations } from './mutations/mutation-list.ts'
+import { runMutations } from './mutations.ts'
 
 /** One defence of the database and one of the code; `npm run campaign -- mutations` tries all of them. */
 const QUICK = [

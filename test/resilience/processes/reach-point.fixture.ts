@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createReachPoint } from '../../campaigns/processes/reach-point.ts'
+import { createReachPoint } from './reach-point.ts'
 
 /** Passes the point `loop` for as long as it lives, and says what happened there. */
 const reach = createReachPoint(process.argv[2] ?? '')

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { runQueueWipe } from '../campaigns/queue-wipe.ts'
 import { haveRedis } from '../support/redis-server.ts'
+import { runQueueWipe } from './queue-wipe.ts'
 
 /** `npm run campaign -- queue-wipe --jobs 200` is the full run. */
 const JOBS = 40

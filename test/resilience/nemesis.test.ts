@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { faultKinds } from '../campaigns/nemesis/faults.ts'
-import { runNemesis, trialSeeds } from '../campaigns/nemesis/run-nemesis.ts'
-import { failuresOf } from '../campaigns/nemesis.ts'
+import { faultKinds } from './nemesis/faults.ts'
+import { runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
+import { failuresOf } from './nemesis.ts'
 
 test('faults drawn at random leave the five ledgers in agreement and every client with an answer', async () => {
   const report = await runNemesis({

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { type Attack, runPayerAttacks } from '../campaigns/payer-attacks.ts'
-import { runOverdraft } from '../campaigns/payer-overdraft.ts'
+import { type Attack, runPayerAttacks } from './payer-attacks.ts'
+import { runOverdraft } from './payer-overdraft.ts'
 
 const UNPAID = '402 settlement_failed (none)'
 
