@@ -28,7 +28,8 @@ export async function readCanonicalContracts(cacheDirectory: string): Promise<Ca
   const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
   if (cached !== undefined) return JSON.parse(cached) as CanonicalContracts
   const contracts = await readFromTempo()
-  await replaceFile(cacheFile, JSON.stringify(contracts))
+  // Where nothing can be written, the next start does the same work again.
+  await replaceFile(cacheFile, JSON.stringify(contracts)).catch(() => undefined)
   return contracts
 }
 

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url'
 import { startAnvil } from './anvil.ts'
 import {
   type CanonicalContracts,
@@ -21,10 +22,13 @@ export const DEVNET_ADDRESSES = {
   multicall3: MULTICALL3_ADDRESS,
 } as const
 
+/** Contracts depend on nothing but the repository: only its very first start compiles them. */
+const CONTRACTS_CACHE = fileURLToPath(new URL('../../node_modules/.cache/farebox-contracts', import.meta.url))
+
 /** How to start a devnet. */
 export interface DevnetOptions {
-  /** Folder for compiled contracts and canonical code, which later starts take from there; several devnets may share it. */
-  directory: string
+  /** Keeps compiled contracts and canonical code for later starts; one cache for all of the repository's when left out. */
+  directory?: string
   /** A free port when left out. */
   port?: number
   /** Keeps the chain between starts in this file and a few beside it; without it the chain is forgotten. */
@@ -54,7 +58,7 @@ export interface Devnet {
  * Anvil dies with this process, whatever way this process dies.
  */
 export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
-  const { directory, port, stateFile, blockTimeSeconds, log } = options
+  const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, log } = options
   const [contracts, canonical, resumed] = await Promise.all([
     compileContracts(directory),
     readCanonicalContracts(directory),

@@ -27,6 +27,10 @@ export interface PostgresOptions {
   port?: number
   /** Receives the server's messages, one line at a time. */
   log?: (line: string) => void
+  /** Of all clients together; 100 when left out. */
+  maximumConnections?: number
+  /** `false` never waits for the disk: a crash of the machine, but not of the server, may destroy the data. */
+  isDurable?: boolean
 }
 
 /** A running PostgreSQL server. */
@@ -59,7 +63,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const user = await choosePostgresUser([binaries.initdb, binaries.postgres, parentDirectory])
   const cluster = { binaries, user, dataDirectory, log: options.log }
   const password = await prepareCluster(cluster)
-  const { postgres, port } = await launch(cluster, password, options.port)
+  const { postgres, port } = await launch(cluster, password, options)
   return {
     connectionString: connectionString(password, port, DATABASE),
     port,
@@ -77,15 +81,16 @@ function connectionString(password: string, port: number, database: string): str
 async function launch(
   cluster: PostgresCluster,
   password: string,
-  wantedPort: number | undefined,
+  options: PostgresOptions,
 ): Promise<{ postgres: GuardedProcess; port: number }> {
+  const { port: wantedPort } = options
   const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
   for (let attempt = 1; ; attempt++) {
     const lastLines: string[] = []
     const accepting = Promise.withResolvers<'accepting'>()
     const port = wantedPort ?? (await findFreePort())
     const postgres = spawnGuarded({
-      ...asPostgresUser(cluster.user, cluster.binaries.postgres, serverArguments(cluster.dataDirectory, port)),
+      ...asPostgresUser(cluster.user, cluster.binaries.postgres, serverArguments(cluster.dataDirectory, port, options)),
       orphanSignal: 'SIGINT',
       log: (line) => {
         lastLines.splice(0, lastLines.length - 9)
@@ -108,13 +113,18 @@ async function launch(
   }
 }
 
-function serverArguments(dataDirectory: string, port: number): string[] {
+function serverArguments(
+  dataDirectory: string,
+  port: number,
+  { maximumConnections = 100, isDurable = true }: PostgresOptions,
+): string[] {
   const settings = {
     port,
     listen_addresses: '127.0.0.1',
     // A socket's path may be at most about 100 bytes long, and /tmp is shared with other servers.
     unix_socket_directories: '',
-    max_connections: 100,
+    max_connections: maximumConnections,
+    fsync: isDurable ? 'on' : 'off',
     shared_buffers: '64MB',
     timezone: 'UTC',
     log_timezone: 'UTC',

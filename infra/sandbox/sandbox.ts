@@ -58,6 +58,8 @@ export interface SandboxOptions {
   workerEntry?: string
   /** Puts something in between: told where things really are, it says where API and workers are to look for them. */
   connections?: (real: Connections) => Promise<Connections>
+  /** A migrated database that the caller runs, in place of the sandbox's own PostgreSQL. */
+  databaseUrl?: string
   /** Changes the deployments file before it is written. */
   deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
   /** A queue and an object store that the caller runs, in place of the sandbox's own. */
@@ -137,7 +139,7 @@ async function startParts(
   await mkdir(directory, { recursive: true })
   const secrets = await keepSecrets(directory, settlementKeys)
   const [database, chain, upstream] = await Promise.all([
-    step('database', 'PostgreSQL 18 with the ledger’s schema', () => startDatabase(directory, add)),
+    step('database', 'PostgreSQL 18 with the ledger’s schema', () => startDatabase(options, add)),
     step('chain', `devnet ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
       startChain(options, secrets, add),
     ),
@@ -178,6 +180,7 @@ async function startParts(
   await publish()
   return assemble(info, async (name) => {
     if (name === 'database') {
+      if (database.port === undefined) throw new Error('this sandbox runs no database of its own')
       add(name, await startPostgres({ dataDirectory: join(directory, 'postgres'), port: database.port }))
       return
     }
@@ -188,7 +191,11 @@ async function startParts(
 
 type AddPart = <P extends Part>(name: PartName, part: P) => P
 
-async function startDatabase(directory: string, add: AddPart) {
+async function startDatabase(
+  { directory, databaseUrl }: SandboxOptions,
+  add: AddPart,
+): Promise<{ connectionString: string; port?: number }> {
+  if (databaseUrl !== undefined) return { connectionString: databaseUrl }
   const database = add('database', await startPostgres({ dataDirectory: join(directory, 'postgres') }))
   await migrateAll(database.connectionString)
   return database
@@ -199,7 +206,6 @@ async function startChain(options: SandboxOptions, secrets: SandboxSecrets, add:
   const chain = add(
     'chain',
     await startDevnet({
-      directory: join(options.directory, 'contracts'),
       stateFile: join(chainDirectory, 'state.json'),
       ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
     }),

@@ -6,8 +6,8 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Generous for a machine that runs other things as well; a process that dies meanwhile is reported at once. */
-const START_TIMEOUT_MS = 30_000
+/** Generous for a slow machine that runs other things as well; a process that dies meanwhile is reported at once. */
+const START_TIMEOUT_MS = 120_000
 
 /** One of our own Node processes: API, worker or simulated upstream. */
 export interface ServiceProcess extends GuardedProcess {

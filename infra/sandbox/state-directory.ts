@@ -54,7 +54,7 @@ export function settlementAccounts(secrets: SandboxSecrets, count: number): read
   return [secrets.accounts.settlement, ...secrets.furtherSettlementAccounts].slice(0, count)
 }
 
-/** Everything that a sandbox keeps; the compiled contracts beside it stay, since they depend on nothing else. */
+/** Everything that a sandbox keeps. */
 const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', 'upstream-calls.jsonl']
 
 /** Forgets payments, results, keys and chain. */

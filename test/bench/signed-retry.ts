@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findFfmpeg } from '../../api/paid-request/audio/find-ffmpeg.ts'
 import { generateMp3 } from '../support/mp3-generator.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
 import { atMost, type BenchResult, runBench } from './measuring/bench.ts'
 import { median } from './measuring/statistics.ts'
@@ -24,7 +24,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
   const ffmpegPath = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
   if (ffmpegPath === undefined) throw new Error('No ffmpeg found: apt-get install ffmpeg')
   const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
-  const sandbox = await startTestSandbox()
+  const sandbox = await startStandaloneSandbox()
   try {
     const rows = []
     for (const { name, seconds } of LENGTHS) {

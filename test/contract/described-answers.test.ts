@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type InterfaceDescription, readDescription } from '../support/described-answers.ts'
-import { type ObservedAnswer, type ObservedSandbox, startObservedSandbox } from '../support/observed-sandbox.ts'
+import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/observed-sandbox.ts'
 import { keyHeader } from './sdks/sdk-contract.ts'
 
 let sandbox: ObservedSandbox
 let description: InterfaceDescription
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
   description = await readDescription(sandbox.info.baseUrl)
 })
 afterAll(() => sandbox.stop())

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectErrorBody, expectNeverRetry } from '../support/expect-refusal.ts'
 import { atomicOf } from '../support/json-endpoint.ts'
 import { payForCall } from '../support/paid-call.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 import { TEXT_MODELS } from '../support/text-input.ts'
 
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
@@ -42,9 +42,9 @@ const common = (category: string, billing_mode: string, bounds: readonly string[
 })
 const atomic = (balance: Fields) => BigInt(String(balance['balance_usdc_atomic']))
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
 })
 afterAll(() => sandbox.stop())
 

@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectNeverRetry } from '../support/expect-refusal.ts'
 import { sendRaw } from '../support/raw-request.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
 })
 afterAll(() => sandbox.stop())
 
@@ -88,7 +88,7 @@ describe('x-idempotency-key', () => {
     expect((await sandbox.transcribe({ idempotencyKey: key, body })).status).toBe(409)
   })
   test('only good keys were bound, and nothing was called', async () => {
-    expect(await sandbox.sql('SELECT 1 FROM idempotency_keys')).toHaveLength(7)
+    expect(await sandbox.added('idempotency_keys')).toBe(7)
     expect(await sandbox.upstreamCalls()).toEqual([])
   })
 })

@@ -26,17 +26,17 @@ import {
 } from '../support/custom-payment.ts'
 import { expectNeverRetry } from '../support/expect-refusal.ts'
 import { sendRaw } from '../support/raw-request.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
 const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }
 const FAR = [2n ** 255n, 2n ** 256n - 1n] as const
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 /** Has approved Permit2. */
 let payer: TestPayer
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
 })
 afterAll(() => sandbox.stop())
@@ -68,14 +68,14 @@ async function expectRefused(answer: Response, code: string, status = 402): Prom
 async function traces() {
   const [calls, jobs, authorizations, log] = await Promise.all([
     sandbox.upstreamCalls(),
-    sandbox.sql('SELECT 1 FROM jobs'),
-    sandbox.sql('SELECT 1 FROM authorizations'),
+    sandbox.added('jobs'),
+    sandbox.added('authorizations'),
     readFile(join(sandbox.directory, 'logs', 'api.log'), 'utf8'),
   ])
   return {
     calls: calls.length,
-    jobs: jobs.length,
-    authorizations: authorizations.length,
+    jobs,
+    authorizations,
     // Restarts and unexpected failures alike leave lines here.
     troubles: log.match(/listening on|unhandled|uncaught|TypeError|RangeError|"request failed"/gi)?.length,
     pid: sandbox.pidOf('api'),

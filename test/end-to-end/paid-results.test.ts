@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { atomicOf } from '../support/json-endpoint.ts'
 import { generateMp3 } from '../support/mp3-generator.ts'
 import { catalogOf, chargeOf, type PaidCall, payForCall, priceField } from '../support/paid-call.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
 /** Media lifetimes of the specification, in seconds. */
 const DAY = 86_400
@@ -11,9 +11,9 @@ const WEEK = 7 * DAY
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z$/
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
 })
 afterAll(() => sandbox.stop())
 
@@ -361,10 +361,9 @@ describe('POST /v1/audio/transcriptions', () => {
 
 test('what was charged together is what came in', async () => {
   const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
-  const { length } = (await sandbox.sql('SELECT 1 FROM receipts')) as unknown[]
-  expect(transfers).toHaveLength(length)
-  const calls = await sandbox.upstreamCalls()
-  expect(calls).toHaveLength(length)
+  const receipts = await sandbox.added('receipts')
+  expect(transfers).toHaveLength(receipts)
+  expect(await sandbox.upstreamCalls()).toHaveLength(receipts)
   const { data } = await catalogOf(sandbox.info.baseUrl, 'models')
   expect(data).toHaveLength(10)
 })

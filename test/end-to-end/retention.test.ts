@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
 })
 afterAll(() => sandbox.stop())
 

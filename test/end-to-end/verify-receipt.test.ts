@@ -10,14 +10,14 @@ import { z } from 'zod'
 import { RECEIPT_TYPE } from '#shared/payment/receipt.ts'
 import { createStatementSigner, type StatementSigner } from '#shared/payment/statement-signer.ts'
 import { type PaidCall, payForCall } from '../support/paid-call.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
 const COMMAND = fileURLToPath(new URL('../../infra/commands/verify-receipt.ts', import.meta.url))
 
-let sandbox: TestSandbox
+let sandbox: SharedSandbox
 let serviceSigner: StatementSigner
 beforeAll(async () => {
-  sandbox = await startTestSandbox()
+  sandbox = await useSharedSandbox()
   const secrets: unknown = JSON.parse(await readFile(join(sandbox.directory, 'secrets.json'), 'utf8'))
   const { receiptSigningSeed: seed } = z.looseObject({ receiptSigningSeed: z.string() }).parse(secrets)
   serviceSigner = createStatementSigner(sandbox.info.baseUrl, [{ id: 'k1', seed }])

@@ -8,7 +8,7 @@ import {
   upstreamCallsByKey,
 } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
-import { startTestSandbox } from '../support/test-sandbox.ts'
+import { startStandaloneSandbox } from '../support/test-sandbox.ts'
 import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-services.ts'
 
 /** Ten to each API. */
@@ -48,7 +48,7 @@ export async function runDuplicates({
   readonly onProgress?: (line: string) => void
 }): Promise<DuplicatesReport> {
   const services = await startCampaignServices(on)
-  const sandbox = await startTestSandbox({
+  const sandbox = await startStandaloneSandbox({
     outerServices: services.settings,
     apis: 2,
     workers: 2,

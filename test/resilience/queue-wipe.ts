@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { parseOn, startCampaignServices } from './outer-services.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
 
@@ -45,7 +45,7 @@ export async function runQueueWipe(options: QueueWipeOptions): Promise<QueueWipe
   const lossy = await lossyQueues[queue]()
   const services = await startCampaignServices(s3 ? ['s3'] : [])
   try {
-    const sandbox = await startTestSandbox({
+    const sandbox = await startStandaloneSandbox({
       outerServices: { ...lossy.services, ...services.settings },
       upstreamDelayMs: options.workers === 'running' ? UPSTREAM_DELAY_MS : 0,
       apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },

@@ -9,7 +9,7 @@ import {
 } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import type { RpcFault } from '../support/rpc-proxy.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { type ArmedFault, type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
 
 /** Short, so that what hangs is over soon; long enough for a busy machine. */
@@ -68,7 +68,7 @@ export async function startWatchedStack({
 } = {}): Promise<WatchedStack> {
   const watching = Promise.withResolvers<RpcWatch>()
   let rpcUrls = { api: '', worker: '' }
-  const sandbox = await startTestSandbox({
+  const sandbox = await startStandaloneSandbox({
     connections: async (real) => {
       const watch = await watchRpc(real.rpcUrl)
       watching.resolve(watch)

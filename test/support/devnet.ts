@@ -1,13 +1,9 @@
-import { fileURLToPath } from 'node:url'
 import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
 import { base } from 'viem/chains'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, type SandboxAccounts } from '../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-
-/** Shared by all test files and runs: only the very first start compiles. */
-const CACHE_DIRECTORY = fileURLToPath(new URL('../../node_modules/.cache/farebox-sandbox', import.meta.url))
 
 /** What the tests read of USDC and Permit2. */
 const DEVNET_READ_ABI = parseAbi([
@@ -46,8 +42,8 @@ export interface TestDevnet extends Devnet {
 }
 
 /** Starts a devnet with freshly funded accounts; the caller stops it. Takes about 50 ms once the caches are filled. */
-export async function startTestDevnet(options: Partial<DevnetOptions> = {}): Promise<TestDevnet> {
-  const devnet = await startDevnet({ directory: CACHE_DIRECTORY, ...options })
+export async function startTestDevnet(options: DevnetOptions = {}): Promise<TestDevnet> {
+  const devnet = await startDevnet(options)
   const accounts = createSandboxAccounts()
   await fundSandboxAccounts(devnet.rpcUrl, accounts)
   return { ...devnet, accounts, ...createChainReader(devnet.rpcUrl) }

@@ -1,5 +1,5 @@
 import { createPayingClient } from '../../infra/sandbox/paying-client.ts'
-import { startTestSandbox, type TestSandbox } from './test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from './test-sandbox.ts'
 
 /** One answer of the service as it came over the wire, also when the caller never saw it. */
 export interface ObservedAnswer {
@@ -24,8 +24,8 @@ export interface Observation<T> {
   readonly transfers: number
 }
 
-/** A sandbox that is paid through the official x402 `fetch`, with a record of every answer below it. */
-export interface ObservedSandbox extends TestSandbox {
+/** The shared sandbox, paid through the official x402 `fetch`, with a record of every answer below it. */
+export interface ObservedSandbox extends SharedSandbox {
   /** All that a client gets of payment. */
   readonly payingFetch: typeof globalThis.fetch
   /** Sends without paying; its answers are on record too. */
@@ -38,8 +38,8 @@ export interface ObservedSandbox extends TestSandbox {
   observe<T>(call: () => Promise<T>): Promise<Observation<T>>
 }
 
-export async function startObservedSandbox(): Promise<ObservedSandbox> {
-  const sandbox = await startTestSandbox()
+export async function useObservedSandbox(): Promise<ObservedSandbox> {
+  const sandbox = await useSharedSandbox()
   const { privateKey } = sandbox.info.payer
   const { rpcUrl, network } = sandbox.info
   const answers: ObservedAnswer[] = []

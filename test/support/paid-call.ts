@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { expect } from 'vitest'
 import { atomicOf } from './json-endpoint.ts'
-import type { TestSandbox } from './test-sandbox.ts'
+import type { SharedSandbox } from './test-sandbox.ts'
 
 /** A call that was challenged, paid and answered, with what moved on chain for it. */
 export interface PaidCall {
@@ -16,7 +16,7 @@ export interface PaidCall {
 
 /** Pays for one call and checks what every paid success has: its headers, its receipt and a transfer of the charge. */
 export async function payForCall(
-  sandbox: TestSandbox,
+  sandbox: SharedSandbox,
   path: string,
   body: Readonly<Record<string, unknown>>,
   headers: Readonly<Record<string, string>> = {},
@@ -56,7 +56,7 @@ export async function payForCall(
 }
 
 async function expectSuccessHeaders(
-  { info, payer }: TestSandbox,
+  { info, payer }: SharedSandbox,
   { answer, chargedAtomic, authorizedAtomic }: PaidCall,
   transaction: string,
 ): Promise<void> {

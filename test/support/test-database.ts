@@ -9,15 +9,20 @@ export interface TestDatabase {
   drop(): Promise<void>
 }
 
-/** A database of one's own with the ledger's and the queue's schema, copied from the template in some 30 ms. */
+/** A database of one's own with the ledger's and the queue's schema, copied from the run's template in some 30 ms. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   // Only here: outside of a test run vitest cannot be imported, and measurements use the rest of the ledger's support.
-  const { inject } = await import('vitest')
-  const template = new URL(inject('templateUrl'))
+  const { askSharedServices } = await import('./ask-shared-services.ts')
+  return copyDatabase(await askSharedServices<string>('/postgres'))
+}
+
+/** Copies the database that `templateUrl` names, on the same server. */
+export async function copyDatabase(templateUrl: string): Promise<TestDatabase> {
+  const template = new URL(templateUrl)
   const name = `test_${randomBytes(6).toString('hex')}`
   await asAdministrator(template, async (client) => {
     await client.query('SELECT pg_advisory_lock($1)', [COPY_LOCK])
-    await client.query(`CREATE DATABASE ${name} TEMPLATE farebox`)
+    await client.query(`CREATE DATABASE ${name} TEMPLATE ${template.pathname.slice(1)}`)
     await client.query('SELECT pg_advisory_unlock($1)', [COPY_LOCK])
   })
   const url = new URL(template)

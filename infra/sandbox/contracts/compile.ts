@@ -44,7 +44,8 @@ export async function compileContracts(cacheDirectory: string): Promise<SandboxC
   const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
   if (cached !== undefined) return JSON.parse(cached) as SandboxContracts
   const compiled = readOutput(await runCompiler(input))
-  await replaceFile(cacheFile, JSON.stringify(compiled))
+  // Where nothing can be written, the next start does the same work again.
+  await replaceFile(cacheFile, JSON.stringify(compiled)).catch(() => undefined)
   return compiled
 }
 

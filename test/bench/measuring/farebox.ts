@@ -1,5 +1,5 @@
 import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
-import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
 
 /** Limits by client address would be the first thing to be measured: all load comes from one. */
 const UNLIMITED_RATE = { REQUESTS_PER_MINUTE: '100000000', PAID_REQUESTS_PER_MINUTE: '100000000' }
@@ -9,7 +9,7 @@ export function startFarebox({
   jobsAtOnce = 64,
   ...options
 }: Partial<SandboxOptions> & { readonly jobsAtOnce?: number } = {}): Promise<TestSandbox> {
-  return startTestSandbox({
+  return startStandaloneSandbox({
     ...options,
     apiEnvironment: { ...UNLIMITED_RATE, ...options.apiEnvironment },
     workerEnvironment: { WORKER_CONCURRENCY: String(jobsAtOnce), ...options.workerEnvironment },

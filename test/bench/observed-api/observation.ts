@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
 
 /** What an API process saw of itself since it was asked last. */
 export interface Observation {
@@ -23,7 +23,7 @@ export async function startMeasuredSandbox(
 ): Promise<TestSandbox & { observe(): Promise<Observation> }> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
   const file = join(folder, 'observation.json')
-  const sandbox = await startTestSandbox({
+  const sandbox = await startStandaloneSandbox({
     apiEntry: 'test/bench/observed-api/main.ts',
     apiEnvironment: { ...apiEnvironment, OBSERVATION_FILE: file },
   })

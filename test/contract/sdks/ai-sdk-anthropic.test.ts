@@ -1,13 +1,13 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { generateText } from 'ai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import { MODEL, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk, keyHeader } from './sdk-contract.ts'
 
 let sandbox: ObservedSandbox
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
 })
 afterAll(() => sandbox.stop())
 

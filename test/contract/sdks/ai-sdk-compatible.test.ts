@@ -1,12 +1,12 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { afterAll, beforeAll } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import { imageCall, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk } from './sdk-contract.ts'
 
 let sandbox: ObservedSandbox
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
 })
 afterAll(() => sandbox.stop())
 

@@ -2,13 +2,13 @@ import { readFile } from 'node:fs/promises'
 import { createOpenAI } from '@ai-sdk/openai'
 import { generateSpeech, transcribe } from 'ai'
 import { afterAll, beforeAll, expect } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import { imageCall, ONCE, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk, type SdkCall, startsAsMp3 } from './sdk-contract.ts'
 
 let sandbox: ObservedSandbox
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
 })
 afterAll(() => sandbox.stop())
 

@@ -1,6 +1,6 @@
 import Anthropic, { APIError } from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import {
   describeAnswers,
   describeSdk,
@@ -13,7 +13,7 @@ import {
 let sandbox: ObservedSandbox
 let client: Anthropic
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
   client = new Anthropic({ baseURL: sandbox.info.baseUrl, apiKey: 'not-used', fetch: sandbox.payingFetch })
 })
 afterAll(() => sandbox.stop())

@@ -1,7 +1,7 @@
 import { ChatAnthropic } from '@langchain/anthropic'
 import { ChatOpenAI } from '@langchain/openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import {
   describeAnswers,
   describeSdk,
@@ -13,7 +13,7 @@ import {
 
 let sandbox: ObservedSandbox
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
 })
 afterAll(() => sandbox.stop())
 

@@ -1,6 +1,6 @@
 import OpenAI, { APIError, toFile } from 'openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, startObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
 import {
   describeAnswers,
   describeSdk,
@@ -14,7 +14,7 @@ import {
 let sandbox: ObservedSandbox
 let client: OpenAI
 beforeAll(async () => {
-  sandbox = await startObservedSandbox()
+  sandbox = await useObservedSandbox()
   client = new OpenAI({ baseURL: `${sandbox.info.baseUrl}/v1`, apiKey: 'not-used', fetch: sandbox.payingFetch })
 })
 afterAll(() => sandbox.stop())

@@ -3,16 +3,19 @@ import { randomBytes } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, inject, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { migrateAll } from '../../../infra/commands/migrate.ts'
+import { askSharedServices } from '../../support/ask-shared-services.ts'
 
 const COMMAND = fileURLToPath(new URL('../../../infra/commands/migrate.ts', import.meta.url))
 
 const databases: string[] = []
+let templateUrl: string
 let administrator: pg.Client
 
 beforeAll(async () => {
+  templateUrl = await askSharedServices('/postgres')
   administrator = new pg.Client({ connectionString: urlOf('postgres') })
   await administrator.connect()
 })
@@ -22,7 +25,7 @@ afterAll(async () => {
 })
 
 function urlOf(database: string): string {
-  const url = new URL(inject('templateUrl'))
+  const url = new URL(templateUrl)
   url.pathname = `/${database}`
   return url.href
 }

@@ -21,8 +21,7 @@ if (kind === 'programs') {
 }
 if (kind === 'stack') {
   const postgres = await startPostgres({ dataDirectory: `${directory}/postgres`, log })
-  const cache = new URL('../../../node_modules/.cache/farebox-sandbox', import.meta.url).pathname
-  const devnet = await startDevnet({ directory: cache, stateFile: `${directory}/chain.json`, log })
+  const devnet = await startDevnet({ stateFile: `${directory}/chain.json`, log })
   const { connectionString } = postgres
   console.log(JSON.stringify({ pids: [postgres.pid, devnet.pid], connectionString, rpcUrl: devnet.rpcUrl }))
 }

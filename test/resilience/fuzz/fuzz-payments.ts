@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
 import { type CustomPayment, challengeOf, paymentHeader, signCustomPayment } from '../../support/custom-payment.ts'
-import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
 import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
 
 const PATH = '/v1/chat/completions'
@@ -24,7 +24,7 @@ export type FuzzTally = Record<string, number>
  * no job, no claim and no upstream call may exist, and the API must be the same process without one unexpected failure.
  */
 export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
-  const sandbox = await startTestSandbox()
+  const sandbox = await startStandaloneSandbox()
   try {
     const pid = sandbox.pidOf('api')
     const tally: FuzzTally = {}

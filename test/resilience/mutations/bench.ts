@@ -11,7 +11,7 @@ import {
   signCustomPayment,
   type TestPayer,
 } from '../../support/custom-payment.ts'
-import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
 import { type CallKind, type CallRequest, newCallRequest } from '../call-requests.ts'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
@@ -56,7 +56,7 @@ const RETRY_PAUSE_MS = 150
 /** Two APIs and two workers with short leases, so that a lost worker is noticed within a second. */
 export async function startBench(statements: readonly string[]): Promise<Bench & { judge(): Promise<Verdict> }> {
   const timing = { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', PROVIDER_TIMEOUT_SECONDS: '20' }
-  const sandbox = await startTestSandbox({
+  const sandbox = await startStandaloneSandbox({
     apis: 2,
     workers: 2,
     workerEnvironment: timing,
