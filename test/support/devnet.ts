@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
-import { base } from 'viem/chains'
+import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, type SandboxAccounts } from '../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'

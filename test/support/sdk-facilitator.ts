@@ -7,8 +7,8 @@ import { toFacilitatorEvmSigner } from '@x402/evm'
 import { UptoEvmScheme } from '@x402/evm/upto/facilitator'
 import { createNonceManager, createWalletClient, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { base } from 'viem/chains'
 import { jsonRpc } from 'viem/nonce'
+import { base } from '#shared/adapters/chain/base-chain.ts'
 
 const NETWORK = 'eip155:8453'
 

@@ -1,5 +1,5 @@
 import { createPublicClient, type PublicClient } from 'viem'
-import { base } from 'viem/chains'
+import { base } from './base-chain.ts'
 import { rpcTransport } from './rpc-transport.ts'
 
 const DEFAULT_TIMEOUT_MS = 5000

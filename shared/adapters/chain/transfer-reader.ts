@@ -5,7 +5,7 @@ import {
   type TransactionReceipt,
   TransactionReceiptNotFoundError,
 } from 'viem'
-import { base } from 'viem/chains'
+import { base } from './base-chain.ts'
 import { CHAIN_ID, USDC_ADDRESS, usdcAbi } from './contracts.ts'
 
 type Hex = `0x${string}`

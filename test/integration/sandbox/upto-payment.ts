@@ -14,7 +14,7 @@ import {
   type TransactionReceipt,
 } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { base } from 'viem/chains'
+import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import type { SandboxAccount } from '../../../infra/sandbox/fund-devnet.ts'
 import type { TestDevnet } from '../../support/devnet.ts'

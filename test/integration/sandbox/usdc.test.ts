@@ -1,7 +1,7 @@
 import { type Address, createWalletClient, type Hex, http, maxUint256, parseAbi, parseSignature } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { base } from 'viem/chains'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
