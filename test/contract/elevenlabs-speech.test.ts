@@ -5,8 +5,10 @@ import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/serve
 import { walkFrames } from '../../shared/audio/walk-frames.ts'
 import { createElevenLabsSpeech } from '../../workers/providers/elevenlabs/speech.ts'
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
-import { createHttp } from '../../workers/providers/http.ts'
+import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { SpeechInput } from '../../workers/providers/provider.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const apiKey = 'sk_CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
@@ -25,7 +27,7 @@ afterAll(() => upstream.stop())
 interface Setting {
   baseUrl?: string
   key?: string
-  timeoutMs?: number
+  http?: SendHttp
   model?: string
 }
 
@@ -36,11 +38,11 @@ function synthesize(changes: Partial<SpeechInput> = {}, setting: Setting = {}) {
     baseUrl: setting.baseUrl ?? upstream.url,
     apiKey: setting.key ?? apiKey,
     upstreamModel: setting.model ?? 'eleven_flash_v2_5',
-    http,
+    http: setting.http ?? http,
   })
   return provider.synthesize(
     { text: 'Mind the step.', voice: 'eleven-darian', speed: 1, ...changes },
-    { timeoutMs: setting.timeoutMs ?? 5000 },
+    { timeoutMs: PATIENCE_MS },
   )
 }
 
@@ -102,7 +104,7 @@ describe('speech', () => {
     const provider = createElevenLabsTranscription({ baseUrl: upstream.url, apiKey, upstreamModel: 'scribe_v2', http })
     const heard = await provider.transcribe(
       { audio, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false },
-      { timeoutMs: 5000 },
+      { timeoutMs: PATIENCE_MS },
     )
     expect(heard).toMatchObject({ transcript: { text } })
   })
@@ -146,17 +148,16 @@ describe('failures', () => {
     expect(await synthesize()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 2 })
   })
 
-  const impatient = 250
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 500, body: { detail: 'CANARY' } }, 'HTTP 500'],
-    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${impatient} ms`],
+    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
   ])('%o is ambiguous, after one call', async (rule, reason) => {
     upstream.setFaults([{ route: '/v1/text-to-speech/{voice_id}', ...rule }])
-    const outcome = await synthesize({}, { timeoutMs: impatient })
+    const outcome = await synthesize({}, { http: createExpiringHttp(upstream, rule) })
     expect(outcome).toMatchObject(unknownOutcome)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)

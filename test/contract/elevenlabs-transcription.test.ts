@@ -7,6 +7,9 @@ import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/serve
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { TranscriptionInput } from '../../workers/providers/provider.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { until } from '../support/until.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const apiKey = 'sk_CANARY_key_0f2c'
 const sample = (name: string) => readFileSync(new URL(`../../infra/sandbox/samples/${name}`, import.meta.url))
@@ -47,7 +50,7 @@ function transcribe(changes: Partial<TranscriptionInput> = {}, setting: Setting 
     upstreamModel: 'scribe_v2',
     http: setting.http ?? createHttp({ fetch }),
   })
-  const { timeoutMs = 5000, signal } = setting
+  const { timeoutMs = PATIENCE_MS, signal } = setting
   return provider.transcribe({ ...input, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
 }
 
@@ -306,15 +309,14 @@ describe('what was certainly not sent is definite', () => {
 })
 
 describe('what may have been worked on is ambiguous, after exactly one call', () => {
-  const impatient = 250
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 500, body: { detail: 'CANARY' } }, 'HTTP 500'],
     [{ fault: 'status', status: 503, body: {} }, 'HTTP 503'],
     [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
     [{ fault: 'status', status: 202, body: { message: 'CANARY' } }, 'HTTP 202'],
-    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
-    [{ fault: 'none', delayMs: 2000 }, `no complete answer within ${impatient} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${impatient} ms`],
+    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'none', delayMs: 10 * PATIENCE_MS }, `no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
@@ -323,7 +325,7 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'status', status: 200, body: { text: 7 } }, 'HTTP 200 with an ill-shaped transcript'],
   ])('%o', async (rule, reason) => {
     upstream.setFaults([rule])
-    const outcome = await transcribe({}, { timeoutMs: impatient })
+    const outcome = await transcribe({}, { http: createExpiringHttp(upstream, rule) })
     expect(outcome).toMatchObject(unknownOutcome)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
@@ -351,8 +353,11 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
 
   test('an abort by the caller while waiting', async () => {
     upstream.setFaults([{ fault: 'hang' }])
-    const outcome = await transcribe({}, { signal: AbortSignal.timeout(150) })
-    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+    const caller = new AbortController()
+    const outcome = transcribe({}, { signal: caller.signal })
+    await until(() => upstream.calls[0]?.state === 'started')
+    caller.abort()
+    expect(await outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
   })
 
   test.each([

@@ -7,6 +7,8 @@ import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/serve
 import { readImage } from '../../infra/sandbox/upstream/writing/read-image.ts'
 import { createGeminiImage } from '../../workers/providers/gemini/image.ts'
 import { createHttp } from '../../workers/providers/http.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const apiKey = 'AIza_CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
@@ -22,14 +24,14 @@ afterEach(() => {
 })
 afterAll(() => upstream.stop())
 
-function generate(prompt = 'A CANARY tram at dawn', { key = apiKey, timeoutMs = 5000 } = {}) {
+function generate(prompt = 'A CANARY tram at dawn', { key = apiKey, http = createHttp({ fetch }) } = {}) {
   const provider = createGeminiImage({
     baseUrl: upstream.url,
     apiKey: key,
     upstreamModel: 'gemini-3.1-flash-lite-image',
-    http: createHttp({ fetch }),
+    http,
   })
-  return provider.generateImage({ prompt, size: '1024x1024' }, { timeoutMs })
+  return provider.generateImage({ prompt, size: '1024x1024' }, { timeoutMs: PATIENCE_MS })
 }
 
 function answerWith(body: unknown, status = 200) {
@@ -143,7 +145,7 @@ describe('failures', () => {
     [{ fault: 'truncatedJson' }, unknownOutcome],
   ])('%o, after exactly one call, without telling key or prompt', async (rule, expected) => {
     upstream.setFaults([rule])
-    const outcome = await generate(undefined, { timeoutMs: 1000 })
+    const outcome = await generate(undefined, { http: createExpiringHttp(upstream, rule) })
     expect(outcome).toMatchObject(expected)
     expect(JSON.stringify(outcome)).not.toMatch(/CANARY|AIza|tram/)
     expect(upstream.calls).toHaveLength(1)

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentRequiredHeader, encodePaymentRequiredHeader } from '@x402/core/http'
 import {
   decodeSignedOffers,
@@ -15,6 +14,7 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '#shared/operations/registry.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { until } from '../support/until.ts'
 
 /*
  * The extension's own client functions against a running service. Without a key they find it by the did:web in the
@@ -28,13 +28,19 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop())
 
 const LONGEST_HEADER = 8192
-/** After which a statement that was dated by the clock would differ. */
-const CLOCK_STEP_MS = 1100
 const body = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
 const PATH = '/v1/chat/completions'
 
 const send = (idempotencyKey: string, headers: Record<string, string> = {}) =>
   sandbox.post(PATH, body, { idempotencyKey, headers })
+
+const secondNow = () => Math.floor(Date.now() / 1000)
+
+/** Waits until a statement that was dated by the clock, which is in whole seconds, would differ from one of before. */
+async function passSecond(): Promise<void> {
+  const before = secondNow()
+  await until(() => secondNow() > before)
+}
 
 /** The one offer of a 402 and the terms that official clients match with it. */
 function offerOf(challenge: Response) {
@@ -88,7 +94,7 @@ describe('an offer', () => {
   it('is the same, byte for byte, each time that the request is asked for', async () => {
     const key = randomUUID()
     const first = offerOf(await send(key))
-    await delay(CLOCK_STEP_MS)
+    await passSecond()
     expect(offerOf(await send(key)).signed).toEqual(first.signed)
   })
 
@@ -104,7 +110,7 @@ describe('an offer', () => {
     const { required, signed } = offerOf(probe)
     const offer = await verifyOfferSignatureJWS(signed)
     expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
-    expect(offer.validUntil).toBeGreaterThan(Math.floor(Date.now() / 1000))
+    expect(offer.validUntil).toBeGreaterThan(secondNow())
   })
 
   it('stands unchanged in the 402 of a refused payment, and fits the header', async () => {
@@ -121,8 +127,13 @@ describe('an offer', () => {
 })
 
 describe('a receipt', () => {
+  let paid: Awaited<ReturnType<typeof pay>>
+  beforeAll(async () => {
+    paid = await pay()
+  })
+
   it('verifies, belongs to the offer and the payer, and names the transaction', async () => {
-    const { challenge, answer } = await pay()
+    const { challenge, answer } = paid
     expect(answer.status).toBe(200)
     const receipt = receiptOf(answer)
     const { transaction } = JSON.parse(
@@ -141,15 +152,15 @@ describe('a receipt', () => {
   })
 
   it('is the same, byte for byte, on a replay', async () => {
-    const { answer, payment, key } = await pay()
-    await delay(CLOCK_STEP_MS)
+    const { answer, payment, key } = paid
+    await passSecond()
     const replay = await send(key, payment)
     expect(replay.status).toBe(200)
     expect(replay.headers.get('payment-response')).toBe(answer.headers.get('payment-response'))
   })
 
   it('that was changed does not verify', async () => {
-    const receipt = receiptOf((await pay()).answer)
+    const receipt = receiptOf(paid.answer)
     await expect(verifyReceiptSignatureJWS(tampered(receipt, { payer: sandbox.info.payTo }))).rejects.toThrow(
       'signature',
     )

@@ -5,11 +5,13 @@ import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { walkFrames } from '../../shared/audio/walk-frames.ts'
-import { createHttp } from '../../workers/providers/http.ts'
+import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import { createOpenAiCompatibleImage } from '../../workers/providers/openai-compatible/image.ts'
 import { createOpenAiCompatibleSpeech } from '../../workers/providers/openai-compatible/speech.ts'
 import { createOpenAiCompatibleTranscription } from '../../workers/providers/openai-compatible/transcription.ts'
 import type { SpeechInput, TranscriptionInput } from '../../workers/providers/provider.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const apiKey = 'sk-CANARY-key'
 const fixture = (name: string): unknown =>
@@ -25,26 +27,26 @@ afterEach(() => {
 })
 afterAll(() => upstream.stop())
 
-const connection = (upstreamModel: string) => ({
+const connection = (upstreamModel: string, http: SendHttp = createHttp({ fetch })) => ({
   baseUrl: `${upstream.url}/v1/`,
   apiKey,
   upstreamModel,
-  http: createHttp({ fetch }),
+  http,
 })
-const draw = (prompt = 'A tram', settings: { sendResponseFormat?: boolean } = {}, timeoutMs = 5000) =>
-  createOpenAiCompatibleImage({ ...connection('simulated-image'), ...settings }).generateImage(
+const draw = (prompt = 'A tram', settings: { sendResponseFormat?: boolean } = {}, http?: SendHttp) =>
+  createOpenAiCompatibleImage({ ...connection('simulated-image', http), ...settings }).generateImage(
     { prompt, size: '1024x1024' },
-    { timeoutMs },
+    { timeoutMs: PATIENCE_MS },
   )
-const speak = (changes: Partial<SpeechInput> = {}, timeoutMs = 5000) =>
-  createOpenAiCompatibleSpeech(connection('simulated-speech')).synthesize(
+const speak = (changes: Partial<SpeechInput> = {}, http?: SendHttp) =>
+  createOpenAiCompatibleSpeech(connection('simulated-speech', http)).synthesize(
     { text: 'Mind the step.', voice: 'open-darian', speed: 1, ...changes },
-    { timeoutMs },
+    { timeoutMs: PATIENCE_MS },
   )
-const transcribe = (changes: Partial<TranscriptionInput> = {}, timeoutMs = 5000) =>
-  createOpenAiCompatibleTranscription(connection('simulated-whisper')).transcribe(
+const transcribe = (changes: Partial<TranscriptionInput> = {}, http?: SendHttp) =>
+  createOpenAiCompatibleTranscription(connection('simulated-whisper', http)).transcribe(
     { audio: dialogue, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false, ...changes },
-    { timeoutMs },
+    { timeoutMs: PATIENCE_MS },
   )
 
 const dialogue = readFileSync(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
@@ -257,11 +259,10 @@ describe('transcription', () => {
 })
 
 describe('faults, for each kind', () => {
-  const impatient = 250
   const kinds = {
-    image: () => draw('A tram', {}, impatient),
-    speech: () => speak({}, impatient),
-    transcription: () => transcribe({}, impatient),
+    image: (http?: SendHttp) => draw('A tram', {}, http),
+    speech: (http?: SendHttp) => speak({}, http),
+    transcription: (http?: SendHttp) => transcribe({}, http),
   }
   const faults: FaultRuleInput[] = [
     { fault: 'status', status: 500, body: 'CANARY' },
@@ -274,7 +275,7 @@ describe('faults, for each kind', () => {
 
   test.each(cases)('%s after %o: the outcome is unknown, after one call', async (_kind, fault, call) => {
     upstream.setFaults([fault])
-    expect(await call()).toMatchObject(unknownOutcome)
+    expect(await call(createExpiringHttp(upstream, fault))).toMatchObject(unknownOutcome)
     expect(upstream.calls).toHaveLength(1)
   })
 

@@ -9,6 +9,8 @@ import {
   createOpenAiCompatibleText,
   type OpenAiCompatibleTextDependencies,
 } from '../../workers/providers/openai-compatible/text.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
+import { createExpiringHttp } from './expiring-http.ts'
 
 const apiKey = 'sk-CANARY-key'
 const fixture = (name: string): Record<string, unknown> =>
@@ -28,7 +30,7 @@ type Setting = Partial<OpenAiCompatibleTextDependencies> & { timeoutMs?: number;
 
 const says = (text: string): TextRequest['messages'] => [{ role: 'user', parts: [{ type: 'text', text }] }]
 
-function generate(changes: Partial<TextRequest> = {}, { timeoutMs = 5000, signal, ...setting }: Setting = {}) {
+function generate(changes: Partial<TextRequest> = {}, { timeoutMs = PATIENCE_MS, signal, ...setting }: Setting = {}) {
   const provider = createOpenAiCompatibleText({
     baseUrl: `${upstream.url}/v1`,
     apiKey,
@@ -396,7 +398,6 @@ describe('refusals before any work are definite', () => {
 })
 
 describe('what may have been worked on is ambiguous, after exactly one call', () => {
-  const impatient = 250
   test.each<[FaultRuleInput, string]>([
     [
       { fault: 'status', status: 500, body: { error: { message: 'CANARY', type: 'server_error' } } },
@@ -405,7 +406,7 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'status', status: 503, body: '<html>CANARY' }, 'HTTP 503'],
     [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
     [{ fault: 'status', status: 307, body: {}, headers: { location: '/CANARY' } }, 'HTTP 307'],
-    [{ fault: 'hang' }, `no complete answer within ${impatient} ms`],
+    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
@@ -413,7 +414,7 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'hugeBody' }, 'HTTP 200, answer longer than 16777216 bytes'],
   ])('%o', async (rule, reason) => {
     upstream.setFaults([rule])
-    const outcome = await generate({}, { timeoutMs: rule.fault === 'hugeBody' ? 5000 : impatient })
+    const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })
     expect(outcome).toMatchObject(unknownOutcome)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)

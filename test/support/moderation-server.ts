@@ -30,6 +30,8 @@ export async function startModerationServer(): Promise<ModerationServer> {
       answer(call, response)
     })
   })
+  // A connection that is closed as it is used again would be a fault that no test asked for.
+  server.keepAliveTimeout = 0
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
     baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,

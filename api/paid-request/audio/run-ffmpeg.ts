@@ -174,7 +174,7 @@ export async function runFfmpeg(
   })
   built.command.run()
   const child = built.child()
-  if (child?.pid === undefined) throw new Error('the operating system started no process')
+  if (child?.pid === undefined) throw new Error(`the operating system started no process (${await spawnErrorOf(child)})`)
   options.onSpawn?.(child.pid)
   const timer = setTimeout(stop, options.timeLimitMs, 'time')
   const onAbort = () => stop('caller')
@@ -188,4 +188,11 @@ export async function runFfmpeg(
     signal?.removeEventListener('abort', onAbort)
     input.destroy()
   }
+}
+
+/** `EAGAIN`, `ENOMEM` and the like: tells operators which limit of the machine was met. */
+async function spawnErrorOf(child: ChildProcess | undefined): Promise<string> {
+  if (child === undefined) return 'unknown reason'
+  const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException]
+  return error.code ?? error.message
 }

@@ -73,6 +73,8 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
       response.destroy()
     })
   })
+  // A client on a starved machine sends on a connection that Node's 5 s would just have closed, and loses that call.
+  server.keepAliveTimeout = 0
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject).listen(port, host, resolve)
   })

@@ -224,7 +224,9 @@ describe.skipIf(!havePrograms('redis-server'))('the Redis of the file, started a
       command,
       args: [...args, '--port', String(port), '--bind', '127.0.0.1', '--dir', join(directory, 'data')],
     })
-    const client = new Redis({ port, host: '127.0.0.1', password: operatorsValues['REDIS_PASSWORD'] ?? '' })
+    const password = operatorsValues['REDIS_PASSWORD'] ?? ''
+    // Its commands wait for the server, however long that takes to start.
+    const client = new Redis({ port, host: '127.0.0.1', password, maxRetriesPerRequest: null })
     client.on('error', () => undefined)
     try {
       expect(await client.info('persistence')).toContain('aof_enabled:1')

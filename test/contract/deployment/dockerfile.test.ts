@@ -63,7 +63,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain
       apiEnvironment: settings,
       workerEnvironment: settings,
     })
-  }, 240_000)
+  })
   afterAll(async () => {
     await sandbox.stop()
     await rm(folder, { recursive: true, force: true })

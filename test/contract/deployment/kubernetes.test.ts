@@ -16,6 +16,7 @@ import {
 import { findUnknownFields, validateObject } from '../../support/kubernetes-schema.ts'
 import { type KubernetesObject, renderKustomization } from '../../support/kustomize.ts'
 import { havePrograms } from '../../support/optional-program.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import {
   acceptTestJob,
   claimTestJob,
@@ -302,20 +303,20 @@ describe('the queries that KEDA scales by, asked of the real schema', () => {
   })
 
   test('only those count that wait for the one kind of worker, and the oldest tells the age', async () => {
-    await wait(await acceptTestJob(ledger), 30)
+    await wait(await acceptTestJob(ledger), 3000)
     const held = await acceptTestJob(ledger)
-    await wait(held, 500)
-    await claimTestJob(ledger, held)
+    await wait(held, 50_000)
+    await claimTestJob(ledger, held, 10 * PATIENCE_MS)
     const later = await acceptTestJob(ledger)
-    await wait(later, -60)
+    await wait(later, -6000)
     const { id } = await jobInState(ledger, 'generated')
-    await wait(id, 70)
+    await wait(id, 7000)
     await jobInState(ledger, 'completed')
     const { waiting, unfinished, unsettled } = await all()
-    expect(waiting).toBeGreaterThanOrEqual(30)
-    expect(waiting).toBeLessThan(60)
+    expect(waiting).toBeGreaterThanOrEqual(3000)
+    expect(waiting).toBeLessThan(6000)
     expect(unfinished).toBe(3)
-    expect(unsettled).toBeGreaterThanOrEqual(70)
-    expect(unsettled).toBeLessThan(100)
+    expect(unsettled).toBeGreaterThanOrEqual(7000)
+    expect(unsettled).toBeLessThan(10_000)
   })
 })

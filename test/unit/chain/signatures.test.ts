@@ -50,11 +50,11 @@ describe('the signer that is recovered is the one that viem recovers', () => {
         const mirrored: Hex = `0x${digits(CURVE_ORDER - BigInt(s))}`
         for (const v of [yParity, yParity + 27]) {
           const suffix = v.toString(16).padStart(2, '0')
-          expect(await expectSameSigner(hash, `${r}${s.slice(2)}${suffix}`)).toBe(owner)
+          expect(recoverSigner(hash, `${r}${s.slice(2)}${suffix}`)).toBe(owner)
         }
         for (const v of [1 - yParity, 28 - yParity]) {
           const suffix = v.toString(16).padStart(2, '0')
-          expect(await expectSameSigner(hash, `${r}${mirrored.slice(2)}${suffix}`)).toBe(owner)
+          expect(recoverSigner(hash, `${r}${mirrored.slice(2)}${suffix}`)).toBe(owner)
         }
       }),
       { numRuns: 60 },

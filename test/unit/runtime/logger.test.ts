@@ -1,20 +1,25 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 
-/** pino writes to the file descriptor itself, so each case runs in a process of its own whose output is read. */
-function programOf(code: string, level = 'debug', presentRequest = '() => null'): string[] {
+/**
+ * pino writes to the file descriptor itself, so what is logged is read from a process of its own. `createLogger` and a `log` are at
+ * hand there. Compiled code is kept, since nothing else takes as long.
+ */
+function programOf(code: string): string[] {
   const logger = new URL('../../../shared/runtime/logger.ts', import.meta.url).href
   const program = `
+    const { enableCompileCache } = await import('node:module')
+    enableCompileCache()
     const { createLogger } = await import(${JSON.stringify(logger)})
-    const log = createLogger({ process: 'test', level: ${JSON.stringify(level)}, presentRequest: ${presentRequest} })
+    const log = createLogger({ process: 'test', level: 'debug' })
     ${code}`
   return ['--input-type=module', '--eval', program]
 }
 
-function logged(...program: Parameters<typeof programOf>): Record<string, unknown>[] {
-  return linesOf(execFileSync(process.execPath, programOf(...program), { encoding: 'utf8' }))
+function logged(code: string): Record<string, unknown>[] {
+  return linesOf(execFileSync(process.execPath, programOf(code), { encoding: 'utf8' }))
 }
 
 function linesOf(output: string): Record<string, unknown>[] {
@@ -54,9 +59,13 @@ describe('the logger', () => {
   })
 
   it('is quiet below its level, and altogether when silent', () => {
-    const code = "log.info('low'); log.error('high')"
-    expect(logged(code, 'warn').map(({ msg }) => msg)).toEqual(['high'])
-    expect(logged(code, 'silent')).toEqual([])
+    const lines = logged(`
+      for (const level of ['warn', 'silent']) {
+        const quiet = createLogger({ process: level, level })
+        quiet.info('low')
+        quiet.error('high')
+      }`)
+    expect(lines).toMatchObject([{ process: 'warn', msg: 'high' }])
   })
 
   it('tells of an error its type, code, first line, frames and causes', () => {
@@ -73,44 +82,66 @@ describe('the logger', () => {
     })
   })
 
-  it.each([
-    [
-      'properties that libraries hang on errors',
-      `Object.assign(new Error('safe'), {
-        query: 'canary', parameters: ['canary'], values: ['canary'], url: 'https://canary', body: { canary: 1 },
-        request: { headers: { authorization: 'canary' } }, config: 'canary', detail: 'canary', stdout: 'canary' })`,
-    ],
-    ['lines after the first one of a message', `new Error('safe\\nURL: https://canary\\nRequest body: canary')`],
-    ['lines of a message that look like frames', `new Error('safe\\n    at canary (file:///canary)')`],
-    ['the properties of a cause', `new Error('safe', { cause: Object.assign(new Error('safe'), { url: 'canary' }) })`],
-    ['the later lines of a cause’s message', `new Error('safe', { cause: new Error('safe\\ncanary') })`],
-    ['a cause that is no error', `new Error('safe', { cause: { secret: 'canary' } })`],
-    ['a thrown string', `'canary'`],
-    ['a thrown object', `({ message: 'canary', stack: 'canary' })`],
-    ['the errors inside of an AggregateError', `new AggregateError([new Error('x\\ncanary')], 'safe')`],
-    ['a code that is no text', `Object.assign(new Error('safe'), { code: { canary: 1 } })`],
-    ['a very long message', `new Error('x'.repeat(300) + 'canary')`],
-  ])('never shows %s', (_, expression) => {
-    // Frames quote the program itself where it is evaluated, so the canary is put together only when it runs.
-    const code = `const error = (0, eval)(atob('${Buffer.from(`(${expression})`).toString('base64')}'))
-      log.error('failed', { error })
-      log.error('failed again', { error: new Error('outer', { cause: error }) })`
-    const lines = logged(code)
-    expect(lines).toHaveLength(2)
-    expect(JSON.stringify(lines)).not.toContain('canary')
+  describe('with an error that holds what is secret', () => {
+    const secretive: [string, string][] = [
+      [
+        'properties that libraries hang on errors',
+        `Object.assign(new Error('safe'), {
+          query: 'canary', parameters: ['canary'], values: ['canary'], url: 'https://canary', body: { canary: 1 },
+          request: { headers: { authorization: 'canary' } }, config: 'canary', detail: 'canary', stdout: 'canary' })`,
+      ],
+      ['lines after the first one of a message', `new Error('safe\\nURL: https://canary\\nRequest body: canary')`],
+      ['lines of a message that look like frames', `new Error('safe\\n    at canary (file:///canary)')`],
+      [
+        'the properties of a cause',
+        `new Error('safe', { cause: Object.assign(new Error('safe'), { url: 'canary' }) })`,
+      ],
+      ['the later lines of a cause’s message', `new Error('safe', { cause: new Error('safe\\ncanary') })`],
+      ['a cause that is no error', `new Error('safe', { cause: { secret: 'canary' } })`],
+      ['a thrown string', `'canary'`],
+      ['a thrown object', `({ message: 'canary', stack: 'canary' })`],
+      ['the errors inside of an AggregateError', `new AggregateError([new Error('x\\ncanary')], 'safe')`],
+      ['a code that is no text', `Object.assign(new Error('safe'), { code: { canary: 1 } })`],
+      ['a very long message', `new Error('x'.repeat(300) + 'canary')`],
+    ]
+    let lines: Record<string, unknown>[]
+    beforeAll(() => {
+      // Frames quote the program itself where it is evaluated, so the canary is put together only when it runs.
+      const encoded = secretive.map(([, expression]) => Buffer.from(`(${expression})`).toString('base64'))
+      lines = logged(`for (const [count, expression] of ${JSON.stringify(encoded)}.entries()) {
+        const error = (0, eval)(atob(expression))
+        log.error('failed', { error, count })
+        log.error('failed again', { error: new Error('outer', { cause: error }), count })
+      }`)
+    })
+
+    it.each(secretive.map(([name], index) => [name, index] as const))('never shows %s', (_, index) => {
+      const ofError = lines.filter(({ count }) => count === index)
+      expect(ofError).toHaveLength(2)
+      expect(JSON.stringify(ofError)).not.toContain('canary')
+    })
   })
 
   it('names the request that the present work is for in every line that names none itself', () => {
-    const present = "() => ({ requestId: 'present', traceId: 'trace' })"
-    const lines = logged("log.info('one'); log.warn('two', { requestId: 'own', count: 1 })", 'debug', present)
-    expect(lines.map(({ requestId, traceId }) => [requestId, traceId])).toEqual([
-      ['present', 'trace'],
-      ['own', 'trace'],
+    const lines = logged(`
+      const traced = createLogger({
+        process: 'traced', level: 'debug', presentRequest: () => ({ requestId: 'present', traceId: 'trace' }),
+      })
+      traced.info('one')
+      traced.warn('two', { requestId: 'own', count: 1 })
+      const untraced = createLogger({
+        process: 'untraced', level: 'debug', presentRequest: () => ({ requestId: 'present', traceId: null }),
+      })
+      untraced.warn('three')
+      log.warn('four')`)
+    expect(lines.map(({ msg, requestId, traceId }) => [msg, requestId, traceId])).toEqual([
+      ['one', 'present', 'trace'],
+      ['two', 'own', 'trace'],
+      ['three', 'present', undefined],
+      ['four', undefined, undefined],
     ])
-    const [untraced] = logged("log.info('one')", 'debug', "() => ({ requestId: 'present', traceId: null })")
-    expect(untraced).toMatchObject({ requestId: 'present' })
-    expect(untraced).not.toHaveProperty('traceId')
-    expect(logged("log.info('one')")[0]).not.toHaveProperty('requestId')
+    expect(lines[2]).not.toHaveProperty('traceId')
+    expect(lines[3]).not.toHaveProperty('requestId')
   })
 })
 
