@@ -22,7 +22,10 @@ it.skipIf(!haveRedis())('QUEUE_URL=redis://… S3_ENDPOINT=… npm run demo work
     log: (line) => lines.push(line),
   })
   const exit = await demo.exited
-  expect({ ...exit, output: lines.join('\n') }).toMatchObject({ code: 0, output: expect.stringMatching(/receipt/) })
+  // Its last words may come after its end.
+  await expect
+    .poll(() => ({ ...exit, output: lines.join('\n') }))
+    .toMatchObject({ code: 0, output: expect.stringMatching(/receipt/) })
   // Its jobs passed through this Redis, and the media that it made lie in a bucket of this store.
   expect(await redis.client.keys('{farebox-*}:transcriptions:id')).toHaveLength(1)
   const objects = await readdir(join(s3.directory, 'farebox-sandbox'), { recursive: true })

@@ -1,38 +1,22 @@
-import { spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { createWalletClient, http, parseAbi, parseEther, toHex } from 'viem'
-import { base } from 'viem/chains'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import { challengeOf, createPayer, paymentHeader, signCustomPayment } from '../support/custom-payment.ts'
 import { type PaidCall, payForCall } from '../support/paid-call.ts'
+import { runCommand } from '../support/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 
-const COMMAND = fileURLToPath(new URL('../../infra/commands/ledger.ts', import.meta.url))
+const COMMAND = 'infra/commands/ledger.ts'
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }
 const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 
-interface Run {
-  readonly exitCode: number | null
-  readonly output: string
-  readonly errors: string
-}
-
-async function run(programArguments: readonly string[], environment: Record<string, string>): Promise<Run> {
-  const child = spawn(process.execPath, [COMMAND, ...programArguments], {
-    env: { PATH: process.env['PATH'] ?? '', NO_COLOR: '1', ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const [output, errors]: [string[], string[]] = [[], []]
-  child.stdout.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => errors.push(chunk.toString()))
-  const exitCode = await new Promise<number | null>((resolve) => child.once('close', resolve))
-  return { exitCode, output: output.join(''), errors: errors.join('') }
-}
+const run = (programArguments: readonly string[], environment: Record<string, string>) =>
+  runCommand(COMMAND, programArguments, { NO_COLOR: '1', ...environment })
 
 let sandbox: TestSandbox
 let environment: Record<string, string>
@@ -210,7 +194,6 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
       openExposure: { count: 1, totalAtomic: charge },
       reconciliation: { ledger: { count: 5 }, chain: { count: 5 }, settling: { count: 1, totalAtomic: charge } },
     })
-    expect((await report()).exitCode).toBe(0)
   })
 
   test.each<
@@ -267,10 +250,11 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     kinds.delete('ledger_contradicts_itself')
     kinds.delete('sums_differ')
     expect([...kinds]).toEqual([])
-    expect((await report()).exitCode).toBe(0)
   })
 
   test('a settlement that never was on chain is missing there', async () => {
+    // All that was spoiled before was mended, or would be found here.
+    expect((await report()).exitCode).toBe(0)
     const { job_id, transaction_hash } = await settlementOf(pick('speech'))
     const fake = `0x${'ab'.repeat(32)}`
     await replaceHash(transaction_hash, fake)

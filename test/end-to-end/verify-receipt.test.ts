@@ -1,18 +1,16 @@
-import { spawn } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RECEIPT_TYPE } from '#shared/payment/receipt.ts'
 import { createStatementSigner, type StatementSigner } from '#shared/payment/statement-signer.ts'
 import { type PaidCall, payForCall } from '../support/paid-call.ts'
+import { runCommand } from '../support/run-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
 
-const COMMAND = fileURLToPath(new URL('../../infra/commands/verify-receipt.ts', import.meta.url))
+const COMMAND = 'infra/commands/verify-receipt.ts'
 
 let sandbox: SharedSandbox
 let serviceSigner: StatementSigner
@@ -24,19 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-interface Run {
-  readonly exitCode: number
-  readonly output: string
-  readonly problem: string
-}
-
-async function run(...options: readonly string[]): Promise<Run> {
-  const child = spawn(process.execPath, [COMMAND, ...options], { stdio: ['ignore', 'pipe', 'pipe'] })
-  const exit = Promise.withResolvers<number>()
-  child.once('close', (code) => exit.resolve(code ?? -1))
-  const [output, problem, exitCode] = await Promise.all([text(child.stdout), text(child.stderr), exit.promise])
-  return { exitCode, output, problem }
-}
+const run = (...options: readonly string[]) => runCommand(COMMAND, options)
 
 const reportSchema = z.object({
   outcome: z.string(),
@@ -285,9 +271,9 @@ describe('the command', () => {
       /--result \/nowhere cannot be read/,
     ],
   ])('ends with 2 and says what to do, given %s', async (_, options, says) => {
-    const { exitCode, problem } = await run(...(await options()))
-    expect(problem).toMatch(says)
-    expect(problem).not.toMatch(/\n\s+at /)
+    const { exitCode, errors } = await run(...(await options()))
+    expect(errors).toMatch(says)
+    expect(errors).not.toMatch(/\n\s+at /)
     expect(exitCode).toBe(2)
   })
 

@@ -5,20 +5,21 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startAnvil } from '../../infra/sandbox/anvil.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../support/redis-server.ts'
+import { COMPILE_CACHE } from '../support/run-program.ts'
 import { startTestS3, type TestS3 } from '../support/s3-server.ts'
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts'
+import { until } from '../support/until.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
-const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
 const PASSWORD = 'correct-horse-battery'
-const END_MS = 60_000
 const SETTLEMENT_KEY = generatePrivateKey()
 
 type Settings = Record<string, string | undefined>
@@ -137,7 +138,7 @@ interface Run extends GuardedProcess {
   readonly lines: readonly string[]
 }
 
-function start(kind: Kind, changes: Settings): Run {
+function start(kind: Kind, changes: Settings, onLine: (line: string) => void = () => undefined): Run {
   const lines: string[] = []
   const environment = { ...rightSettings(places)[kind], ...changes }
   const env = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined))
@@ -146,24 +147,31 @@ function start(kind: Kind, changes: Settings): Run {
     args: [join(ROOT, kind === 'api' ? 'api/main.ts' : 'workers/main.ts')],
     cwd: ROOT,
     env,
-    log: (line) => lines.push(line),
+    log: (line) => {
+      lines.push(line)
+      onLine(line)
+    },
   })
   return { ...run, lines }
 }
 
-/** Starts what must not start: its exit code and all it said. */
+const NAMES = { api: 'API', worker: 'worker' } as const
+/** What each says once it has started. */
+const STARTED = { api: 'listening on', worker: 'taking jobs' } as const
+
+/** Starts what must not start: its exit code and all it said. What starts all the same is ended. */
 async function failToStart(kind: Kind, changes: Settings): Promise<{ code: number | null; output: string }> {
-  const run = start(kind, changes)
-  const timer = setTimeout(() => void run.stop(), END_MS)
+  const run = start(kind, changes, (line) => {
+    if (line.includes(STARTED[kind])) void run.stop()
+  })
   const { code } = await run.exited
-  clearTimeout(timer)
+  // Its last words may come after its end.
+  await untilSaid(run, `The ${NAMES[kind]} did not start.`)
   return { code, output: run.lines.join('\n') }
 }
 
-async function untilSaid(run: Run, text: string): Promise<string> {
-  const found = () => run.lines.find((line) => line.includes(text))
-  await vi.waitUntil(() => found() !== undefined, { timeout: END_MS })
-  return found() ?? ''
+function untilSaid(run: Run, text: string): Promise<string> {
+  return until(() => run.lines.find((line) => line.includes(text)))
 }
 
 const database = (which: keyof Places['databases']) => () => ({ DATABASE_URL: places.databases[which] })
@@ -197,7 +205,18 @@ const one = (kind: Kind, what: string, changes: () => Settings, ...said: (string
 ]
 
 const rows: readonly Row[] = [
-  one('api', 'a queue of an unknown kind', () => ({ QUEUE_URL: `amqp://user:${PASSWORD}@host` }), 'QUEUE_URL'),
+  one(
+    'api',
+    'a queue and a database of unknown kinds and a token that is easily guessed',
+    () => ({
+      QUEUE_URL: `amqp://user:${PASSWORD}@host`,
+      DATABASE_URL: 'mysql://host/farebox',
+      OPERATOR_TOKEN: PASSWORD,
+    }),
+    'QUEUE_URL',
+    'DATABASE_URL',
+    'OPERATOR_TOKEN',
+  ),
   ...both(
     'a queue where nobody listens',
     () => ({ QUEUE_URL: `redis://user:${PASSWORD}@127.0.0.1:${places.closedPort}` }),
@@ -250,7 +269,6 @@ const rows: readonly Row[] = [
     /S3_ENDPOINT: http:\/\/127\.0\.0\.1:\d+ cannot be used/,
   ),
   one('api', 'links without a bucket', () => ({ MEDIA_DELIVERY: 'redirect' }), 'MEDIA_DELIVERY=redirect needs an S3'),
-  one('api', 'a database of another kind', () => ({ DATABASE_URL: 'mysql://host/farebox' }), 'DATABASE_URL'),
   ...both(
     'a database that is not there',
     () => ({ DATABASE_URL: places.databases.right.replace(/\/[^/]*$/, '/nowhere') }),
@@ -290,7 +308,6 @@ const rows: readonly Row[] = [
     'DEPLOYMENTS_FILE: The deployments file is not JSON',
   ),
   one('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
-  one('api', 'a token that is easily guessed', () => ({ OPERATOR_TOKEN: PASSWORD }), 'OPERATOR_TOKEN'),
   one('worker', 'a settler without a key', () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }), 'SETTLEMENT_PRIVATE_KEYS'),
   one(
     'worker',
@@ -314,7 +331,6 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
 
   it.concurrent.each(rows)('%s (%s)', async (_, kind, changes, said) => {
     const { code, output } = await failToStart(kind, changes())
-    expect(output).toContain(`The ${kind === 'api' ? 'API' : 'worker'} did not start.`)
     for (const text of said) expect(output).toMatch(text)
     expect(output).not.toContain(PASSWORD)
     // One message, and not the stack of a program that fell over.
@@ -324,7 +340,7 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
 
   it('nothing: an API with an operator’s token, which shows the queues to whoever has it', async () => {
     const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: places.redis.right.url })
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
     const look = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
     expect((await look({})).status).toBe(401)
     const shown = await look({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
@@ -333,13 +349,10 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
     await api.stop()
   })
 
-  it.each<readonly [Kind, string]>([
-    ['api', 'listening on'],
-    ['worker', 'taking jobs'],
-  ])('nothing: an %s whose settings are right', async (kind, said) => {
+  it.each(['api', 'worker'] as const)('nothing: an %s whose settings are right', async (kind) => {
     const run = start(kind, { ...inBucket({})(), QUEUE_URL: places.redis.right.url })
-    await untilSaid(run, said)
-    await run.stop()
+    await untilSaid(run, STARTED[kind])
+    await run.stop({ graceMs: PATIENCE_MS })
     expect(await run.exited).toEqual({ code: 0, signal: null })
   })
 
@@ -347,12 +360,16 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
     const unreachable = { DATABASE_URL: `postgres://user:${PASSWORD}@127.0.0.1:${places.closedPort}/farebox` }
     const queue = { QUEUE_URL: places.redis.right.url }
     const [api, worker] = [start('api', { ...unreachable, ...queue }), start('worker', { ...unreachable, ...queue })]
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
-    const answer = await fetch(`${baseUrl}/readyz`)
-    expect(answer.status).toBe(503)
-    expect(await answer.json()).toMatchObject({ checks: { database: 'down', queue: 'ok' } })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
+    // A check that takes seconds counts as down.
+    await expect
+      .poll(async () => {
+        const answer = await fetch(`${baseUrl}/readyz`)
+        return { status: answer.status, body: await answer.json() }
+      })
+      .toMatchObject({ status: 503, body: { checks: { database: 'down', queue: 'ok' } } })
     await Promise.all([api, worker].map((run) => untilSaid(run, 'DATABASE_URL: the database cannot be reached yet')))
-    expect(worker.lines.join()).not.toContain('taking jobs')
+    expect(worker.lines.join()).not.toContain(STARTED.worker)
     await Promise.all([api.stop(), worker.stop()])
     expect([...api.lines, ...worker.lines].join()).not.toContain(PASSWORD)
   })
@@ -360,20 +377,21 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
   it('nothing, but is unready as soon as its Redis may evict or is gone', async () => {
     const redis = await openRedis('maxmemory 50mb', 'maxmemory-policy noeviction')
     const api = start('api', { QUEUE_URL: redis.url })
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, 'listening on'))?.[0]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
     const queue = async () => {
       const { checks } = (await (await fetch(`${baseUrl}/readyz`)).json()) as { checks: { queue: string } }
       return checks.queue
     }
-    expect(await queue()).toBe('ok')
+    // A check that takes seconds counts as down.
+    await expect.poll(queue).toBe('ok')
     await redis.client.config('SET', 'maxmemory-policy', 'allkeys-lru')
     expect(await queue()).toBe('down')
     await redis.client.config('SET', 'maxmemory-policy', 'noeviction')
-    expect(await queue()).toBe('ok')
+    await expect.poll(queue).toBe('ok')
     await redis.kill()
     expect(await queue()).toBe('down')
     await redis.restart()
-    await vi.waitUntil(async () => (await queue()) === 'ok', { timeout: 20_000 })
+    await expect.poll(queue).toBe('ok')
     await api.stop()
   })
 })
