@@ -12,9 +12,10 @@ const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL
 /** A ledger of many millions of jobs takes its time to sum up. */
 const STATEMENT_TIMEOUT_MS = 600_000
 
-async function main(): Promise<number> {
+/** Runs the command and returns its exit code. */
+export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
   try {
-    const options = await readOptions(process.argv.slice(2), process.env)
+    const options = await readOptions(commandLine, environment)
     if (options === null) {
       console.log(HELP)
       return AGREED
@@ -98,4 +99,4 @@ function asJson(value: unknown): string {
   return JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2)
 }
 
-process.exitCode = await main()
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -94,7 +94,8 @@ async function checkResultDigest({ result_digest }: GivenReceipt, path: string |
 
 const SIGNS = { passed: '✓', failed: '✗', skipped: '–' } as const
 
-async function main(commandLine: readonly string[]): Promise<number> {
+/** Runs the command and returns its exit code. */
+export async function main(commandLine: readonly string[]): Promise<number> {
   // What is wrong with the options is told as they ask for it, hence this look ahead.
   const isJson = commandLine.includes('--json')
   try {
@@ -117,4 +118,4 @@ async function main(commandLine: readonly string[]): Promise<number> {
   }
 }
 
-process.exitCode = await main(process.argv.slice(2))
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2))

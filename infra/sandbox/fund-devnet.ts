@@ -3,6 +3,7 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES } from './devnet.ts'
 import { callRpc } from './json-rpc.ts'
+import { waitForReceipt } from './wait-for-receipt.ts'
 
 /** 1,000 USDC, in atomic units of six decimals. */
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
@@ -81,12 +82,12 @@ export async function fundSettlementAccount(rpcUrl: string, address: Address): P
  * Only a development node can do so: it impersonates the minter, whose key nobody holds.
  */
 export async function mintUsdc(rpcUrl: string, to: Address, amountAtomic: bigint): Promise<void> {
-  const client = createPublicClient({ chain: base, transport: http(rpcUrl), pollingInterval: 20 })
+  const client = createPublicClient({ chain: base, transport: http(rpcUrl) })
   const minter = await client.readContract({ address: DEVNET_ADDRESSES.usdc, abi: USDC_ABI, functionName: 'MINTER' })
   await callRpc(rpcUrl, 'anvil_setBalance', [minter, toHex(parseEther('1'))])
   await callRpc(rpcUrl, 'anvil_impersonateAccount', [minter])
   const data = encodeFunctionData({ abi: USDC_ABI, functionName: 'mint', args: [to, amountAtomic] })
   const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: minter, to: DEVNET_ADDRESSES.usdc, data }])
-  const receipt = await client.waitForTransactionReceipt({ hash })
-  if (receipt.status !== 'success') throw new Error(`Minting USDC for ${to} was reverted`)
+  const { status } = await waitForReceipt(client, hash)
+  if (status !== 'success') throw new Error(`Minting USDC for ${to} was reverted`)
 }

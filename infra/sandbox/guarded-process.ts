@@ -28,7 +28,7 @@ exec "$@"
 `
 
 /** Last words may still be in the output pipes when a program has ended; a detached grandchild may hold those open. */
-const LAST_WORDS_MS = 200
+const LAST_WORDS_MS = 2_000
 
 /** What to run, and as whom. */
 export interface GuardedProcessOptions {

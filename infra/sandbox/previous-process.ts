@@ -24,9 +24,9 @@ export async function readCommandLine(pid: number): Promise<string | undefined> 
  *
  * A process counts as the earlier one only when its command line contains `marker`, since pids are soon used again.
  *
- * @throws Error when it still runs after `timeoutMs` (2,000 when left out): the files belong to another sandbox.
+ * @throws Error when it still runs after `timeoutMs` (6,000 when left out: a guard gives its orphan one second): the files belong to another sandbox.
  */
-export async function waitForPreviousProcess(pid: number, marker: string, timeoutMs = 2_000): Promise<void> {
+export async function waitForPreviousProcess(pid: number, marker: string, timeoutMs = 6_000): Promise<void> {
   const deadline = Date.now() + timeoutMs
   for (;;) {
     const commandLine = await readCommandLine(pid)

@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import { createWalletClient, http, parseAbi, parseEther, toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { base } from '#shared/adapters/chain/base-chain.ts'
+import { main } from '../../infra/commands/ledger.ts'
 import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { callCommand } from '../support/call-command.ts'
 import { challengeOf, createPayer, paymentHeader, signCustomPayment } from '../support/custom-payment.ts'
 import { type PaidCall, payForCall } from '../support/paid-call.ts'
 import { runCommand } from '../support/run-program.ts'
@@ -15,8 +17,11 @@ const COMMAND = 'infra/commands/ledger.ts'
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }
 const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 
+/** As an operator runs it; most cases call it in this process. */
 const run = (programArguments: readonly string[], environment: Record<string, string>) =>
   runCommand(COMMAND, programArguments, { NO_COLOR: '1', ...environment })
+const runHere = (programArguments: readonly string[], environment: Record<string, string>) =>
+  callCommand(() => main(programArguments, environment))
 
 let sandbox: TestSandbox
 let environment: Record<string, string>
@@ -49,7 +54,7 @@ interface Report {
 }
 
 async function report(...programArguments: readonly string[]): Promise<Report & { exitCode: number | null }> {
-  const { exitCode, output, errors } = await run(['--json', ...programArguments], environment)
+  const { exitCode, output, errors } = await runHere(['--json', ...programArguments], environment)
   if (output === '') throw new Error(errors)
   return { exitCode, ...(JSON.parse(output) as Report) }
 }
@@ -314,7 +319,7 @@ describe('wrong usage and what cannot be reached end with exit 2 and a name', ()
       /\/nowhere\/sandbox\.json cannot be read/,
     ],
   ])('%s', async (_, programArguments, changes, says) => {
-    const { exitCode, errors, output } = await run(programArguments, { ...environment, ...changes })
+    const { exitCode, errors, output } = await runHere(programArguments, { ...environment, ...changes })
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' })
     expect(errors).toMatch(says)
   })

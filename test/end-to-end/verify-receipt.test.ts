@@ -6,6 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RECEIPT_TYPE } from '#shared/payment/receipt.ts'
 import { createStatementSigner, type StatementSigner } from '#shared/payment/statement-signer.ts'
+import { main } from '../../infra/commands/verify-receipt.ts'
+import { callCommand } from '../support/call-command.ts'
 import { type PaidCall, payForCall } from '../support/paid-call.ts'
 import { runCommand } from '../support/run-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
@@ -22,7 +24,9 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
+/** As an operator runs it; most cases call it in this process. */
 const run = (...options: readonly string[]) => runCommand(COMMAND, options)
+const runHere = (...options: readonly string[]) => callCommand(() => main(options))
 
 const reportSchema = z.object({
   outcome: z.string(),
@@ -31,7 +35,7 @@ const reportSchema = z.object({
 
 /** The names of the checks by outcome. */
 async function judge(...options: readonly string[]) {
-  const { exitCode, output } = await run('--json', ...options)
+  const { exitCode, output } = await runHere('--json', ...options)
   const { checks } = reportSchema.parse(JSON.parse(output))
   const named = (outcome: string) => checks.filter((check) => check.outcome === outcome).map(({ check }) => check)
   const detailOf = (name: string) => checks.find(({ check }) => check === name)?.detail ?? ''
@@ -271,7 +275,7 @@ describe('the command', () => {
       /--result \/nowhere cannot be read/,
     ],
   ])('ends with 2 and says what to do, given %s', async (_, options, says) => {
-    const { exitCode, errors } = await run(...(await options()))
+    const { exitCode, errors } = await runHere(...(await options()))
     expect(errors).toMatch(says)
     expect(errors).not.toMatch(/\n\s+at /)
     expect(exitCode).toBe(2)

@@ -10,10 +10,13 @@ import {
   signCustomPayment,
   type TestPayer,
 } from './custom-payment.ts'
+import { PATIENCE_MS } from './patience.ts'
 
 const PATH = '/v1/chat/completions'
 /** Between two requests of a caller who was told to repeat the same one. */
 const RETRY_MS = 200
+/** What a caller waits for may stand behind the work for many others. */
+const CALLER_PATIENCE_MS = 5 * PATIENCE_MS
 
 /**
  * A chat whose prompt holds its key, so that the upstream's log tells whose call was made. A long one is charged nearly
@@ -112,7 +115,7 @@ export function payChat(baseUrl: string, { idempotencyKey, headers, isLong }: Si
 export async function payChatPatiently(
   baseUrls: readonly string[],
   chat: SignedChat,
-  limitMs = 60_000,
+  limitMs = CALLER_PATIENCE_MS,
 ): Promise<readonly [ChatAnswer, ...ChatAnswer[]]> {
   const giveUpAt = performance.now() + limitMs
   const answers: ChatAnswer[] = []

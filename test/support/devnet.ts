@@ -4,6 +4,8 @@ import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, type SandboxAccounts } from '../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { waitForReceipt } from '../../infra/sandbox/wait-for-receipt.ts'
+import { PATIENCE_MS } from './patience.ts'
 
 /** What the tests read of USDC and Permit2. */
 const DEVNET_READ_ABI = parseAbi([
@@ -84,10 +86,9 @@ async function useOfNonceBy(rpcUrl: string, hash: Hex): Promise<string> {
 
 /** The reads of a test devnet, for a chain that is already running. */
 export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet | 'accounts'> {
-  const client: PublicClient = createPublicClient({
-    chain: base,
-    transport: http(rpcUrl),
-    pollingInterval: 20,
+  const reader = createPublicClient({ chain: base, transport: http(rpcUrl, { timeout: PATIENCE_MS }) })
+  const client: PublicClient = Object.assign(reader, {
+    waitForTransactionReceipt: ({ hash }: { readonly hash: Hex }) => waitForReceipt(reader as never, hash),
   }) as never
   const { usdc, permit2 } = DEVNET_ADDRESSES
   const abi = DEVNET_READ_ABI

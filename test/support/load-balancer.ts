@@ -2,10 +2,10 @@ import { Agent, createServer, type IncomingMessage, request, type ServerResponse
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
+import { PATIENCE_MS } from './patience.ts'
 
 /** As slow as a real one, so that an API which leaves without notice is asked in vain. */
 const PROBE_MS = 400
-const NO_BACKEND_MS = 5000
 /** What one connection may tell and another may not know (RFC 9110, 7.6.1). */
 const OF_ONE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding'])
 
@@ -54,7 +54,7 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
   const handle = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const body = await buffer(incoming)
     const tried = new Set<Backend>()
-    for (const giveUpAt = Date.now() + NO_BACKEND_MS; Date.now() < giveUpAt; ) {
+    for (const giveUpAt = Date.now() + PATIENCE_MS; Date.now() < giveUpAt; ) {
       const backend = next(tried)
       if (!backend) {
         tried.clear()

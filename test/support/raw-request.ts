@@ -1,4 +1,5 @@
 import { connect } from 'node:net'
+import { PATIENCE_MS } from './patience.ts'
 
 /** What a socket sends, for requests that HTTP clients refuse to write. */
 export interface RawRequest {
@@ -8,8 +9,6 @@ export interface RawRequest {
   /** Sent piece by piece until the answer arrives; more pieces than that are never asked for. */
   readonly body?: Iterable<Uint8Array>
 }
-
-const TIMEOUT_MS = 20_000
 
 /** Sends a `POST` over a socket of its own. Gives the answer as soon as it is complete, even when the body is not. */
 export async function sendRaw(
@@ -28,7 +27,7 @@ export async function sendRaw(
   })
   socket.on('close', () => answered.reject(new Error(`closed without an answer: ${received.toString('latin1')}`)))
   socket.on('error', (error) => answered.reject(error))
-  socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error('no answer in time')))
+  socket.setTimeout(PATIENCE_MS, () => socket.destroy(new Error('no answer in time')))
   const fields = [['host', host], ...headers, ['connection', 'close']]
   socket.write(
     Buffer.from(`POST ${path} HTTP/1.1\r\n${fields.map((pair) => pair.join(': ')).join('\r\n')}\r\n\r\n`, 'latin1'),

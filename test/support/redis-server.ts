@@ -7,8 +7,7 @@ import { Redis } from 'ioredis'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
 import { havePrograms } from './optional-program.ts'
-
-const START_TIMEOUT_MS = 20_000
+import { PATIENCE_MS } from './patience.ts'
 
 export interface TestRedis {
   readonly port: number
@@ -74,7 +73,7 @@ export async function startTestRedis(options: readonly string[] = []): Promise<T
 }
 
 async function untilListening(port: number, server: GuardedProcess): Promise<void> {
-  for (const startedAt = Date.now(); Date.now() - startedAt < START_TIMEOUT_MS; ) {
+  for (const startedAt = Date.now(); Date.now() - startedAt < PATIENCE_MS; ) {
     if (await accepts(port)) return
     const exit = await Promise.race([server.exited, delay(20, null)])
     if (exit) throw new Error(`redis-server ended before it listened: ${exit.signal ?? `code ${exit.code}`}`)

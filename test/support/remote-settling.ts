@@ -11,10 +11,8 @@ import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import { createRemoteCollector } from '../../workers/settlement/collect-through-facilitator.ts'
 import type { Collector } from '../../workers/settlement/collector.ts'
 import { watchRemoteFinality } from '../../workers/sweepers/watch-remote-finality.ts'
+import { PATIENCE_MS } from './patience.ts'
 import type { TestWorker } from './test-worker.ts'
-
-/** The facilitator answers in some 100 ms; a machine that does more at once may take longer. */
-const TIMEOUT_MS = 10_000
 
 /** The payment side of a worker whose FACILITATOR_URL is `url`, over the test worker's ledger and its way to the chain. */
 export interface RemoteSettling {
@@ -28,9 +26,9 @@ export interface RemoteSettling {
 export function settleRemotely(
   { ledger, dependencies, proxy }: TestWorker,
   url: string,
-  { timeoutMs = TIMEOUT_MS, ...store }: Partial<RemoteSettlementStore> & { timeoutMs?: number } = {},
+  { timeoutMs = PATIENCE_MS, ...store }: Partial<RemoteSettlementStore> & { timeoutMs?: number } = {},
 ): RemoteSettling {
-  const chain = createChainClient(proxy.url)
+  const chain = createChainClient(proxy.url, PATIENCE_MS)
   const own = createAuthorizationVerifier(chain, 8453)
   const options = { url, apiKey: undefined, timeoutMs, confirmations: 1 }
   const facilitator = createRemoteFacilitator(options, chain, own)

@@ -13,14 +13,15 @@ export type RpcAnswer = { readonly result: unknown } | { readonly error: { code:
 
 /**
  * How the way to a node can fail. `reset` breaks the connection before the node sees the call; `lost_answer` lets the
- * node act first; `hang` never answers; `slow` answers rightly after a while; `lie` tells something else than the node
- * said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
+ * node act first; `hang` never answers; `slow` answers rightly after a while, `held` once a promise is kept; `lie` tells
+ * something else than the node said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
  */
 export type RpcFault =
   | { readonly kind: 'reset' | 'hang' | 'lost_answer' | 'invalid_json' | 'html' | 'empty' }
   | { readonly kind: 'status'; readonly status: number }
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
   | { readonly kind: 'slow'; readonly delayMs: number }
+  | { readonly kind: 'held'; readonly until: Promise<void> }
   | { readonly kind: 'lie'; readonly tell: (truth: RpcAnswer) => RpcAnswer }
   | { readonly kind: 'forge'; readonly answer: RpcAnswer }
 
@@ -38,7 +39,7 @@ export interface RpcProxy {
 }
 
 /** Faults whose call reaches the node. */
-const DELIVERED: ReadonlySet<RpcFault['kind']> = new Set(['lost_answer', 'slow', 'lie'])
+const DELIVERED: ReadonlySet<RpcFault['kind']> = new Set(['lost_answer', 'slow', 'held', 'lie'])
 
 /** A JSON-RPC proxy in front of `targetUrl` whose faults are chosen by method. */
 export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
@@ -66,6 +67,7 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     const met = takeFault({ method, params })
     if (met && !DELIVERED.has(met.kind)) return answerFaulty(met, id, request, response)
     if (met?.kind === 'slow') await delay(met.delayMs)
+    if (met?.kind === 'held') await met.until
     const upstream = await fetch(targetUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
     const text = await upstream.text()
     if (met?.kind === 'lost_answer') request.socket.destroy()
@@ -115,6 +117,7 @@ function answerFaulty(fault: RpcFault, id: number, request: IncomingMessage, res
       return
     case 'lost_answer':
     case 'slow':
+    case 'held':
     case 'lie':
       request.socket.destroy()
       return

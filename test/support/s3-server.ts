@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
+import { PATIENCE_MS } from './patience.ts'
 
-const START_TIMEOUT_MS = 20_000
 const PROGRAM = createRequire(import.meta.url).resolve('s3rver/bin/s3rver.js')
 
 export interface TestS3 {
@@ -42,7 +42,7 @@ export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
   let server = start(0)
   let isStopping = false
   void server.exited.then(() => ready.reject(new Error('s3rver ended before it listened')))
-  const timer = setTimeout(() => ready.reject(new Error('s3rver does not listen')), START_TIMEOUT_MS)
+  const timer = setTimeout(() => ready.reject(new Error('s3rver does not listen')), PATIENCE_MS)
   const port = await ready.promise
   const url = `http://127.0.0.1:${port}`
   clearTimeout(timer)

@@ -9,6 +9,7 @@ import { createNonceManager, createWalletClient, http, publicActions } from 'vie
 import { privateKeyToAccount } from 'viem/accounts'
 import { jsonRpc } from 'viem/nonce'
 import { base } from '#shared/adapters/chain/base-chain.ts'
+import { waitForReceipt } from '../../infra/sandbox/wait-for-receipt.ts'
 
 const NETWORK = 'eip155:8453'
 
@@ -35,18 +36,17 @@ export interface SdkFacilitator {
   stop(): Promise<void>
 }
 
-/** The SDK's facilitator over one key, wired as its documentation shows, with viem's nonce manager for its sender. */
-export function createSdkFacilitator(
-  rpcUrl: string,
-  privateKey: `0x${string}`,
-  pollingIntervalMs = 20,
-): x402Facilitator {
+/** The SDK's facilitator over one key, wired as its documentation shows, with viem's nonce manager for its sender and a wait for receipts that anvil needs. */
+export function createSdkFacilitator(rpcUrl: string, privateKey: `0x${string}`): x402Facilitator {
   // One of its own: viem's exported one is a singleton whose state outlives a chain.
   const account = privateKeyToAccount(privateKey, { nonceManager: createNonceManager({ source: jsonRpc() }) })
   const transport = http(rpcUrl)
-  const client = createWalletClient({ account, chain: base, transport, pollingInterval: pollingIntervalMs })
+  const client = createWalletClient({ account, chain: base, transport }).extend(publicActions)
   const signer = toFacilitatorEvmSigner(
-    Object.assign(client.extend(publicActions), { address: account.address }) as never,
+    Object.assign(client, {
+      address: account.address,
+      waitForTransactionReceipt: ({ hash }: { readonly hash: `0x${string}` }) => waitForReceipt(client as never, hash),
+    }) as never,
   )
   return new x402Facilitator().register(NETWORK, new UptoEvmScheme(signer))
 }

@@ -1,5 +1,6 @@
 import { toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { afterAll, beforeAll, vi } from 'vitest'
 import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
@@ -9,7 +10,9 @@ import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import { type KeeperDependencies, keepNoncesMoving } from '../../workers/sweepers/keep-nonces-moving.ts'
 import { watchFinality } from '../../workers/sweepers/watch-finality.ts'
 import type { AuthorizationChanges } from './chain-payer.ts'
+import { PATIENCE_MS } from './patience.ts'
 import type { AcceptedJob, TestWorker, TestWorkerDependencies } from './test-worker.ts'
+import { until } from './until.ts'
 
 type Hex = `0x${string}`
 
@@ -23,10 +26,12 @@ export interface SettlementChain {
   /** One round of the finality watcher. */
   watch(): Promise<number>
   accept(signed?: AuthorizationChanges): Promise<AcceptedJob>
-  /** Sends something else with the settlement key, as somebody who has it too would. */
+  /** Sends something else with the settlement key, as somebody who has it too would; it is mined unless mining is off. */
   useNonceElsewhere(nonce: number): Promise<void>
   /** Stores a replacement of a transaction, with a higher fee; nobody sends it. */
   signReplacement(hash: Hex): Promise<void>
+  /** Waits until a transaction is mined: anvil answers a moment before. */
+  untilMined(hash: Hex): Promise<void>
   /** How many account nonces the chain has used. */
   count(): Promise<number>
   /** All hashes that were signed for a job, oldest first. */
@@ -35,6 +40,8 @@ export interface SettlementChain {
 }
 
 const NETWORK = 'eip155:8453'
+/** Far longer than any test takes, so that only {@link age} makes a transaction late. */
+const FEE_BUMP_AFTER_MS = 3_600_000
 
 /** A key with 1 ETH behind the worker's own proxy. */
 export async function createSettlementChain(worker: TestWorker): Promise<SettlementChain> {
@@ -44,7 +51,8 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
   const facilitator = account.address.toLowerCase() as Hex
   const rpc = <T = unknown>(method: string, ...parameters: unknown[]) => callRpc<T>(rpcUrl, method, parameters)
   await rpc('anvil_setBalance', facilitator, toHex(10n ** 18n))
-  const through = createChainClient(worker.proxy.url)
+  const count = () => client.getTransactionCount({ address: facilitator })
+  const through = createChainClient(worker.proxy.url, PATIENCE_MS)
   const chain = worker.through(worker.proxy, privateKey)
   const settlements = createSettlementStore(worker.ledger.pool)
   const { logger } = worker.dependencies
@@ -59,7 +67,7 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         // No estimate is kept from one round to the next: tests change the base fee in between.
         accounts: createSettlementAccounts(through, 8453, [privateKey], { estimateFees: createFeeEstimator(through) }),
         network: NETWORK,
-        feeBumpAfterMs: 15_000,
+        feeBumpAfterMs: FEE_BUMP_AFTER_MS,
         onReplacement: () => undefined,
         onUsedElsewhere: () => undefined,
         logger,
@@ -78,6 +86,7 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         maxPriorityFeePerGas: 10n ** 10n,
       })
       await rpc('eth_sendRawTransaction', raw)
+      if (await rpc<boolean>('anvil_getAutomine')) await until(async () => (await count()) > nonce)
     },
     signReplacement: async (hash) => {
       const [row] = await worker.ledger.sql<{ raw: Hex }>(
@@ -89,7 +98,10 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
       if (!replacement) throw new Error('no higher fee is allowed')
       await settlements.addReplacement(hash, replacement)
     },
-    count: () => client.getTransactionCount({ address: facilitator }),
+    untilMined: async (hash) => {
+      await client.waitForTransactionReceipt({ hash })
+    },
+    count,
     hashes: async (jobId) => {
       const rows = await worker.ledger.sql<{ hash: Hex }>(
         `SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
@@ -101,6 +113,25 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
     rpc,
   }
 }
+
+/**
+ * Stops the clock by which workers of this process watch the chain and keep what they read of it, for all tests of a file.
+ * Returns what lets time pass.
+ */
+export function stopChainWatch(): (milliseconds: number) => void {
+  let now = performance.now()
+  let clock: { mockRestore(): void } | undefined
+  beforeAll(() => {
+    clock = vi.spyOn(performance, 'now').mockImplementation(() => now)
+  })
+  afterAll(() => clock?.mockRestore())
+  return (milliseconds) => {
+    now += milliseconds
+  }
+}
+
+/** How a head that is due for a higher fee is aged. */
+export const LATE_SECONDS = FEE_BUMP_AFTER_MS / 1000 + 1
 
 /** Makes the ledger see this much time gone by for a key's line, instead of waiting. */
 export async function age(worker: TestWorker, facilitator: Hex, seconds: number): Promise<void> {

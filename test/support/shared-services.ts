@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { migrateAll } from '../../infra/commands/migrate.ts'
 import { type EmbeddedPostgres, startPostgres } from '../../infra/sandbox/embedded-postgres.ts'
 import { type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
+import { PATIENT_SETTINGS } from './patience.ts'
 import { copyDatabase } from './test-database.ts'
 
 /** Many test files at once, each with its pools. */
@@ -41,7 +42,8 @@ export async function startSharedServices(): Promise<SharedServices> {
       directory: join(directory, `sandbox-${worker}`),
       databaseUrl: (await copyDatabase(await database())).url,
       // Thousands of requests come from one address in a minute.
-      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000' },
+      apiEnvironment: { ...PATIENT_SETTINGS, REQUESTS_PER_MINUTE: '1000000' },
+      workerEnvironment: PATIENT_SETTINGS,
     })
   const answer = async (path: string): Promise<unknown> => {
     if (path === '/postgres') return await database()

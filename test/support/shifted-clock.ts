@@ -1,8 +1,42 @@
-/** Imported before a program, it moves the machine's clock by CLOCK_SHIFT_MS, as a machine without NTP would have it. */
-const shiftMs = Number(process.env['CLOCK_SHIFT_MS'] ?? 0)
+import { readFileSync } from 'node:fs'
+
+/**
+ * Imported before a program, it moves the machine's clock by CLOCK_SHIFT_MS, as a machine without NTP would have it, or by what
+ * the file CLOCK_SHIFT_FILE says at the time; then what the program waits for long ends by that clock too.
+ */
+const { CLOCK_SHIFT_MS: fixedMs = '0', CLOCK_SHIFT_FILE: file } = process.env
+const shiftMs = () => Number(file === undefined ? fixedMs : readFileSync(file, 'utf8'))
 const { now } = Date
-Date.now = () => now() + shiftMs
+Date.now = () => now() + shiftMs()
 globalThis.Date = new Proxy(Date, {
   construct: (target, input: [], newTarget) =>
     Reflect.construct(target, input.length === 0 ? [Date.now()] : input, newTarget),
 })
+
+/** A shorter wait ends by itself. */
+const LONG_MS = 30_000
+const LOOK_MS = 20
+
+if (file !== undefined) {
+  const { setTimeout: startTimer, clearTimeout: stopTimer } = globalThis
+  const long = new Map<unknown, { readonly endsAt: number; readonly end: () => void }>()
+  const stop: typeof clearTimeout = (timer) => {
+    long.delete(timer)
+    stopTimer(timer)
+  }
+  const start = (end: () => void, delayMs?: number, ...given: []) => {
+    const timer = startTimer(end, delayMs, ...given)
+    if (delayMs !== undefined && delayMs >= LONG_MS) long.set(timer, { endsAt: Date.now() + delayMs, end })
+    return timer
+  }
+  const look = () => {
+    for (const [timer, { endsAt, end }] of long) {
+      if (Date.now() < endsAt) continue
+      stop(timer as NodeJS.Timeout)
+      end()
+    }
+  }
+  globalThis.setTimeout = Object.assign(start, startTimer)
+  globalThis.clearTimeout = stop
+  setInterval(look, LOOK_MS).unref()
+}

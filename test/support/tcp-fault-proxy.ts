@@ -1,6 +1,7 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { PATIENCE_MS } from './patience.ts'
 
 /** What befalls the bytes between a client and its target. `to_target` is the client's sending direction. */
 export type TcpFault =
@@ -25,7 +26,6 @@ export interface TcpFaultProxy {
 }
 
 /** Another program may have taken the port while it was refused. */
-const LISTEN_ATTEMPTS = 100
 const LISTEN_PAUSE_MS = 20
 
 interface Link {
@@ -120,10 +120,13 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
     const { fault } = state
     if (fault?.kind === 'lost_answer' && direction === 'to_client') return strike(state, link)
     if (fault?.kind === 'reset' && fault.direction === direction) {
-      const left = fault.afterBytes - link.passed[direction]
+      const passed = link.passed[direction]
+      const left = fault.afterBytes - passed
       link.passed[direction] += piece.length
+      // It is cut as soon as what was left has been written.
+      if (passed > 0 && left <= 0) return
       if (piece.length >= left) {
-        to.write(piece.subarray(0, Math.max(0, left)), () => strike(state, link))
+        to.write(piece.subarray(0, left), () => strike(state, link))
         return
       }
     }
@@ -156,7 +159,7 @@ function cut(state: ProxyState, link: Link): void {
 }
 
 async function listen(server: Server, port: number): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
+  for (const startedAt = Date.now(); ; ) {
     try {
       await new Promise<void>((resolve, reject) => {
         server.once('error', reject).listen(port, '127.0.0.1', () => {
@@ -167,7 +170,7 @@ async function listen(server: Server, port: number): Promise<void> {
       return
     } catch (error) {
       server.removeAllListeners('error')
-      if (attempt === LISTEN_ATTEMPTS) throw error
+      if (Date.now() - startedAt > PATIENCE_MS) throw error
       await delay(LISTEN_PAUSE_MS)
     }
   }

@@ -11,6 +11,7 @@ import { type Sandbox, type SandboxInfo, type SandboxOptions, startSandbox } fro
 import type { UpstreamCall } from '../../infra/sandbox/upstream/call-log.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { createChainReader } from './devnet.ts'
+import { PATIENT_SETTINGS } from './patience.ts'
 import type { SharedSandboxPlace } from './shared-services.ts'
 
 /** 1,000 USDC, as the sandbox's own payer has. */
@@ -96,7 +97,12 @@ export async function startTestSandbox(options: Partial<SandboxOptions> = {}): P
 /** The same with a PostgreSQL of its own, for programs outside of a test run and for tests that restart the database. */
 export async function startStandaloneSandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-test-'))
-  const sandbox = await startSandbox({ directory, ...options })
+  const sandbox = await startSandbox({
+    directory,
+    ...options,
+    apiEnvironment: { ...PATIENT_SETTINGS, ...options.apiEnvironment },
+    workerEnvironment: { ...PATIENT_SETTINGS, ...options.workerEnvironment },
+  })
   const observed = await observe(sandbox.info, directory)
   return {
     ...sandbox,

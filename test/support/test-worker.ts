@@ -30,6 +30,7 @@ import type { SettlementDependencies } from '../../workers/settlement/settle-cha
 import { type AuthorizationChanges, type ChainPayer, createChainPayer } from './chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from './devnet.ts'
 import { generatedDurationMs, generateMp3 } from './mp3-generator.ts'
+import { PATIENCE_MS } from './patience.ts'
 import { type RpcProxy, startRpcProxy } from './rpc-proxy.ts'
 import { createTestLedger, EFFECTIVE, newTestJob, type TestJob, type TestLedger } from './test-ledger.ts'
 
@@ -120,16 +121,16 @@ export async function startTestWorker(): Promise<TestWorker> {
   }
   const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
-    store: ledger.execution,
+    store: { ...ledger.execution, releaseJob: releasedForLong(ledger) },
     uploads,
     receiptSecretId: 'first',
     media: uploads,
     publicBaseUrl: 'http://api.test',
     executionOf: createExecutions(createImageFetcher()),
     screener: noScreening,
-    ...routedTo([deployment], 2000),
+    ...routedTo([deployment], PATIENCE_MS),
     settlementMarginMs: 1000,
-    leaseMs: 15_000,
+    leaseMs: PATIENCE_MS,
     queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
     serves: new Set(queueNames),
     held: new Set(),
@@ -193,12 +194,17 @@ export function routedTo(
   return { router: createRouter(deployments, { ...clock, maximumTimeoutMs: providerTimeoutMs }), providerTimeoutMs }
 }
 
+/** Puts jobs off by a minute more than asked for, so that one is still put off whenever a test looks. */
+function releasedForLong({ execution }: TestLedger): TestWorkerDependencies['store']['releaseJob'] {
+  return (job, delayMs) => execution.releaseJob(job, delayMs > 0 ? delayMs + PATIENCE_MS : 0)
+}
+
 /** What a worker needs of the chain, reached through a proxy. */
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
 ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
-  const client = createChainClient(url)
+  const client = createChainClient(url, PATIENCE_MS)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
     payerFunds: createPayerFundsReader(client, () => performance.now()),
