@@ -1,9 +1,14 @@
 import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { decodePaymentResponseHeader } from '@x402/core/http'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { replaceFile } from '../../infra/sandbox/replace-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
 import {
   challengeOf,
   createPayer,
@@ -13,6 +18,7 @@ import {
   type TestPayer,
 } from '../support/custom-payment.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { until } from '../support/until.ts'
 
 /** Each text model has a first deployment of its own, so that what one test does to its circuit meets no other. */
 const [CHAT, UNPLUGGED, SLOW, BREAKING, UNSERVED] = [
@@ -25,11 +31,12 @@ const [CHAT, UNPLUGGED, SLOW, BREAKING, UNSERVED] = [
 const SPEECH = 'speechvendor/flash-v2.5'
 const IMAGE = 'textmodel-3.1-flash-lite-image'
 
-/** What a deployment may take, far below what the payer's time allows. */
-const TIMEOUT_SECONDS = 0.7
-const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [3, 2]
+/** What a deployment may take, far below what the payer's time allows. All of it passes only where {@link letPass} says so. */
+const TIMEOUT_SECONDS = 60
+const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [120, 60]
 /** Failures in a row that open a circuit, and its rest before one call may try (`workers/providers/route.ts`). */
-const [FAILURES_TO_OPEN, CIRCUIT_PAUSE_MS] = [5, 15_000]
+const [FAILURES_TO_OPEN, CIRCUIT_PAUSE_SECONDS] = [5, 15]
+const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
 
 function testDeployments({ deployments }: DeploymentsFileInput, unusedPort: number): DeploymentsFileInput {
   const served = deployments
@@ -46,22 +53,48 @@ function testDeployments({ deployments }: DeploymentsFileInput, unusedPort: numb
 
 let sandbox: TestSandbox
 let payer: TestPayer
+/** Between the worker and the vendors. */
+let vendors: AnswerGate
+/** The worker's clock is ahead of ours by what `clockFile` says. */
+let [aheadSeconds, clockDirectory, clockFile] = [0, '', '']
+
+/** Moves the worker's clock on. */
+async function letPass(seconds: number): Promise<void> {
+  aheadSeconds += seconds
+  await replaceFile(clockFile, String(aheadSeconds * 1000))
+}
+
 beforeAll(async () => {
+  clockDirectory = await mkdtemp(join(tmpdir(), 'farebox-clock-'))
+  clockFile = join(clockDirectory, 'ahead')
+  await letPass(0)
   const unusedPort = await findFreePort()
   sandbox = await startTestSandbox({
+    connections: async (real) => {
+      vendors = await startAnswerGate(real.upstreamUrl)
+      return { ...real, upstreamUrl: vendors.url }
+    },
     deployments: (all) => testDeployments(all, unusedPort),
-    apiEnvironment: { MINIMUM_AUTHORIZATION_SECONDS: String(PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS) },
+    apiEnvironment: {
+      MINIMUM_AUTHORIZATION_SECONDS: String(PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS),
+      AUTHORIZATION_LIFETIME_SECONDS: '36000',
+    },
     workerEnvironment: {
-      LEASE_SECONDS: '2',
-      SWEEP_SECONDS: '0.2',
+      NODE_OPTIONS: `--import ${SHIFTED_CLOCK}`,
+      CLOCK_SHIFT_FILE: clockFile,
       PROVIDER_TIMEOUT_SECONDS: String(PROVIDER_TIMEOUT_SECONDS),
       SETTLEMENT_MARGIN_SECONDS: String(SETTLEMENT_MARGIN_SECONDS),
     },
   })
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 50_000_000n, approved: true })
 })
-afterAll(() => sandbox.stop())
+afterAll(async () => {
+  await sandbox.stop()
+  await vendors.stop()
+  await rm(clockDirectory, { recursive: true, force: true })
+})
 beforeEach(() => sandbox.setFaults([]))
+afterEach(() => vendors.release())
 
 interface Kind {
   readonly path: string
@@ -103,6 +136,8 @@ const transfersOf = async () =>
   (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).filter(
     ({ from }) => from.toLowerCase() === payer.account.address.toLowerCase(),
   )
+
+const callCount = async () => (await sandbox.upstreamCalls()).length
 
 async function signFor({ path, body }: Kind, idempotencyKey: string, deadline?: bigint) {
   const challenge = await sandbox.post(path, body, { idempotencyKey })
@@ -221,7 +256,13 @@ describe('the first deployment answers with', () => {
     const idempotencyKey = randomUUID()
     const headers = await signFor(kind, idempotencyKey)
     await sandbox.setFaults([{ ...fault, route: kind.routes[0] }])
-    expect(await send(kind, idempotencyKey, headers)).toEqual(expected)
+    const calls = await callCount()
+    const sending = send(kind, idempotencyKey, headers)
+    if (fault.fault === 'hang') {
+      await until(async () => (await callCount()) > calls)
+      await letPass(TIMEOUT_SECONDS)
+    }
+    expect(await sending).toEqual(expected)
 
     // The same authorization gets the same answer again, and no further call.
     expect(await send(kind, idempotencyKey, headers)).toEqual({ ...expected, calls: [], charged: 0n })
@@ -238,11 +279,10 @@ describe('a deployment', () => {
 
   test('that asks for a pause is left alone for as long', async () => {
     const [first, second] = speech.routes
-    await sandbox.setFaults([{ fault: 'status', status: 429, headers: { 'retry-after': '2' }, route: first }])
+    await sandbox.setFaults([{ fault: 'status', status: 429, headers: { 'retry-after': '120' }, route: first }])
     expect(await pay(speech)).toEqual(failsOver(speech))
-    const asked = Date.now()
     expect(await pay(speech)).toEqual(paid(speech, [second], ['succeeded']))
-    await new Promise((resolve) => setTimeout(resolve, 2100 - (Date.now() - asked)))
+    await letPass(120)
     expect(await pay(speech)).toEqual(paid(speech, [first], ['succeeded']))
   })
 
@@ -251,14 +291,16 @@ describe('a deployment', () => {
     const [first, second] = kind.routes
     await sandbox.setFaults([{ fault: 'resetAfterRead', times: FAILURES_TO_OPEN, route: first }])
     for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(staysUnknown(kind))
-    const opened = Date.now()
     // It would work again, but nobody asks it.
     expect(await pay(kind)).toEqual(paid(kind, [second], ['succeeded']))
-    await new Promise((resolve) => setTimeout(resolve, CIRCUIT_PAUSE_MS + 100 - (Date.now() - opened)))
+    await letPass(CIRCUIT_PAUSE_SECONDS)
     expect(await pay(kind)).toEqual(paid(kind, [first], ['succeeded']))
     expect(await pay(kind)).toEqual(paid(kind, [first], ['succeeded']))
   })
 })
+
+/** Leaves the worker the time for a call and its settlement, and a minute. */
+const deadlineAfterCall = () => secondsFromNow(aheadSeconds + PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS + 60)
 
 describe('failover stops', () => {
   test.each([
@@ -300,15 +342,20 @@ describe('failover stops', () => {
   test('when the authorization has no time left for another call and its settlement', async () => {
     const kind = chatWith(SLOW)
     const [first] = kind.routes
-    const enough = PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS
-    await sandbox.setFaults([{ ...status(429), delayMs: 2600, route: first }])
-    expect(await pay(kind, randomUUID(), secondsFromNow(enough + 2))).toEqual({
+    await sandbox.setFaults([{ ...status(429), route: first }])
+    expect(await pay(kind, randomUUID(), deadlineAfterCall())).toEqual(failsOver(kind))
+    await sandbox.setFaults([{ ...status(429), route: first }])
+    vendors.hold()
+    const calls = await callCount()
+    const paying = pay(kind, randomUUID(), deadlineAfterCall())
+    await until(async () => (await callCount()) > calls)
+    await letPass(100)
+    vendors.release()
+    expect(await paying).toEqual({
       ...uncharged(503, 'provider_unavailable', 'new_payment'),
       calls: [first],
       attempts: ['failed_definite'],
     })
-    await sandbox.setFaults([{ ...status(429), delayMs: 2600, route: first }])
-    expect(await pay(kind, randomUUID(), secondsFromNow(enough + 30))).toEqual(failsOver(kind))
   })
 })
 

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { request as requestByNode } from 'node:http'
 import { connect } from 'node:net'
-import { text } from 'node:stream/consumers'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { Agent, request as requestByUndici } from 'undici'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
 import {
   challengeOf,
   createPayer,
@@ -14,29 +14,39 @@ import {
   type TestPayer,
 } from '../support/custom-payment.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { until } from '../support/until.ts'
 
 const PATH = '/v1/chat/completions'
-const INTERIM_MS = 150
-/** Several interim answers long. */
-const UPSTREAM_MS = 1200
-/** undici looks at its clock every half second. */
-const UNDICI_PATIENCE_MS = 2000
-const LONG_UPSTREAM_MS = 5000
+const INTERIM_MS = 100
+/** Several interim answers long, for clients that do not tell of them. */
+const UPSTREAM_MS = 800
+/** Many times longer than an interim answer is waited for. undici looks at its clock every half second. */
+const UNDICI_PATIENCE_MS = 3000
 
 const body = JSON.stringify({ model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] })
 
 let sandbox: TestSandbox
 let payer: TestPayer
+/** Between the worker and the vendors. */
+let vendors: AnswerGate
 beforeAll(async () => {
   sandbox = await startTestSandbox({
     apis: 2,
+    connections: async (real) => {
+      vendors = await startAnswerGate(real.upstreamUrl)
+      return { ...real, upstreamUrl: vendors.url }
+    },
     apiEnvironment: { INTERIM_ANSWER_SECONDS: String(INTERIM_MS / 1000) },
     environmentOf: (name): Record<string, string> => (name === 'api-2' ? { INTERIM_ANSWER_SECONDS: '0' } : {}),
   })
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
   await sandbox.setFaults([{ fault: 'none', delayMs: UPSTREAM_MS, times: 'always' }])
 })
-afterAll(() => sandbox.stop())
+afterEach(() => vendors.release())
+afterAll(async () => {
+  await sandbox.stop()
+  await vendors.stop()
+})
 
 /** Of a payer who approved Permit2, so that a caller who gave up is not in the way of the next one. */
 async function sign(challenge: Response): Promise<Record<string, string>> {
@@ -51,21 +61,33 @@ async function signedHeaders(): Promise<Record<string, string>> {
   return { ...headers, ...(await sign(challenge)) }
 }
 
-/** Everything that the server sends on a socket of its own. */
-async function sendRaw(version: '1.0' | '1.1', baseUrl = sandbox.info.baseUrl): Promise<string> {
+/** Everything that the server sends on a socket of its own; `onAnswers` is told of what has come so far. */
+async function sendRaw(
+  version: '1.0' | '1.1',
+  baseUrl = sandbox.info.baseUrl,
+  onAnswers: (answers: string) => void = () => undefined,
+): Promise<string> {
   const { hostname, port, host } = new URL(baseUrl)
   const headers = { host, ...(await signedHeaders()), 'content-length': body.length, connection: 'close' }
   const socket = connect(Number(port), hostname)
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
   socket.write(`POST ${PATH} HTTP/${version}\r\n${lines.join('\r\n')}\r\n\r\n${body}`)
-  return await text(socket)
+  let answers = ''
+  for await (const piece of socket) {
+    answers += (piece as Buffer).toString()
+    onAnswers(answers)
+  }
+  return answers
 }
 
 const statusLines = (answer: string) => answer.match(/^HTTP\/1\.1 \d{3}/gm)
 
 describe('a caller who is held', () => {
   it('gets interim answers and then the one that counts', async () => {
-    const answer = await sendRaw('1.1')
+    vendors.hold()
+    const answer = await sendRaw('1.1', sandbox.info.baseUrl, (answers) => {
+      if ((statusLines(answers)?.length ?? 0) >= 3) vendors.release()
+    })
     const [final, ...interim] = statusLines(answer)?.toReversed() ?? []
     expect(final).toBe('HTTP/1.1 200')
     expect(interim.length).toBeGreaterThanOrEqual(3)
@@ -98,26 +120,34 @@ describe('clients read past interim answers, and live longer than their own pati
     expect(await answer.json()).toMatchObject({ object: 'chat.completion' })
   })
   it('undici, whose patience ends before the answer comes', async () => {
-    await sandbox.setFaults([{ fault: 'none', delayMs: LONG_UPSTREAM_MS, times: 'always' }])
+    vendors.hold()
     const dispatcher = new Agent({ headersTimeout: UNDICI_PATIENCE_MS })
     const ask = async (baseUrl: string | undefined) =>
       await requestByUndici(`${baseUrl}${PATH}`, { dispatcher, method: 'POST', headers: await signedHeaders(), body })
-    const held = await ask(sandbox.info.baseUrls[0])
+    const { length: callsBefore } = await sandbox.upstreamCalls()
+    const asked = ask(sandbox.info.baseUrls[0])
+    await until(async () => (await sandbox.upstreamCalls()).length > callsBefore)
+    // Asked later, so that the first one's patience has ended as well.
+    await expect(ask(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
+    vendors.release()
+    const held = await asked
     expect(held.statusCode).toBe(200)
     await held.body.dump()
-    await expect(ask(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
     await dispatcher.destroy()
-    await sandbox.setFaults([{ fault: 'none', delayMs: UPSTREAM_MS, times: 'always' }])
   })
   it('Node’s http, which tells of them', async () => {
     const headers = await signedHeaders()
+    vendors.hold()
     const told: number[] = []
     const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
     const request = requestByNode(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers }, (answer) => {
       answer.resume()
       resolve(answer.statusCode)
     })
-    request.on('information', ({ statusCode }) => told.push(statusCode)).on('error', reject)
+    request.on('error', reject).on('information', ({ statusCode }) => {
+      told.push(statusCode)
+      vendors.release()
+    })
     request.end(body)
     expect(await promise).toBe(200)
     expect(new Set(told)).toEqual(new Set([102]))

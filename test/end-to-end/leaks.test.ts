@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
+import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 
 /** Marks everything that belongs to our vendors; nothing a caller receives may hold it. */
@@ -48,6 +49,8 @@ function canaryModel(upstreamModel: string): string {
 }
 
 let sandbox: TestSandbox
+/** Between the worker and the vendors; what the deployments file knows of them. */
+let vendors: AnswerGate
 /** What no answer may hold: names, ids, addresses and keys of ours and of our vendors. */
 let vendorSecrets: readonly string[]
 /** What no log and no queue may hold, collected along the way. */
@@ -55,6 +58,10 @@ const callerSecrets = new Set<string>([CALLER])
 
 beforeAll(async () => {
   sandbox = await startTestSandbox({
+    connections: async (real) => {
+      vendors = await startAnswerGate(real.upstreamUrl)
+      return { ...real, upstreamUrl: vendors.url }
+    },
     deployments: canaryDeployments,
     apiEnvironment: { LOG_LEVEL: 'debug' },
     workerEnvironment: { LOG_LEVEL: 'debug' },
@@ -63,7 +70,7 @@ beforeAll(async () => {
   vendorSecrets = [
     VENDOR,
     secrets.upstreamApiKey,
-    new URL(sandbox.info.upstreamUrl).host,
+    new URL(vendors.url).host,
     secrets.challengeSecret,
     secrets.receiptSecret,
     secrets.receiptSigningSeed,
@@ -77,7 +84,10 @@ beforeAll(async () => {
     'generateContent',
   ]
 })
-afterAll(() => sandbox.stop())
+afterAll(async () => {
+  await sandbox.stop()
+  await vendors.stop()
+})
 beforeEach(() => sandbox.setFaults([]))
 
 const secretsSchema = z.looseObject({
@@ -381,11 +391,12 @@ describe('nothing of the caller reaches', () => {
     )
     expect(tables.length).toBeGreaterThan(0)
     // While a job waits for its provider its message is there.
-    await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
+    vendors.hold()
     const paid = pay(calls[0] as PaidCall)
     const jobIdSeen = async () => (await readQueue(tables)).includes('jobId')
-    await expect.poll(jobIdSeen, { interval: 50, timeout: 5000 }).toBe(true)
+    await expect.poll(jobIdSeen).toBe(true)
     expectNoneOf(callerSecrets, await readQueue(tables))
+    vendors.release()
     await paid
     expectNoneOf(callerSecrets, await readQueue(tables))
   })

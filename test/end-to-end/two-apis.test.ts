@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
 import {
   payChat,
   payChatPatiently,
@@ -15,33 +17,51 @@ import {
   signCustomPayment,
   type TestPayer,
 } from '../support/custom-payment.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
 import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
-
-/** Far longer than a whole call takes, and less than the API waits for a node. */
-const LATE_MS = 2500
+import { until } from '../support/until.ts'
 
 let sandbox: TestSandbox
 let payer: TestPayer
 /** Between the second API and the node. */
 let rpc: RpcProxy
+/** Between the worker and the vendors. */
+let vendors: AnswerGate
+let metricsPort: number
 let [first, second] = ['', '']
 beforeAll(async () => {
+  metricsPort = await findFreePort()
   sandbox = await startTestSandbox({
     apis: 2,
     connections: async (real) => {
       rpc = await startRpcProxy(real.rpcUrl)
-      return real
+      vendors = await startAnswerGate(real.upstreamUrl)
+      return { ...real, upstreamUrl: vendors.url }
     },
-    environmentOf: (name): Record<string, string> => (name === 'api-2' ? { RPC_URL: rpc.url } : {}),
+    environmentOf: (name): Record<string, string> =>
+      name === 'api-2'
+        ? { RPC_URL: rpc.url, RPC_TIMEOUT_MS: String(PATIENCE_MS), METRICS_PORT: String(metricsPort) }
+        : {},
   })
   ;[first = '', second = ''] = sandbox.info.baseUrls
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
 })
+afterEach(() => vendors.release())
 afterAll(async () => {
   await sandbox.stop()
   await rpc.stop()
+  await vendors.stop()
 })
+
+const untilUpstreamIsAsked = ({ idempotencyKey }: SignedChat) =>
+  until(async () => (await upstreamCallsByKey(sandbox.info)).has(idempotencyKey))
+
+/** Whether the second API holds a caller. */
+async function isSecondHolding(): Promise<boolean> {
+  const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+  return /^farebox_load\{of="held_connections"\} 1$/m.test(metrics)
+}
 
 async function expectOneCharge({ idempotencyKey }: SignedChat, transaction: string): Promise<void> {
   expect((await upstreamCallsByKey(sandbox.info)).get(idempotencyKey)).toBe(1)
@@ -70,11 +90,14 @@ test('a challenge of one API is paid at the other, and either replays the same b
 })
 
 test('a signed request attaches to the work that the other API began', async () => {
-  await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
   const chat = await signChat(first, payer)
+  vendors.hold()
   const began = payChat(first, chat)
-  await vi.waitUntil(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey), { timeout: 20_000 })
-  const attached = await payChat(second, chat)
+  await untilUpstreamIsAsked(chat)
+  const attaching = payChat(second, chat)
+  await until(isSecondHolding)
+  vendors.release()
+  const attached = await attaching
   expect(attached.status).toBe(200)
   expect(await began).toEqual(attached)
   await expectOneCharge(chat, attached.transaction)
@@ -82,11 +105,13 @@ test('a signed request attaches to the work that the other API began', async () 
 
 test('a duplicate that asks the chain only after the first was settled attaches as well', async () => {
   const chat = await signChat(first, payer)
-  rpc.setFault({ kind: 'slow', delayMs: LATE_MS }, 'eth_call')
+  const settled = Promise.withResolvers<void>()
+  rpc.setFault({ kind: 'held', until: settled.promise }, 'eth_call')
   const late = payChat(second, chat)
-  await vi.waitUntil(() => rpc.calls.at(-1) === 'eth_call', { timeout: 20_000 })
+  await until(() => rpc.calls.at(-1) === 'eth_call')
   const paid = await payChat(first, chat)
   expect(paid.status).toBe(200)
+  settled.resolve()
   expect(await late).toEqual(paid)
   rpc.setFault(null)
   await expectOneCharge(chat, paid.transaction)
@@ -146,12 +171,13 @@ test('one authorization for two keys at two APIs at once: one is served, the oth
 })
 
 test('an API killed while it holds the caller: the other one gives the result at once, charged once', async () => {
-  await sandbox.setFaults([{ fault: 'none', delayMs: 1500 }])
   const chat = await signChat(first, payer)
+  vendors.hold()
   const held = payChat(first, chat)
-  await vi.waitUntil(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey), { timeout: 20_000 })
+  await untilUpstreamIsAsked(chat)
   process.kill(sandbox.pidOf('api'), 'SIGKILL')
   expect((await held).status).toBe(0)
+  vendors.release()
   const [retried] = (await payChatPatiently([second], chat)).slice(-1)
   expect(retried?.status).toBe(200)
   await sandbox.restart('api')

@@ -7,6 +7,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { type AuthorizationChanges, createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 
 let devnet: TestDevnet
@@ -15,7 +16,7 @@ let verifier: AuthorizationVerifier
 beforeAll(async () => {
   devnet = await startTestDevnet()
   proxy = await startRpcProxy(devnet.rpcUrl)
-  verifier = createAuthorizationVerifier(createChainClient(proxy.url), 8453)
+  verifier = createAuthorizationVerifier(createChainClient(proxy.url, PATIENCE_MS), 8453)
 })
 afterEach(() => proxy.setFault(null))
 afterAll(async () => {
@@ -146,7 +147,8 @@ describe('a network failure never speaks about the payment: unreachable when the
 
   it('never answers', async () => {
     proxy.setFault({ kind: 'hang' })
-    expect(await verifier.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
+    const impatient = createAuthorizationVerifier(createChainClient(proxy.url, 100), 8453)
+    expect(await impatient.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
   })
 
   it.each(faults)('%s at the diagnosis of a refusal', async (_, fault) => {

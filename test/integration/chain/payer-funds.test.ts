@@ -5,6 +5,7 @@ import { createSettler } from '#shared/adapters/chain/settler.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 
 let devnet: TestDevnet
@@ -20,18 +21,21 @@ afterAll(async () => {
 })
 
 function reader() {
-  return createPayerFundsReader(createChainClient(proxy.url), () => time)
+  return createPayerFundsReader(createChainClient(proxy.url, PATIENCE_MS), () => time)
 }
 
 /** Sends the settlement and gives its block. */
 async function settle(authorization: Authorization): Promise<bigint> {
-  const settler = createSettler(createChainClient(devnet.rpcUrl), 8453, [devnet.accounts.settlement.privateKey])
+  const client = createChainClient(devnet.rpcUrl, PATIENCE_MS)
+  const settler = createSettler(client, 8453, [devnet.accounts.settlement.privateKey])
   const { authorizedMaximum } = authorization
   const prepared = await settler.prepare(authorization, authorizedMaximum)
   if (prepared.outcome !== 'ready') throw new Error(`not settleable: ${prepared.outcome}`)
   const { terms, minimumAccountNonce } = prepared
   const transaction = await settler.sign(authorization, authorizedMaximum, terms, minimumAccountNonce)
   await settler.broadcast(transaction)
+  // Anvil answers a broadcast a moment before it has mined it.
+  await devnet.client.waitForTransactionReceipt({ hash: transaction.hash })
   const confirmation = await settler.confirm(transaction.hash, authorization, authorizedMaximum)
   if (confirmation.outcome !== 'confirmed') throw new Error(`not confirmed: ${confirmation.outcome}`)
   return confirmation.blockNumber

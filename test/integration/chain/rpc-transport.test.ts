@@ -4,6 +4,7 @@ import { HttpRequestError, ResourceNotFoundRpcError, TimeoutError } from 'viem'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { isRevert } from '#shared/adapters/chain/rpc-failure.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 
 let server: Server
 let answer: (response: ServerResponse, request: IncomingMessage) => void
@@ -29,9 +30,9 @@ afterAll(async () => {
 })
 
 /** What a call throws when the node answers so. */
-async function thrownAt(status: number, body: string, rpcUrl = url, timeoutMs?: number): Promise<unknown> {
+async function thrownAt(status: number, body: string): Promise<unknown> {
   answer = (response) => response.writeHead(status, { location: `${url}/elsewhere` }).end(body)
-  return await createChainClient(rpcUrl, timeoutMs)
+  return await createChainClient(url, PATIENCE_MS)
     .request({ method: 'eth_chainId' })
     .then(
       (result: unknown) => ({ result }),
@@ -41,7 +42,7 @@ async function thrownAt(status: number, body: string, rpcUrl = url, timeoutMs?: 
 
 it('sends one call with its parameters, to the path and with the credentials of the URL', async () => {
   answer = (response) => response.end('{"jsonrpc":"2.0","id":1,"error":null,"result":"0x2105"}')
-  const authorized = createChainClient(`${url.replace('//', '//us%40er:pa%3Ass@')}/v2/key?chain=base`)
+  const authorized = createChainClient(`${url.replace('//', '//us%40er:pa%3Ass@')}/v2/key?chain=base`, PATIENCE_MS)
   expect(await authorized.getChainId()).toBe(8453)
   expect(requests.at(-1)).toEqual({
     authorization: `Basic ${Buffer.from('us@er:pa:ss').toString('base64')}`,
@@ -89,6 +90,6 @@ it('the time is for the whole answer, and nothing of the URL’s credentials is 
 it('a node that breaks the connection is asked no second time', async () => {
   const before = requests.length
   answer = (_, request) => request.socket.destroy()
-  await expect(createChainClient(url).request({ method: 'eth_chainId' })).rejects.toThrow(HttpRequestError)
+  await expect(createChainClient(url, PATIENCE_MS).request({ method: 'eth_chainId' })).rejects.toThrow(HttpRequestError)
   expect(requests.length - before).toBe(1)
 })

@@ -10,16 +10,19 @@ import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
 let settler: Settler
 let payer: ChainPayer
+const createTestSettler = (options?: Parameters<typeof createSettler>[3], timeoutMs = PATIENCE_MS) =>
+  createSettler(createChainClient(proxy.url, timeoutMs), 8453, [devnet.accounts.settlement.privateKey], options)
 beforeAll(async () => {
   devnet = await startTestDevnet()
   proxy = await startRpcProxy(devnet.rpcUrl)
-  settler = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey])
+  settler = createTestSettler()
   payer = await createChainPayer(devnet, 100_000_000n)
   await payer.approve()
 })
@@ -112,7 +115,7 @@ describe('a settlement', () => {
   it('starts from the account nonce that the chain has seen, and leaves the rest to the ledger', async () => {
     const authorization = await signed()
     const { settlement } = devnet.accounts
-    const fresh = createSettler(createChainClient(proxy.url), 8453, [settlement.privateKey])
+    const fresh = createTestSettler()
     const count = await devnet.client.getTransactionCount({ address: settlement.address })
     const first = await fresh.prepare(authorization, CHARGE)
     expect(first).toMatchObject({ outcome: 'ready', minimumAccountNonce: BigInt(count) })
@@ -143,9 +146,7 @@ describe('a settlement', () => {
   })
 
   it('counts only when as many blocks stand on it as are asked for', async () => {
-    const patient = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey], {
-      confirmations: 3,
-    })
+    const patient = createTestSettler({ confirmations: 3 })
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
@@ -201,7 +202,7 @@ describe('preparing', () => {
       for (const fault of [{ kind: 'reset' }, { kind: 'error', code: -32603, message: 'internal error' }] as const) {
         proxy.setFault(fault, method)
         // One that has read nothing yet and so must ask for everything.
-        const fresh = createSettler(createChainClient(proxy.url), 8453, [devnet.accounts.settlement.privateKey])
+        const fresh = createTestSettler()
         expect(await fresh.prepare(authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
       }
     },
@@ -358,10 +359,11 @@ it('a node that hangs at any step is unreachable', async () => {
   const authorization = await signed()
   const transaction = await transactionFor(authorization)
   proxy.setFault({ kind: 'hang' })
+  const impatient = createTestSettler({}, 100)
   const outcomes = await Promise.all([
-    settler.prepare(authorization, CHARGE),
-    settler.broadcast(transaction),
-    settler.confirm(transaction.hash, authorization, CHARGE),
+    impatient.prepare(authorization, CHARGE),
+    impatient.broadcast(transaction),
+    impatient.confirm(transaction.hash, authorization, CHARGE),
   ])
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['unreachable', 'unreachable', 'unreachable'])
 })

@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 let worker: TestWorker
 let chain: SettlementChain
+const letPass = stopChainWatch()
 beforeAll(async () => {
   worker = await startTestWorker()
 })
@@ -12,18 +13,44 @@ beforeEach(async () => {
 })
 afterAll(() => worker.stop())
 
-type Broadcast = SettlementChain['chain']['settler']['broadcast']
+type Settler = SettlementChain['chain']['settler']
+type Broadcast = Settler['broadcast']
 
-/** Runs a job up to its first broadcast, in whose place `instead` happens. */
+/** A look for what cannot be seen takes this long, as the worker sees it: it watches for 20 seconds, and asks for evidence after 5. */
+const LOOK_MS = 2000
+
+/** Runs a job up to its first broadcast, in whose place `instead` happens; time passes until something else is sent. */
 function runWith(jobId: string, instead: (send: Broadcast, ...sent: Parameters<Broadcast>) => ReturnType<Broadcast>) {
   const { settler } = chain.chain
-  let isFirst = true
+  const sent = new Set<string>()
   const broadcast: Broadcast = async (transaction) => {
-    if (!isFirst) return await settler.broadcast(transaction)
-    isFirst = false
-    return await instead((sent) => settler.broadcast(sent), transaction)
+    const isFirst = sent.size === 0
+    sent.add(transaction.hash)
+    return await (isFirst ? instead((again) => settler.broadcast(again), transaction) : settler.broadcast(transaction))
   }
-  return worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast } })
+  const confirm: Settler['confirm'] = async (...looked) => {
+    if (sent.size === 1) letPass(LOOK_MS)
+    return await settler.confirm(...looked)
+  }
+  return worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast, confirm } })
+}
+
+/** A settler whose broadcasts are mined and not seen while `isHidden`; time passes meanwhile. */
+function hiding(isHidden: () => boolean): Settler {
+  const { settler } = chain.chain
+  return {
+    ...settler,
+    broadcast: async (transaction) => {
+      const answer = await settler.broadcast(transaction)
+      await chain.untilMined(transaction.hash)
+      return answer
+    },
+    confirm: async (...looked) => {
+      if (!isHidden()) return await settler.confirm(...looked)
+      letPass(LOOK_MS)
+      return { outcome: 'pending' }
+    },
+  }
 }
 
 async function transfersFrom(payer: { address: string }): Promise<bigint[]> {
@@ -83,11 +110,7 @@ describe('a settlement whose account nonce somebody else used', () => {
 
   it('by a node that hides the receipt: a mined settlement is never signed again, and a person looks in the end', async () => {
     const { jobId, payer } = await chain.accept()
-    const { settler } = chain.chain
-    await worker.run(jobId, {
-      ...chain.chain,
-      settler: { ...settler, confirm: async () => ({ outcome: 'pending' }) },
-    })
+    await worker.run(jobId, { ...chain.chain, settler: hiding(() => true) })
     expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
     expect(await chain.hashes(jobId)).toHaveLength(1)
     expect(await transfersFrom(payer)).toEqual([5034n])
@@ -95,11 +118,15 @@ describe('a settlement whose account nonce somebody else used', () => {
 
   it('by a node that hides the receipt for a while: the job completes', async () => {
     const { jobId, payer } = await chain.accept()
-    const { settler } = chain.chain
-    const hiddenUntil = Date.now() + 3000
-    const confirm: typeof settler.confirm = async (...looked) =>
-      Date.now() < hiddenUntil ? { outcome: 'pending' } : await settler.confirm(...looked)
-    await worker.run(jobId, { ...chain.chain, settler: { ...settler, confirm } })
+    let looks = 0
+    // Until after the first evidence, which tells that the nonces are used.
+    const settler = hiding(() => looks < 2)
+    const readEvidence: Settler['readEvidence'] = async (authorization) => {
+      looks += 1
+      return await settler.readEvidence(authorization)
+    }
+    await worker.run(jobId, { ...chain.chain, settler: { ...settler, readEvidence } })
+    expect(looks).toBe(2)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
@@ -119,10 +146,14 @@ describe('a settlement whose account nonce somebody else used', () => {
           await settler.broadcast(transaction)
           return { outcome: 'account_nonce_used' }
         },
+        confirm: async (...looked) => {
+          if (lies > 0) letPass(LOOK_MS)
+          return await settler.confirm(...looked)
+        },
         readEvidence: async (authorization) => (isLying() ? lie : await settler.readEvidence(authorization)),
       },
     })
-    await expect.poll(() => chain.hashes(jobId), { timeout: 10_000 }).toHaveLength(2)
+    await expect.poll(() => chain.hashes(jobId)).toHaveLength(2)
     await chain.rpc('evm_setAutomine', true)
     await chain.rpc('anvil_mine')
     await running
@@ -136,30 +167,44 @@ describe('a settlement that is mined, while nodes', () => {
 
   it('of another branch answer for the block of the same number: it is neither failed nor signed again', async () => {
     const { jobId, payer } = await chain.accept()
-    const hiddenUntil = Date.now() + 3000
+    let evidenceAsked = 0
+    const isHidden = () => evidenceAsked < 2
     // Only a block's hash tells such a node that it is asked about another block than its own.
     worker.proxy.chooseFault(({ method, params }) => {
-      if (Date.now() >= hiddenUntil) return null
+      if (!isHidden()) return null
       if (method === 'eth_getTransactionReceipt') return { kind: 'forge', answer: { result: null } }
       if (method !== 'eth_getTransactionCount' || params[1] === 'latest') return null
+      evidenceAsked += 1
       return typeof params[1] === 'string'
         ? { kind: 'forge', answer: { result: '0x0' } }
         : { kind: 'error', code: -32_000, message: 'header not found' }
     })
-    await runWith(jobId, async (send, transaction) => {
-      await send(transaction)
-      return { outcome: 'account_nonce_used' }
+    const { settler } = chain.chain
+    await worker.run(jobId, {
+      ...chain.chain,
+      settler: {
+        ...settler,
+        broadcast: async (transaction) => {
+          await settler.broadcast(transaction)
+          await chain.untilMined(transaction.hash)
+          return { outcome: 'account_nonce_used' }
+        },
+        confirm: async (...looked) => {
+          if (isHidden()) letPass(LOOK_MS)
+          return await settler.confirm(...looked)
+        },
+      },
     })
+    expect(evidenceAsked).toBe(2)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
   it('say that its account nonce was used elsewhere and its payment nonce is used: it is looked at again', async () => {
     const { jobId, payer } = await chain.accept()
-    const { settler } = chain.chain
     const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
-    const hiddenUntil = Date.now() + 3000
-    const isHidden = () => Date.now() < hiddenUntil
+    let isHidden = true
+    const settler = hiding(() => isHidden)
     const lying: Partial<typeof worker.dependencies> = {
       ...chain.chain,
       settler: {
@@ -168,13 +213,12 @@ describe('a settlement that is mined, while nodes', () => {
           await settler.broadcast(transaction)
           return { outcome: 'account_nonce_used' }
         },
-        confirm: async (...looked) => (isHidden() ? { outcome: 'pending' } : await settler.confirm(...looked)),
-        readEvidence: async (authorization) => (isHidden() ? lie : await settler.readEvidence(authorization)),
+        readEvidence: async (authorization) => (isHidden ? lie : await settler.readEvidence(authorization)),
       },
     }
     await worker.run(jobId, lying)
     expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'], put_off: true })
-    await expect.poll(isHidden, { timeout: 5000 }).toBe(false)
+    isHidden = false
     await worker.runNow(jobId, lying)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
@@ -225,7 +269,9 @@ it('what the payer must still have at settlement is the charge, not the maximum'
   })
   await runWith(jobId, async (send, transaction) => {
     await payer.spend(1_000_000n - 5034n)
-    return await send(transaction)
+    const answer = await send(transaction)
+    await chain.untilMined(transaction.hash)
+    return answer
   })
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   expect(await worker.devnet.usdcBalance(payer.address)).toBe(0n)

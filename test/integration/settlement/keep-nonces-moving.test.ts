@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { age, createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 let worker: TestWorker
@@ -87,7 +88,7 @@ describe('a head that was dropped by the node', () => {
 describe('a head that is not mined in time', () => {
   it('is replaced under its own account nonce at a fee an eighth higher or more, and either hash completes the job', async () => {
     const jobId = await settlingJob()
-    expect(await keepAfter(16)).toBe(1)
+    expect(await keepAfter(LATE_SECONDS)).toBe(1)
     const hashes = await chain.hashes(jobId)
     expect(hashes).toHaveLength(2)
     const rows = await worker.ledger.sql<{ raw_transaction: `0x${string}` }>(
@@ -113,7 +114,7 @@ describe('a head that is not mined in time', () => {
     await chain.rpc('anvil_setNextBlockBaseFeePerGas', '0x174876e800')
     await chain.rpc('anvil_mine')
     expect(await chain.count()).toBe(0)
-    expect(await keepAfter(16)).toBe(3)
+    expect(await keepAfter(LATE_SECONDS)).toBe(3)
     await chain.rpc('anvil_mine')
     expect(await chain.count()).toBe(3)
     for (const jobId of jobs) {
@@ -124,16 +125,16 @@ describe('a head that is not mined in time', () => {
 
   it('is not replaced above the highest fee allowed', async () => {
     const jobId = await settlingJob()
-    const client = createChainClient(worker.devnet.rpcUrl)
+    const client = createChainClient(worker.devnet.rpcUrl, PATIENCE_MS)
     const accounts = createSettlementAccounts(client, 8453, [chain.privateKey], { maximumFeePerGasWei: 1n })
-    expect(await keepAfter(16, { accounts })).toBe(0)
+    expect(await keepAfter(LATE_SECONDS, { accounts })).toBe(0)
     expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 
   it('is replaced once by several keepers at the same time', async () => {
     const jobId = await settlingJob()
     await chain.keep()
-    await age(worker, chain.facilitator, 16)
+    await age(worker, chain.facilitator, LATE_SECONDS)
     const moved = await Promise.all(Array.from({ length: 8 }, () => chain.keep()))
     expect(moved.reduce((sum, count) => sum + count, 0)).toBe(1)
     expect(await chain.hashes(jobId)).toHaveLength(2)
@@ -157,7 +158,7 @@ it('only the head is touched: what waits behind a young head is left alone', asy
   const [hash] = await chain.hashes(second)
   await chain.rpc('anvil_dropTransaction', hash)
   await chain.keep()
-  await age(worker, chain.facilitator, 16)
+  await age(worker, chain.facilitator, LATE_SECONDS)
   const sent = worker.proxy.calls.filter((method) => method === 'eth_sendRawTransaction').length
   expect(await chain.keep()).toBe(1)
   expect(worker.proxy.calls.filter((method) => method === 'eth_sendRawTransaction').length - sent).toBe(1)
@@ -220,7 +221,7 @@ it('an idle line costs no call to the chain', async () => {
 it('a chain that cannot be reached leaves the line free for the next keeper', async () => {
   const jobId = await settlingJob()
   await chain.keep()
-  await age(worker, chain.facilitator, 16)
+  await age(worker, chain.facilitator, LATE_SECONDS)
   worker.proxy.setFault({ kind: 'reset' })
   await expect(chain.keep()).rejects.toThrow('HTTP request failed')
   worker.proxy.setFault(null)

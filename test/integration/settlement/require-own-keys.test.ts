@@ -3,6 +3,7 @@ import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { requireOwnKeys } from '../../../workers/settlement/require-own-keys.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
 import { createTestLedger, type TestLedger } from '../../support/test-ledger.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
@@ -29,7 +30,7 @@ afterAll(async () => {
 
 const start = (ledger: TestLedger) =>
   requireOwnKeys({
-    accounts: createSettlementAccounts(createChainClient(worker.proxy.url), 8453, [chain.privateKey]),
+    accounts: createSettlementAccounts(createChainClient(worker.proxy.url, PATIENCE_MS), 8453, [chain.privateKey]),
     settlements: createSettlementStore(ledger.pool),
     network: 'eip155:8453',
     logger: worker.dependencies.logger,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { age, createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
+import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 let worker: TestWorker
@@ -111,7 +111,7 @@ describe('a settlement whose block is taken out of the chain', () => {
       await chain.rpc('anvil_rollback', 1)
       await chain.rpc('anvil_mine')
       await chain.keep()
-      await age(worker, chain.facilitator, 60)
+      await age(worker, chain.facilitator, LATE_SECONDS)
       await chain[sweep]()
       await expect.poll(() => transfersFrom(payer)).toBe(1)
       expect(await worker.devnet.client.getTransactionReceipt({ hash })).toMatchObject({ status: 'success' })
@@ -150,8 +150,8 @@ describe('a settlement whose block is taken out of the chain', () => {
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
     await chain.watch()
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
+    await expect.poll(() => transfersFrom(payer)).toBe(1)
     await chain.watch()
-    expect(await transfersFrom(payer)).toBe(1)
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: false })
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
     await chain.watch()
@@ -163,9 +163,10 @@ describe('a settlement whose block is taken out of the chain', () => {
     await chain.rpc('anvil_reorg', 1, [])
     const later = await worker.accept()
     await worker.run(later.jobId)
-    await chain.watch()
-    await chain.watch()
     const hash = (await chain.hashes(jobId))[0] as `0x${string}`
+    await chain.watch()
+    await chain.untilMined(hash)
+    await chain.watch()
     const { blockHash } = await worker.devnet.client.getTransactionReceipt({ hash })
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
   })
@@ -190,6 +191,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     await chain.rpc('anvil_rollback', 1)
     await payer.spend(1_000_000n)
     await chain.watch()
+    await chain.untilMined((await chain.hashes(jobId))[0] as `0x${string}`)
     await chain.watch()
     expect(await settlementOf(jobId)).toMatchObject({
       state: 'lost',
@@ -207,6 +209,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await worker.ledger.fingerprint()).toBe(before)
     worker.proxy.setFault(null)
     await chain.watch()
+    await chain.untilMined((await chain.hashes(jobId))[0] as `0x${string}`)
     await chain.watch()
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed' })
   })

@@ -7,7 +7,7 @@ import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from 
 import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
 
 const CHARGE = 5034n
-/** Where the facilitator hangs nothing is waited for. */
+/** Where the facilitator hangs nothing is waited for; whether it has been asked by then makes no difference. */
 const HANGING_TIMEOUT_MS = 300
 
 let worker: TestWorker
@@ -43,6 +43,8 @@ async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
   const accepted = await worker.accept(options)
   facilitator.setFault('/settle', fault, 1)
   await worker.run(accepted.jobId, remotely(fault.kind === 'hang' ? { timeoutMs: HANGING_TIMEOUT_MS } : {}))
+  facilitator.setFault('/settle', null)
+  await sinceRequest(accepted.jobId, 0)
   return accepted
 }
 
@@ -57,13 +59,15 @@ async function recorded() {
   return accepted
 }
 
-/** As if the last request had been sent long ago. */
-async function afterAWhile(jobId: string): Promise<void> {
+/** As if the last request had been sent so many minutes ago: at 0 it is fresh for a minute. */
+async function sinceRequest(jobId: string, minutes: number): Promise<void> {
   await worker.ledger.sql(
-    "UPDATE settlements SET requested_at = requested_at - interval '2 minutes' WHERE job_id = $1",
-    [jobId],
+    `UPDATE settlements SET requested_at = now() + make_interval(mins => 1 - $2) WHERE job_id = $1`,
+    [jobId, minutes],
   )
 }
+
+const afterAWhile = (jobId: string) => sinceRequest(jobId, 3)
 
 async function settlementOf(jobId: string) {
   const [row] = await worker.ledger.sql<{

@@ -12,7 +12,7 @@ beforeAll(async () => {
   worker = await startTestWorker()
 })
 afterAll(() => worker.stop())
-afterEach(() => worker.proxy.setFault(null))
+afterEach(() => worker.proxy.chooseFault(() => null))
 
 /** A payer who could pay for all of his accepted jobs when they were accepted. */
 async function acceptAll(): Promise<{ payer: ChainPayer; jobs: AcceptedJob[] }> {
@@ -35,9 +35,9 @@ async function statesOf(jobs: readonly AcceptedJob[]): Promise<Record<string, nu
 }
 
 it('a payment by permit is not worked for when the permit would expire before the settlement', async () => {
-  const permitDeadline = BigInt(Math.floor(Date.now() / 1000) + 20)
-  const { jobId } = await worker.accept({ signed: { permitDeadline } })
-  await worker.run(jobId, { settlementMarginMs: 30_000 })
+  const now = BigInt(Math.floor(Date.now() / 1000))
+  const { jobId } = await worker.accept({ signed: { deadline: now + 3600n, permitDeadline: now + 600n } })
+  await worker.run(jobId, { settlementMarginMs: 1_200_000 })
   expect(await worker.view(jobId)).toMatchObject({
     state: 'failed',
     failure_code: 'authorization_too_short',
@@ -85,7 +85,11 @@ describe('a payer who moves funds after acceptance', () => {
     const [, second] = jobs
     if (!second) throw new Error('no job')
     // The simulation of the payment passes; the reading of the funds meets the fault.
-    worker.proxy.setFaultFor(1, 1, { kind: 'status', status: 503 })
+    let calls = 0
+    worker.proxy.chooseFault(({ method }) => {
+      if (method === 'eth_call') calls += 1
+      return method === 'eth_call' && calls === 2 ? { kind: 'status', status: 503 } : null
+    })
     await worker.run(second.jobId)
     expect(await worker.view(second.jobId)).toMatchObject({ state: 'accepted', put_off: true, attempts: [] })
     await worker.runNow(second.jobId)

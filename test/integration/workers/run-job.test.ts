@@ -3,7 +3,9 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { presentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { until } from '../../support/until.ts'
 
 let worker: TestWorker
 beforeAll(async () => {
@@ -97,11 +99,18 @@ const providerFailures: readonly ProviderFailureRow[] = [
   ['hears nothing', { fault: 'emptyText' }, 'provider_empty_output', 'failed_definite'],
 ]
 
+/** What a provider that never answers is given. */
+const HANGING_TIMEOUT_MS = 400
+
 describe('a job fails uncharged when the provider', () => {
   it.each(providerFailures)('%s', async (_, fault, code, attempt) => {
     const { jobId, payer } = await worker.accept()
     worker.upstream.setFaults([fault])
-    await worker.run(jobId, routedTo([worker.deployment], 400))
+    const isHanging = fault.fault === 'hang'
+    await worker.run(jobId, routedTo([worker.deployment], isHanging ? HANGING_TIMEOUT_MS : PATIENCE_MS))
+    const { length: calls } = worker.upstream.calls
+    // The short time may be over before the call has arrived.
+    expect(isHanging ? [0, 1] : [1]).toContain(calls)
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -112,7 +121,7 @@ describe('a job fails uncharged when the provider', () => {
       leased: false,
     })
     await worker.run(jobId)
-    expect(worker.upstream.calls).toHaveLength(1)
+    expect(worker.upstream.calls).toHaveLength(calls)
     expect(await devnetBalance(payer)).toBe(UNTOUCHED)
   })
 
@@ -127,7 +136,7 @@ describe('a job fails uncharged when the provider', () => {
           reason: 'not sent: ECONNREFUSED',
         } as const),
     }
-    await worker.run(jobId, routedTo([{ ...worker.deployment, transcription }], 2000))
+    await worker.run(jobId, routedTo([{ ...worker.deployment, transcription }], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -139,7 +148,7 @@ describe('a job fails uncharged when the provider', () => {
 
   it('is not there for the model', async () => {
     const { jobId } = await worker.accept()
-    await worker.run(jobId, routedTo([], 2000))
+    await worker.run(jobId, routedTo([], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
@@ -235,14 +244,32 @@ describe('nothing is sent upstream', () => {
   })
 })
 
+/** Starts a run whose provider's answer is held back until `finish` is called; the call has been made when this returns. */
+async function heldInCall(jobId: string, changes: Parameters<TestWorker['run']>[1] = {}) {
+  const reached = Promise.withResolvers<void>()
+  const goOn = Promise.withResolvers<void>()
+  const { transcription } = worker.deployment
+  if (!transcription) throw new Error('the deployment transcribes')
+  const held: typeof transcription = {
+    transcribe: async (...asked) => {
+      const answer = await transcription.transcribe(...asked)
+      reached.resolve()
+      await goOn.promise
+      return answer
+    },
+  }
+  const router = routedTo([{ ...worker.deployment, transcription: held }], PATIENCE_MS)
+  const running = worker.run(jobId, { ...router, ...changes })
+  await reached.promise
+  return { finish: async () => (goOn.resolve(), await running) }
+}
+
 describe('a result whose payment cannot be collected is withheld and nothing moves', () => {
   it('when the payer moves his funds between call and settlement', async () => {
     const { jobId, payer } = await worker.accept()
-    worker.upstream.setFaults([{ fault: 'none', delayMs: 400 }])
-    const running = worker.run(jobId)
-    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    const { finish } = await heldInCall(jobId)
     await payer.spend(999_000n)
-    await running
+    await finish()
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
       failure_code: 'settlement_failed',
@@ -317,12 +344,10 @@ async function takeOver(jobId: string): Promise<void> {
 describe('a worker that loses its lease during the call', () => {
   it('writes nothing when the answer comes', async () => {
     const { jobId, payer } = await worker.accept()
-    worker.upstream.setFaults([{ fault: 'none', delayMs: 300 }])
-    const running = worker.run(jobId)
-    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    const { finish } = await heldInCall(jobId)
     await takeOver(jobId)
     const before = await worker.ledger.fingerprint()
-    await running
+    await finish()
     expect(await worker.ledger.fingerprint()).toBe(before)
     expect(await worker.view(jobId)).toMatchObject({ ...UNCHARGED, state: 'generating', attempts: ['open'] })
     expect(await transfersFrom(payer)).toEqual([])
@@ -331,8 +356,9 @@ describe('a worker that loses its lease during the call', () => {
   it('gives the call up when a renewal tells it, and writes nothing', async () => {
     const { jobId } = await worker.accept()
     worker.upstream.setFaults([{ fault: 'hang' }])
-    const running = worker.run(jobId, { leaseMs: 600, ...routedTo([worker.deployment], 60_000) })
-    await expect.poll(() => worker.upstream.calls.length, { interval: 10 }).toBe(1)
+    // The call's own time is longer than a test's.
+    const running = worker.run(jobId, { leaseMs: 600, ...routedTo([worker.deployment], 400_000) })
+    await until(() => worker.upstream.calls.length === 1)
     await takeOver(jobId)
     const before = await worker.ledger.fingerprint()
     await running
@@ -341,11 +367,19 @@ describe('a worker that loses its lease during the call', () => {
 
   it('keeps its lease through a call that is longer than the lease', async () => {
     const { jobId } = await worker.accept()
-    worker.upstream.setFaults([{ fault: 'none', delayMs: 900 }])
-    const running = worker.run(jobId, { leaseMs: 300 })
-    await new Promise((resolve) => setTimeout(resolve, 600))
+    const { store } = worker.dependencies
+    let renewals = 0
+    // Each for long, so that none is over before the next one.
+    const renewLease: typeof store.renewLease = async (job) => {
+      const written = await store.renewLease(job, PATIENCE_MS)
+      renewals += 1
+      return written
+    }
+    const { finish } = await heldInCall(jobId, { leaseMs: 300, store: { ...store, renewLease } })
+    // One each third of the lease: after three the one that it began with is over.
+    await until(() => renewals >= 3)
     expect(await worker.ledger.execution.claimJob(jobId, 1000)).toBeNull()
-    await running
+    await finish()
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   })
 })
