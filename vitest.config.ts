@@ -4,7 +4,13 @@ import { PATIENCE_MS } from './test/support/patience.ts'
 /** No verdict may depend on the machine's speed: a test that awaits several states may use its patience up several times. */
 const LONGEST_TEST_MS = 5 * PATIENCE_MS
 
-const project = (name: string, include: string) => ({ extends: true as const, test: { name, include: [include] } })
+/** What a change need not wait for: `npm run test:campaigns`. */
+const CAMPAIGNS = ['test/resilience/*.test.ts', 'test/**/*.long.test.ts']
+
+const project = (name: string, include: string) => ({
+  extends: true as const,
+  test: { name, include: [include], exclude: CAMPAIGNS },
+})
 
 export default defineConfig({
   test: {
@@ -23,7 +29,7 @@ export default defineConfig({
       project('contract', 'test/contract/**/*.test.ts'),
       project('end-to-end', 'test/end-to-end/**/*.test.ts'),
       project('harness', 'test/resilience/*/**/*.test.ts'),
-      project('campaigns', 'test/resilience/*.test.ts'),
+      { extends: true, test: { name: 'campaigns', include: CAMPAIGNS } },
     ],
   },
 })

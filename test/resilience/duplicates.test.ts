@@ -1,5 +1,8 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { runDuplicates } from './duplicates.ts'
+import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
+
+vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 /** `npm run campaign -- duplicates --rounds 1000` is the full run. */
 const ROUNDS = 10

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { PATIENCE_MS } from '../support/patience.ts'
 import type { Verdict } from './mutations/bench.ts'
 import { type Mutation, mutations } from './mutations/mutation-list.ts'
 import type { ScenarioName } from './mutations/scenarios.ts'
@@ -12,8 +13,13 @@ import type { ScenarioName } from './mutations/scenarios.ts'
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 /** What runs; everything else of the repository is not needed. */
 const COPIED = ['api', 'workers', 'shared', 'infra', 'test', 'package.json', 'tsconfig.json']
-/** A scenario ends by itself; this is for one that a mutation has broken. */
-const LONGEST_RUN_MS = 90_000
+/** For a service with all its defences, which never gets stuck. */
+const SOUND_PATIENCE_MS = 5 * PATIENCE_MS
+/** A mutated service may get stuck. Nothing of a scenario takes it longer than the sound one took for all, with a margin. */
+const MUTATED_PATIENCE = 2
+const LEAST_MUTATED_PATIENCE_MS = 10_000
+/** A scenario waits for several things, and ends by itself; this is for a runner that does not. */
+const LONGEST_RUN_MS = 4 * SOUND_PATIENCE_MS
 
 export interface MutationOutcome {
   readonly mutation: Mutation
@@ -31,16 +37,17 @@ export async function runMutations(
   chosen: readonly Mutation[],
   onOutcome: (outcome: MutationOutcome) => void = () => undefined,
 ): Promise<readonly MutationOutcome[]> {
-  const sound = new Map<ScenarioName, Verdict>()
+  const sound = new Map<ScenarioName, TimedVerdict>()
   const outcomes: MutationOutcome[] = []
   for (const mutation of chosen) {
     const { scenario, reports, statements = [] } = mutation
-    const without = sound.get(scenario) ?? (await runScenario(ROOT, scenario, []))
+    const without = sound.get(scenario) ?? (await runScenario(ROOT, scenario, SOUND_PATIENCE_MS))
     sound.set(scenario, without)
-    const mutated = await inMutatedCopy(mutation, (root) => runScenario(root, scenario, statements))
-    const isSound = without.violations.length === 0 && without.released > 0
-    const isProven = isSound && mutated.violations.some(({ invariant }) => invariant === reports)
-    const outcome = { mutation, sound: without, mutated, isProven }
+    const patienceMs = Math.max(LEAST_MUTATED_PATIENCE_MS, MUTATED_PATIENCE * without.tookMs)
+    const mutated = await inMutatedCopy(mutation, (root) => runScenario(root, scenario, patienceMs, statements))
+    const isSound = without.verdict.violations.length === 0 && without.verdict.released > 0
+    const isProven = isSound && mutated.verdict.violations.some(({ invariant }) => invariant === reports)
+    const outcome = { mutation, sound: without.verdict, mutated: mutated.verdict, isProven }
     outcomes.push(outcome)
     onOutcome(outcome)
   }
@@ -65,22 +72,30 @@ async function inMutatedCopy<T>({ replacements = [] }: Mutation, run: (root: str
   }
 }
 
+interface TimedVerdict {
+  readonly verdict: Verdict
+  readonly tookMs: number
+}
+
 /** In a process of its own, since the code of `root` is what counts. */
-async function runScenario(root: string, scenario: ScenarioName, statements: readonly string[]): Promise<Verdict> {
-  const child = spawn(
-    process.execPath,
-    [join(root, 'test/resilience/mutations/run-scenario.ts'), scenario, ...statements],
-    {
-      cwd: root,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  )
+async function runScenario(
+  root: string,
+  scenario: ScenarioName,
+  patienceMs: number,
+  statements: readonly string[] = [],
+): Promise<TimedVerdict> {
+  const startedAt = performance.now()
+  const runner = join(root, 'test/resilience/mutations/run-scenario.ts')
+  const child = spawn(process.execPath, [runner, scenario, String(Math.ceil(patienceMs)), ...statements], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const timer = setTimeout(() => child.kill('SIGTERM'), LONGEST_RUN_MS)
   const [output, problems] = await Promise.all([text(child.stdout), text(child.stderr)])
   clearTimeout(timer)
   const line = output.split('\n').find((candidate) => candidate.startsWith('{"violations":'))
   if (line === undefined) throw new Error(`the scenario ${scenario} did not end:\n${output}${problems}`)
-  return JSON.parse(line) as Verdict
+  return { verdict: JSON.parse(line) as Verdict, tookMs: performance.now() - startedAt }
 }
 
 export const HELP = `Usage: npm run campaign -- mutations [options]

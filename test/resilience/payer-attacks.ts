@@ -1,10 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
+import { type ChatAnswer, payChat, type SignedChat, signChat } from '../support/chat-call.ts'
 import { createPayer, secondsFromNow } from '../support/custom-payment.ts'
 import { countFor, startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
+import { untilReached } from './until-reached.ts'
 
 const ABI = parseAbi([
   'function approve(address spender, uint256 value) returns (bool)',
@@ -14,9 +14,8 @@ const ABI = parseAbi([
 ])
 const FUNDS = 1_000_000n
 const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
-/** Long enough for a payer's transaction between the provider's call and its answer. */
-const UPSTREAM_DELAY_MS = 500
-const RECHECK_DELAY_MS = 400
+/** The one answer of each call is the last word, however long it takes. */
+const HOLD_SECONDS = 240
 
 const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burnt', 'permit spent elsewhere'] as const
 export type Attack = (typeof ATTACKS)[number]
@@ -40,35 +39,32 @@ export interface PayerAttackRow {
   readonly released: boolean
 }
 
-/** Every attack at every moment, each by a payer of its own; the last moment under blocks of two seconds. */
+/** Every attack at every moment, each by a payer of its own; all of one moment at once. */
 export async function runPayerAttacks(): Promise<readonly PayerAttackRow[]> {
-  const stack = await startWatchedStack({ upstreamDelayMs: UPSTREAM_DELAY_MS, holdSeconds: 60 })
+  const stack = await startWatchedStack({ holdSeconds: HOLD_SECONDS })
   try {
-    const chats = new Map<string, SignedChat>()
-    for (const moment of MOMENTS)
-      for (const attack of ATTACKS) chats.set(`${moment}${attack}`, await signedChat(stack, attack))
-    const run = (moment: Moment) =>
-      Promise.all(
-        ATTACKS.map((attack) => {
-          const chat = chats.get(`${moment}${attack}`)
-          if (!chat) throw new Error('every attack has its chat')
-          return attackAt(stack, moment, attack, chat)
-        }),
-      )
-    const early: PayerAttackRow[] = []
-    for (const moment of MOMENTS.slice(0, 3)) early.push(...(await run(moment)))
-    await callRpc(stack.sandbox.info.rpcUrl, 'evm_setIntervalMining', [2])
-    return [...early, ...(await run(MOMENTS[3]))]
+    const rows: PayerAttackRow[] = []
+    for (const moment of MOMENTS) {
+      const attempts: Attempt[] = []
+      for (const attack of ATTACKS) attempts.push({ attack, chat: await signedChat(stack, attack) })
+      rows.push(...(await attackAt(stack, moment, attempts)))
+    }
+    return rows
   } finally {
     await stack.stop()
   }
+}
+
+interface Attempt {
+  readonly attack: Attack
+  readonly chat: SignedChat
 }
 
 async function signedChat({ sandbox }: WatchedStack, attack: Attack): Promise<SignedChat> {
   const { rpcUrl, baseUrl } = sandbox.info
   const isSponsored = attack === 'permit spent elsewhere'
   const payer = await createPayer(rpcUrl, { usdcAtomic: FUNDS, approved: !isSponsored })
-  // Minted here and not at the attack: under slow blocks it must be the payer's one transaction.
+  // Given here and not at the attack, which must be the payer's one transaction.
   await callRpc(rpcUrl, 'anvil_setBalance', [payer.account.address, toHex(10n ** 18n)])
   await callRpc(rpcUrl, 'anvil_impersonateAccount', [payer.account.address])
   return await signChat(baseUrl, payer, isSponsored ? { permit: {} } : {})
@@ -77,56 +73,74 @@ async function signedChat({ sandbox }: WatchedStack, attack: Attack): Promise<Si
 async function attackAt(
   stack: WatchedStack,
   moment: Moment,
-  attack: Attack,
-  chat: SignedChat,
-): Promise<PayerAttackRow> {
+  attempts: readonly Attempt[],
+): Promise<readonly PayerAttackRow[]> {
   const { baseUrl } = stack.sandbox.info
-  const strike = () => sendAttack(stack, attack, chat)
-  let answer: ChatAnswer
-  if (moment === 'before verify') {
-    await strike()
-    answer = await payChat(baseUrl, chat)
-  } else {
-    const reached = waitFor(stack, moment, chat)
-    const held = payChat(baseUrl, chat)
-    await reached()
-    await strike()
-    answer = await held
-  }
-  const repeated = await payChat(baseUrl, chat)
-  const { upstreamCalls, transfers } = await countFor(stack.sandbox, chat)
-  return {
-    moment,
-    attack,
-    answer: told(answer),
-    repeated: told(repeated),
-    upstreamCalls,
-    transfers: transfers.length,
-    released: await isReleased(stack, chat, [answer, repeated]),
-  }
+  const pay = () => Promise.all(attempts.map(({ chat }) => payChat(baseUrl, chat)))
+  const strike = () => Promise.all(attempts.map((attempt) => sendAttack(stack, attempt)))
+  const answers = moment === 'before verify' ? await strike().then(pay) : await payAround(stack, moment, pay, strike)
+  return await Promise.all(
+    attempts.map(async ({ attack, chat }, index) => {
+      const answer = answers[index] as ChatAnswer
+      const repeated = await payChat(baseUrl, chat)
+      const { upstreamCalls, transfers } = await countFor(stack.sandbox, chat)
+      return {
+        moment,
+        attack,
+        answer: told(answer),
+        repeated: told(repeated),
+        upstreamCalls,
+        transfers: transfers.length,
+        released: await isReleased(stack, chat, [answer, repeated]),
+      }
+    }),
+  )
 }
 
-/** Gives a wait for the moment; what slows the moment down is put in place at once. */
-function waitFor({ sandbox, rpc }: WatchedStack, moment: Moment, chat: SignedChat): () => Promise<void> {
-  const payer = chat.payer.account.address
-  if (moment === 'before the settlement')
-    return () => until(async () => (await upstreamCallsByKey(sandbox.info)).has(chat.idempotencyKey))
-  const stage = moment === 'before the provider call' ? 'recheck' : 'broadcast'
-  const delayMs = stage === 'recheck' ? RECHECK_DELAY_MS : 0
-  const armed = rpc.arm({ payer, stages: [stage], fault: { kind: 'slow', delayMs } })
-  return () => until(() => Promise.resolve(armed.hits > 0))
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const giveUpAt = performance.now() + 20_000
-  while (!(await condition())) {
-    if (performance.now() > giveUpAt) throw new Error('the moment never came')
-    await delay(10)
+/** Holds every payment up at the moment, strikes, and lets them go on. */
+async function payAround(
+  { sandbox }: WatchedStack,
+  moment: Exclude<Moment, 'before verify'>,
+  pay: () => Promise<readonly ChatAnswer[]>,
+  strike: () => Promise<unknown>,
+): Promise<readonly ChatAnswer[]> {
+  const { rpcUrl } = sandbox.info
+  const isWaiting = async (state: 'accepted' | 'generating') =>
+    (await sandbox.sql('SELECT 1 FROM jobs WHERE state = $1', [state])).length === ATTACKS.length
+  const waitingTransactions = async () => Number((await callRpc<{ pending: Hex }>(rpcUrl, 'txpool_status', [])).pending)
+  switch (moment) {
+    case 'before the provider call': {
+      process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
+      const answers = pay()
+      await untilReached('every job waits for the worker', () => isWaiting('accepted'))
+      await strike()
+      process.kill(sandbox.pidOf('worker'), 'SIGCONT')
+      return await answers
+    }
+    case 'before the settlement': {
+      process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
+      const answers = pay()
+      await untilReached('every call is with the provider', () => isWaiting('generating'))
+      await strike()
+      process.kill(sandbox.pidOf('upstream'), 'SIGCONT')
+      return await answers
+    }
+    case 'in the mempool, with a higher tip': {
+      await callRpc(rpcUrl, 'evm_setAutomine', [false])
+      const answers = pay()
+      await untilReached('every settlement waits', async () => (await waitingTransactions()) === ATTACKS.length)
+      const struck = strike()
+      await untilReached('every attack waits', async () => (await waitingTransactions()) === 2 * ATTACKS.length)
+      await callRpc(rpcUrl, 'evm_mine', [])
+      await callRpc(rpcUrl, 'evm_setAutomine', [true])
+      await struck
+      return await answers
+    }
   }
 }
 
 /** Sends the payer's own transaction with a tip above everybody's, and waits until it is mined. */
-async function sendAttack({ sandbox }: WatchedStack, attack: Attack, chat: SignedChat): Promise<void> {
+async function sendAttack({ sandbox }: WatchedStack, { attack, chat }: Attempt): Promise<void> {
   const { rpcUrl } = sandbox.info
   const call = await attackCall(attack, chat)
   const tip = toHex(50_000_000_000n)

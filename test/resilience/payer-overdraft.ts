@@ -1,19 +1,16 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, toHex } from 'viem'
 import { mintUsdc } from '../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
+import { untilReached } from './until-reached.ts'
 
 const ABI = parseAbi(['function transfer(address to, uint256 value) returns (bool)'])
 /** Five cents, for calls of up to half a cent. */
 const WALLET_ATOMIC = 50_000n
-/** Long enough for everything that fits into the wallet to be with the provider at once. */
-const UPSTREAM_DELAY_MS = 4000
-/** No further call has come for this long: more will not be let through. */
-const QUIET_MS = 1200
-const PATIENCE_MS = 60_000
+/** The answer of a call that is with the provider is its last word, however long it takes. */
+const HOLD_SECONDS = 240
 
 /** What fifty parallel calls of a wallet that can pay for ten came to. */
 export interface OverdraftRow {
@@ -38,8 +35,7 @@ export async function runOverdraft(
   { calls = 50, limitUsdc = '20' }: { calls?: number; limitUsdc?: string } = {},
 ): Promise<OverdraftRow> {
   const stack = await startWatchedStack({
-    upstreamDelayMs: UPSTREAM_DELAY_MS,
-    holdSeconds: 60,
+    holdSeconds: HOLD_SECONDS,
     apiEnvironment: { MAXIMUM_OPEN_EXPOSURE_USDC: limitUsdc },
   })
   try {
@@ -48,8 +44,22 @@ export async function runOverdraft(
     const payer = await createPayer(rpcUrl, { usdcAtomic: WALLET_ATOMIC, approved: true })
     const chats: SignedChat[] = []
     for (let call = 0; call < calls; call += 1) chats.push(await signChat(baseUrl, payer, { isLong: true }))
-    const paying = Promise.all(chats.map((chat) => payWhenReachable(baseUrl, chat)))
-    if (wallet !== 'keeps its money') await emptyDuringCalls(stack, payer)
+    // Whatever is let through stays with the provider until everybody else was sent away.
+    process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
+    let sentAway = 0
+    const paying = Promise.all(
+      chats.map(async (chat) => {
+        const answer = await payChat(baseUrl, chat)
+        sentAway += 1
+        return answer
+      }),
+    )
+    await untilReached('every call is with the provider or sent away', async () => {
+      const begun = await sandbox.sql("SELECT 1 FROM upstream_attempts WHERE state = 'open'")
+      return begun.length + sentAway === calls
+    })
+    if (wallet !== 'keeps its money') await takeAll(stack, payer)
+    process.kill(sandbox.pidOf('upstream'), 'SIGCONT')
     const answers = await paying
     const begun = await upstreamCallsByKey(sandbox.info)
     const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
@@ -76,28 +86,11 @@ export async function runOverdraft(
   }
 }
 
-/** Comes again while the service has a 503 for it: a busy machine's chain does not answer fifty verifications in time. */
-async function payWhenReachable(baseUrl: string, chat: SignedChat): Promise<ChatAnswer> {
-  const giveUpAt = performance.now() + PATIENCE_MS
-  for (;;) {
-    const answer = await payChat(baseUrl, chat)
-    if (answer.status !== 503 || performance.now() > giveUpAt) return answer
-    await delay(200)
-  }
-}
-
-async function emptyDuringCalls({ sandbox }: WatchedStack, payer: TestPayer): Promise<void> {
+async function takeAll({ sandbox }: WatchedStack, payer: TestPayer): Promise<void> {
   const { rpcUrl, usdc } = sandbox.info
   const from = payer.account.address
   await callRpc(rpcUrl, 'anvil_setBalance', [from, toHex(10n ** 18n)])
   await callRpc(rpcUrl, 'anvil_impersonateAccount', [from])
-  let [calls, quietSince] = [0, Number.POSITIVE_INFINITY]
-  while (performance.now() - quietSince < QUIET_MS || quietSince === Number.POSITIVE_INFINITY) {
-    const { size } = await upstreamCallsByKey(sandbox.info)
-    if (size > calls) quietSince = performance.now()
-    calls = size
-    await delay(20)
-  }
   const args = ['0x000000000000000000000000000000000000dEaD', await sandbox.chain.usdcBalance(from)] as const
   const data = encodeFunctionData({ abi: ABI, functionName: 'transfer', args })
   const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from, to: usdc, data }])

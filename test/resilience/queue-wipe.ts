@@ -1,17 +1,15 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
 import { createPayer, type TestPayer } from '../support/custom-payment.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../support/test-sandbox.ts'
 import { parseOn, startCampaignServices } from './outer-services.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
+import { untilNoneLeft, untilReached } from './until-reached.ts'
 
 const PAYERS = 8
 const FUNDS_ATOMIC = 1_000_000_000n
-/** Figure to reach: recovery within a minute of the loss. */
-const LONGEST_DRAIN_MS = 120_000
-/** Of a slow upstream, so that running workers leave most of the jobs in the queue. */
-const UPSTREAM_DELAY_MS = 1500
+/** Fewer than there are jobs, so that running workers leave most of them in the queue. */
+const WORKER_CONCURRENCY = 16
 
 export interface QueueWipeOptions {
   readonly jobs: number
@@ -31,7 +29,7 @@ export interface QueueWipeReport {
   readonly queued: number
   /** Jobs without a final state at that moment. */
   readonly unfinished: number
-  /** From the loss (or, of stopped workers, their start) until every job was finished. */
+  /** From the loss (or, of stopped workers, their start) until every job was finished; a minute is the figure to reach. */
   readonly drainMs: number
   readonly completed: number
   readonly upstreamCalls: number
@@ -47,9 +45,8 @@ export async function runQueueWipe(options: QueueWipeOptions): Promise<QueueWipe
   try {
     const sandbox = await startStandaloneSandbox({
       outerServices: { ...lossy.services, ...services.settings },
-      upstreamDelayMs: options.workers === 'running' ? UPSTREAM_DELAY_MS : 0,
-      apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000' },
-      workerEnvironment: { WORKER_CONCURRENCY: '16' },
+      apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000', RPC_TIMEOUT_MS: '60000' },
+      workerEnvironment: { WORKER_CONCURRENCY: String(WORKER_CONCURRENCY), LEASE_SECONDS: '60' },
     })
     try {
       return { queue, ...(await loseQueue(sandbox, lossy, options)) }
@@ -69,16 +66,25 @@ async function loseQueue(
 ): Promise<Omit<QueueWipeReport, 'queue'>> {
   const chats = await signAll(sandbox, jobs)
   if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
+  // Whoever is busy stays so until the queue is lost.
+  else process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
   // Every caller is let go after a second; acceptance is what counts.
   const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))
-  await until(async () => (await count(sandbox, 'SELECT count(*) AS count FROM jobs')) === jobs)
+  const keys = chats.map(({ idempotencyKey }) => idempotencyKey)
+  await untilNoneLeft(async () => keys.slice(await count(sandbox, 'SELECT count(*) AS count FROM jobs')))
   if (workers === 'stopped') await accepted
+  else
+    await untilReached(
+      'workers are busy',
+      async () => (await countCalls(sandbox)) >= Math.min(jobs, WORKER_CONCURRENCY),
+    )
   const queued = await lossy.count(sandbox)
   await lossy.wipe(sandbox)
-  const unfinished = await countUnfinished(sandbox)
+  const unfinished = (await readUnfinished(sandbox)).length
   if (workers === 'stopped') await sandbox.restart('worker')
+  else process.kill(sandbox.pidOf('upstream'), 'SIGCONT')
   const lostAt = performance.now()
-  await until(async () => (await countUnfinished(sandbox)) === 0)
+  await untilNoneLeft(() => readUnfinished(sandbox))
   const drainMs = Math.round(performance.now() - lostAt)
   await accepted
   return { jobs, workers, queued, unfinished, drainMs, ...(await judge(sandbox, chats)) }
@@ -111,22 +117,20 @@ async function judge(sandbox: TestSandbox, chats: readonly SignedChat[]) {
   return { completed, upstreamCalls, transfers: transfers.length, violations }
 }
 
-function countUnfinished(sandbox: TestSandbox): Promise<number> {
-  const unfinished = "('accepted', 'generating', 'generated', 'settling')"
-  return count(sandbox, `SELECT count(*) AS count FROM jobs WHERE state IN ${unfinished}`)
+function readUnfinished(sandbox: TestSandbox): Promise<readonly unknown[]> {
+  return sandbox.sql(
+    "SELECT id, state FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling') ORDER BY id",
+  )
+}
+
+/** Calls of the provider that are under way. */
+function countCalls(sandbox: TestSandbox): Promise<number> {
+  return count(sandbox, "SELECT count(*) AS count FROM upstream_attempts WHERE state = 'open'")
 }
 
 async function count(sandbox: TestSandbox, statement: string): Promise<number> {
   const [row] = await sandbox.sql<{ count: string }>(statement)
   return Number(row?.count)
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const giveUpAt = performance.now() + LONGEST_DRAIN_MS
-  while (!(await condition())) {
-    if (performance.now() > giveUpAt) return
-    await delay(50)
-  }
 }
 
 export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200] [--on redis,s3]

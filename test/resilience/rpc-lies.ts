@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { toHex } from 'viem'
 import { createChainPayer } from '../support/chain-payer.ts'
 import { type ChatAnswer, type SignedChat, signChat } from '../support/chat-call.ts'
@@ -6,12 +5,7 @@ import type { RpcAnswer, RpcFault } from '../support/rpc-proxy.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
 import type { RpcStage } from './rpc-watch.ts'
 
-/** How long a node lies when nothing ends it before. */
-const LYING_MS = 2500
-/** How long the honest node is asked afterwards. */
-const HONEST_MS = 25_000
-
-/** One lie and its worst outcome. `bad` payers have emptied their wallet after they signed. */
+/** One lie and its worst outcome, told until the payment has its end. `bad` payers have emptied their wallet after they signed. */
 interface Lie {
   readonly name: string
   readonly payer: 'good' | 'bad'
@@ -26,6 +20,8 @@ interface Lie {
   /** Settlements that the chain reverted. */
   readonly reverted: number
   readonly worst: string
+  /** There is no end while it is told: it is over when it was heard and a caller has been put off. */
+  readonly isEndless?: true
   /** Holds up every later account nonce for a while, so the quick run leaves it out. */
   readonly isSlow?: true
   /** Nobody may ask for it while all is well. */
@@ -133,6 +129,7 @@ const LIES: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'the result is withheld while the node contradicts itself',
+    isEndless: true,
   },
   {
     name: 'confirm: no receipt although it is mined',
@@ -144,6 +141,7 @@ const LIES: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'the result is withheld while the node lies',
+    isEndless: true,
   },
   {
     name: 'confirm: the receipt tells success without logs',
@@ -155,6 +153,7 @@ const LIES: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'the result is withheld while the node contradicts itself',
+    isEndless: true,
   },
   {
     name: 'confirm: the receipt’s block is an hour old',
@@ -186,6 +185,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'a delay: it is sent again',
+    isEndless: true,
     isSlow: true,
   },
   {
@@ -197,6 +197,7 @@ const LIES_TO_ALL: readonly Lie[] = [
     upstreamCalls: 1,
     reverted: 0,
     worst: 'a delay: it is sent again',
+    isEndless: true,
     isSlow: true,
   },
   {
@@ -284,15 +285,15 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   const { stages, methods, times, fault } = lie
   const armed = rpc.arm({ payer, stages, fault, ...(methods ? { methods } : {}), ...(times ? { times } : {}) })
   const lied: ChatAnswer[] = []
-  await Promise.race([askUntilPaid(baseUrl, chat, lied, LYING_MS), delay(LYING_MS + 2000)])
+  await askUntilPaid(baseUrl, chat, lied, () => lie.isEndless === true && armed.hits > 0)
   rpc.heal(armed)
   const honest: ChatAnswer[] = []
   const isReview = () => honest.at(-1)?.code === 'settlement_under_review'
-  await askUntilPaid(baseUrl, chat, honest, HONEST_MS)
+  await askUntilPaid(baseUrl, chat, honest)
   const last = honest.at(-1)
   const fresh: ChatAnswer[] = []
   if (last?.retry === 'new_payment' && lie.payer === 'good')
-    await askUntilPaid(baseUrl, await signChat(baseUrl, chat.payer, chat), fresh, HONEST_MS)
+    await askUntilPaid(baseUrl, await signChat(baseUrl, chat.payer, chat), fresh)
   const { upstreamCalls, transfers } = await countFor(sandbox, chat)
   const reverted = await countReverted(sandbox, chat)
   const violations: string[] = []

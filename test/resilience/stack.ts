@@ -1,13 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
+import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
 import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { type ChainPayer, createChainPayer } from '../support/chain-payer.ts'
 import { createChainReader, type TestDevnet } from '../support/devnet.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import type { TestRedis } from '../support/redis-server.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../support/tcp-fault-proxy.ts'
 import type { LedgerSources } from './checker/collect.ts'
@@ -15,6 +16,7 @@ import { objectsInBucket, objectsInFolder } from './checker/read-objects.ts'
 import { type OuterServiceKind, startCampaignServices } from './outer-services.ts'
 import { createPayingCaller, type PayingCaller } from './paying-caller.ts'
 import { createPointControl, type PointControl } from './processes/reach-point.ts'
+import { untilNoneLeft } from './until-reached.ts'
 
 export interface CampaignStackOptions {
   /** How many processes of each kind; two when left out. */
@@ -35,8 +37,6 @@ export interface CampaignStackOptions {
   readonly environmentOf?: (name: ServiceName) => Record<string, string>
   /** Where clients send their calls, such as a load balancer; straight to the APIs when left out. */
   readonly clientUrls?: readonly string[]
-  /** How long clients go on before they give up; 90 s when left out. */
-  readonly patienceMs?: number
   /** Between 0 and 1; `Math.random` when left out. */
   readonly random?: () => number
 }
@@ -59,8 +59,11 @@ export interface CampaignStack extends Sandbox {
   addPayer(kind: 'approved' | 'sponsored'): Promise<ChainPayer>
   setFaults(rules: readonly FaultRuleInput[]): Promise<void>
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
-  /** Waits until every job is finished and staged uploads are reaped; returns the ids of jobs that still are not. */
-  settleDown(limitMs?: number): Promise<readonly string[]>
+  /**
+   * Waits until every job is finished, staged uploads are reaped, and the chain holds every settlement that counts as collected;
+   * returns the ids of jobs that got stuck.
+   */
+  settleDown(): Promise<readonly string[]>
   /** Lets the logs and everything else outlive `stop`, for whoever looks into a failure; gives the folder. */
   keepFiles(): string
   /** Where the checker finds the five ledgers, past all proxies. */
@@ -68,7 +71,13 @@ export interface CampaignStack extends Sandbox {
 }
 
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
-const QUIET_POLL_MS = 100
+/** A job may be recovered several times, each time behind many others. */
+const CLIENT_PATIENCE_MS = 5 * PATIENCE_MS
+/**
+ * Short, since every job of a killed worker waits for it. A worker that is starved and alive may lose it too: that costs an
+ * uncharged failure, which clients and the checker take as one.
+ */
+export const LEASE_SECONDS = 3
 
 export async function startCampaignStack(options: CampaignStackOptions = {}): Promise<CampaignStack> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-campaign-'))
@@ -92,7 +101,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       // Held for so short a time that clients whose job recovers slowly also attach to it again.
       apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
       workerEnvironment: {
-        LEASE_SECONDS: '1',
+        LEASE_SECONDS: String(LEASE_SECONDS),
         SWEEP_SECONDS: '0.2',
         FEE_BUMP_AFTER_SECONDS: '1',
         ...options.workerEnvironment,
@@ -109,7 +118,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       baseUrls: options.clientUrls ?? sandbox.info.baseUrls,
       rpcUrl: sandbox.info.rpcUrl,
       network: sandbox.info.network,
-      patienceMs: options.patienceMs ?? 90_000,
+      patienceMs: CLIENT_PATIENCE_MS,
       random: options.random ?? Math.random,
     })
     const addPayer = await createPayerMint(sandbox.info)
@@ -137,7 +146,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       addPayer,
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
-      settleDown: (limitMs = 60_000) => settleDown(sql, limitMs),
+      settleDown: () => settleDown(sql, sandbox.info),
       reorganizedAt,
       ledgerSources: () => ({
         reorganizedAt,
@@ -212,15 +221,40 @@ async function setFaults(upstreamUrl: string, rules: readonly FaultRuleInput[]):
   if (!answer.ok) throw new Error(`the simulator refused the faults: ${await answer.text()}`)
 }
 
-async function settleDown(sql: CampaignStack['sql'], limitMs: number): Promise<readonly string[]> {
-  for (const giveUpAt = Date.now() + limitMs; ; await delay(QUIET_POLL_MS)) {
-    const unfinished = await sql<{ id: string; kind: string }>(
-      `SELECT id, 'job' AS kind FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
-       UNION ALL SELECT id, 'upload' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL`,
+async function settleDown(sql: CampaignStack['sql'], info: SandboxInfo): Promise<readonly string[]> {
+  const unfinished = await untilNoneLeft(async () => {
+    const inLedger = await sql<{ id: string; kind: string; state: string }>(
+      `SELECT id, 'job' AS kind, state FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
+       UNION ALL SELECT id, 'upload', '' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL
+       ORDER BY id`,
     )
-    if (unfinished.length === 0) return []
-    if (Date.now() > giveUpAt) return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
-  }
+    return inLedger.length > 0 ? inLedger : await missingOnChain(sql, info)
+  })
+  return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
+}
+
+/** Account nonces that nothing was mined for yet, and collected settlements that a reorganisation has taken back for now. */
+async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: SandboxInfo) {
+  const accounts = await sql<{ id: string; next: string }>(
+    'SELECT facilitator AS id, next_account_nonce AS next FROM settlement_accounts',
+  )
+  const waiting = await Promise.all(
+    accounts.map(async ({ id, next }) => {
+      const mined = BigInt(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [id, 'latest']))
+      return mined < BigInt(next) ? [{ id, kind: 'account', state: `${mined} of ${next}` }] : []
+    }),
+  )
+  const settlements = await sql<{ id: string }>(
+    "SELECT transaction_hash AS id FROM settlements WHERE state = 'confirmed'",
+  )
+  const transfers = await createChainReader(rpcUrl).transfersTo(payTo as `0x${string}`)
+  const present = new Set(transfers.map(({ transactionHash }) => transactionHash.toLowerCase()))
+  return [
+    ...waiting.flat(),
+    ...settlements
+      .filter(({ id }) => !present.has(id.toLowerCase()))
+      .map(({ id }) => ({ id, kind: 'settlement', state: '' })),
+  ]
 }
 
 /** A run of bytes that only this audio holds: the generator's seed, behind the side information of the first frame. */

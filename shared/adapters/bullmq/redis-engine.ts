@@ -30,7 +30,14 @@ export async function openRedisEngine(
   let taking: RedisClient | undefined
   return {
     createProducer: (name) =>
-      new Queue(name, { connection: producing, prefix, defaultJobOptions: messageOptions, streams: EVENT_STREAM }),
+      new Queue(name, {
+        connection: producing,
+        prefix,
+        defaultJobOptions: messageOptions,
+        streams: EVENT_STREAM,
+        // Asked for once: where Redis is too slow to tell in that moment, BullMQ would refuse every message for good.
+        skipVersionCheck: true,
+      }),
     createTaker: (name, concurrency, take) => {
       taking ??= createRedisClient(address, 'consumer')
       return new Worker(name, take, { connection: taking, prefix, concurrency, runRetryDelay: TAKER_RETRY_MS })

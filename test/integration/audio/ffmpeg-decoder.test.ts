@@ -11,7 +11,10 @@ import type { FfmpegOptions } from '../../../api/paid-request/audio/run-ffmpeg.t
 import { isRunning } from '../../support/is-running.ts'
 import { generateFrames, generateMp3 } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 
+/** Enough for the hour, which takes seconds of processor time. */
+const ample = { timeLimitMs: 4 * PATIENCE_MS, processorTimeLimitSeconds: (4 * PATIENCE_MS) / 1000 }
 const clip = generateFrames(100)
 const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
 
@@ -62,30 +65,30 @@ describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
 
   test('is killed at its processor time; where silence decodes, the upload is undecodable', async () => {
     const ffmpegPath = await stub('spins', 'while :; do :; done')
-    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 10_000, processorTimeLimitSeconds: 1 }, clip)
+    const decoded = await decodeAndCheck({ ffmpegPath, ...ample, processorTimeLimitSeconds: 1 }, clip)
     expect(decoded).toMatchObject({ outcome: 'undecodable' })
   })
 
   test('that crashes on this upload and not on silence makes the upload undecodable', async () => {
     const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -SEGV $$; head -c 6912 /dev/zero'
     const ffmpegPath = await stub('crashes sometimes', script)
-    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'undecodable' })
+    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'undecodable' })
   })
 
   test('that crashes on silence too is unavailable', async () => {
     const ffmpegPath = await stub('crashes always', 'kill -SEGV $$')
-    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'unavailable' })
+    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'unavailable' })
   })
 
   test('that closes its input at once does no harm, however much is still to be written', async () => {
     const ffmpegPath = await stub('reads nothing', 'exec true')
-    const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, hour)
+    const decoded = await decodeAndCheck({ ffmpegPath, ...ample }, hour)
     expect(decoded).toMatchObject({ outcome: 'disagrees', decodedSamples: 0 })
   })
 
   test('that never stops writing is stopped at the upper bound', async () => {
     const ffmpegPath = await stub('babbles', 'exec cat /dev/zero')
-    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({
+    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({
       outcome: 'disagrees',
       stopped: true,
     })
@@ -100,17 +103,17 @@ describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
   test('sees none of our environment', async () => {
     process.env['FAREBOX_CANARY'] = 'canary'
     const ffmpegPath = await stub('tells', 'env | grep -q canary && kill -SEGV $$; head -c 235008 /dev/zero')
-    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'agrees' })
+    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'agrees' })
   })
 
   test.each(['/nonexistent/ffmpeg', '/etc/passwd'])('cannot start: %s', async (ffmpegPath) => {
-    expect(await decodeAndCheck({ ffmpegPath, timeLimitMs: 5000 }, clip)).toMatchObject({ outcome: 'unavailable' })
+    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'unavailable' })
   })
 })
 
 describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
   test('decodes an hour to the sample', async () => {
-    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), timeLimitMs: 30_000 }, hour)
+    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...ample }, hour)
     expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
   })
 
@@ -119,7 +122,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
     const controller = new AbortController()
     const ffmpegPath = await installed()
     setTimeout(() => controller.abort(reason), delayMs)
-    const decoding = decodeAndCheck({ ffmpegPath, timeLimitMs: 30_000 }, hour, controller.signal)
+    const decoding = decodeAndCheck({ ffmpegPath, ...ample }, hour, controller.signal)
     await expect(decoding).rejects.toBe(reason)
   })
 
@@ -127,7 +130,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
     const processIds: number[] = []
     const decode = createFfmpegDecoder({
       ffmpegPath: await installed(),
-      timeLimitMs: 1000,
+      ...ample,
       onSpawn: (processId) => processIds.push(processId),
     })
     const signal = AbortSignal.abort(new Error('before'))
@@ -136,7 +139,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
   })
 
   test('without the memory even to start is unavailable', async () => {
-    const options = { ffmpegPath: await installed(), timeLimitMs: 5000, memoryLimitBytes: 20_000_000 }
+    const options = { ffmpegPath: await installed(), ...ample, memoryLimitBytes: 20_000_000 }
     expect(await decodeAndCheck(options, clip)).toMatchObject({ outcome: 'unavailable' })
   })
 })

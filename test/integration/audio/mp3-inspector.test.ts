@@ -18,6 +18,7 @@ import {
   sampleRates,
 } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { runProgram } from '../../support/run-program.ts'
 import { generateApe, generateId3v2 } from '../../support/tag-generator.ts'
 
@@ -28,7 +29,7 @@ async function startInspector(concurrency = 2, maximumWaiting = 100) {
   const spawned: number[] = []
   const decode = createFfmpegDecoder({
     ffmpegPath,
-    timeLimitMs: 30_000,
+    timeLimitMs: PATIENCE_MS,
     onSpawn: (processId) => spawned.push(processId),
   })
   const cache = createInspectionCache<InspectionOutcome>({ maximumEntries: 100, timeToLiveMs: 60_000 })

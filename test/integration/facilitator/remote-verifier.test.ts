@@ -8,6 +8,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
 
@@ -22,7 +23,7 @@ beforeAll(async () => {
   devnet = await startTestDevnet()
   ;[ourNode, facilitatorNode] = await Promise.all([startRpcProxy(devnet.rpcUrl), startRpcProxy(devnet.rpcUrl)])
   facilitator = await startSdkFacilitator(facilitatorNode.url, devnet.accounts.settlement.privateKey)
-  const own = createAuthorizationVerifier(createChainClient(ourNode.url), 8453)
+  const own = createAuthorizationVerifier(createChainClient(ourNode.url, PATIENCE_MS), 8453)
   verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own)
 })
 afterEach(() => {

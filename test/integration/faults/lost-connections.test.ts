@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { TAKER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
+import { until } from '../../support/until.ts'
 
 // An error that nobody listens for ends a process; here it fails the whole run.
 
@@ -54,10 +57,12 @@ test('a connection lost during a statement of a transaction fails the transactio
 
 test('so does one lost between two statements', async () => {
   const { pool } = openPool()
+  const lost = Promise.withResolvers<void>()
+  pool.once('connect', (client) => client.once('end', lost.resolve))
   const failed = inTransaction(pool, async (sql) => {
     await sql.query('SELECT 1')
     await proxy.setFault({ kind: 'refuse' })
-    await delay(50)
+    await lost.promise
     await sql.query('SELECT 2')
   })
   await expect(failed).rejects.toThrow(/not queryable|terminated|ECONNRESET/)
@@ -66,20 +71,32 @@ test('so does one lost between two statements', async () => {
   await pool.end()
 })
 
-async function openQueue() {
+async function openQueue(run: (jobId: string) => Promise<void> = () => Promise.resolve()) {
   const delivered: string[] = []
   const opened = await openJobQueue({ DATABASE_URL: url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
   const queue = { enqueue: (jobId: string) => opened.enqueue(jobId, 'text') }
-  const consumer = opened.consume(new Map([['text', 4]]), async (jobId) => void delivered.push(jobId))
+  const consumer = opened.consume(new Map([['text', 4]]), async (jobId) => {
+    delivered.push(jobId)
+    await run(jobId)
+  })
   const close = async () => {
-    await consumer.close(5000)
+    await consumer.close(PATIENCE_MS)
     await opened.close()
   }
   return { queue, delivered, close }
 }
 
+/** BullMQ's own pause, in place of which a taker makes `TAKER_RETRY_MS`. */
+const DEFAULT_PAUSE_MS = 15_000
+
 test('a queue whose connections are cut again and again goes on without the default pause of 15 s', async () => {
-  const { queue, delivered, close } = await openQueue()
+  const timers = vi.spyOn(globalThis, 'setTimeout')
+  const pauses = () => timers.mock.calls.map(([, pauseMs]) => pauseMs)
+  onTestFinished(() => timers.mockRestore())
+  const [inHand, held] = [randomUUID(), Promise.withResolvers<void>()]
+  const { queue, delivered, close } = await openQueue(async (jobId) => {
+    if (jobId === inHand) await held.promise
+  })
   await queue.enqueue(randomUUID())
   for (let round = 0; round < 10; round++) {
     const enqueued = Array.from({ length: 5 }, () => queue.enqueue(randomUUID()).catch(() => undefined))
@@ -89,9 +106,18 @@ test('a queue whose connections are cut again and again goes on without the defa
     await proxy.setFault(null)
     await Promise.all(enqueued)
   }
+  await queue.enqueue(inHand)
+  await expect.poll(() => delivered).toContain(inHand)
+  // The end of the work cannot be told while no connection is left: the taker pauses.
+  await proxy.setFault({ kind: 'refuse' })
+  await expect.poll(() => queue.enqueue(randomUUID()).catch((error: Error) => error.message)).toContain('ECONNREFUSED')
+  held.resolve()
+  await until(() => pauses().includes(TAKER_RETRY_MS))
+  await proxy.setFault(null)
   const last = randomUUID()
   await queue.enqueue(last)
-  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await expect.poll(() => delivered).toContain(last)
+  expect(pauses()).not.toContain(DEFAULT_PAUSE_MS)
   await close()
 })
 
@@ -103,7 +129,7 @@ test('a queue that cannot be reached at first is used as soon as it can', async 
   await proxy.setFault(null)
   const last = randomUUID()
   await queue.enqueue(last)
-  await expect.poll(() => delivered, { timeout: 10_000 }).toContain(last)
+  await expect.poll(() => delivered).toContain(last)
   await close()
 })
 
@@ -150,8 +176,8 @@ test('a server that leaves in the moment of connecting ends neither a pool’s p
   const queue = await openJobQueue({ DATABASE_URL: server.url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
   const consumer = queue.consume(new Map([['text', 1]]), async () => undefined)
   await expect(queue.enqueue(randomUUID(), 'text')).rejects.toThrow(/terminat|not queryable/)
-  await expect.poll(server.connections, { timeout: 10_000 }).toBeGreaterThan(4)
-  await consumer.close(1000)
+  await expect.poll(server.connections).toBeGreaterThan(4)
+  await consumer.close(PATIENCE_MS)
   await queue.close()
   server.stop()
 })
@@ -164,7 +190,7 @@ test('nor that of a listener for outcomes, which tries again', async () => {
     onOutcome: () => undefined,
     onError: (error) => errors.push(error),
   })
-  await expect.poll(server.connections, { timeout: 5000 }).toBeGreaterThan(1)
+  await expect.poll(server.connections).toBeGreaterThan(1)
   await listener.close()
   server.stop()
   expect(errors.length).toBeGreaterThan(0)

@@ -1,3 +1,4 @@
+import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { listenForOutcomes, type OutcomeListener } from '#shared/adapters/postgres/outcome-listener.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
@@ -16,12 +17,14 @@ let ledger: TestLedger
 let awaiter: OutcomeAwaiter
 let listener: OutcomeListener | undefined
 let reads: (readonly string[])[]
+let answeredReads: number
 let listenerErrors: unknown[]
 beforeAll(async () => {
   ledger = await createTestLedger()
 })
 beforeEach(() => {
   reads = []
+  answeredReads = 0
   listenerErrors = []
 })
 afterEach(async () => {
@@ -31,12 +34,24 @@ afterEach(async () => {
 })
 afterAll(() => ledger.close())
 
+/** Fewer than the ledger has connections: a statement that waits for one too long fails. */
+const reading = pLimit(16)
+
 /** The real store, with every read noted. */
 const store: Pick<AdmissionStore, 'readOutcomes'> = {
-  readOutcomes: (jobIds) => {
+  readOutcomes: async (jobIds) => {
     reads.push(jobIds)
-    return ledger.admission.readOutcomes(jobIds)
+    try {
+      return await reading(() => ledger.admission.readOutcomes(jobIds))
+    } finally {
+      answeredReads += 1
+    }
   },
+}
+
+/** Waits until so many reads are answered, the first look of each waiter among them. */
+async function untilAnswered(count: number): Promise<void> {
+  await expect.poll(() => answeredReads).toBeGreaterThanOrEqual(count)
 }
 
 function createAwaiter(pollMs: number): void {
@@ -49,7 +64,7 @@ async function listen(): Promise<void> {
     onOutcome: (jobId) => awaiter.wake(jobId),
     onError: (error) => listenerErrors.push(error),
   })
-  await expect.poll(countListeners, { interval: 10 }).toBe(1)
+  await expect.poll(countListeners).toBe(1)
 }
 
 async function countListeners(): Promise<number> {
@@ -67,6 +82,8 @@ async function fail(job: Awaited<ReturnType<typeof jobInState>>): Promise<void> 
 
 /** A waiter that stays in the map is still read for by every poll. */
 async function expectNothingIsPolled(): Promise<void> {
+  // A round that was under way has ended, and with it what it was to read anew.
+  await expect.poll(() => reads.length - answeredReads).toBe(0)
   const before = reads.length
   await new Promise((resolve) => setTimeout(resolve, QUICK_POLL_MS * 4))
   expect(reads.slice(before)).toEqual([])
@@ -78,8 +95,7 @@ describe('waiting', () => {
     await listen()
     const jobs = await Promise.all(Array.from({ length: 100 }, () => jobInState(ledger, 'generating')))
     const waits = jobs.flatMap((job) => Array.from({ length: 20 }, () => awaiter.wait(job.id, forever())))
-    // All of them have had their first look.
-    await expect.poll(() => reads.length).toBe(2000)
+    await untilAnswered(2000)
     for (const job of jobs) await fail(job)
     const outcomes = await Promise.all(waits)
     expect(new Set(outcomes.map(({ state }) => state))).toEqual(new Set(['failed']))
@@ -96,16 +112,19 @@ describe('waiting', () => {
   it('a job that finishes between the registration and the first look is not missed', async () => {
     createAwaiter(NEVER_POLLS_MS)
     const job = await jobInState(ledger, 'generating')
+    const delivered = Promise.withResolvers<void>()
     const slowStore: typeof store = {
       readOutcomes: async (jobIds) => {
-        const before = await ledger.admission.readOutcomes(jobIds)
-        // The first look saw the job unfinished; it finishes and wakes before the answer is there.
-        if (before.get(job.id)?.state === 'generating') {
+        const outcomes = await ledger.admission.readOutcomes(jobIds)
+        // The first look saw the job unfinished; it finishes, wakes and is read before the answer is there.
+        if (outcomes.get(job.id)?.state === 'generating') {
           await fail(job)
           awaiter.wake(job.id)
-          await new Promise((resolve) => setTimeout(resolve, 50))
+          await delivered.promise
+        } else {
+          setImmediate(delivered.resolve)
         }
-        return before
+        return outcomes
       },
     }
     awaiter.close()
@@ -145,6 +164,7 @@ describe('a lost NOTIFY', () => {
     createAwaiter(QUICK_POLL_MS)
     const job = await jobInState(ledger, 'generating')
     const waiting = awaiter.wait(job.id, forever())
+    await untilAnswered(1)
     await fail(job)
     expect(await waiting).toMatchObject({ state: 'failed' })
   })
@@ -174,9 +194,9 @@ describe('a lost NOTIFY', () => {
     }
     awaiter = createOutcomeAwaiter({ store: brokenStore, logger: silent }, QUICK_POLL_MS)
     const waiting = awaiter.wait(job.id, forever())
+    await expect.poll(() => failures).toBe(3)
     await fail(job)
     expect(await waiting).toMatchObject({ state: 'failed' })
-    expect(failures).toBe(3)
   })
 })
 
@@ -189,8 +209,9 @@ describe('a NOTIFY', () => {
     const waiting = awaiter.wait(job.id, forever()).finally(() => {
       resolved = true
     })
+    await untilAnswered(1)
     await ledger.sql("SELECT pg_notify('farebox_outcomes', $1)", [job.id])
-    await expect.poll(() => reads.length).toBeGreaterThan(1)
+    await untilAnswered(2)
     expect(resolved).toBe(false)
     await fail(job)
     expect(await waiting).toMatchObject({ state: 'failed' })
@@ -199,10 +220,17 @@ describe('a NOTIFY', () => {
   it('for a job that nobody waits for, or for junk, reads nothing', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
-    for (const payload of ['00000000-0000-4000-8000-000000000000', 'junk', ''])
+    const { id } = await jobInState(ledger, 'generating')
+    const stop = new AbortController()
+    const waiting = awaiter.wait(id, stop.signal)
+    await untilAnswered(1)
+    // They arrive in their order.
+    for (const payload of ['00000000-0000-4000-8000-000000000000', 'junk', '', id])
       await ledger.sql("SELECT pg_notify('farebox_outcomes', $1)", [payload])
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    expect([reads, listenerErrors]).toEqual([[], []])
+    await untilAnswered(2)
+    expect([reads, listenerErrors]).toEqual([[[id], [id]], []])
+    stop.abort()
+    await waiting
   })
 })
 
@@ -210,12 +238,16 @@ describe('the listener', () => {
   it('listens again after its connection was ended by the server', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
-    await ledger.sql('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1', [LISTENER])
+    await ledger.sql(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE application_name = $1 AND datname = current_database()`,
+      [LISTENER],
+    )
     await expect.poll(() => listenerErrors.length).toBeGreaterThan(0)
-    await expect.poll(countListeners, { timeout: 5000 }).toBe(1)
+    await expect.poll(countListeners).toBe(1)
     const job = await jobInState(ledger, 'generating')
     const waiting = awaiter.wait(job.id, forever())
-    await expect.poll(() => reads.length).toBeGreaterThan(0)
+    await untilAnswered(1)
     await fail(job)
     expect(await waiting).toMatchObject({ state: 'failed' })
   })
@@ -227,7 +259,7 @@ describe('the listener', () => {
       onOutcome: () => undefined,
       onError: (error) => listenerErrors.push(error),
     })
-    await expect.poll(() => listenerErrors.length, { timeout: 5000 }).toBeGreaterThan(1)
+    await expect.poll(() => listenerErrors.length).toBeGreaterThan(1)
     await listener.close()
     const errors = listenerErrors.length
     await new Promise((resolve) => setTimeout(resolve, 700))

@@ -2,12 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { migrateQueue, type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { type JobConsumer, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/redis-server.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
 import { createTestLedger } from '../../support/test-ledger.ts'
 
-/** On a busy machine; usually some milliseconds. */
-const QUICKLY_MS = 5000
 const PREFIX = '{farebox-test}'
 
 /** An engine under test: a queue of one's own, and everything that it stores, as text. */
@@ -58,6 +57,8 @@ async function storedIn({ client }: TestRedis): Promise<string> {
   return JSON.stringify(values)
 }
 
+const idsIn = (text: string, jobIds: readonly string[]) => jobIds.filter((jobId) => text.includes(jobId))
+
 const engines = [
   { name: 'PostgreSQL', create: postgresEngine, missing: () => false },
   { name: 'Redis', create: redisEngine, missing: () => !haveRedis() },
@@ -86,7 +87,7 @@ for (const { name, create, missing } of engines)
     })
     afterEach(async () => {
       release()
-      for (const consumer of consumers) await consumer.close(1000)
+      for (const consumer of consumers) await consumer.close(PATIENCE_MS)
       await queue.close()
       await engine.close()
     })
@@ -121,9 +122,10 @@ for (const { name, create, missing } of engines)
       })
       const jobIds = Array.from({ length: 30 }, () => randomUUID())
       await Promise.all(jobIds.map((jobId) => queue.enqueue(jobId, 'text')))
-      await expect.poll(() => delivered.length, { timeout: QUICKLY_MS }).toBeGreaterThanOrEqual(30)
-      await new Promise((resolve) => setTimeout(resolve, 200))
-      await second.close(1000)
+      await expect.poll(() => delivered.length).toBeGreaterThanOrEqual(30)
+      // What is stored no more cannot be delivered once more.
+      await expect.poll(async () => idsIn(await engine.stored(), jobIds)).toEqual([])
+      await second.close(PATIENCE_MS)
       await other.close()
       expect([...delivered].sort()).toEqual([...jobIds].sort())
       expect(errors).toEqual([])
@@ -133,14 +135,14 @@ for (const { name, create, missing } of engines)
       const jobId = randomUUID()
       await queue.enqueue(jobId, 'text')
       const delivered = collect()
-      await expect.poll(() => delivered, { timeout: QUICKLY_MS }).toEqual([jobId])
+      await expect.poll(() => delivered).toEqual([jobId])
     })
 
     it('delivers an id given twice at least once and never stops', async () => {
       const [twice, last] = [randomUUID(), randomUUID()]
       for (const jobId of [twice, twice, last]) await queue.enqueue(jobId, 'text')
       const delivered = collect(new Map([['text', 1]]))
-      await expect.poll(() => delivered, { timeout: QUICKLY_MS }).toContain(last)
+      await expect.poll(() => delivered).toContain(last)
       expect(delivered.filter((id) => id === twice).length).toBeGreaterThanOrEqual(1)
     })
 
@@ -148,9 +150,9 @@ for (const { name, create, missing } of engines)
       const jobId = randomUUID()
       const delivered = collect()
       await queue.enqueue(jobId, 'text')
-      await expect.poll(() => delivered.length, { timeout: QUICKLY_MS }).toBe(1)
+      await expect.poll(() => delivered.length).toBe(1)
       await queue.enqueue(jobId, 'text')
-      await expect.poll(() => delivered.length, { timeout: QUICKLY_MS }).toBe(2)
+      await expect.poll(() => delivered.length).toBe(2)
     })
 
     it('stores the id of a job and nothing of it after delivery', async () => {
@@ -158,8 +160,8 @@ for (const { name, create, missing } of engines)
       await queue.enqueue(jobId, 'text')
       expect(await engine.stored()).toContain(jobId)
       const delivered = collect()
-      await expect.poll(() => delivered, { timeout: QUICKLY_MS }).toEqual([jobId])
-      await expect.poll(() => engine.stored(), { timeout: QUICKLY_MS }).not.toContain(jobId)
+      await expect.poll(() => delivered).toEqual([jobId])
+      await expect.poll(() => engine.stored()).not.toContain(jobId)
     })
 
     it('reports a handler that throws, does not repeat the id, and goes on', async () => {
@@ -174,9 +176,9 @@ for (const { name, create, missing } of engines)
       )
       await queue.enqueue(bad, 'text')
       await queue.enqueue(good, 'text')
-      await expect.poll(() => delivered, { timeout: QUICKLY_MS }).toEqual([bad, good])
-      expect(errors.map(({ message }) => message)).toEqual(['the ledger is gone'])
-      await expect.poll(() => engine.stored(), { timeout: QUICKLY_MS }).not.toContain(bad)
+      await expect.poll(() => delivered).toEqual([bad, good])
+      await expect.poll(() => engine.stored()).not.toContain(bad)
+      await expect.poll(() => errors.map(({ message }) => message)).toEqual(['the ledger is gone'])
     })
 
     it('runs as many jobs of a queue at once as it was told to, and no more', async () => {
@@ -193,7 +195,7 @@ for (const { name, create, missing } of engines)
         new Map([['text', 3]]),
       )
       for (let index = 0; index < 6; index += 1) await queue.enqueue(randomUUID(), 'text')
-      await expect.poll(() => running, { timeout: QUICKLY_MS }).toBe(3)
+      await expect.poll(() => running).toBe(3)
       await new Promise((resolve) => setTimeout(resolve, 200))
       expect(most).toBe(3)
     })
@@ -212,9 +214,9 @@ for (const { name, create, missing } of engines)
       )
       const generation = queueNames.filter((queueName) => queueName !== 'settlement')
       for (const queueName of [...generation, ...generation]) await queue.enqueue(randomUUID(), queueName)
-      await expect.poll(() => delivered.length, { timeout: QUICKLY_MS }).toBe(generation.length)
+      await expect.poll(() => delivered.length).toBe(generation.length)
       await queue.enqueue(settlement, 'settlement')
-      await expect.poll(() => delivered, { timeout: QUICKLY_MS }).toContain(settlement)
+      await expect.poll(() => delivered).toContain(settlement)
       expect(delivered.length).toBe(generation.length + 1)
     })
 
@@ -228,7 +230,7 @@ for (const { name, create, missing } of engines)
       )
       for (const [queueName, jobId] of jobIds) await queue.enqueue(jobId, queueName)
       const expected = [jobIds.get('speech') ?? '', jobIds.get('settlement') ?? '']
-      await expect.poll(() => [...delivered].sort(), { timeout: QUICKLY_MS }).toEqual([...expected].sort())
+      await expect.poll(() => [...delivered].sort()).toEqual([...expected].sort())
       await new Promise((resolve) => setTimeout(resolve, 200))
       expect(delivered.length).toBe(2)
       expect(await engine.stored()).toContain(jobIds.get('images'))
@@ -249,7 +251,7 @@ for (const { name, create, missing } of engines)
         await queue.enqueue(randomUUID(), 'text')
         await queue.enqueue(randomUUID(), 'text')
         await started.promise
-        await consumer.close(10_000)
+        await consumer.close(PATIENCE_MS)
         expect(finished).toBe(1)
       })
 
@@ -301,12 +303,12 @@ describe('the queue’s tables in PostgreSQL', () => {
     })
     for (let index = 0; index < 100; index += 1)
       await queue.enqueue(randomUUID(), queueNames[index % queueNames.length] ?? 'text')
-    await expect.poll(() => delivered.length, { timeout: QUICKLY_MS }).toBe(100)
+    await expect.poll(() => delivered.length).toBe(100)
     const [{ count } = { count: '' }] = await ledger.sql<{ count: string }>(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%farebox_queue%' OR application_name = 'text'",
     )
     expect(Number(count)).toBeLessThanOrEqual(7)
-    await consumer.close(1000)
+    await consumer.close(PATIENCE_MS)
     await queue.close()
     await ledger.close()
   })

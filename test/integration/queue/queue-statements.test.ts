@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { startPostgresCounter } from '../../bench/measuring/postgres-counter.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { createTestLedger } from '../../support/test-ledger.ts'
 
 it('PostgreSQL is asked for messages and never about delays or rate limits, which the queue does not have', async () => {
@@ -16,16 +17,20 @@ it('PostgreSQL is asked for messages and never about delays or rate limits, whic
     const jobIds = [randomUUID(), randomUUID()]
     for (const jobId of jobIds) {
       await queue.enqueue(jobId, 'text')
-      await expect.poll(() => delivered, { timeout: 5000 }).toContain(jobId)
+      await expect.poll(() => delivered).toContain(jobId)
     }
+    const seen = new Set<string>()
+    const statements = () => {
+      for (const statement of counter.take().keys()) seen.add(statement)
+      return [...seen].join('\n')
+    }
+    await expect.poll(statements).toContain('move_to_active')
+    await expect.poll(statements).toContain('move_to_completed_fetch')
     // After the last message it is asked once more, and then waited.
     await new Promise((resolve) => setTimeout(resolve, 200))
-    const statements = [...counter.take().keys()].join('\n')
-    expect(statements).toContain('move_to_active')
-    expect(statements).toContain('move_to_completed_fetch')
-    expect(statements).not.toMatch(/next_signal|next_delay/)
+    expect(statements()).not.toMatch(/next_signal|next_delay/)
   } finally {
-    await consumer.close(1000)
+    await consumer.close(PATIENCE_MS)
     await queue.close()
     await counter.stop()
     await ledger.close()

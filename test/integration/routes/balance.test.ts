@@ -7,6 +7,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { addBalanceRoutes, walletBalanceSchema } from '../../../api/routes/balance.ts'
 import { createChainPayer } from '../../support/chain-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
 import { composeApp, limitRate, limitTo, terms } from './compose-app.ts'
 
@@ -16,7 +17,7 @@ let app: FastifyInstance
 beforeAll(async () => {
   devnet = await startTestDevnet()
   proxy = await startRpcProxy(devnet.rpcUrl)
-  const balances = createBalanceReader(createChainClient(proxy.url))
+  const balances = createBalanceReader(createChainClient(proxy.url, PATIENCE_MS))
   app = await composeApp((composed) => addBalanceRoutes(composed, { terms, balances, limitRate }))
 })
 afterEach(() => proxy.setFault(null))

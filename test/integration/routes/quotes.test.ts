@@ -9,12 +9,13 @@ import { createInspectionCache } from '../../../api/paid-request/audio/inspectio
 import { readQuotedRequest } from '../../../api/paid-request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/paid-request/preparation/request-preparer.ts'
 import { addQuoteRoutes, quoteSchema } from '../../../api/routes/quotes.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { admission, composeApp, limitRate, terms } from './compose-app.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
 const mp3Inspector = createMp3Inspector({
-  decode: createFfmpegDecoder({ ffmpegPath, timeLimitMs: 30_000 }),
+  decode: createFfmpegDecoder({ ffmpegPath, timeLimitMs: PATIENCE_MS }),
   cache: createInspectionCache({ maximumEntries: 10, timeToLiveMs: 60_000 }),
   limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
   concurrency: 1,

@@ -4,11 +4,16 @@ import { join } from 'node:path'
 import { Client, type QueryResult } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+import { readCommandLine } from '../../../infra/sandbox/previous-process.ts'
+import { until } from '../../support/until.ts'
 
 let directory: string
+/** Of a cluster that tests start one after the other: to create one takes longer than all that they do with it. */
+let dataDirectory: string
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-postgres-'))
+  dataDirectory = join(directory, 'shared')
 })
 afterAll(() => rm(directory, { recursive: true, force: true }))
 
@@ -24,7 +29,6 @@ async function query(connectionString: string, sql: string): Promise<QueryResult
 
 describe('the embedded PostgreSQL', () => {
   it('keeps its data across a stop and across a SIGKILL of the postmaster', async () => {
-    const dataDirectory = join(directory, 'kept')
     const first = await startPostgres({ dataDirectory })
     await query(first.connectionString, 'CREATE TABLE kept (answer int)')
     await first.stop()
@@ -32,8 +36,11 @@ describe('the embedded PostgreSQL', () => {
 
     const second = await startPostgres({ dataDirectory })
     await query(second.connectionString, 'INSERT INTO kept VALUES (42)')
+    const sessions = await query(second.connectionString, 'SELECT pid FROM pg_stat_activity')
     process.kill(second.pid, 'SIGKILL')
     expect(await second.exited).toEqual({ code: null, signal: 'SIGKILL' })
+    // As long as one of its processes is left, no other server may start.
+    await until(async () => (await Promise.all(sessions.map(({ pid }) => readCommandLine(pid)))).every((line) => !line))
 
     const third = await startPostgres({ dataDirectory })
     expect(await query(third.connectionString, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
@@ -41,7 +48,6 @@ describe('the embedded PostgreSQL', () => {
   })
 
   it('starts although the crashed server’s pid now belongs to another program', async () => {
-    const dataDirectory = join(directory, 'reused')
     const first = await startPostgres({ dataDirectory })
     const lockFile = join(dataDirectory, 'postmaster.pid')
     const lock = await readFile(lockFile, 'utf8')
@@ -52,7 +58,7 @@ describe('the embedded PostgreSQL', () => {
   })
 
   it('is durable, on loopback only, with a password and without a Unix socket', async () => {
-    const { connectionString, stop } = await startPostgres({ dataDirectory: join(directory, 'settings') })
+    const { connectionString, stop } = await startPostgres({ dataDirectory })
     const names = ['fsync', 'synchronous_commit', 'full_page_writes', 'listen_addresses', 'unix_socket_directories']
     const settings = await query(
       connectionString,
@@ -73,27 +79,27 @@ describe('the embedded PostgreSQL', () => {
   })
 
   it('runs twice side by side, but not twice on one directory', async () => {
-    const left = startPostgres({ dataDirectory: join(directory, 'left') })
+    const left = startPostgres({ dataDirectory })
     const right = startPostgres({ dataDirectory: join(directory, 'right') })
     const servers = await Promise.all([left, right])
     expect(new Set(servers.map(({ port }) => port)).size).toBe(2)
-    await expect(startPostgres({ dataDirectory: join(directory, 'left') })).rejects.toThrow('is in use by process')
+    await expect(startPostgres({ dataDirectory })).rejects.toThrow('is in use by process')
     await Promise.all(servers.map(({ stop }) => stop()))
   })
 
   it('never deletes a directory that holds something else', async () => {
-    const dataDirectory = join(directory, 'foreign')
-    await mkdir(dataDirectory)
-    await writeFile(join(dataDirectory, 'thesis.txt'), 'years of work')
-    await expect(startPostgres({ dataDirectory })).rejects.toThrow('not a cluster of this sandbox')
-    expect(await readFile(join(dataDirectory, 'thesis.txt'), 'utf8')).toBe('years of work')
+    const foreign = join(directory, 'foreign')
+    await mkdir(foreign)
+    await writeFile(join(foreign, 'thesis.txt'), 'years of work')
+    await expect(startPostgres({ dataDirectory: foreign })).rejects.toThrow('not a cluster of this sandbox')
+    expect(await readFile(join(foreign, 'thesis.txt'), 'utf8')).toBe('years of work')
   })
 
   it('creates the cluster anew after a first start that was interrupted', async () => {
-    const dataDirectory = join(directory, 'interrupted')
-    await mkdir(`${dataDirectory}.initializing`)
-    await writeFile(join(`${dataDirectory}.initializing`, 'PG_VERSION'), '18')
-    const postgres = await startPostgres({ dataDirectory })
+    const interrupted = join(directory, 'interrupted')
+    await mkdir(`${interrupted}.initializing`)
+    await writeFile(join(`${interrupted}.initializing`, 'PG_VERSION'), '18')
+    const postgres = await startPostgres({ dataDirectory: interrupted })
     expect(await query(postgres.connectionString, 'SELECT current_database() AS name')).toEqual([{ name: 'farebox' }])
     await postgres.stop()
   })

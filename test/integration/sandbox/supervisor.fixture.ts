@@ -10,11 +10,13 @@ const log = () => undefined
 
 if (kind === 'programs') {
   const sleeper = spawnGuarded({ command: 'sleep', args: ['600'] })
-  const loop = 'trap "" TERM; sleep 600 & echo $!; while :; do sleep 0.05; done'
+  // Three seconds after it was asked to end, in its own counting, it leaves a file.
+  const loop = 'left=-1; while [ $left -ne 0 ]; do sleep 0.05; left=$((left - 1)); done'
+  const stubbornness = `trap left=60 TERM; sleep 600 & echo $!; ${loop}; touch "$1"`
   const grandchild = Promise.withResolvers<number>()
   const stubborn = spawnGuarded({
     command: 'sh',
-    args: ['-c', loop],
+    args: ['-c', stubbornness, 'stubborn', `${directory}/outlived`],
     log: (line) => grandchild.resolve(Number(line)),
   })
   console.log(JSON.stringify({ pids: [sleeper.pid, stubborn.pid, await grandchild.promise] }))

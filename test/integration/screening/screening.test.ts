@@ -16,8 +16,10 @@ import {
   startModerationServer,
   verdicts,
 } from '../../support/moderation-server.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { bindTestKey, newTestJob } from '../../support/test-ledger.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { until } from '../../support/until.ts'
 
 let server: ModerationServer
 beforeAll(async () => {
@@ -31,15 +33,34 @@ afterAll(() => server.stop())
 
 const KEY = 'moderation-key'
 const realHttp = createHttp({ fetch })
-/** The real sender, in less time than a test can wait. */
-const hastyHttp: SendHttp = (request, limits) => realHttp(request, { ...limits, timeoutMs: 300 })
+/** The real sender, with more time than an answer can take. */
+const patientHttp: SendHttp = (request, limits) => realHttp(request, { ...limits, timeoutMs: PATIENCE_MS })
+
+/** The real sender, whose time is over when the call has arrived and as much of the answer as will ever come. */
+function hastyHttp(answer: 'none' | 'begun'): SendHttp {
+  return async (request, limits) => {
+    let hasBegun = false
+    const send = createHttp({
+      fetch: async (...parameters) => {
+        const response = await fetch(...parameters)
+        hasBegun = true
+        return response
+      },
+    })
+    const limit = new AbortController()
+    const sent = send(request, { ...limits, timeoutMs: PATIENCE_MS, signal: limit.signal })
+    await until(() => server.calls.length > 0 && (answer === 'none' || hasBegun))
+    limit.abort()
+    return await sent
+  }
+}
 
 function screener(changes: { apiKey?: undefined; baseUrl?: string; http?: SendHttp } = {}) {
   return createModerationScreener({
     baseUrl: server.baseUrl,
     apiKey: KEY,
     model: 'omni-moderation',
-    http: hastyHttp,
+    http: patientHttp,
     ...changes,
   })
 }
@@ -54,15 +75,19 @@ const respondWith =
 const clean = { flagged: false, categories: {} }
 
 /** Everything that is not a verdict on each of two texts. */
-const failures: readonly (readonly [string, Answer])[] = [
+const noVerdicts: readonly (readonly [string, Answer, SendHttp?])[] = [
   ['a 500', respondWith({ error: { message: 'broken' } }, 500)],
   ['a 401', respondWith({ error: { message: 'Incorrect API key' } }, 401)],
   ['a 429', respondWith({}, 429)],
   ['a 201', respondWith({ results: [clean, clean] }, 201)],
   ['a redirect', (_, response) => response.writeHead(307, { location: '/v1/elsewhere' }).end()],
-  ['no answer', () => undefined],
+  ['no answer', () => undefined, hastyHttp('none')],
   ['a reset', (_, response) => response.socket?.resetAndDestroy()],
-  ['half an answer', (_, response) => response.writeHead(200, { 'content-length': '90' }).write('{"results"')],
+  [
+    'half an answer',
+    (_, response) => response.writeHead(200, { 'content-length': '90' }).write('{"results"'),
+    hastyHttp('begun'),
+  ],
   ['no JSON', (_, response) => response.end('<html>flagged: false</html>')],
   ['an empty body', (_, response) => response.end()],
   ['another shape', respondWith({ flagged: false })],
@@ -73,6 +98,7 @@ const failures: readonly (readonly [string, Answer])[] = [
   ['a verdict too many', respondWith({ results: [clean, clean, clean] })],
   ['more than a megabyte', respondWith({ results: [clean, clean], padding: 'x'.repeat(1_100_000) })],
 ]
+const failures = noVerdicts.map(([what, answer, http = patientHttp]) => [what, answer, http] as const)
 
 describe('the moderation endpoint', () => {
   it('is asked about all texts at once, with key and model', async () => {
@@ -112,9 +138,9 @@ describe('the moderation endpoint', () => {
     expect(await screener().screen(['one', 'two'])).toEqual({ outcome: 'rejected', reason: 'flagged' })
   })
 
-  it.each(failures)('is unavailable, and quotes nothing, when it gives %s', async (_, answer) => {
+  it.each(failures)('is unavailable, and quotes nothing, when it gives %s', async (_, answer, http) => {
     server.answerWith(answer)
-    const screening = await screener().screen(['canary one', 'canary two'])
+    const screening = await screener({ http }).screen(['canary one', 'canary two'])
     expect(screening).toEqual({ outcome: 'unavailable', reason: expect.any(String) })
     expect(JSON.stringify(screening)).not.toMatch(/canary|moderation-key|broken|Incorrect/)
     expect(server.calls).toHaveLength(1)
@@ -218,7 +244,7 @@ describe('a paid job', () => {
     return { jobId: acceptance.jobId, payer }
   }
 
-  async function run(jobId: string): Promise<void> {
+  async function run(jobId: string, http: SendHttp = patientHttp): Promise<void> {
     const connection = { baseUrl: worker.upstream.url, apiKey: 'test-key', http: realHttp }
     const deployment = { priority: 0, weight: 1 }
     const deployments = [
@@ -241,7 +267,7 @@ describe('a paid job', () => {
         speech: createElevenLabsSpeech({ ...connection, upstreamModel: 'eleven_flash_v2_5' }),
       },
     ]
-    await worker.run(jobId, { screener: screener(), ...routedTo(deployments, 2000) })
+    await worker.run(jobId, { screener: screener({ http }), ...routedTo(deployments, PATIENCE_MS) })
   }
 
   async function expectUncharged(jobId: string, code: ErrorCode, payer: { address: `0x${string}` }): Promise<void> {
@@ -281,7 +307,7 @@ describe('a paid job', () => {
     expect(server.calls).toHaveLength(1)
   })
 
-  it.each(failures)('fails uncharged and is never sent on when screening gives %s', async (_, answer) => {
+  it.each(failures)('fails uncharged and is never sent on when screening gives %s', async (_, answer, http) => {
     server.answerWith(answer)
     const { jobId, payer } = await accept('createMessage', {
       model: 'textmodel-2.5-flash',
@@ -289,7 +315,7 @@ describe('a paid job', () => {
       system: 'canary system',
       messages: [{ role: 'user', content: 'canary question' }],
     })
-    await run(jobId)
+    await run(jobId, http)
     await expectUncharged(jobId, 'screening_unavailable', payer)
   })
 

@@ -1,8 +1,8 @@
 import { countBy } from './check-charges.ts'
 import type { AttemptEntry, CallRecord, JobEntry, Ledgers, UpstreamLedgerCall, Violation } from './ledgers.ts'
 
-/** A call may be under way when the payer takes his money away; the check before it was right at its time. */
-const UNDER_WAY_MS = 2000
+/** A call may be under way when the payer takes his money away; the check before it was right at its time. Ample, for the slowest machine. */
+const UNDER_WAY_MS = 20_000
 
 /**
  * I3: every call of the provider was recorded before it was made, for a job that a payment of its own was claimed for; and a

@@ -216,7 +216,7 @@ test.each<[reported: string, change: Change]>([
   ],
   [
     'I3: call 1 was made when nothing could pay for it',
-    ({ clients }) => (first(clients.calls).unpayableSince = 2000 - 2001),
+    ({ clients }) => (first(clients.calls).unpayableSince = 2000 - 20_001),
   ],
   [
     'I3: one payment for two attempts that may be billed',

@@ -1,7 +1,8 @@
+import { PATIENCE_MS } from '../../support/patience.ts'
 import type { Ledgers, SettlementEntry } from './ledgers.ts'
 
 /** Between the look at the chain that proves a settlement and its commit, also when the database was away meanwhile. */
-const COMMIT_MS = 20_000
+const COMMIT_MS = PATIENCE_MS
 
 /**
  * Whether `transaction` is the settlement's: the one that is in the chain, or one that was there until a reorganisation put

@@ -24,7 +24,10 @@ export type FuzzTally = Record<string, number>
  * no job, no claim and no upstream call may exist, and the API must be the same process without one unexpected failure.
  */
 export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
-  const sandbox = await startStandaloneSandbox()
+  const sandbox = await startStandaloneSandbox({
+    // A chain that is asked about ten payments at once answers late, and no documented refusal says so.
+    apiEnvironment: { RPC_TIMEOUT_MS: '60000' },
+  })
   try {
     const pid = sandbox.pidOf('api')
     const tally: FuzzTally = {}

@@ -1,6 +1,7 @@
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import type { CallKind } from '../call-requests.ts'
 import type { PointAction } from '../processes/reach-point.ts'
+import { LEASE_SECONDS } from '../stack.ts'
 
 /** One row of the matrix: where a process fails, how, and what must be going on for it to get there. */
 export interface FaultPoint {
@@ -72,7 +73,8 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   core('worker.upstream.answered'),
   core('worker.upstream.answered', { action: 'stop' }),
   core('worker.provider.after'),
-  point('worker.renewLease.after', { upstream: { fault: 'none', delayMs: 700 } }),
+  // The call outlasts the first renewal, after a third of the lease.
+  point('worker.renewLease.after', { upstream: { fault: 'none', delayMs: (LEASE_SECONDS * 1000) / 2 } }),
   point('worker.media.put.before', { kinds: MEDIA }),
   point('worker.media.put.before', { kinds: MEDIA, action: 'throw' }),
   core('worker.media.put.after', { kinds: MEDIA }),

@@ -2,11 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
 import type { ChainPayer } from '../../support/chain-payer.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import type { CallKind } from '../call-requests.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import type { StartedCall } from '../paying-caller.ts'
 import { pick } from '../random.ts'
-import type { CampaignStack } from '../stack.ts'
+import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 
 export interface Trial {
@@ -42,12 +43,12 @@ export function createTrialGround(stack: CampaignStack): TrialGround {
   }
 }
 
-/** Longer than the lease of the campaign's workers, so that another one has taken the job over. */
-const STOPPED_MS = 2500
+/** Twice the lease of the campaign's workers, so that another one has taken the job over. */
+const STOPPED_MS = 2 * LEASE_SECONDS * 1000
 const HIT_POLL_MS = 5
-/** Points behind the clients' last answer are reached by sweepers within this time. */
-const LATE_HIT_MS = 3000
-const SLOW_HIT_MS = 40_000
+/** Points behind the clients' last answer are reached by sweepers within this time; the slow ones wait for the ledger's timer as well. */
+const LATE_HIT_MS = PATIENCE_MS
+const SLOW_HIT_MS = 2 * PATIENCE_MS
 /** How many calls one trial makes. */
 const CALLS: readonly number[] = [1, 1, 2, 3]
 const OTHER_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']

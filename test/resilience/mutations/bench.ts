@@ -1,3 +1,5 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { PaymentRequired } from '@x402/core/types'
@@ -17,8 +19,10 @@ import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { objectsInFolder } from '../checker/read-objects.ts'
+import { createPointControl, type PointControl } from '../processes/reach-point.ts'
 import { newCallRecord, readCallerAnswer } from '../recorded-call.ts'
 import { canaryOf } from '../stack.ts'
+import { untilNoneLeft } from '../until-reached.ts'
 
 /** One call whose every step the scenario decides. */
 export interface BenchCall {
@@ -27,7 +31,7 @@ export interface BenchCall {
   challenge(): Promise<PaymentRequired>
   /** Signs a challenge; gives the headers to pay with. */
   sign(required: PaymentRequired, terms?: Partial<SignedTerms>): Promise<Record<string, string>>
-  /** `null` when the connection broke. The answer is on record. */
+  /** `null` when the connection broke, or nobody answered in time. The answer is on record. */
   send(headers: Record<string, string>, api?: number): Promise<CallerAnswer | null>
   /** Pays and does what the answers say, signing afresh at most `signatures` times, until there is a last word. */
   payUntilDone(options?: { signatures?: number; headers?: Record<string, string> }): Promise<void>
@@ -39,6 +43,15 @@ export interface Bench {
   /** `like` makes it another client's call for the same request under the same key. */
   readonly open: (kind: CallKind, payer: TestPayer, like?: BenchCall) => BenchCall
   readonly signal: (name: ServiceName, signal: NodeJS.Signals) => void
+  readonly points: PointControl
+  /** The process that gets to the point; `null` when none does: a mutated service may never go there. */
+  readonly untilHit: (point: string) => Promise<number | null>
+  /** Polls; `false` when it never comes to that, as with a mutated service. */
+  readonly until: (isReached: () => boolean | Promise<boolean>) => Promise<boolean>
+  /** Continues a process that stopped at a point. */
+  readonly resume: (pid: number | null) => void
+  /** Ends the lease of whoever holds the one unfinished job, who may go on or be gone, and waits until it is taken over. */
+  readonly loseLease: () => Promise<void>
   stop(): Promise<void>
 }
 
@@ -49,38 +62,109 @@ export interface Verdict {
 }
 
 const PAYER_FUNDS_ATOMIC = 10_000_000n
-/** A client has more patience than this; a scenario that is stuck for so long stays stuck. */
-const PATIENCE_MS = 9000
 const RETRY_PAUSE_MS = 150
+const POLL_MS = 20
+/** A process tells of a point just before it stops there, and might be told to go on in between. */
+const RESUME_AGAIN_MS = 100
 
-/** Two APIs and two workers with short leases, so that a lost worker is noticed within a second. */
-export async function startBench(statements: readonly string[]): Promise<Bench & { judge(): Promise<Verdict> }> {
-  const timing = { LEASE_SECONDS: '1', SWEEP_SECONDS: '0.2', PROVIDER_TIMEOUT_SECONDS: '20' }
+export interface BenchOptions {
+  /** For the fresh database. */
+  readonly statements: readonly string[]
+  /** What has not happened after this long never does. */
+  readonly patienceMs: number
+}
+
+/** Two APIs and two workers with points at which they can be stopped, and with leases that end only when a scenario says so. */
+export async function startBench({
+  statements,
+  patienceMs,
+}: BenchOptions): Promise<Bench & { judge(): Promise<Verdict> }> {
+  const pointsDirectory = await mkdtemp(join(tmpdir(), 'farebox-points-'))
   const sandbox = await startStandaloneSandbox({
     apis: 2,
     workers: 2,
-    workerEnvironment: timing,
-    apiEnvironment: { HOLD_SECONDS: '8' },
+    apiEntry: 'test/resilience/processes/api.ts',
+    workerEntry: 'test/resilience/processes/worker.ts',
+    // Every answer is the last word, unless the client loses patience.
+    apiEnvironment: { HOLD_SECONDS: '240' },
+    workerEnvironment: { LEASE_SECONDS: '60', SWEEP_SECONDS: '0.2' },
+    environmentOf: () => ({ FAULT_POINTS_DIRECTORY: pointsDirectory }),
   })
+  const points = createPointControl(pointsDirectory)
+  const resumed = new Set<number>()
+  const resumeAgain = setInterval(() => {
+    for (const pid of resumed) continueProcess(pid)
+  }, RESUME_AGAIN_MS)
+  const stopping = new AbortController()
+  const until: Bench['until'] = async (isReached) => {
+    const giveUpAt = performance.now() + patienceMs
+    while (performance.now() < giveUpAt && !stopping.signal.aborted) {
+      if (await isReached()) return true
+      await delay(POLL_MS)
+    }
+    return false
+  }
   const calls: { call: BenchCall; headers: Record<string, string> }[] = []
   for (const statement of statements) await sandbox.sql(statement)
   const keep = (call: BenchCall, headers: Record<string, string>) => calls.push({ call, headers })
   return {
     sandbox,
     newPayer: () => createPayer(sandbox.info.rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC, approved: true }),
-    open: (kind, payer, like) => openCall(sandbox, payer, like?.request ?? newCallRequest(kind), like, keep),
+    open: (kind, payer, like) =>
+      openCall({ sandbox, patienceMs, keep }, payer, like?.request ?? newCallRequest(kind), like),
     signal: (name, signal) => void process.kill(sandbox.pidOf(name), signal),
-    judge: () => judge(sandbox, calls),
-    stop: () => sandbox.stop(),
+    points,
+    untilHit: async (point) => ((await until(() => points.hitBy(point) !== null)) ? points.hitBy(point) : null),
+    until,
+    resume: (pid) => {
+      if (pid === null) return
+      resumed.add(pid)
+      continueProcess(pid)
+    },
+    loseLease: () => loseLease(sandbox, until),
+    judge: () => judge(sandbox, calls, patienceMs),
+    stop: async () => {
+      stopping.abort()
+      clearInterval(resumeAgain)
+      await sandbox.stop()
+      await rm(pointsDirectory, { recursive: true, force: true })
+    },
   }
 }
 
+function continueProcess(pid: number): void {
+  try {
+    process.kill(pid, 'SIGCONT')
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+async function loseLease(sandbox: TestSandbox, until: Bench['until']): Promise<void> {
+  const unfinished = "state IN ('accepted', 'generating', 'generated', 'settling')"
+  const [held] = await sandbox.sql<{ fence: string }>(`SELECT fence FROM jobs WHERE ${unfinished}`)
+  if (!held) return
+  // Again and again: whoever lost a provider call is given a grace, which counts as a lease.
+  await until(async () => {
+    await sandbox.sql(`UPDATE jobs SET lease_expires_at = now() WHERE fence = $1 AND lease_expires_at > now()`, [
+      held.fence,
+    ])
+    const stillHeld = await sandbox.sql(`SELECT 1 FROM jobs WHERE fence = $1 AND ${unfinished}`, [held.fence])
+    return stillHeld.length === 0
+  })
+}
+
+interface CallGround {
+  readonly sandbox: TestSandbox
+  readonly patienceMs: number
+  readonly keep: (call: BenchCall, headers: Record<string, string>) => void
+}
+
 function openCall(
-  sandbox: TestSandbox,
+  { sandbox, patienceMs, keep }: CallGround,
   payer: TestPayer,
   request: CallRequest,
   like: BenchCall | undefined,
-  keep: (call: BenchCall, headers: Record<string, string>) => void,
 ): BenchCall {
   const fresh = newCallRecord(request, payer.account.address)
   const record = like ? { ...fresh, idempotencyKey: like.record.idempotencyKey } : fresh
@@ -89,6 +173,7 @@ function openCall(
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': record.idempotencyKey, ...headers },
       body: request.body,
+      signal: AbortSignal.timeout(patienceMs),
     })
   const call: BenchCall = {
     record,
@@ -110,17 +195,18 @@ function openCall(
         return null
       }
     },
-    payUntilDone: (options) => payUntilDone(call, options),
+    payUntilDone: (options) => payUntilDone(call, patienceMs, options),
   }
   return call
 }
 
 async function payUntilDone(
   call: BenchCall,
+  patienceMs: number,
   { signatures = 3, headers: first }: { signatures?: number; headers?: Record<string, string> } = {},
 ): Promise<void> {
   const { record } = call
-  const giveUpAt = performance.now() + PATIENCE_MS
+  const giveUpAt = performance.now() + patienceMs
   let headers = first ?? (await call.sign(await call.challenge()))
   for (let signed = 1; performance.now() < giveUpAt; ) {
     const answer = await call.send(headers, record.answers.length % 2)
@@ -151,15 +237,14 @@ function adviceIn(bodyText: string): string {
 async function judge(
   sandbox: TestSandbox,
   calls: readonly { call: BenchCall; headers: Record<string, string> }[],
+  patienceMs: number,
 ): Promise<Verdict> {
-  const giveUpAt = performance.now() + PATIENCE_MS
-  while (performance.now() < giveUpAt) {
-    const [unfinished] = await sandbox.sql<{ count: string }>(
-      `SELECT count(*) FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')`,
+  const readUnfinished = () =>
+    sandbox.sql(
+      `SELECT id, state FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
+       UNION ALL SELECT id, 'upload' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL`,
     )
-    if (unfinished?.count === '0') break
-    await delay(100)
-  }
+  await untilNoneLeft(readUnfinished, patienceMs)
   // Whoever was paused or slow may still be about to do what it must not.
   await delay(300)
   const { info, directory } = sandbox

@@ -3,12 +3,13 @@ import { type ScenarioName, scenarios } from './scenarios.ts'
 
 /**
  * Runs one scenario against the code that lies around this file, which may be a mutated copy of the repository, and prints
- * the checker's verdict as one line of JSON. Arguments: the scenario's name, and SQL statements for the fresh database.
+ * the checker's verdict as one line of JSON. Arguments: the scenario's name, the milliseconds after which what has not happened
+ * never does, and SQL statements for the fresh database.
  */
-const [, , name, ...statements] = process.argv
+const [, , name, patienceMs, ...statements] = process.argv
 const scenario = scenarios[name as ScenarioName]
 if (!scenario) throw new Error(`no scenario ${name}`)
-const bench = await startBench(statements)
+const bench = await startBench({ statements, patienceMs: Number(patienceMs) })
 try {
   await scenario(bench)
   console.log(JSON.stringify(await bench.judge()))

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import type { TcpFault } from '../../support/tcp-fault-proxy.ts'
 import { pick } from '../random.ts'
-import type { CampaignStack } from '../stack.ts'
+import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
 import { dropWaiting, mine, reorganize, setMining } from './chain-faults.ts'
 
 /** One fault as it was drawn: what it needs for itself meanwhile, and what it does, ending healed. */
@@ -33,7 +34,6 @@ export type FaultKind = (typeof faultKinds)[number]
 
 type Random = () => number
 
-const LONGEST_START_MS = 60_000
 const START_PAUSE_MS = 200
 
 type Target = keyof NonNullable<CampaignStack['proxies']>
@@ -50,7 +50,7 @@ export function drawFault(random: Random, kinds: readonly FaultKind[], ground: F
       return killed(pick(random, PROCESSES), between(random, 0, 300))
     case 'freeze':
       // From a hiccup to longer than a lease, so that another worker takes over.
-      return frozen(pick(random, PROCESSES), between(random, 50, 2500))
+      return frozen(pick(random, PROCESSES), between(random, 50, 2 * LEASE_SECONDS * 1000))
     case 'database_restart':
       return databaseRestarted(pick(random, ['SIGINT', 'SIGQUIT'] as const))
     case 'connection':
@@ -88,7 +88,7 @@ function killed(name: ServiceName, pauseMs: number): Fault {
 
 /** As whoever supervises processes does: what cannot start because something else is down is started again. */
 async function startAgain(stack: CampaignStack, name: ServiceName): Promise<void> {
-  for (const giveUpAt = Date.now() + LONGEST_START_MS; ; await delay(START_PAUSE_MS)) {
+  for (const giveUpAt = Date.now() + PATIENCE_MS; ; await delay(START_PAUSE_MS)) {
     try {
       await stack.restart(name)
       return

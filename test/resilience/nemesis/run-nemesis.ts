@@ -1,5 +1,6 @@
 import pLimit from 'p-limit'
 import { survivorsOf } from '../../support/is-running.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
@@ -34,8 +35,8 @@ export function trialSeeds(seed: number, trials: number): readonly number[] {
   return Array.from({ length: trials }, () => Math.floor(random() * 2 ** 32))
 }
 
-/** Short leases and timeouts: a lost worker is replaced within seconds, and a silent provider given up. */
-const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '6', SETTLEMENT_MARGIN_SECONDS: '30' }
+/** A silent provider is given up within seconds; one that answers is given many times what it takes. */
+const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '15', SETTLEMENT_MARGIN_SECONDS: '30' }
 
 /** Runs all trials, several at a time on each stack, and stops early when the ledgers disagree. */
 export async function runNemesis(options: NemesisOptions): Promise<NemesisReport> {
@@ -98,7 +99,9 @@ function seedOf(trials: readonly Trial[], key: string | undefined): number | nul
 }
 
 /** How long after a reorganisation a settlement may still be on its way back into the chain. */
-const ON_ITS_WAY_BACK_MS = 20_000
+const ON_ITS_WAY_BACK_MS = PATIENCE_MS
+/** Between an answer and the look at the chain that it was compared with. */
+const UNTIL_LOOK_MS = 10_000
 
 /**
  * Results are released at one confirmation here, so a reorganisation may take back what had proved one. Whether it was mined at
@@ -106,7 +109,8 @@ const ON_ITS_WAY_BACK_MS = 20_000
  */
 function withoutTakenBack(calls: readonly CallRecord[], reorganizedAt: readonly number[]): readonly CallRecord[] {
   const isTakenBack = ({ wasMined, receivedAt }: CallerAnswer) =>
-    wasMined === false && reorganizedAt.some((at) => receivedAt >= at - 1000 && receivedAt <= at + ON_ITS_WAY_BACK_MS)
+    wasMined === false &&
+    reorganizedAt.some((at) => receivedAt >= at - UNTIL_LOOK_MS && receivedAt <= at + ON_ITS_WAY_BACK_MS)
   return calls.map((call) => ({
     ...call,
     answers: call.answers.map((answer) => (isTakenBack(answer) ? { ...answer, wasMined: null } : answer)),

@@ -2,8 +2,9 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, expect, test } from 'vitest'
 import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { until } from '../../support/until.ts'
 import { createPointControl } from './reach-point.ts'
 
 const FIXTURE = fileURLToPath(new URL('reach-point.fixture.ts', import.meta.url))
@@ -27,12 +28,12 @@ async function startLooping(count: number) {
     spawnGuarded({ command: process.execPath, args: [FIXTURE, directory], log: (line) => lines.push(line) }),
   )
   started.push(...processes)
-  await vi.waitUntil(() => lines.filter((line) => line === 'running').length === count, { timeout: 30_000 })
+  await until(() => lines.filter((line) => line === 'running').length === count)
   return { points, processes }
 }
 
 async function untilHit(points: ReturnType<typeof createPointControl>): Promise<number> {
-  return await vi.waitUntil(() => points.hitBy('loop') ?? false, { timeout: 10_000 })
+  return await until(() => points.hitBy('loop') ?? 0)
 }
 
 async function stateOf(pid: number): Promise<string | undefined> {
@@ -48,14 +49,14 @@ test('an armed kill ends exactly one of the processes that pass the point, by SI
   for (const survivor of processes.filter((one) => one !== killed)) process.kill(survivor.pid, 0)
 
   points.arm('loop', 'kill')
-  expect(await vi.waitUntil(() => points.hitBy('loop') ?? false, { timeout: 10_000 })).not.toBe(pid)
+  expect(await untilHit(points)).not.toBe(pid)
 })
 
 test('an armed failure is thrown once', async () => {
   const { points, processes } = await startLooping(1)
   points.arm('loop', 'throw')
   expect(await untilHit(points)).toBe(processes[0]?.pid)
-  await vi.waitUntil(() => lines.includes('a fault was armed at loop'), { timeout: 10_000 })
+  await until(() => lines.includes('a fault was armed at loop'))
   expect(lines.filter((line) => line.startsWith('a fault'))).toHaveLength(1)
 })
 
@@ -63,11 +64,20 @@ test.runIf(process.platform === 'linux')('an armed stop holds the process until 
   const { points } = await startLooping(1)
   points.arm('loop', 'stop')
   const pid = await untilHit(points)
-  await vi.waitUntil(async () => (await stateOf(pid)) === 'T', { timeout: 10_000 })
+  await until(async () => (await stateOf(pid)) === 'T')
   process.kill(pid, 'SIGCONT')
-  await vi.waitUntil(async () => (await stateOf(pid)) !== 'T', { timeout: 10_000 })
+  await until(async () => (await stateOf(pid)) !== 'T')
   points.arm('loop', 'throw')
   expect(await untilHit(points)).toBe(pid)
+})
+
+test('an armed pass tells of the process and changes nothing', async () => {
+  const { points, processes } = await startLooping(1)
+  points.arm('loop', 'pass')
+  expect(await untilHit(points)).toBe(processes[0]?.pid)
+  points.arm('loop', 'pass')
+  expect(await untilHit(points)).toBe(processes[0]?.pid)
+  expect(lines).toEqual(['running'])
 })
 
 test('a point that was disarmed in time is never reached', async () => {

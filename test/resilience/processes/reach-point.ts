@@ -2,10 +2,10 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 
 import { join } from 'node:path'
 
 /**
- * What happens at an armed point: the process kills itself, stops until somebody continues it, or the call that the point
- * belongs to fails.
+ * What happens at an armed point: the process kills itself, stops until somebody continues it, the call that the point belongs
+ * to fails, or it passes and nothing but the hit tells of it.
  */
-export type PointAction = 'kill' | 'stop' | 'throw'
+export type PointAction = 'kill' | 'stop' | 'throw' | 'pass'
 
 /** Does what is armed at `point`, once, in the one process that gets there first. Throws for `throw`. */
 export type ReachPoint = (point: string) => void

@@ -10,6 +10,7 @@ import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
 import { bitratesOfMpeg1, bitratesOfMpeg2, joinBytes, sampleRates } from '../../support/mp3-generator.ts'
 import { havePrograms } from '../../support/optional-program.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { runProgram } from '../../support/run-program.ts'
 
 interface EncodedFile {
@@ -85,7 +86,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
       ])
     })
     await Promise.all(jobs)
-  }, 60_000)
+  })
 
   afterAll(async () => {
     await rm(folder, { recursive: true, force: true })
@@ -110,7 +111,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
 
   test('ffmpeg decodes every one to what is expected of it, to the sample unless it is free format', async () => {
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'] })
-    const decode = createFfmpegDecoder({ ffmpegPath: ffmpegPath ?? '', timeLimitMs: 20_000 })
+    const decode = createFfmpegDecoder({ ffmpegPath: ffmpegPath ?? '', timeLimitMs: PATIENCE_MS })
     const check = async (file: EncodedFile) => {
       const audio = await readFile(file.path)
       const walk = walkFrames(audio)
@@ -127,7 +128,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
   test('joined files of any two rates are each counted at their own, and ffmpeg agrees', async () => {
     const decode = createFfmpegDecoder({
       ffmpegPath: (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? '',
-      timeLimitMs: 20_000,
+      timeLimitMs: PATIENCE_MS,
     })
     const joinable = files.filter(
       (file) => file.name.endsWith('ID3v1 and ID3v2') || file.name.endsWith('Hz: constant, mono'),
