@@ -193,6 +193,7 @@ const clockShiftedBy = (seconds: number) => () => ({
 /** What is wrong, with whom, by which settings, and what must be said of it; every text must appear. */
 type Row = readonly [what: string, kind: Kind, changes: () => Settings, said: readonly (string | RegExp)[]]
 
+/** Once for each place where the two processes call the same check; its other findings are shown with one of them. */
 const both = (what: string, changes: () => Settings, ...said: (string | RegExp)[]): readonly Row[] => [
   [what, 'api', changes, said],
   [what, 'worker', changes, said],
@@ -229,7 +230,8 @@ const rows: readonly Row[] = [
     'QUEUE_URL: the queue at redis://',
     /WRONGPASS|invalid password/,
   ),
-  ...both(
+  one(
+    'api',
     'a Redis that may evict',
     () => ({ QUEUE_URL: places.redis.evicting.url }),
     'QUEUE_URL: the queue at redis://',
@@ -255,7 +257,8 @@ const rows: readonly Row[] = [
     'S3_BUCKET: there is no bucket nowhere at',
     'npm run bucket:init creates it',
   ),
-  ...both(
+  one(
+    'worker',
     'credentials that the store refuses',
     inBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
     'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
@@ -287,19 +290,36 @@ const rows: readonly Row[] = [
     /DATABASE_URL: .* is older than this program and lacks 0001-paid-requests\.sql, 0002-/,
     'npm run migrate',
   ),
-  ...both(
+  one(
+    'api',
     'a database with an older schema',
     database('older'),
     /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; npm run/,
   ),
-  ...both(
+  one(
+    'worker',
     'a database with a newer schema',
     database('newer'),
     /DATABASE_URL: .* is newer .* does not know 9999-of-tomorrow/,
   ),
-  ...both('a database with another schema', database('changed'), /DATABASE_URL: .* another version of 0002-media\.sql/),
-  ...both('a clock that is ahead', clockShiftedBy(3600), /DATABASE_URL: this machine's clock is 3[56]\d\d s ahead of/),
-  ...both('a clock that is behind', clockShiftedBy(-120), /DATABASE_URL: this machine's clock is 1[12]\d s behind/),
+  one(
+    'api',
+    'a database with another schema',
+    database('changed'),
+    /DATABASE_URL: .* another version of 0002-media\.sql/,
+  ),
+  one(
+    'api',
+    'a clock that is ahead',
+    clockShiftedBy(3600),
+    /DATABASE_URL: this machine's clock is 3[56]\d\d s ahead of/,
+  ),
+  one(
+    'worker',
+    'a clock that is behind',
+    clockShiftedBy(-120),
+    /DATABASE_URL: this machine's clock is 1[12]\d s behind/,
+  ),
   ...both('no deployments', () => ({ DEPLOYMENTS_FILE: join(places.folder, 'none') }), 'DEPLOYMENTS_FILE: ENOENT'),
   one(
     'api',

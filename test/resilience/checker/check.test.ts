@@ -323,7 +323,7 @@ const replacedAt =
 
 test('a receipt may name the transaction that a later reorganisation replaced, and no other', () => {
   expect(violationsOf(replacedAt(5500))).toEqual([])
-  const earlier = violationsOf(replacedAt(4900 - 60_000))
+  const earlier = violationsOf(replacedAt(4900 - 60_001))
   expect(earlier).toContain('I1: the receipt names another transaction than the settlement')
   expect(earlier).toContain('I4: released for 0xtransaction, which transferred nothing')
   const other = violationsOf((ledgers) => {
@@ -343,7 +343,7 @@ const lostAt =
 
 test('a settlement that the ledger calls lost to a later reorganisation is no violation, any other that is gone is', () => {
   expect(violationsOf(lostAt(5500))).toEqual([])
-  for (const change of [lostAt(4900 - 60_000), lostAt(5500, 'confirmed')]) {
+  for (const change of [lostAt(4900 - 60_001), lostAt(5500, 'confirmed')]) {
     const violations = violationsOf(change)
     expect(violations).toContain('I4: completed, and its charge is not on chain')
     expect(violations).toContain('I4: released for 0xtransaction, which transferred nothing')
