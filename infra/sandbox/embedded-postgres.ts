@@ -16,6 +16,10 @@ const PORT_ATTEMPTS = 3
 /** Asking by connecting would leave a line "FATAL: the database system is starting up" in the log for each attempt. */
 const ACCEPTING_MESSAGE = 'database system is ready to accept connections'
 
+/** What PostgreSQL says while sessions of a server that was killed still end; on a slow machine that takes its time. */
+const SESSIONS_LEFT_MESSAGE = 'pre-existing shared memory block'
+const SESSIONS_LOOK_MS = 200
+
 /** Covers the recovery of a sandbox's amount of data after a crash. */
 const START_TIMEOUT_MS = 60_000
 
@@ -85,7 +89,8 @@ async function launch(
 ): Promise<{ postgres: GuardedProcess; port: number }> {
   const { port: wantedPort } = options
   const attempts = wantedPort === undefined ? PORT_ATTEMPTS : 1
-  for (let attempt = 1; ; attempt++) {
+  const giveUpAt = Date.now() + START_TIMEOUT_MS
+  for (let attempt = 1; ; ) {
     const lastLines: string[] = []
     const accepting = Promise.withResolvers<'accepting'>()
     const port = wantedPort ?? (await findFreePort())
@@ -109,7 +114,12 @@ async function launch(
       return { postgres, port }
     }
     await postgres.stop()
+    if (lastLines.some((line) => line.includes(SESSIONS_LEFT_MESSAGE)) && Date.now() < giveUpAt) {
+      await delay(SESSIONS_LOOK_MS)
+      continue
+    }
     if (attempt === attempts) throw new Error(`PostgreSQL did not start: ${lastLines.join('\n')}`)
+    attempt += 1
   }
 }
 

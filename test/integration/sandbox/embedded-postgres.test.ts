@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { Client, type QueryResult } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
-import { readCommandLine } from '../../../infra/sandbox/previous-process.ts'
 import { until } from '../../support/until.ts'
 
 let directory: string
@@ -36,13 +35,20 @@ describe('the embedded PostgreSQL', () => {
 
     const second = await startPostgres({ dataDirectory })
     await query(second.connectionString, 'INSERT INTO kept VALUES (42)')
-    const sessions = await query(second.connectionString, 'SELECT pid FROM pg_stat_activity')
+    const [left] = await query(
+      second.connectionString,
+      "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'",
+    )
+    process.kill(left.pid, 'SIGSTOP')
     process.kill(second.pid, 'SIGKILL')
     expect(await second.exited).toEqual({ code: null, signal: 'SIGKILL' })
-    // As long as one of its processes is left, no other server may start.
-    await until(async () => (await Promise.all(sessions.map(({ pid }) => readCommandLine(pid)))).every((line) => !line))
 
-    const third = await startPostgres({ dataDirectory })
+    // As long as one of its processes is left, no other server may start.
+    const lines: string[] = []
+    const starting = startPostgres({ dataDirectory, log: (line) => lines.push(line) })
+    await until(() => lines.some((line) => line.includes('pre-existing shared memory block')))
+    process.kill(left.pid, 'SIGKILL')
+    const third = await starting
     expect(await query(third.connectionString, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
     await third.stop()
   })
