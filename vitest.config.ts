@@ -3,6 +3,8 @@ import { PATIENCE_MS } from './test/support/patience.ts'
 
 /** No verdict may depend on the machine's speed: a test that awaits several states may use its patience up several times. */
 const LONGEST_TEST_MS = 5 * PATIENCE_MS
+/** A campaign takes minutes even here. */
+const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
 
 /** What a change need not wait for: `npm run test:campaigns`. */
 const CAMPAIGNS = ['test/resilience/*.test.ts', 'test/**/*.long.test.ts']
@@ -29,7 +31,15 @@ export default defineConfig({
       project('contract', 'test/contract/**/*.test.ts'),
       project('end-to-end', 'test/end-to-end/**/*.test.ts'),
       project('harness', 'test/resilience/*/**/*.test.ts'),
-      { extends: true, test: { name: 'campaigns', include: CAMPAIGNS } },
+      {
+        extends: true,
+        test: {
+          name: 'campaigns',
+          include: CAMPAIGNS,
+          testTimeout: LONGEST_CAMPAIGN_MS,
+          hookTimeout: LONGEST_CAMPAIGN_MS,
+        },
+      },
     ],
   },
 })

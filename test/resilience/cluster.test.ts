@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
 import { type LoadBalancer, startLoadBalancer } from '../support/load-balancer.ts'
 import { haveRedis } from '../support/redis-server.ts'
@@ -8,9 +8,6 @@ import { check } from './checker/check.ts'
 import { collect } from './checker/collect.ts'
 import type { CallRecord } from './checker/ledgers.ts'
 import { type CampaignStack, startCampaignStack } from './stack.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS, hookTimeout: LONGEST_CAMPAIGN_MS })
 
 /** Two APIs, four workers that call providers, two settlers; Redis, S3, two settlement keys. */
 const APIS: readonly ServiceName[] = ['api', 'api-2']

@@ -1,8 +1,5 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { runDuplicates } from './duplicates.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 /** `npm run campaign -- duplicates --rounds 1000` is the full run. */
 const ROUNDS = 10

@@ -1,13 +1,10 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { selectPoints } from './kill-matrix/fault-points.ts'
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, summarize } from './kill-matrix/summarize.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
 
 /** Every other one, so that the tests stay short; `npm run campaign -- kill-matrix` runs all, many times. */
 const points = selectPoints('quick').filter((_, index) => index % 2 === 0)
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 test('a process killed at any point of a paid call charges nobody twice and loses no charged result', async () => {
   expect(points.length).toBeGreaterThanOrEqual(12)

@@ -1,9 +1,6 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { mutations } from './mutations/mutation-list.ts'
 import { runMutations } from './mutations.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 /** One defence of the database and one of the code; `npm run campaign -- mutations` tries all of them. */
 const QUICK = [

@@ -1,10 +1,7 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { faultKinds } from './nemesis/faults.ts'
 import { runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { failuresOf } from './nemesis.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 test('faults drawn at random leave the five ledgers in agreement and every client with an answer', async () => {
   const report = await runNemesis({

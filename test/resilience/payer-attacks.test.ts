@@ -1,9 +1,6 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { type Attack, runPayerAttacks } from './payer-attacks.ts'
 import { runOverdraft } from './payer-overdraft.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 const UNPAID = '402 settlement_failed (none)'
 

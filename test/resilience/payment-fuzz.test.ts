@@ -1,8 +1,5 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { fuzzPayments } from './fuzz/fuzz-payments.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 /** Fixed, so that a run of all tests is repeatable; `npm run fuzz` takes others. */
 const SEED = 402

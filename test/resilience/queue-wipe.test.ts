@@ -1,9 +1,6 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { haveRedis } from '../support/redis-server.ts'
 import { runQueueWipe } from './queue-wipe.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 /** `npm run campaign -- queue-wipe --jobs 200` is the full run. */
 const JOBS = 40

@@ -1,9 +1,6 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { runRpcFaults } from './rpc-faults.ts'
 import { runRpcLies } from './rpc-lies.ts'
-import { LONGEST_CAMPAIGN_MS } from './until-reached.ts'
-
-vi.setConfig({ testTimeout: LONGEST_CAMPAIGN_MS })
 
 test('a node that fails at any stage costs a good payment a 503 at most: after healing the same signature is served and charged once', async () => {
   const rows = await runRpcFaults()

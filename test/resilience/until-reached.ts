@@ -3,9 +3,6 @@ import { PATIENCE_MS } from '../support/patience.ts'
 
 const POLL_MS = 20
 
-/** The limit of a campaign's test: it may take longer on a slow machine, but not for ever. */
-export const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
-
 /** Polls until `isReached`. Fails after {@link PATIENCE_MS}. Campaigns run without Vitest too, whose waits they cannot use. */
 export async function untilReached(what: string, isReached: () => boolean | Promise<boolean>): Promise<void> {
   for (const giveUpAt = performance.now() + PATIENCE_MS; !(await isReached()); await delay(POLL_MS))

@@ -11,5 +11,5 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const services = await startSharedServices()
   project.provide('sharedServicesUrl', services.url)
-  return services.stop
+  return () => services.stop()
 }

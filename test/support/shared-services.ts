@@ -66,7 +66,7 @@ export async function startSharedServices(): Promise<SharedServices> {
       server.close()
       server.closeAllConnections()
       const started = await Promise.allSettled(sandboxes.values())
-      await Promise.all(started.map((one) => (one.status === 'fulfilled' ? one.value.stop() : undefined)))
+      await Promise.all(started.flatMap((one) => (one.status === 'fulfilled' ? [one.value.stop()] : [])))
       await (await postgres?.catch(() => undefined))?.stop()
       await rm(directory, { recursive: true, force: true })
     },
