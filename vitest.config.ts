@@ -18,8 +18,8 @@ export default defineConfig({
   test: {
     // Loading the modules anew for each file would take a third of the processor time. No file leaves anything behind in them.
     isolate: false,
-    // Files wait for processes and blocks more than they compute: four at once on two cores take a quarter less time than two.
-    maxWorkers: 4,
+    // Files wait for processes and blocks as long as they compute: three at once keep two cores busy, four get in each other's way.
+    maxWorkers: 3,
     testTimeout: LONGEST_TEST_MS,
     hookTimeout: LONGEST_TEST_MS,
     // Starts nothing before a test file asks for it.
