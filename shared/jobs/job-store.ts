@@ -129,8 +129,11 @@ export interface ExecutionStore {
   /** Gives the job up to the worker that it is enqueued for next, under a higher fence; `null` when it cannot be given up. */
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
-  /** What of the payer's other work was accepted before this job or is under way, and so has a claim on his funds first. */
-  readExposureAhead(job: ClaimedJob, funds: PayerFunds | null): Promise<Exposure>
+  /**
+   * What of the payer's other work was accepted before this job or is under way, and so has a claim on his funds first, with what
+   * settled since `funds` were read or, without a reading, within the last `verifiedMsAgo` milliseconds.
+   */
+  readExposureAhead(job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<Exposure>
   /**
    * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
    * generating. `failed` ends the attempt before it.

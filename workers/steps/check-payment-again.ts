@@ -41,6 +41,7 @@ export async function checkPaymentAgain(
 ): Promise<PaymentCheck> {
   const { verifier, chainClock, gas, providerTimeoutMs, settlementMarginMs } = dependencies
   const { authorization } = job
+  const verifiedAtMs = performance.now()
   const [verification, network] = await Promise.all([
     verifier.verify(authorization, authorization.authorizedMaximum),
     readNetwork(chainClock, gas, authorization.facilitator),
@@ -55,26 +56,26 @@ export async function checkPaymentAgain(
   const { gasSponsoring: permit } = authorization
   if (verification.needsPermit && permit && !isInTime(permit.deadline)) return TOO_SHORT
   if (network.gas.settlementsLeft < 1) return { outcome: 'no_gas' }
-  return checkFunds(dependencies, job, verification.needsPermit)
+  return checkFunds(dependencies, job, { needsPermit: verification.needsPermit, verifiedAtMs })
 }
 
 /**
  * Whether the payer still holds enough for all of his work up to this job, in the order of acceptance: alone each of many
  * jobs may look payable to a payer who moved most of his funds, or who took his allowance back and left permits of one nonce.
+ * What was charged since the verification looked counts as well.
  */
 async function checkFunds(
   { store, payerFunds }: PaymentCheckDependencies,
   job: ClaimedJob,
-  needsPermit: boolean,
+  { needsPermit, verifiedAtMs }: { readonly needsPermit: boolean; readonly verifiedAtMs: number },
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
   let funds = payerFunds.recent(payer)
   for (let readings = 0; ; readings += 1) {
-    const exposure = await store.readExposureAhead(job, funds)
+    const exposure = await store.readExposureAhead(job, { funds, verifiedMsAgo: performance.now() - verifiedAtMs })
     if (mixesPermits(needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier work counts on the allowance' }
-    if (exposure.open.length === 0 || fitsFunds({ maximum, needsPermit }, exposure, funds))
-      return { outcome: 'payable' }
+    if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable' }
     if (readings === MAXIMUM_READINGS)
       return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier work takes what the payer holds' }
     const reading = await payerFunds.read(payer, settlingNonces(exposure))

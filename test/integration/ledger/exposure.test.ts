@@ -234,7 +234,10 @@ describe('before a provider is called, work counts as ahead of a job', () => {
   it('when it was accepted earlier or is under way, and not when it was accepted later', async () => {
     const { jobs } = await payerWith([], [], ['startAttempt'])
     const ahead = await Promise.all(
-      jobs.map(async ({ job }) => (await ledger.execution.readExposureAhead(job, null)).open.length),
+      jobs.map(
+        async ({ job }) =>
+          (await ledger.execution.readExposureAhead(job, { funds: null, verifiedMsAgo: 0 })).open.length,
+      ),
     )
     expect(ahead).toEqual([1, 2, 2])
   })
@@ -244,7 +247,7 @@ describe('before a provider is called, work counts as ahead of a job', () => {
     const present = jobs[1]?.job
     if (!present) throw new Error('no job')
     const { funds } = holding(1n, { blockNumber: 6n })
-    expect((await ledger.execution.readExposureAhead(present, funds)).settledSince).toBe(MAXIMUM)
+    expect((await ledger.execution.readExposureAhead(present, { funds, verifiedMsAgo: 0 })).settledSince).toBe(MAXIMUM)
   })
 })
 

@@ -15,11 +15,11 @@ afterAll(() => worker.stop())
 afterEach(() => worker.proxy.chooseFault(() => null))
 
 /** A payer who could pay for all of his accepted jobs when they were accepted. */
-async function acceptAll(): Promise<{ payer: ChainPayer; jobs: AcceptedJob[] }> {
-  const payer = await createChainPayer(worker.devnet, PRICE * BigInt(JOBS))
+async function acceptAll(count = JOBS): Promise<{ payer: ChainPayer; jobs: AcceptedJob[] }> {
+  const payer = await createChainPayer(worker.devnet, PRICE * BigInt(count))
   await payer.approve()
   const jobs: AcceptedJob[] = []
-  for (let index = 0; index < JOBS; index += 1)
+  for (let index = 0; index < count; index += 1)
     jobs.push(await worker.accept({ payer, signed: { authorizedMaximum: PRICE, gasSponsored: false } }))
   return { payer, jobs }
 }
@@ -54,6 +54,29 @@ describe('a payer who moves funds after acceptance', () => {
     expect(await statesOf(jobs)).toEqual({ completed: 2, 'failed insufficient_funds': 8 })
     expect(worker.upstream.calls.length - callsBefore).toBe(2)
     expect(await worker.devnet.usdcBalance(payer.address)).toBe(atomicAmount(PRICE - 1n))
+  })
+
+  it('gets none for a payment that was verified before earlier work took what he still held', async () => {
+    const { payer, jobs } = await acceptAll(3)
+    await payer.spend(PRICE)
+    const [first, second, last] = jobs.map(({ jobId }) => jobId)
+    if (!first || !second || !last) throw new Error('a job is missing')
+    const { verifier } = worker.through(worker.proxy, worker.devnet.accounts.settlement.privateKey)
+    const [verified, charged] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const verify: typeof verifier.verify = async (...payment) => {
+      const verification = await verifier.verify(...payment)
+      verified.resolve()
+      await charged.promise
+      return verification
+    }
+    const running = worker.run(last, { verifier: { ...verifier, verify } })
+    await verified.promise
+    await worker.run(first)
+    await worker.run(second)
+    charged.resolve()
+    await running
+    expect(await statesOf(jobs)).toEqual({ completed: 2, 'failed insufficient_funds': 1 })
+    expect(await worker.view(last)).toMatchObject({ attempts: [] })
   })
 
   it('by taking the allowance back gets one provider call, since his permits replace each other', async () => {

@@ -52,8 +52,7 @@ export function createExecutionStore(pool: Pool): ExecutionStore {
     releaseJob: (job, delayMs) => releaseJob(pool, job, delayMs),
     handOverJob: (job) => handOverJob(pool, job),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
-    readExposureAhead: (job, funds) =>
-      readExposure(pool, job.authorization.payer, { funds, verifiedMsAgo: 0, aheadOf: job }),
+    readExposureAhead: (job, since) => readExposure(pool, job.authorization.payer, { ...since, aheadOf: job }),
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),
     sealResult: (job, attemptId, sealed, media) => sealResult(pool, job, attemptId, sealed, media),
     failJob: (job, failure) => failJob(pool, job, failure),
