@@ -130,8 +130,8 @@ export interface ExecutionStore {
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
   /**
-   * What of the payer's other work was accepted before this job or is under way, and so has a claim on his funds first, with what
-   * settled since `funds` were read or, without a reading, within the last `verifiedMsAgo` milliseconds.
+   * Returns the payer's other work that has a claim on their funds first, accepted before this job or under way, with the charges
+   * that settled since `funds` were read or, without a reading, within the last `verifiedMsAgo` milliseconds.
    */
   readExposureAhead(job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<Exposure>
   /**

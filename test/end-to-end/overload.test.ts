@@ -58,7 +58,7 @@ interface GatedDecoders {
   remove(): Promise<void>
 }
 
-/** ffmpeg behind a gate. It is told nothing by its environment, so the script itself names the file that closes the gate. */
+/** ffmpeg behind a gate. It runs with an empty environment, so the script itself names the file that closes the gate. */
 async function createGatedDecoders(): Promise<GatedDecoders> {
   const ffmpeg = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
   const directory = await mkdtemp(join(tmpdir(), 'farebox-decoders-'))

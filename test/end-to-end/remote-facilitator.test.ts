@@ -50,7 +50,7 @@ const settleRequests = () => facilitator.requests.filter((path) => path === '/se
 const chat = (idempotencyKey: string, headers: Record<string, string> = {}) =>
   sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })
 
-/** Repeats the request for as long as it is told that the work goes on. */
+/** Repeats the request for as long as the answer says that the work goes on. */
 const chatToTheEnd = (idempotencyKey: string, headers: Record<string, string>) =>
   until(async () => {
     const answer = await chat(idempotencyKey, headers)

@@ -80,7 +80,7 @@ async function expectFallsWith(sandbox: Started, part: 'worker' | 'api' | 'chain
   await expectNothingLeft(sandbox)
 }
 
-/** Passed on from test to test: a start is by far the dearest step, and every end that is looked at takes one. */
+/** Passed on from test to test: a start is by far the most expensive step, and each ending under test takes one. */
 let running: Started
 
 test('a paid result and its receipt survive Ctrl-C (exit code 0) and a killed worker, and --fresh forgets them', async () => {

@@ -53,7 +53,7 @@ export async function runDuplicates({
     apis: 2,
     workers: 2,
     apiEnvironment: { REQUESTS_PER_MINUTE: '1000000' },
-    // Nobody is lost here, and whoever is starved keeps his jobs.
+    // No worker is lost here, and a starved one keeps its jobs.
     workerEnvironment: { LEASE_SECONDS: '60' },
   })
   try {

@@ -66,7 +66,7 @@ async function loseQueue(
 ): Promise<Omit<QueueWipeReport, 'queue'>> {
   const chats = await signAll(sandbox, jobs)
   if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
-  // Whoever is busy stays so until the queue is lost.
+  // Busy workers stay busy until the queue is lost.
   else process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
   // Every caller is let go after a second; acceptance is what counts.
   const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))

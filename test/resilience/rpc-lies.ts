@@ -5,7 +5,7 @@ import type { RpcAnswer, RpcFault } from '../support/rpc-proxy.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
 import type { RpcStage } from './rpc-watch.ts'
 
-/** One lie and its worst outcome, told until the payment has its end. `bad` payers have emptied their wallet after they signed. */
+/** One lie, repeated until the payment has its end, and its worst outcome. `bad` payers have emptied their wallet after they signed. */
 interface Lie {
   readonly name: string
   readonly payer: 'good' | 'bad'
@@ -20,7 +20,7 @@ interface Lie {
   /** Settlements that the chain reverted. */
   readonly reverted: number
   readonly worst: string
-  /** There is no end while it is told: it is over when it was heard and a caller has been put off. */
+  /** The payment has no end while the lie lasts: it ends once it was heard and a caller was put off. */
   readonly isEndless?: true
   /** Holds up every later account nonce for a while, so the quick run leaves it out. */
   readonly isSlow?: true

@@ -54,7 +54,7 @@ const COUNTED_TABLES = ['authorizations', 'idempotency_keys', 'jobs', 'receipts'
 type CountedTable = (typeof COUNTED_TABLES)[number]
 
 /**
- * Gives the calling file the sandbox that it shares with others, which used it before or will afterwards, with a payer of
+ * Returns the sandbox that the calling file shares with others, which used it before or will afterwards, with a payer of
  * its own. For tests that neither configure nor break it: a sandbox of their own costs seconds of processor time.
  */
 export async function useSharedSandbox(): Promise<SharedSandbox> {

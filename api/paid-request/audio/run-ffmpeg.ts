@@ -191,7 +191,7 @@ export async function runFfmpeg(
   }
 }
 
-/** `EAGAIN`, `ENOMEM` and the like: tells operators which limit of the machine was met. */
+/** `EAGAIN`, `ENOMEM` and the like: names the limit of the machine that was met. */
 async function spawnErrorOf(child: ChildProcess | undefined): Promise<string> {
   if (child === undefined) return 'unknown reason'
   const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException]

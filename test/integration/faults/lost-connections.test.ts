@@ -108,7 +108,7 @@ test('a queue whose connections are cut again and again goes on without the defa
   }
   await queue.enqueue(inHand)
   await expect.poll(() => delivered).toContain(inHand)
-  // The end of the work cannot be told while no connection is left: the taker pauses.
+  // The end of the work cannot be reported while no connection is left: the taker pauses.
   await proxy.setFault({ kind: 'refuse' })
   await expect.poll(() => queue.enqueue(randomUUID()).catch((error: Error) => error.message)).toContain('ECONNREFUSED')
   held.resolve()

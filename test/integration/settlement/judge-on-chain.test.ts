@@ -119,7 +119,7 @@ describe('a settlement whose account nonce somebody else used', () => {
   it('by a node that hides the receipt for a while: the job completes', async () => {
     const { jobId, payer } = await chain.accept()
     let looks = 0
-    // Until after the first evidence, which tells that the nonces are used.
+    // Until after the first evidence, which shows that the nonces are used.
     const settler = hiding(() => looks < 2)
     const readEvidence: Settler['readEvidence'] = async (authorization) => {
       looks += 1

@@ -1,7 +1,7 @@
 import { countBy } from './check-charges.ts'
 import type { AttemptEntry, CallRecord, JobEntry, Ledgers, UpstreamLedgerCall, Violation } from './ledgers.ts'
 
-/** A call may be under way when the payer takes his money away; the check before it was right at its time. Ample, for the slowest machine. */
+/** A call may be under way when payers take their money away; the check before it was right at its time. Ample, for the slowest machine. */
 const UNDER_WAY_MS = 20_000
 
 /**

@@ -64,7 +64,7 @@ export interface Verdict {
 const PAYER_FUNDS_ATOMIC = 10_000_000n
 const RETRY_PAUSE_MS = 150
 const POLL_MS = 20
-/** A process tells of a point just before it stops there, and might be told to go on in between. */
+/** A process reports a point just before it stops there, and might be continued in between. */
 const RESUME_AGAIN_MS = 100
 
 export interface BenchOptions {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 /**
  * What happens at an armed point: the process kills itself, stops until somebody continues it, the call that the point belongs
- * to fails, or it passes and nothing but the hit tells of it.
+ * to fails, or it passes and only the hit is recorded.
  */
 export type PointAction = 'kill' | 'stop' | 'throw' | 'pass'
 
