@@ -23,7 +23,7 @@ export default defineConfig({
     testTimeout: LONGEST_TEST_MS,
     hookTimeout: LONGEST_TEST_MS,
     // Starts nothing before a test file asks for it.
-    globalSetup: ['test/support/global-setup.ts'],
+    globalSetup: ['test/support/processes/global-setup.ts'],
     expect: { poll: { timeout: PATIENCE_MS, interval: 20 } },
     projects: [
       project('unit', 'test/unit/**/*.test.ts'),

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { LoadGate } from './load/load-gate.ts'
-import type { Mp3Inspector } from './paid-request/audio/inspect-mp3.ts'
+import type { LoadGate } from './admission/load-gate.ts'
+import type { Mp3Inspector } from './request/audio/inspect-mp3.ts'
 
 /** Told of each answer when it has been sent. */
 export interface RequestMetrics {

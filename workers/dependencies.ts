@@ -14,14 +14,14 @@ import { createSettlementAccounts } from '#shared/adapters/chain/settlement-acco
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { openTracer } from '#shared/adapters/opentelemetry/open-tracer.ts'
-import { createLedgerCheck, untilChecked } from '#shared/adapters/postgres/check-ledger.ts'
-import { createRemoteSettlementStore } from '#shared/adapters/postgres/job-store/remote-settlement.ts'
+import { createLedgerCheck, untilChecked } from '#shared/adapters/postgres/check-schema.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { createRemoteSettlementStore } from '#shared/adapters/postgres/settlement/remote-settlement.ts'
 import {
   createExecutionStore,
   createLedgerFiguresStore,
   createSettlementStore,
-} from '#shared/adapters/postgres/job-store/stores.ts'
-import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+} from '#shared/adapters/postgres/stores.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
@@ -39,21 +39,21 @@ import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from './config.ts'
 import { createImageFetcher } from './executions/fetch-remote-image.ts'
 import { createExecutions } from './executions/registry.ts'
-import { measuredRouter } from './metrics.ts'
+import type { RunJobDependencies } from './job/run-job.ts'
 import { createDeployments } from './providers/deployments-file.ts'
 import { createHttp, type SendHttp } from './providers/http.ts'
 import { createRouter } from './providers/route.ts'
 import { concurrencyOf } from './queue-settings.ts'
-import type { RunJobDependencies } from './run-job.ts'
 import { createModerationScreener } from './screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from './screening/screener.ts'
-import { createRemoteCollector } from './settlement/collect-through-facilitator.ts'
-import { createOwnKeyCollector } from './settlement/collector.ts'
-import type { KeeperDependencies } from './sweepers/keep-nonces-moving.ts'
-import type { FinalityDependencies } from './sweepers/watch-finality.ts'
-import type { GasWatchDependencies } from './sweepers/watch-gas.ts'
-import type { RemoteFinalityDependencies } from './sweepers/watch-remote-finality.ts'
-import { tracedCollector, tracedFacilitator, tracedSettler, tracedStore } from './traced-ports.ts'
+import type { KeeperDependencies } from './settlement/own-keys/replace-stuck-transactions.ts'
+import type { FinalityDependencies } from './settlement/own-keys/watch-finality.ts'
+import type { GasWatchDependencies } from './settlement/own-keys/watch-gas.ts'
+import { createRemoteSettlement } from './settlement/remote-facilitator/settle-charge.ts'
+import type { RemoteFinalityDependencies } from './settlement/remote-facilitator/watch-finality.ts'
+import { createOwnKeySettlement } from './settlement/settlement-steps.ts'
+import { measuredRouter } from './telemetry/deployment-metrics.ts'
+import { tracedFacilitator, tracedSettlementSteps, tracedSettler, tracedStore } from './telemetry/traced-ports.ts'
 
 export interface WorkerDependencies
   extends RunJobDependencies,
@@ -187,7 +187,7 @@ const gasElsewhere: GasReader = {
 function createPaymentSide(
   config: WorkerConfig,
   { chain, pool, store, settlements, settler, ownGas, logger, tracer }: PaymentSideParts,
-): Pick<RunJobDependencies, 'verifier' | 'collector' | 'gas'> & { readonly remote: RemoteParts | null } {
+): Pick<RunJobDependencies, 'verifier' | 'settlementSteps' | 'gas'> & { readonly remote: RemoteParts | null } {
   const own = createAuthorizationVerifier(chain, CHAIN_ID)
   const settling = { receiptSecretId: config.RECEIPT_SECRET_ID, now, logger }
   const { FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations } = config
@@ -195,7 +195,7 @@ function createPaymentSide(
     return {
       verifier: own,
       gas: ownGas,
-      collector: tracedCollector(tracer, createOwnKeyCollector({ ...settling, store, settler })),
+      settlementSteps: tracedSettlementSteps(tracer, createOwnKeySettlement({ ...settling, store, settler })),
       remote: null,
     }
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
@@ -207,9 +207,9 @@ function createPaymentSide(
   return {
     verifier: createRemoteVerifier({ url, apiKey }, own),
     gas: gasElsewhere,
-    collector: tracedCollector(
+    settlementSteps: tracedSettlementSteps(
       tracer,
-      createRemoteCollector({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
+      createRemoteSettlement({ ...settling, store: { ...store, ...remoteSettlements }, facilitator }),
     ),
     remote: { facilitator, settlements: { ...settlements, ...remoteSettlements } },
   }

@@ -2,21 +2,21 @@ import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
-import { addLedgerMetrics } from './ledger-metrics.ts'
-import { addDeploymentMetrics } from './metrics.ts'
-import { handBackJobs, runJob } from './run-job.ts'
-import { requireOwnKeys } from './settlement/require-own-keys.ts'
-import { addSettlementMetrics } from './settlement-metrics.ts'
+import { handBackJobs, runJob } from './job/run-job.ts'
+import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-transactions.ts'
+import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-keys.ts'
+import { watchFinality } from './settlement/own-keys/watch-finality.ts'
+import { watchGas } from './settlement/own-keys/watch-gas.ts'
+import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
 import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
-import { expireResults, forgetExpiredChallenges } from './sweepers/forget-what-expired.ts'
-import { keepNoncesMoving } from './sweepers/keep-nonces-moving.ts'
+import { expireResults, forgetExpiredChallenges } from './sweepers/expire-results.ts'
 import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
 import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
 import { rollUpTotals } from './sweepers/roll-up-totals.ts'
-import { type Sweep, startSweepers } from './sweepers/start-sweepers.ts'
-import { watchFinality } from './sweepers/watch-finality.ts'
-import { watchGas } from './sweepers/watch-gas.ts'
-import { watchRemoteFinality } from './sweepers/watch-remote-finality.ts'
+import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
+import { addDeploymentMetrics } from './telemetry/deployment-metrics.ts'
+import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
+import { addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 
 /** To hand back what did not finish within DRAIN_SECONDS, and to end connections. */
 const HAND_BACK_MS = 5000
@@ -26,7 +26,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const { logger, metrics: registry, ledger } = dependencies
   const drainMs = config.DRAIN_SECONDS * 1000
   // None where others settle.
-  await requireOwnKeys(dependencies)
+  await requireExclusiveKeys(dependencies)
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
   addDeploymentMetrics(registry, dependencies.router)
   addLedgerMetrics(registry, ledger)
@@ -64,7 +64,7 @@ function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
   const { remote, metrics: registry } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)
   return [
-    keepNoncesMoving({ ...dependencies, ...reports }),
+    replaceStuckTransactions({ ...dependencies, ...reports }),
     watchFinality(dependencies),
     ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),

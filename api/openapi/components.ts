@@ -1,4 +1,4 @@
-import { type JsonSchema } from './json-schema.ts'
+import { type JsonSchema } from '../schemas/json-schema.ts'
 
 const text = { type: 'string' }
 const constant = (value: string | number) => ({ type: typeof value === 'string' ? 'string' : 'integer', const: value })

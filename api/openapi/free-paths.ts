@@ -3,8 +3,8 @@ import { walletAddressSchema, walletBalanceSchema } from '../routes/balance.ts'
 import { modelListSchema } from '../routes/models.ts'
 import { pricingCatalogSchema } from '../routes/pricing.ts'
 import { voiceListSchema } from '../routes/voices.ts'
+import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
 import { failureReferences, headerReferences } from './components.ts'
-import { hoistDefinitions, jsonSchemaOf } from './json-schema.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
 const lists = [

@@ -2,10 +2,10 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { hoistDefinitions, type JsonSchema } from '../schemas/json-schema.ts'
+import { notesOf } from '../schemas/operation-examples.ts'
+import { jsonRequestSchema, multipartRequestSchema, resultSchemaOf } from '../schemas/operation-schemas.ts'
 import { failureReferences, headerReferences } from './components.ts'
-import { hoistDefinitions, type JsonSchema } from './json-schema.ts'
-import { notesOf } from './operation-notes.ts'
-import { jsonRequestSchema, multipartRequestSchema, resultSchemaOf } from './operation-schemas.ts'
 
 /** One part of the document: path items, and the schemas that they refer to. */
 export interface DocumentPart {

@@ -1,7 +1,7 @@
 import { signedReceiptSchema } from '#shared/payment/receipt.ts'
 import { quoteSchema } from '../routes/quotes.ts'
+import { jsonSchemaOf } from '../schemas/json-schema.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
-import { jsonSchemaOf } from './json-schema.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
 const anyObject = { type: 'object' }

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Admission } from '../load/admission.ts'
-import { readBodyBytes } from '../paid-request/preparation/body-bytes.ts'
-import { SMALL_BODY_BYTES, UnparsedJson } from '../paid-request/preparation/request-preparer.ts'
-import { parseJsonBody } from '../paid-request/read-json-request.ts'
+import type { Admission } from '../admission/admission.ts'
+import { readBodyBytes } from '../request/body-bytes.ts'
+import { parseJsonBody } from '../request/json-body.ts'
+import { SMALL_BODY_BYTES, UnparsedJson } from '../request/worker-threads/request-preparer.ts'
 
 /**
  * JSON bodies: parsed here when they are small, handed to the route as `UnparsedJson` when parsing them would hold everyone

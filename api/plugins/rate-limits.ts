@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { PayingCheck } from '../load/paying-callers.ts'
+import type { PayingCheck } from '../admission/paying-callers.ts'
 
 const WINDOW_MS = 60_000
 /** Addresses remembered at once; the least recently seen start afresh. */

@@ -3,12 +3,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
-import type { Admission } from '../load/admission.ts'
+import type { Admission } from '../admission/admission.ts'
+import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/challenge/probe-challenge.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
-import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/probe-challenge.ts'
-import { readIdempotencyKey, refuseDuplicateHeaders, refuseOtherThanJson } from '../paid-request/read-headers.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { withinTrace } from '../plugins/request-telemetry.ts'
+import { readIdempotencyKey, refuseDuplicateHeaders, refuseOtherThanJson } from '../request/headers.ts'
 
 /** What reading a body throws before any route sees it. */
 const unreadableBody: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])

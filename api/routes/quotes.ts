@@ -5,11 +5,11 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
-import type { Admission } from '../load/admission.ts'
-import type { EffectiveRequest } from '../paid-request/effective-request.ts'
-import { refuseOtherThanJson } from '../paid-request/read-headers.ts'
-import { requireAvailable } from '../paid-request/require-available.ts'
+import type { Admission } from '../admission/admission.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import type { EffectiveRequest } from '../request/effective-request.ts'
+import { refuseOtherThanJson } from '../request/headers.ts'
+import { requireAvailable } from '../request/require-available.ts'
 
 export const quoteSchema = z.strictObject({
   object: z.literal('quote'),

@@ -1,18 +1,15 @@
-import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/ledger-queries/absorbed-cost.ts'
-import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/ledger-queries/charges-by-model.ts'
-import { readDebts } from '#shared/adapters/postgres/ledger-queries/debts.ts'
-import { readOpenExposure } from '#shared/adapters/postgres/ledger-queries/open-exposure.ts'
-import type { PayerAmounts } from '#shared/adapters/postgres/ledger-queries/payer-amounts.ts'
-import type { LedgerPeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
-import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
-import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/ledger-queries/review-items.ts'
-import { readSettlingNow } from '#shared/adapters/postgres/ledger-queries/settling-now.ts'
-import {
-  type FailureCount,
-  readUnchargedFailures,
-} from '#shared/adapters/postgres/ledger-queries/uncharged-failures.ts'
-import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/ledger-queries/unfinished-jobs.ts'
 import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
+import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
+import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
+import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
+import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
+import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
+import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
+import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
+import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
+import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 
 /** What the ledger says about a period, and about what is open now. */

@@ -5,17 +5,17 @@ import type {
   MinedTransaction,
   TransferReader,
 } from '#shared/adapters/chain/transfer-reader.ts'
-import { readContradictions } from '#shared/adapters/postgres/ledger-queries/contradictions.ts'
+import type { Sql } from '#shared/adapters/postgres/pool.ts'
+import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
 import {
   type LedgerSettlement,
   readSettlementsByTransaction,
   readSettlementsInBlocks,
   readSettlementsOutsideBlocks,
-} from '#shared/adapters/postgres/ledger-queries/ledger-settlements.ts'
-import type { PaymentParties } from '#shared/adapters/postgres/ledger-queries/payment-parties.ts'
-import type { LedgerPeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
-import type { CountAndSum } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
-import type { Sql } from '#shared/adapters/postgres/pool.ts'
+} from '#shared/adapters/postgres/reports/ledger-settlements.ts'
+import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
+import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
+import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import { compareSettlement, type Difference, isCollectedByUs } from './compare-settlement.ts'
 
 /** What ledger and chain say about the period's settlements. Sums are atomic USDC. */

@@ -1,5 +1,5 @@
-import type { PayerAmounts } from '#shared/adapters/postgres/ledger-queries/payer-amounts.ts'
-import type { CountAndSum } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
+import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
+import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'

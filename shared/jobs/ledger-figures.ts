@@ -18,7 +18,7 @@ export interface CountAndTotal {
 }
 
 /** What a look at the whole ledger gives: the same wherever it is taken. */
-export interface LedgerFigures {
+export interface LedgerTotals {
   readonly queues: ReadonlyMap<QueueName, QueueFigures>
   /** What unfinished jobs may still collect: the charge where it is fixed, the quoted maximum before. */
   readonly openExposure: AtomicAmount
@@ -33,7 +33,7 @@ export interface LedgerFigures {
 }
 
 export interface LedgerFiguresStore {
-  readLedgerFigures(): Promise<LedgerFigures>
+  readLedgerTotals(): Promise<LedgerTotals>
   /** Moves what is old enough into the stored totals, so that a look stays cheap. Gives the number of charges moved. */
   rollUpTotals(): Promise<number>
 }

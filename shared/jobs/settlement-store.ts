@@ -12,14 +12,14 @@ export interface SettlementAccount {
 }
 
 /** The newest transaction of one account nonce. */
-export interface LinedTransaction extends StoredTransaction {
+export interface QueuedTransaction extends StoredTransaction {
   readonly ageMs: number
   /** Its settlement has failed: the payer was told so, and it must not collect anything any more. */
   readonly isGivenUp: boolean
 }
 
 /** What waits in an account's line, from the account nonce on that the chain takes next. */
-export interface AccountLine {
+export interface NonceQueue {
   /** How long that nonce has been the next one, as far as was seen. */
   readonly headAgeMs: number
   /** The first account nonce that is not taken yet; nothing waits when it is the next one. */
@@ -27,7 +27,7 @@ export interface AccountLine {
   /** How many account nonces were found used that this ledger did not give out: somebody else sends with the key. */
   readonly usedElsewhere: number
   /** In order, at most a batch of them. */
-  readonly transactions: readonly LinedTransaction[]
+  readonly transactions: readonly QueuedTransaction[]
   /** Of the next account nonce: the one that a receipt names, which a reorganisation took out of the chain. */
   readonly released: SignedTransaction | null
 }
@@ -59,7 +59,7 @@ export interface SettledAt {
 }
 
 /** What a look at the whole of the ledger's settlements gives. */
-export interface SettlementFigures {
+export interface SettlementTotals {
   /** Those that are not done with: signed, confirmed but not final, unproven, lost. */
   readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost', number>>
   readonly oldestSignedAgeSeconds: number
@@ -71,16 +71,16 @@ export interface SettlementFigures {
  */
 export interface SettlementStore {
   /** Whether this process may keep the account's line now; nobody else may until it releases it or `leaseMs` are over. */
-  takeLine(account: SettlementAccount, leaseMs: number): Promise<boolean>
+  leaseNonceQueue(account: SettlementAccount, leaseMs: number): Promise<boolean>
   /** The first account nonce that is not taken yet; `null` for a key that this ledger never settled with. */
   readNextAccountNonce(account: SettlementAccount): Promise<bigint | null>
   /** Remembers the chain's count and gives what waits behind it. */
-  readLine(account: SettlementAccount, accountNonceCount: bigint): Promise<AccountLine>
+  readNonceQueue(account: SettlementAccount, accountNonceCount: bigint): Promise<NonceQueue>
   /** Stores a replacement beside the transaction that it replaces, for the same settlement and account nonce. */
   addReplacement(replacedHash: Hex, replacement: SignedTransaction): Promise<void>
   /** Stores a filler for an account nonce that has no transaction which is still wanted; `false` when it has one after all. */
   fillGap(account: SettlementAccount, accountNonce: bigint, filler: SignedTransaction): Promise<boolean>
-  releaseLine(account: SettlementAccount): Promise<void>
+  releaseNonceQueue(account: SettlementAccount): Promise<void>
   /** The newest blocks that confirmed settlements stand in, and the oldest of those up to `finalizedNumber`. */
   findUnfinalBlocks(finalizedNumber: bigint): Promise<readonly SettledBlock[]>
   /** Confirmed settlements from this block number on, oldest block first, at most `limit`. */
@@ -91,5 +91,5 @@ export interface SettlementStore {
   moveSettlement(settlementId: string, to: SettledAt): Promise<void>
   /** confirmed → lost: the chain gave it up and it cannot be settled any more. The job stays completed. */
   loseSettlement(settlementId: string, reason: string): Promise<void>
-  readFigures(): Promise<SettlementFigures>
+  readTotals(): Promise<SettlementTotals>
 }

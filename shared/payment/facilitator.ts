@@ -57,7 +57,7 @@ export type Confirmation =
   | { outcome: 'confirmed'; blockNumber: bigint; blockHash: `0x${string}`; blockTimestamp: Date }
   | { outcome: 'reverted'; blockNumber: bigint }
   /** The transaction succeeded without the expected transfer. A person must look. */
-  | { outcome: 'unproven'; blockNumber: bigint }
+  | { outcome: 'transfer_missing'; blockNumber: bigint }
   | { outcome: 'pending' }
   | { outcome: 'unreachable'; cause: unknown }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { generateMp3 } from '../support/mp3-generator.ts'
-import { multipartBody, multipartContentType } from '../support/multipart-body.ts'
+import { multipartBody, multipartContentType } from '../support/http/multipart-body.ts'
+import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { startMeasuredSandbox } from './observed-api/observation.ts'
 import { writeResults } from './report/write-results.ts'
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { operations } from '#shared/operations/registry.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 const CHECKER = fileURLToPath(new URL('../../node_modules/@agentcash/discovery/bin/discovery.js', import.meta.url))
 

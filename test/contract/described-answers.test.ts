@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type InterfaceDescription, readDescription } from '../support/described-answers.ts'
-import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/observed-sandbox.ts'
+import { type InterfaceDescription, readDescription } from '../support/http/described-answers.ts'
+import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/processes/observed-sandbox.ts'
 import { keyHeader } from './sdks/sdk-contract.ts'
 
 let sandbox: ObservedSandbox

@@ -13,7 +13,7 @@ import {
 } from '@x402/extensions/offer-receipt'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '#shared/operations/registry.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 /*

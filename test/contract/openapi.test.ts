@@ -6,10 +6,10 @@ import { describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { buildOpenApiDocument } from '../../api/openapi/document.ts'
-import { notesOf } from '../../api/openapi/operation-notes.ts'
-import { isProbe, renderProbeChallenge } from '../../api/paid-request/probe-challenge.ts'
+import { isProbe, renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
 import { addBalanceRoutes } from '../../api/routes/balance.ts'
 import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
+import { notesOf } from '../../api/schemas/operation-examples.ts'
 import { composeApp, limitRate, PUBLIC_BASE_URL, signer, terms } from '../integration/routes/compose-app.ts'
 
 interface Operation {

@@ -1,5 +1,5 @@
 import { describe, test } from 'vitest'
-import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/json-endpoint.ts'
+import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/http/json-endpoint.ts'
 import {
   PNG,
   TEXT_BOUNDS,
@@ -7,7 +7,7 @@ import {
   testMissingMembers,
   testModelLimits,
   textFieldRules,
-} from '../support/text-input.ts'
+} from '../support/http/text-input.ts'
 
 const endpoint = useJsonEndpoint({
   path: '/v1/chat/completions',

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
-import { isRunning } from '../support/is-running.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
+import { isRunning } from '../support/processes/is-running.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 /** Longer than a living worker can be kept from renewing it; of a dead one's {@link expireLeases} makes an end. */

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
-import { haveRedis, startTestRedis } from '../support/redis-server.ts'
-import { startTestS3 } from '../support/s3-server.ts'
+import { haveRedis, startTestRedis } from '../support/processes/redis-server.ts'
+import { startTestS3 } from '../support/processes/s3-server.ts'
 
 const DEMO = fileURLToPath(new URL('../../infra/sandbox/demo/main.ts', import.meta.url))
 

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { expectErrorBody, expectNeverRetry } from '../support/expect-refusal.ts'
-import { atomicOf } from '../support/json-endpoint.ts'
-import { payForCall } from '../support/paid-call.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
-import { TEXT_MODELS } from '../support/text-input.ts'
+import { expectErrorBody, expectNeverRetry } from '../support/http/expect-refusal.ts'
+import { atomicOf } from '../support/http/json-endpoint.ts'
+import { TEXT_MODELS } from '../support/http/text-input.ts'
+import { payForCall } from '../support/payer/paid-call.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
 

@@ -8,7 +8,7 @@ import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { replaceFile } from '../../infra/sandbox/replace-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
-import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
+import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
 import {
   challengeOf,
   createPayer,
@@ -16,8 +16,8 @@ import {
   secondsFromNow,
   signCustomPayment,
   type TestPayer,
-} from '../support/custom-payment.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 /** Each text model has a first deployment of its own, so that what one test does to its circuit meets no other. */
@@ -36,7 +36,7 @@ const TIMEOUT_SECONDS = 60
 const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [120, 60]
 /** Failures in a row that open a circuit, and its rest before one call may try (`workers/providers/route.ts`). */
 const [FAILURES_TO_OPEN, CIRCUIT_PAUSE_SECONDS] = [5, 15]
-const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
+const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
 
 function testDeployments({ deployments }: DeploymentsFileInput, unusedPort: number): DeploymentsFileInput {
   const served = deployments

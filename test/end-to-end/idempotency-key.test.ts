@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { expectNeverRetry } from '../support/expect-refusal.ts'
-import { sendRaw } from '../support/raw-request.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { expectNeverRetry } from '../support/http/expect-refusal.ts'
+import { sendRaw } from '../support/http/raw-request.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
 

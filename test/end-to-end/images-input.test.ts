@@ -6,7 +6,7 @@ import {
   describeJsonBody,
   notText,
   useJsonEndpoint,
-} from '../support/json-endpoint.ts'
+} from '../support/http/json-endpoint.ts'
 
 const MODEL = 'textmodel-3.1-flash-lite-image'
 

@@ -5,15 +5,15 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { Agent, request as requestByUndici } from 'undici'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
+import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
 import {
   challengeOf,
   createPayer,
   paymentHeader,
   signCustomPayment,
   type TestPayer,
-} from '../support/custom-payment.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 const PATH = '/v1/chat/completions'

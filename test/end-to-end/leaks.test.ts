@@ -5,8 +5,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
-import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 
 /** Marks everything that belongs to our vendors; nothing a caller receives may hold it. */
 const VENDOR = 'vendorcanary'

@@ -11,6 +11,8 @@ import {
 import { serializeErc6492Signature } from 'viem/utils'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
+import { expectNeverRetry } from '../support/http/expect-refusal.ts'
+import { sendRaw } from '../support/http/raw-request.ts'
 import {
   type CustomPayment,
   challengeOf,
@@ -23,10 +25,8 @@ import {
   type TestPayer,
   valueAt,
   withValue,
-} from '../support/custom-payment.ts'
-import { expectNeverRetry } from '../support/expect-refusal.ts'
-import { sendRaw } from '../support/raw-request.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/custom-payment.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }

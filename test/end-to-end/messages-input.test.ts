@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { expectErrorBody } from '../support/expect-refusal.ts'
-import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/json-endpoint.ts'
+import { expectErrorBody } from '../support/http/expect-refusal.ts'
+import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/http/json-endpoint.ts'
 import {
   PNG,
   TEXT_BOUNDS,
@@ -8,7 +8,7 @@ import {
   testMissingMembers,
   testModelLimits,
   textFieldRules,
-} from '../support/text-input.ts'
+} from '../support/http/text-input.ts'
 
 const endpoint = useJsonEndpoint({
   path: '/v1/messages',

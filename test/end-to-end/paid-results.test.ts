@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { atomicOf } from '../support/json-endpoint.ts'
-import { generateMp3 } from '../support/mp3-generator.ts'
-import { catalogOf, chargeOf, type PaidCall, payForCall, priceField } from '../support/paid-call.ts'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { atomicOf } from '../support/http/json-endpoint.ts'
+import { generateMp3 } from '../support/media/mp3-generator.ts'
+import { catalogOf, chargeOf, type PaidCall, payForCall, priceField } from '../support/payer/paid-call.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 /** Media lifetimes of the specification, in seconds. */
 const DAY = 86_400

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 let sandbox: SharedSandbox
 beforeAll(async () => {

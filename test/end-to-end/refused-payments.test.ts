@@ -2,6 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createPayingClient } from '../../infra/sandbox/paying-client.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../support/chain/rpc-proxy.ts'
+import { expectErrorBody, expectNeverRetry } from '../support/http/expect-refusal.ts'
+import { sendRaw } from '../support/http/raw-request.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import {
   burnNonce,
   type CustomPayment,
@@ -16,12 +20,8 @@ import {
   type TestPayer,
   valueAt,
   withValue,
-} from '../support/custom-payment.ts'
-import { expectErrorBody, expectNeverRetry } from '../support/expect-refusal.ts'
-import { PATIENCE_MS } from '../support/patience.ts'
-import { sendRaw } from '../support/raw-request.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
 const STRANGER = privateKeyToAccount(generatePrivateKey()).address

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { isRunning } from '../support/is-running.ts'
-import { type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
-import { type SdkFacilitator, startSdkFacilitator } from '../support/sdk-facilitator.ts'
-import { startTcpFaultProxy, type TcpFaultProxy } from '../support/tcp-fault-proxy.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+import { type RpcProxy, startRpcProxy } from '../support/chain/rpc-proxy.ts'
+import { type SdkFacilitator, startSdkFacilitator } from '../support/chain/sdk-facilitator.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
+import { isRunning } from '../support/processes/is-running.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 /** Longer than a living worker can be kept from renewing it. */

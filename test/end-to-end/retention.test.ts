@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type SharedSandbox, useSharedSandbox } from '../support/test-sandbox.ts'
+import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 let sandbox: SharedSandbox
 beforeAll(async () => {

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createPayingClient } from '../../infra/sandbox/paying-client.ts'
 import type { SandboxInfo } from '../../infra/sandbox/sandbox.ts'
-import { isRunning } from '../support/is-running.ts'
+import { isRunning } from '../support/processes/is-running.ts'
 import { until } from '../support/until.ts'
 
 const START = fileURLToPath(new URL('../../infra/sandbox/main.ts', import.meta.url))

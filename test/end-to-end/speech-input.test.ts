@@ -6,7 +6,7 @@ import {
   describeJsonBody,
   notText,
   useJsonEndpoint,
-} from '../support/json-endpoint.ts'
+} from '../support/http/json-endpoint.ts'
 
 const MODEL = 'speechvendor/flash-v2.5'
 

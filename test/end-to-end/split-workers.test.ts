@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
-import { isRunning } from '../support/is-running.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
-import { startTraceCollector, type TraceCollector, traceOf } from '../support/trace-collector.ts'
+import { startTraceCollector, type TraceCollector, traceOf } from '../support/http/trace-collector.ts'
+import { isRunning } from '../support/processes/is-running.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 let sandbox: TestSandbox

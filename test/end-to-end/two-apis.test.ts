@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
-import { type AnswerGate, startAnswerGate } from '../support/answer-gate.ts'
+import { type RpcProxy, startRpcProxy } from '../support/chain/rpc-proxy.ts'
+import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import {
   payChat,
   payChatPatiently,
@@ -9,17 +11,15 @@ import {
   sendChat,
   signChat,
   upstreamCallsByKey,
-} from '../support/chat-call.ts'
+} from '../support/payer/chat-call.ts'
 import {
   challengeOf,
   createPayer,
   paymentHeader,
   signCustomPayment,
   type TestPayer,
-} from '../support/custom-payment.ts'
-import { PATIENCE_MS } from '../support/patience.ts'
-import { type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
-import { startTestSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/custom-payment.ts'
+import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 let sandbox: TestSandbox

@@ -10,15 +10,15 @@ import { startAnvil } from '../../infra/sandbox/anvil.ts'
 import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { type GuardedProcess, spawnGuarded } from '../../infra/sandbox/guarded-process.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { createTestDatabase, type TestDatabase } from '../support/ledger/test-database.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
-import { haveRedis, startTestRedis, type TestRedis } from '../support/redis-server.ts'
-import { COMPILE_CACHE } from '../support/run-program.ts'
-import { startTestS3, type TestS3 } from '../support/s3-server.ts'
-import { createTestDatabase, type TestDatabase } from '../support/test-database.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../support/processes/redis-server.ts'
+import { COMPILE_CACHE } from '../support/processes/run-program.ts'
+import { startTestS3, type TestS3 } from '../support/processes/s3-server.ts'
 import { until } from '../support/until.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const SHIFTED_CLOCK = new URL('../support/shifted-clock.ts', import.meta.url).href
+const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
 const PASSWORD = 'correct-horse-battery'
 const SETTLEMENT_KEY = generatePrivateKey()
 

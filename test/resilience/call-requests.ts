@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { generateMp3 } from '../support/mp3-generator.ts'
+import { generateMp3 } from '../support/media/mp3-generator.ts'
 
 /** The kinds of paid calls that campaigns make. */
 export type CallKind = 'chat' | 'message' | 'image' | 'speech' | 'transcription'

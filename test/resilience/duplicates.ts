@@ -6,9 +6,9 @@ import {
   type SignedChat,
   signChat,
   upstreamCallsByKey,
-} from '../support/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/custom-payment.ts'
-import { startStandaloneSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { startStandaloneSandbox } from '../support/processes/test-sandbox.ts'
 import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-services.ts'
 
 /** Ten to each API. */

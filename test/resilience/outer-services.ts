@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import type { OuterServices } from '../../infra/sandbox/outer-services.ts'
-import { startTestRedis, type TestRedis } from '../support/redis-server.ts'
-import { startTestS3 } from '../support/s3-server.ts'
-import { startTcpFaultProxy, type TcpFaultProxy } from '../support/tcp-fault-proxy.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
+import { startTestRedis, type TestRedis } from '../support/processes/redis-server.ts'
+import { startTestS3 } from '../support/processes/s3-server.ts'
 
 /** What a campaign puts in place of the queue in PostgreSQL and of the folder for objects. */
 export const outerServiceKinds = ['redis', 's3'] as const

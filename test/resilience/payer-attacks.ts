@@ -1,8 +1,8 @@
 import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import { type ChatAnswer, payChat, type SignedChat, signChat } from '../support/chat-call.ts'
-import { createPayer, secondsFromNow } from '../support/custom-payment.ts'
+import { type ChatAnswer, payChat, type SignedChat, signChat } from '../support/payer/chat-call.ts'
+import { createPayer, secondsFromNow } from '../support/payer/custom-payment.ts'
 import { countFor, startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
 import { untilReached } from './until-reached.ts'
 

@@ -1,8 +1,8 @@
 import { encodeFunctionData, type Hex, parseAbi, toHex } from 'viem'
 import { mintUsdc } from '../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/custom-payment.ts'
+import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/payer/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
 import { startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
 import { untilReached } from './until-reached.ts'
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentSignatureHeader } from '@x402/core/http'
 import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
-import type { ChainPayer } from '../support/chain-payer.ts'
+import type { ChainPayer } from '../support/payer/chain-payer.ts'
 import { type CallKind, newCallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 import { type Exchange, exchange } from './exchange.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { haveRedis } from '../support/redis-server.ts'
+import { haveRedis } from '../support/processes/redis-server.ts'
 import { runQueueWipe } from './queue-wipe.ts'
 
 /** `npm run campaign -- queue-wipe --jobs 200` is the full run. */

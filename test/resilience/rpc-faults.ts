@@ -1,4 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { RpcFault } from '../support/chain/rpc-proxy.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import {
   type ChatAnswer,
   payChat,
@@ -6,11 +8,9 @@ import {
   sendChat,
   signChat,
   upstreamCallsByKey,
-} from '../support/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/custom-payment.ts'
-import { PATIENCE_MS } from '../support/patience.ts'
-import type { RpcFault } from '../support/rpc-proxy.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../support/test-sandbox.ts'
+} from '../support/payer/chat-call.ts'
+import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
 
 /** Short, so that what hangs is over soon, and yet many times what a node that works takes for an answer. */

@@ -1,7 +1,7 @@
 import { toHex } from 'viem'
-import { createChainPayer } from '../support/chain-payer.ts'
-import { type ChatAnswer, type SignedChat, signChat } from '../support/chat-call.ts'
-import type { RpcAnswer, RpcFault } from '../support/rpc-proxy.ts'
+import type { RpcAnswer, RpcFault } from '../support/chain/rpc-proxy.ts'
+import { createChainPayer } from '../support/payer/chain-payer.ts'
+import { type ChatAnswer, type SignedChat, signChat } from '../support/payer/chat-call.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
 import type { RpcStage } from './rpc-watch.ts'
 

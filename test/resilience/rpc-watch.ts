@@ -1,7 +1,7 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, keccak256, parseTransaction } from 'viem'
 import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/contracts.ts'
-import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../support/rpc-proxy.ts'
+import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../support/chain/rpc-proxy.ts'
 
 /**
  * What a call to the node is for. `verify` is the API's look at a payment, `recheck` the worker's last one before the

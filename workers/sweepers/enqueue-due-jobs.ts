@@ -1,7 +1,7 @@
 import type { JobState } from '#shared/jobs/job.ts'
 import { type JobQueue, queueOf } from '#shared/jobs/job-queue.ts'
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
-import type { Sweep } from './start-sweepers.ts'
+import type { Sweep } from './sweeper.ts'
 
 const BATCH = 200
 

@@ -1,7 +1,7 @@
 import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { mediaClasses, retentionClasses } from '#shared/media/retention.ts'
-import type { Sweep } from './start-sweepers.ts'
+import type { Sweep } from './sweeper.ts'
 
 const BATCH = 200
 /** Looking for strays lists the whole store. */

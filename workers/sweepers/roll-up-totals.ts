@@ -1,5 +1,5 @@
 import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
-import type { Sweep } from './start-sweepers.ts'
+import type { Sweep } from './sweeper.ts'
 
 /** Far more often than there is anything to move. */
 const LOOK_EVERY_MS = 60_000

@@ -38,7 +38,7 @@ export function createConfirmTransfer(client: PublicClient, confirmations = 1): 
       if (receipt.status === 'reverted' || !holdsTransfer(receipt.logs, authorization, chargeAmount)) {
         if (await isInLogs(client, receipt, authorization, chargeAmount))
           return { outcome: 'unreachable', cause: new Error('the node’s receipt and logs contradict each other') }
-        return { outcome: receipt.status === 'reverted' ? 'reverted' : 'unproven', blockNumber }
+        return { outcome: receipt.status === 'reverted' ? 'reverted' : 'transfer_missing', blockNumber }
       }
       const told = timestamps.get(blockHash) ?? timeInLogs(receipt)
       if (told) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: told }

@@ -32,7 +32,7 @@ export async function confirmSettlement(
   if (confirmation.outcome !== 'confirmed') return confirmation
   try {
     if (await spendsNonce(client, hash, authorization)) return confirmation
-    return { outcome: 'unproven', blockNumber: confirmation.blockNumber }
+    return { outcome: 'transfer_missing', blockNumber: confirmation.blockNumber }
   } catch (cause) {
     return { outcome: 'unreachable', cause }
   }

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { generateMp3 } from '../../support/mp3-generator.ts'
-import { havePrograms } from '../../support/optional-program.ts'
-import { runProgram } from '../../support/run-program.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { runProgram } from '../../support/processes/run-program.ts'
 
 /** Half an hour at this constant bitrate is as much as 25 MiB allow. */
 const KILOBITS_PER_SECOND = 112

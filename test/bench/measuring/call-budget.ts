@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type ContestantName, startContestant } from './contestants.ts'
 import { createPayers, payAll, signCalls } from './paid-load.ts'
 import { type PostgresCounter, type StatementCounts, startPostgresCounter } from './postgres-counter.ts'

@@ -6,8 +6,8 @@ import { findFreePort } from '../../../infra/sandbox/free-port.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
 import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
 import { startService } from '../../../infra/sandbox/service-processes.ts'
-import { createChainReader, startTestDevnet } from '../../support/devnet.ts'
-import { DURABLE_REDIS, startTestRedis } from '../../support/redis-server.ts'
+import { createChainReader, startTestDevnet } from '../../support/chain/devnet.ts'
+import { DURABLE_REDIS, startTestRedis } from '../../support/processes/redis-server.ts'
 import { startFarebox } from './farebox.ts'
 
 /** One of the services that are compared, each on a fresh chain and upstream of its own. */

@@ -1,5 +1,5 @@
 import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** Limits by client address would be the first thing to be measured: all load comes from one. */
 const UNLIMITED_RATE = { REQUESTS_PER_MINUTE: '100000000', PAID_REQUESTS_PER_MINUTE: '100000000' }

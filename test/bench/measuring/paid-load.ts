@@ -7,7 +7,7 @@ import {
   paymentHeader,
   signCustomPayment,
   type TestPayer,
-} from '../../support/custom-payment.ts'
+} from '../../support/payer/custom-payment.ts'
 import { inParallel } from './in-parallel.ts'
 import { percentile } from './statistics.ts'
 

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** What an API process saw of itself since it was asked last. */
 export interface Observation {

@@ -1,4 +1,4 @@
-import type { TestSandbox } from '../../support/test-sandbox.ts'
+import type { TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { median } from '../measuring/statistics.ts'
 
 /** When the client sent its signed request and had its answer, in Unix milliseconds, by idempotency key. */

@@ -2,7 +2,7 @@ import { UptoEvmScheme } from '@x402/evm/upto/server'
 import { paymentMiddleware, setSettlementOverrides, x402ResourceServer } from '@x402/express'
 import express, { type Request, type Response } from 'express'
 import { z } from 'zod'
-import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
+import { createSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { percentile } from '../measuring/statistics.ts'
 
 /**

@@ -2,8 +2,8 @@ import { toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
 import { inParallel } from '../measuring/in-parallel.ts'
 
 /** Many, since a real load comes from many; each has approved Permit2 and holds plenty. */

@@ -4,18 +4,18 @@ import { createAuthorizationVerifier } from '#shared/adapters/chain/authorizatio
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
 import { queueNames } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
-import { type RunJobDependencies, runJob } from '../../../workers/run-job.ts'
-import { createOwnKeyCollector } from '../../../workers/settlement/collector.ts'
-import { keepNoncesMoving } from '../../../workers/sweepers/keep-nonces-moving.ts'
-import { startSweepers } from '../../../workers/sweepers/start-sweepers.ts'
-import { createSdkFacilitator } from '../../support/sdk-facilitator.ts'
-import { jobInState, newTestJob, type TestLedger } from '../../support/test-ledger.ts'
+import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
+import { replaceStuckTransactions } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
+import { createOwnKeySettlement } from '../../../workers/settlement/settlement-steps.ts'
+import { startSweepers } from '../../../workers/sweepers/sweeper.ts'
+import { createSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { jobInState, newTestJob, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { inParallel } from '../measuring/in-parallel.ts'
 import type { FreshChain } from './fresh-chain.ts'
 
@@ -63,13 +63,13 @@ export async function prepareOurs(
     feeBumpAfterMs: FEE_BUMP_AFTER_MS,
     logger: silent,
   }
-  // Of a generated job only the collector and the ledger are used.
+  // Of a generated job only the settlementSteps and the ledger are used.
   const dependencies = {
     ...settling,
     serves: new Set(queueNames),
     held: new Set(),
     verifier: createAuthorizationVerifier(client, CHAIN_ID),
-    collector: createOwnKeyCollector({ ...settling, settler }),
+    settlementSteps: createOwnKeySettlement({ ...settling, settler }),
     tracer: noTracing,
     leaseMs: 15_000,
   } as unknown as RunJobDependencies
@@ -79,7 +79,7 @@ export async function prepareOurs(
       let replacements = 0
       const onReplacement = () => (replacements += 1)
       const keeper = startSweepers(
-        [keepNoncesMoving({ ...keeping, onUsedElsewhere: () => undefined, onReplacement })],
+        [replaceStuckTransactions({ ...keeping, onUsedElsewhere: () => undefined, onReplacement })],
         SWEEP_MS,
         silent,
       )

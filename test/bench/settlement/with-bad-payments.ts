@@ -1,6 +1,6 @@
 import { privateKeyToAccount } from 'viem/accounts'
-import { createChainPayer } from '../../support/chain-payer.ts'
-import type { TestLedger } from '../../support/test-ledger.ts'
+import type { TestLedger } from '../../support/ledger/test-ledger.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
 import { type FreshChain, startFreshChain } from './fresh-chain.ts'
 import { type Outcomes, prepareOurs, prepareSdk } from './settle-all.ts'
 

@@ -19,8 +19,8 @@ import {
   readConfigOf,
   secondsToEnd,
   secretSettings,
-} from '../../support/deployed-settings.ts'
-import { havePrograms } from '../../support/optional-program.ts'
+} from '../../support/deployment/deployed-settings.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 

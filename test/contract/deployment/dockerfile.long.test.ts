@@ -7,11 +7,11 @@ import { promisify } from 'node:util'
 import type { Dockerfile } from 'dockerfile-ast'
 import { validate } from 'dockerfile-utils'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
-import { havePrograms } from '../../support/optional-program.ts'
-import { payForCall } from '../../support/paid-call.ts'
-import { carryOut, type PlainImage, parseDockerfile } from '../../support/plain-dockerfile.ts'
-import { startTestSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { carryOut, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
+import { payForCall } from '../../support/payer/paid-call.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const DOCKERFILE = join(ROOT, 'Dockerfile')

@@ -12,18 +12,18 @@ import {
   readConfigOf,
   secondsToEnd,
   secretSettings,
-} from '../../support/deployed-settings.ts'
-import { findUnknownFields, validateObject } from '../../support/kubernetes-schema.ts'
-import { type KubernetesObject, renderKustomization } from '../../support/kustomize.ts'
-import { havePrograms } from '../../support/optional-program.ts'
-import { PATIENCE_MS } from '../../support/patience.ts'
+} from '../../support/deployment/deployed-settings.ts'
+import { findUnknownFields, validateObject } from '../../support/deployment/kubernetes-schema.ts'
+import { type KubernetesObject, renderKustomization } from '../../support/deployment/kustomize.ts'
 import {
   acceptTestJob,
   claimTestJob,
   createTestLedger,
   jobInState,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const KUBERNETES = fileURLToPath(new URL('../../../infra/kubernetes/', import.meta.url))
 

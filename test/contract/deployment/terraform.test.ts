@@ -5,7 +5,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import { lifecycleRules } from '#shared/adapters/s3/prepare-bucket.ts'
 import { retentionClasses } from '#shared/media/retention.ts'
-import { parseTerraform } from '../../support/parse-terraform.ts'
+import { parseTerraform } from '../../support/deployment/parse-terraform.ts'
 
 const TERRAFORM = fileURLToPath(new URL('../../../infra/terraform/', import.meta.url))
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { readAlerts, readPanels, readRunbook } from '../../support/operator-files.ts'
-import { parsePromQl } from '../../support/promql.ts'
+import { readAlerts, readPanels, readRunbook } from '../../support/deployment/operator-files.ts'
+import { parsePromQl } from '../../support/deployment/promql.ts'
 
 const alerts = await readAlerts()
 const panels = await readPanels()

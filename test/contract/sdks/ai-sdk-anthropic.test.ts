@@ -1,7 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { generateText } from 'ai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import { MODEL, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk, keyHeader } from './sdk-contract.ts'
 

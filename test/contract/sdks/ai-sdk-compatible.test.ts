@@ -1,6 +1,6 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { afterAll, beforeAll } from 'vitest'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import { imageCall, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk } from './sdk-contract.ts'
 

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { createOpenAI } from '@ai-sdk/openai'
 import { generateSpeech, transcribe } from 'ai'
 import { afterAll, beforeAll, expect } from 'vitest'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import { imageCall, ONCE, otherTextUses, readAiSdkFailure, textCall } from './ai-sdk.ts'
 import { describeAnswers, describeSdk, type SdkCall, startsAsMp3 } from './sdk-contract.ts'
 

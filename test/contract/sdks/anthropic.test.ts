@@ -1,6 +1,6 @@
 import Anthropic, { APIError } from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import {
   describeAnswers,
   describeSdk,

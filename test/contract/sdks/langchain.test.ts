@@ -1,7 +1,7 @@
 import { ChatAnthropic } from '@langchain/anthropic'
 import { ChatOpenAI } from '@langchain/openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type ObservedSandbox, useObservedSandbox } from '../../support/observed-sandbox.ts'
+import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import {
   describeAnswers,
   describeSdk,

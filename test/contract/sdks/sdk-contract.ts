@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { readDescription } from '../../support/described-answers.ts'
-import type { ErrorBody } from '../../support/expect-refusal.ts'
-import type { ObservedSandbox } from '../../support/observed-sandbox.ts'
+import { readDescription } from '../../support/http/described-answers.ts'
+import type { ErrorBody } from '../../support/http/expect-refusal.ts'
+import type { ObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 
 /** One call that an SDK can make, always with the headers it is given. */
 export interface SdkUse {

@@ -4,14 +4,14 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#shared/audio/walk-frames.ts'
-import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
-import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
-import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
-import type { FfmpegOptions } from '../../../api/paid-request/audio/run-ffmpeg.ts'
-import { isRunning } from '../../support/is-running.ts'
-import { generateFrames, generateMp3 } from '../../support/mp3-generator.ts'
-import { havePrograms } from '../../support/optional-program.ts'
+import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { planDecode } from '../../../api/request/audio/plan-decode.ts'
+import type { FfmpegOptions } from '../../../api/request/audio/run-ffmpeg.ts'
+import { generateFrames, generateMp3 } from '../../support/media/mp3-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { isRunning } from '../../support/processes/is-running.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
 
 /** Enough for the hour, which takes seconds of processor time. */
 const ample = { timeLimitMs: 4 * PATIENCE_MS, processorTimeLimitSeconds: (4 * PATIENCE_MS) / 1000 }

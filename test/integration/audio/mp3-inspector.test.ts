@@ -4,11 +4,11 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 
-import { createFfmpegDecoder } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
-import { findFfmpeg } from '../../../api/paid-request/audio/find-ffmpeg.ts'
-import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
-import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
-import { measureAudio } from '../../../api/paid-request/preparation/measure-audio.ts'
+import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
+import { measureAudio } from '../../../api/request/measure-audio.ts'
 import {
   durationMsOfFrames,
   generateFrames,
@@ -16,11 +16,11 @@ import {
   generateMp3,
   joinBytes,
   sampleRates,
-} from '../../support/mp3-generator.ts'
-import { havePrograms } from '../../support/optional-program.ts'
+} from '../../support/media/mp3-generator.ts'
+import { generateApe, generateId3v2 } from '../../support/media/tag-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { runProgram } from '../../support/run-program.ts'
-import { generateApe, generateId3v2 } from '../../support/tag-generator.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
+import { runProgram } from '../../support/processes/run-program.ts'
 
 const maximumBytes = 26_214_400
 

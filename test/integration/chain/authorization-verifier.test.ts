@@ -5,10 +5,10 @@ import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
-import { type AuthorizationChanges, createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { type AuthorizationChanges, createChainPayer } from '../../support/payer/chain-payer.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy

@@ -3,10 +3,10 @@ import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
 import { createSettler } from '#shared/adapters/chain/settler.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import { createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy

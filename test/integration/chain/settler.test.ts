@@ -8,10 +8,10 @@ import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
@@ -295,7 +295,7 @@ describe('confirming', () => {
     ]
     for (const [claimed, amount] of claims)
       expect(await settler.confirm(transaction.hash, claimed, atomicAmount(amount))).toMatchObject({
-        outcome: 'unproven',
+        outcome: 'transfer_missing',
       })
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
   })
@@ -315,7 +315,7 @@ describe('confirming', () => {
     })
     await settler.broadcast({ raw, hash: keccak256(raw) })
     await mined(keccak256(raw))
-    expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'unproven' })
+    expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'transfer_missing' })
   })
 
   describe('is unreachable, never pending or reverted,', () => {

@@ -6,11 +6,11 @@ import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/r
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
-import { createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
-import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
 
 const NETWORK = 'eip155:8453'
 

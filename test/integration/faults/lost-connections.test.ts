@@ -7,9 +7,9 @@ import { TAKER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
-import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
 import { until } from '../../support/until.ts'
 
 // An error that nobody listens for ends a process; here it fails the whole run.

@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
-import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 
 let database: TestDatabase
 let databaseProxy: TcpFaultProxy

@@ -19,7 +19,7 @@ import {
   type TestLedger,
   testAuthorization,
   testPermit,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createExecutionStore } from '#shared/adapters/postgres/stores.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
@@ -10,7 +10,7 @@ import {
   signNoise,
   type TestLedger,
   testAuthorization,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { createAdmissionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
+import { createAdmissionStore } from '#shared/adapters/postgres/stores.ts'
 import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/job-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import {
@@ -11,7 +11,7 @@ import {
   newTestJob,
   type TestJob,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {

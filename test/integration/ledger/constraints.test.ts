@@ -8,7 +8,7 @@ import {
   newTestJob,
   type TestLedger,
   testAuthorization,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 /** The last defence: what the schema refuses even to a program that is wrong. Every statement here is plain SQL. */
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { acceptJob } from '#shared/adapters/postgres/job-store/accept-job.ts'
+import { acceptJob } from '#shared/adapters/postgres/admission/accept-job.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { Acceptance, ExposureTerms } from '#shared/jobs/job-store.ts'
@@ -20,7 +20,7 @@ import {
   type TestLedger,
   testAuthorization,
   testPermit,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 /** What every test job is signed for. */
 const MAXIMUM = 5034n

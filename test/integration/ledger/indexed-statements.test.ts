@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLedgerFiguresStore, createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { createTestLedger, jobInState, newTestJob, paidAfresh, type TestLedger } from '../../support/test-ledger.ts'
+import { createLedgerFiguresStore, createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import {
+  createTestLedger,
+  jobInState,
+  newTestJob,
+  paidAfresh,
+  type TestLedger,
+} from '../../support/ledger/test-ledger.ts'
 
 /** Whole-table scans since the last call. The planner makes one only where no index would do. */
 let scansSince: () => Promise<number>
@@ -44,14 +50,14 @@ describe('no table that grows with the jobs is read as a whole', () => {
     await execution.forgetExpiredChallenges(200)
     await settlements.findUnfinalBlocks(0n)
     await settlements.readUnfinal(0n, 200)
-    await settlements.readFigures()
+    await settlements.readTotals()
     expect(await scansSince()).toBe(0)
   })
 
   it('for the metrics', async () => {
     const figures = createLedgerFiguresStore(ledger.pool)
     await scansSince()
-    await figures.readLedgerFigures()
+    await figures.readLedgerTotals()
     await figures.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })

@@ -1,10 +1,10 @@
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createLedgerFiguresStore } from '#shared/adapters/postgres/job-store/stores.ts'
+import { createLedgerFiguresStore } from '#shared/adapters/postgres/stores.ts'
 import type { JobState } from '#shared/jobs/job.ts'
 import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
-import { addLedgerMetrics } from '../../../workers/ledger-metrics.ts'
-import { acceptTestJob, createTestLedger, jobInState, type TestLedger } from '../../support/test-ledger.ts'
+import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
+import { acceptTestJob, createTestLedger, jobInState, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 /** What the test ledger's jobs are priced at, and charged. */
 const PRICE = 5034n
@@ -33,7 +33,7 @@ async function lostAgo(minutes: number): Promise<void> {
 }
 
 test('an empty ledger has every queue, and nothing in any', async () => {
-  const { queues, ...others } = await figures.readLedgerFigures()
+  const { queues, ...others } = await figures.readLedgerTotals()
   expect(others).toEqual({
     openExposure: 0n,
     charged: { count: 0, total: 0n },
@@ -55,7 +55,7 @@ test('unfinished jobs stand in the queue that carries them, by whether somebody 
   await ledger.sql('UPDATE jobs SET lease_expires_at = now() WHERE id = $1', [lost.id])
   const later = await jobInState(ledger, 'generated')
   await ledger.execution.releaseJob(later, 60_000)
-  const { queues, openExposure } = await figures.readLedgerFigures()
+  const { queues, openExposure } = await figures.readLedgerTotals()
   const transcriptions = queues.get('transcriptions')
   expect(transcriptions).toMatchObject({ waiting: 2, running: 1, putOff: 0 })
   expect(transcriptions?.oldestWaitingSeconds).toBeGreaterThanOrEqual(600)
@@ -73,7 +73,7 @@ test('totals stay what they are when they are rolled up, by however many at once
   await endedAgo('settlement_failed', 300)
   await endedAgo('review', 300)
   const totals = async () => {
-    const { charged, ambiguous, withheld, inReview } = await figures.readLedgerFigures()
+    const { charged, ambiguous, withheld, inReview } = await figures.readLedgerTotals()
     return { charged, ambiguous, withheld, inReview }
   }
   const before = await totals()
@@ -98,10 +98,10 @@ test('totals stay what they are when they are rolled up, by however many at once
 
 test('a ledger that cannot be read is said to be so, and shows no figure', async () => {
   const registry = new Registry()
-  addLedgerMetrics(registry, { readLedgerFigures: () => figures.readLedgerFigures() })
+  addLedgerMetrics(registry, { readLedgerTotals: () => figures.readLedgerTotals() })
   expect(await registry.metrics()).toMatch(/^farebox_jobs_in_review 1$/m)
   const other = new Registry()
-  addLedgerMetrics(other, { readLedgerFigures: () => ledger.sql('SELECT 1 / 0') as never })
+  addLedgerMetrics(other, { readLedgerTotals: () => ledger.sql('SELECT 1 / 0') as never })
   const text = await other.metrics()
   expect(text).toMatch(/^farebox_ledger_readable 0$/m)
   expect(text.match(/^farebox_.*$/gm)).toEqual(['farebox_ledger_readable 0'])

@@ -1,21 +1,21 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readAbsorbedCost } from '#shared/adapters/postgres/ledger-queries/absorbed-cost.ts'
-import { readChargesByModel } from '#shared/adapters/postgres/ledger-queries/charges-by-model.ts'
-import { readContradictions } from '#shared/adapters/postgres/ledger-queries/contradictions.ts'
-import { readDebts } from '#shared/adapters/postgres/ledger-queries/debts.ts'
+import { readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
+import { readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
+import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
+import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
 import {
   readSettlementsByTransaction,
   readSettlementsInBlocks,
   readSettlementsOutsideBlocks,
-} from '#shared/adapters/postgres/ledger-queries/ledger-settlements.ts'
-import { readOpenExposure } from '#shared/adapters/postgres/ledger-queries/open-exposure.ts'
-import { readPaymentParties } from '#shared/adapters/postgres/ledger-queries/payment-parties.ts'
-import { resolvePeriod } from '#shared/adapters/postgres/ledger-queries/period.ts'
-import { readRevenue } from '#shared/adapters/postgres/ledger-queries/revenue.ts'
-import { readReviewItems } from '#shared/adapters/postgres/ledger-queries/review-items.ts'
-import { readSettlingNow } from '#shared/adapters/postgres/ledger-queries/settling-now.ts'
-import { readUnchargedFailures } from '#shared/adapters/postgres/ledger-queries/uncharged-failures.ts'
-import { readUnfinishedJobs } from '#shared/adapters/postgres/ledger-queries/unfinished-jobs.ts'
+} from '#shared/adapters/postgres/reports/ledger-settlements.ts'
+import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
+import { readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
+import { resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
+import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
+import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
+import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
+import { readUnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import {
   createTestLedger,
@@ -24,7 +24,7 @@ import {
   randomAddress,
   type TestLedger,
   testAuthorization,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 const PERIOD = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
 const WITHIN = '2026-03-01T12:00:00Z'

@@ -6,7 +6,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { migrateAll } from '../../../infra/commands/migrate.ts'
-import { askSharedServices } from '../../support/ask-shared-services.ts'
+import { askSharedServices } from '../../support/processes/ask-shared-services.ts'
 
 const COMMAND = fileURLToPath(new URL('../../../infra/commands/migrate.ts', import.meta.url))
 

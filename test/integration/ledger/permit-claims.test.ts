@@ -9,7 +9,7 @@ import {
   type TestLedger,
   testAuthorization,
   testPermit,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {

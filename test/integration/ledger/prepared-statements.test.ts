@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestLedger, jobInState, type TestLedger } from '../../support/test-ledger.ts'
+import { createTestLedger, jobInState, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 

@@ -6,7 +6,7 @@ import {
   jobInState,
   newTestJob,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 const OPERATION = 'createTranscription'
 

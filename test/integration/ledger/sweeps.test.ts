@@ -15,7 +15,7 @@ import {
   jobInState,
   newTestJob,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 let directory: string

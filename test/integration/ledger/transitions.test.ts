@@ -12,7 +12,7 @@ import {
   newTestJob,
   storedState,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {

@@ -10,7 +10,7 @@ import {
   newTestJob,
   paidAfresh,
   type TestLedger,
-} from '../../support/test-ledger.ts'
+} from '../../support/ledger/test-ledger.ts'
 
 const DAY_MS = 24 * 3600 * 1000
 

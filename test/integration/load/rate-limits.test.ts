@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
 import { openSharedAllowances, type RedisAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import { createRateLimiter, type SharedAllowances } from '../../../api/plugins/rate-limits.ts'
-import { haveRedis, startTestRedis, type TestRedis } from '../../support/redis-server.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { composeApp } from '../routes/compose-app.ts'
 
 const LIMIT = 20

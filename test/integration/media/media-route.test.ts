@@ -9,7 +9,7 @@ import { type OpenedObjectStore, openObjectStore } from '#shared/adapters/object
 import { hashMediaToken, newMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectStore } from '#shared/media/object-store.ts'
 import { addMediaRoutes } from '../../../api/routes/media.ts'
-import { startTestS3, type TestS3 } from '../../support/s3-server.ts'
+import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 import { composeApp, limitRate } from '../routes/compose-app.ts'
 
 const BYTES = randomBytes(50_000)

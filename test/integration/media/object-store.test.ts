@@ -6,7 +6,7 @@ import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type OpenedObjectStore, openObjectStore } from '#shared/adapters/object-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { startTestS3, type TestS3 } from '../../support/s3-server.ts'
+import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 
 /** A store under test, and where its objects lie as files whose age can be changed. */
 interface Place {

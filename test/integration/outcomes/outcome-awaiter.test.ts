@@ -2,8 +2,8 @@ import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { listenForOutcomes, type OutcomeListener } from '#shared/adapters/postgres/outcome-listener.ts'
 import type { AdmissionStore } from '#shared/jobs/job-store.ts'
-import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../../api/paid-request/await-outcome.ts'
-import { createTestLedger, fencedWrites, jobInState, type TestLedger } from '../../support/test-ledger.ts'
+import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../../api/paid-request/job/await-outcome.ts'
+import { createTestLedger, fencedWrites, jobInState, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 /** Long enough that whatever is delivered earlier was delivered by NOTIFY. */
 const NEVER_POLLS_MS = 600_000

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { migrateQueue, type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { type JobConsumer, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
+import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { haveRedis, startTestRedis, type TestRedis } from '../../support/redis-server.ts'
-import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts'
-import { createTestLedger } from '../../support/test-ledger.ts'
+import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 
 const PREFIX = '{farebox-test}'
 

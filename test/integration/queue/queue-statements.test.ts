@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { startPostgresCounter } from '../../bench/measuring/postgres-counter.ts'
+import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createTestLedger } from '../../support/test-ledger.ts'
 
 it('PostgreSQL is asked for messages and never about delays or rate limits, which the queue does not have', async () => {
   const ledger = await createTestLedger(2)

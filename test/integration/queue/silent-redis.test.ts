@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { openRedisEngine } from '#shared/adapters/bullmq/redis-engine.ts'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
-import { haveRedis, startTestRedis } from '../../support/redis-server.ts'
-import { startTcpFaultProxy } from '../../support/tcp-fault-proxy.ts'
+import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { haveRedis, startTestRedis } from '../../support/processes/redis-server.ts'
 
 test.skipIf(!haveRedis())(
   'a queue that was opened while Redis fell silent takes messages once it answers again',

@@ -8,7 +8,7 @@ import {
   isPublicAddress,
   type Surroundings,
 } from '../../../workers/executions/fetch-remote-image.ts'
-import { CERTIFICATE, type ImageServer, startImageServer } from '../../support/image-server.ts'
+import { CERTIFICATE, type ImageServer, startImageServer } from '../../support/http/image-server.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { gifHead, jpegHead, pngHead, webpHead } from '../../unit/operations/sample-images.ts'
 

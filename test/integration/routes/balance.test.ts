@@ -5,10 +5,10 @@ import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { addBalanceRoutes, walletBalanceSchema } from '../../../api/routes/balance.ts'
-import { createChainPayer } from '../../support/chain-payer.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
 import { composeApp, limitRate, limitTo, terms } from './compose-app.ts'
 
 let devnet: TestDevnet

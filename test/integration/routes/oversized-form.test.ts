@@ -7,7 +7,7 @@ import multipart from '@fastify/multipart'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
-import { readMultipart } from '../../../api/paid-request/read-multipart.ts'
+import { readMultipart } from '../../../api/request/multipart.ts'
 import { composeApp } from './compose-app.ts'
 
 const BODY_LIMIT = 100_000

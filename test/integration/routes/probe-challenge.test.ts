@@ -13,7 +13,7 @@ import { describe, expect, it } from 'vitest'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
-import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/probe-challenge.ts'
+import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/challenge/probe-challenge.ts'
 import { PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 
 const NOW = new Date('2026-11-21T00:00:00.700Z')

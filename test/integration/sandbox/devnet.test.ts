@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Devnet } from '../../../infra/sandbox/devnet.ts'
 import { fundSandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { createChainReader, startTestDevnet } from '../../support/devnet.ts'
+import { createChainReader, startTestDevnet } from '../../support/chain/devnet.ts'
 import { settleWithPermit, signPayment } from './upto-payment.ts'
 
 let directory: string

@@ -9,7 +9,7 @@ import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
 import { type ProcessExit, spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { readCommandLine } from '../../../infra/sandbox/previous-process.ts'
-import { startTestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet } from '../../support/chain/devnet.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 
 interface Report {

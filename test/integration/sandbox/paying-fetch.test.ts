@@ -6,7 +6,7 @@ import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { paymentRequiredFor, permitInfoOf, requirementsFor, settleWithPermit } from './upto-payment.ts'
 
 let devnet: TestDevnet

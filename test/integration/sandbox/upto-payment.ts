@@ -17,7 +17,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import type { SandboxAccount } from '../../../infra/sandbox/fund-devnet.ts'
-import type { TestDevnet } from '../../support/devnet.ts'
+import type { TestDevnet } from '../../support/chain/devnet.ts'
 
 /** The part of an upto payload that goes on chain. */
 export interface UptoAuthorization {

@@ -7,7 +7,7 @@ import { compileContracts } from '../../../infra/sandbox/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import {
   authorizationOf,
   createOfficialFacilitator,

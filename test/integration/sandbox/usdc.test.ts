@@ -5,7 +5,7 @@ import { base } from '#shared/adapters/chain/base-chain.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { startTestDevnet, type TestDevnet } from '../../support/devnet.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 
 const ABI = parseAbi([
   'function name() view returns (string)',

@@ -8,17 +8,17 @@ import { createGeminiImage } from '../../../workers/providers/gemini/image.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import { createHttp, type SendHttp } from '../../../workers/providers/http.ts'
 import { createModerationScreener } from '../../../workers/screening/moderation-endpoint.ts'
-import { createChainPayer } from '../../support/chain-payer.ts'
 import {
   type ModerationCall,
   type ModerationServer,
   sendJson,
   startModerationServer,
   verdicts,
-} from '../../support/moderation-server.ts'
+} from '../../support/http/moderation-server.ts'
+import { bindTestKey, newTestJob } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { bindTestKey, newTestJob } from '../../support/test-ledger.ts'
-import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
 let server: ModerationServer

@@ -3,12 +3,12 @@ import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
 import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/job-store/stores.ts'
-import { addSettlementMetrics } from '../../../workers/settlement-metrics.ts'
-import { watchGas } from '../../../workers/sweepers/watch-gas.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { watchGas } from '../../../workers/settlement/own-keys/watch-gas.ts'
+import { addSettlementMetrics } from '../../../workers/telemetry/settlement-metrics.ts'
+import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/chain/settlement-chain.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/settlement-chain.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 let chain: SettlementChain

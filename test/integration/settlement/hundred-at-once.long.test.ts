@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createExecutionStore } from '#shared/adapters/postgres/job-store/stores.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
-import { createSettlementChain, type SettlementChain } from '../../support/settlement-chain.ts'
-import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { createExecutionStore } from '#shared/adapters/postgres/stores.ts'
+import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 beforeAll(async () => {

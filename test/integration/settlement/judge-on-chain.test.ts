@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/settlement-chain.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/chain/settlement-chain.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 let chain: SettlementChain

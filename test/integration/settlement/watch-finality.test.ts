@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/settlement-chain.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 let chain: SettlementChain

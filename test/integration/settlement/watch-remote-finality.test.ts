@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { settleRemotely } from '../../support/remote-settling.ts'
-import { startSdkFacilitator } from '../../support/sdk-facilitator.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { settleRemotely } from '../../support/chain/remote-settling.ts'
+import { startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 beforeAll(async () => {
@@ -23,8 +23,8 @@ async function withFacilitator<T>(work: (settling: ReturnType<typeof settleRemot
 /** A job that is completed, and whose block is then taken out of the chain. */
 async function takenOut() {
   const accepted = await worker.accept()
-  await withFacilitator(async ({ verifier, collector, watch }) => {
-    await worker.run(accepted.jobId, { verifier, collector })
+  await withFacilitator(async ({ verifier, settlementSteps, watch }) => {
+    await worker.run(accepted.jobId, { verifier, settlementSteps })
     expect(await worker.view(accepted.jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await watch()).toBe(0)
   })
@@ -57,8 +57,8 @@ it('a settlement that a reorganisation takes out is asked for again and found in
 
 it('a settlement that stands is not lost because a node lags behind the others', async () => {
   const { jobId } = await worker.accept()
-  await withFacilitator(async ({ verifier, collector, watch }) => {
-    await worker.run(jobId, { verifier, collector })
+  await withFacilitator(async ({ verifier, settlementSteps, watch }) => {
+    await worker.run(jobId, { verifier, settlementSteps })
     // The node that is asked for the block and the logs does not have the newest block yet; the one asked for state has.
     worker.proxy.chooseFault(({ method, params }) => {
       if (method === 'eth_getLogs') return { kind: 'forge', answer: { result: [] } }

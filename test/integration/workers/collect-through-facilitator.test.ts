@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { createChainPayer } from '../../support/chain-payer.ts'
-import { type RemoteSettling, settleRemotely } from '../../support/remote-settling.ts'
-import { type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
-import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/sdk-facilitator.ts'
-import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { type RemoteSettling, settleRemotely } from '../../support/chain/remote-settling.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 const CHARGE = 5034n
 /** Where the facilitator hangs nothing is waited for; whether it has been asked by then makes no difference. */
@@ -31,9 +31,11 @@ afterAll(async () => {
 })
 
 /** The worker's payment side when FACILITATOR_URL is set. */
-function remotely(changes: Parameters<typeof settleRemotely>[2] = {}): Pick<RemoteSettling, 'verifier' | 'collector'> {
-  const { verifier, collector } = settleRemotely(worker, facilitator.url, changes)
-  return { verifier, collector }
+function remotely(
+  changes: Parameters<typeof settleRemotely>[2] = {},
+): Pick<RemoteSettling, 'verifier' | 'settlementSteps'> {
+  const { verifier, settlementSteps } = settleRemotely(worker, facilitator.url, changes)
+  return { verifier, settlementSteps }
 }
 
 const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
@@ -196,13 +198,13 @@ describe('a job settled by a remote facilitator', () => {
 
   it('is not failed because the facilitator’s own node is down, and is paid once afterwards', async () => {
     const { jobId, payer } = await worker.accept()
-    const { collector } = remotely()
+    const { settlementSteps } = remotely()
     facilitatorNode.setFault({ kind: 'status', status: 500 })
-    await worker.run(jobId, { collector })
+    await worker.run(jobId, { settlementSteps })
     expect(await worker.view(jobId)).toMatchObject(untouched)
     facilitatorNode.setFault(null)
     await afterAWhile(jobId)
-    await worker.runNow(jobId, { collector })
+    await worker.runNow(jobId, { settlementSteps })
     await expectPaidOnce(jobId, payer)
   })
 

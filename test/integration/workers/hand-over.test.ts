@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
-import { handBackJobs, type RunJobDependencies } from '../../../workers/run-job.ts'
-import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/test-worker.ts'
+import { handBackJobs, type RunJobDependencies } from '../../../workers/job/run-job.ts'
+import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 /** What was enqueued, as `queue id`. */

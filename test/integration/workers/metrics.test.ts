@@ -1,8 +1,8 @@
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type MetricsServer, serveMetrics } from '#shared/runtime/metrics-server.ts'
-import { addDeploymentMetrics } from '../../../workers/metrics.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
+import { addDeploymentMetrics } from '../../../workers/telemetry/deployment-metrics.ts'
 
 const router = createRouter([{ name: 'first', serves: ['model'], priority: 0, weight: 1 }], {
   now: () => new Date(),

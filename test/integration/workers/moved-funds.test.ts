@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { type ChainPayer, createChainPayer } from '../../support/chain-payer.ts'
-import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 /** What every test job is signed for and charged. */
 const PRICE = 5034n

@@ -1,10 +1,10 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import type { ChainPayer } from '../../support/chain-payer.ts'
-import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/rpc-proxy.ts'
-import { stopChainWatch } from '../../support/settlement-chain.ts'
-import { startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
+import type { ChainPayer } from '../../support/payer/chain-payer.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
 /** One run watches the chain for 20 seconds: as the worker sees it, each look that fails takes this long. */

@@ -4,7 +4,7 @@ import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { presentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { routedTo, startTestWorker, type TestWorker } from '../../support/test-worker.ts'
+import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
 let worker: TestWorker
@@ -327,7 +327,7 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
     const { jobId } = await worker.accept()
     const { settler } = worker.dependencies
     await worker.run(jobId, {
-      settler: { ...settler, confirm: async () => ({ outcome: 'unproven', blockNumber: 1n }) },
+      settler: { ...settler, confirm: async () => ({ outcome: 'transfer_missing', blockNumber: 1n }) },
     })
     expect(await worker.view(jobId)).toMatchObject({ state: 'review', receipt_id: null, settlements: ['unproven'] })
   })

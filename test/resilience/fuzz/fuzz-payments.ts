@@ -4,8 +4,13 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
-import { type CustomPayment, challengeOf, paymentHeader, signCustomPayment } from '../../support/custom-payment.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+import {
+  type CustomPayment,
+  challengeOf,
+  paymentHeader,
+  signCustomPayment,
+} from '../../support/payer/custom-payment.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
 
 const PATH = '/v1/chat/completions'

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { type CustomPayment, paymentHeader, type SignedTerms, withValue } from '../../support/custom-payment.ts'
+import { type CustomPayment, paymentHeader, type SignedTerms, withValue } from '../../support/payer/custom-payment.ts'
 
 const FAR = 2n ** 256n - 1n
 

@@ -109,10 +109,10 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   point('worker.completeJob.commit.sent', { action: 'throw' }),
   core('worker.completeJob.after'),
 
-  core('worker.settlements.takeLine.after'),
+  core('worker.settlements.leaseNonceQueue.after'),
   // Whoever failed with the line of a key keeps it until its lease ends, and nobody gets here before.
-  point('worker.settlements.readLine.after', { slow: true }),
-  point('worker.settlements.releaseLine.before', { slow: true }),
+  point('worker.settlements.readNonceQueue.after', { slow: true }),
+  point('worker.settlements.releaseNonceQueue.before', { slow: true }),
   point('worker.settlements.findUnfinalBlocks.after'),
   core('worker.settlements.addReplacement.before', { chainPaused: true }),
   core('worker.settlements.addReplacement.after', { chainPaused: true }),

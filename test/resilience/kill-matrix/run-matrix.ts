@@ -1,5 +1,5 @@
 import pLimit from 'p-limit'
-import { survivorsOf } from '../../support/is-running.ts'
+import { survivorsOf } from '../../support/processes/is-running.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom, shuffled } from '../random.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'

@@ -12,8 +12,8 @@ import {
   type SignedTerms,
   signCustomPayment,
   type TestPayer,
-} from '../../support/custom-payment.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/test-sandbox.ts'
+} from '../../support/payer/custom-payment.ts'
+import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { type CallKind, type CallRequest, newCallRequest } from '../call-requests.ts'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'

@@ -47,7 +47,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'liveness',
     replacements: [
       {
-        file: 'workers/run-job.ts',
+        file: 'workers/job/run-job.ts',
         from: 'return failLostAttempt(dependencies, job)',
         to: 'return callProvider(dependencies, job, signal)',
       },
@@ -60,7 +60,7 @@ export const mutations: readonly Mutation[] = [
     statements: ['DROP INDEX one_call_per_authorization'],
     replacements: [
       {
-        file: 'workers/run-job.ts',
+        file: 'workers/job/run-job.ts',
         from: 'return failLostAttempt(dependencies, job)',
         to: 'return callProvider(dependencies, job, signal)',
       },
@@ -72,14 +72,14 @@ export const mutations: readonly Mutation[] = [
     reports: 'I3',
     replacements: [
       {
-        file: 'workers/steps/call-provider.ts',
+        file: 'workers/job/call-provider.ts',
         from: 'const { written, attemptId } = await store.startAttempt(',
         to: `const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
     const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     const { written, attemptId } = await store.startAttempt(`,
       },
       {
-        file: 'workers/steps/call-provider.ts',
+        file: 'workers/job/call-provider.ts',
         from: `    if (written === 'stale') return { next: 'stale' }
     const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
     const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
@@ -149,7 +149,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     replacements: [
       {
-        file: 'api/paid-request/find-own-job.ts',
+        file: 'api/paid-request/job/find-own-job.ts',
         from: `if (holder.payer !== authorization.payer) throw new AppError('idempotency_key_reused')`,
         to: '',
       },
@@ -161,7 +161,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I3',
     replacements: [
       {
-        file: 'workers/steps/check-payment-again.ts',
+        file: 'workers/job/check-payment-again.ts',
         from: `if (verification.outcome === 'refused')`,
         to: `if (verification.outcome === 'refused' && false)`,
       },
@@ -173,7 +173,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I3',
     replacements: [
       {
-        file: 'workers/steps/call-provider.ts',
+        file: 'workers/job/call-provider.ts',
         from: `if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break`,
         to: '',
       },
@@ -186,7 +186,7 @@ export const mutations: readonly Mutation[] = [
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
     replacements: [
       {
-        file: 'api/paid-request/find-own-job.ts',
+        file: 'api/paid-request/job/find-own-job.ts',
         from: 'return claimedFor !== null || !mayBePaidAfresh ? holder.jobId : null',
         to: 'return !mayBePaidAfresh ? holder.jobId : null',
       },
@@ -216,7 +216,7 @@ export const mutations: readonly Mutation[] = [
         to: '',
       },
       {
-        file: 'workers/steps/read-staged-audio.ts',
+        file: 'workers/job/read-staged-audio.ts',
         from: "return { outcome: 'read', audio: decryptUpload(upload, sealed) }",
         to: "return { outcome: 'read', audio: decryptUpload(upload, sealed.subarray(0, 28 + (sealed.length - 28) / 2)) }",
       },
@@ -245,7 +245,7 @@ export const mutations: readonly Mutation[] = [
     reports: 'I2',
     replacements: [
       {
-        file: 'workers/steps/seal-result.ts',
+        file: 'workers/job/seal-result.ts',
         from: 'resultDigest: sha256Hex(resultBody)',
         to: 'resultDigest: sha256Hex(JSON.stringify(usage))',
       },

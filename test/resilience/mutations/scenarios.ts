@@ -1,7 +1,7 @@
 import { parseAbi } from 'viem'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { secondsFromNow, walletOf } from '../../support/custom-payment.ts'
+import { secondsFromNow, walletOf } from '../../support/payer/custom-payment.ts'
 import type { Bench, BenchCall } from './bench.ts'
 
 const ACCEPTANCE = 'api.acceptJob.commit.before'

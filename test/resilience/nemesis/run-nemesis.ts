@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
-import { survivorsOf } from '../../support/is-running.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { survivorsOf } from '../../support/processes/is-running.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { createRandom } from '../random.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ChainPayer } from '../../support/chain-payer.ts'
+import type { ChainPayer } from '../../support/payer/chain-payer.ts'
 import type { CallKind } from '../call-requests.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import { createRandom, pick } from '../random.ts'

@@ -3,7 +3,7 @@ import { env } from 'node:process'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
-import { createOwnKeyCollector } from '../../../workers/settlement/collector.ts'
+import { createOwnKeySettlement } from '../../../workers/settlement/settlement-steps.ts'
 import { startWorker } from '../../../workers/start-worker.ts'
 import { createReachPoint, type ReachPoint } from './reach-point.ts'
 import { addCommitPoints, addExchangePoints, callWithPoints, portWithPoints } from './with-points.ts'
@@ -27,7 +27,7 @@ const parts = {
 await startWorker(config, {
   ...parts,
   // Composed of ports, so it is composed again of those with points.
-  collector: createOwnKeyCollector({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
+  settlementSteps: createOwnKeySettlement({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
   executionOf: (operationId) => executionWithPoints(reach, dependencies.executionOf(operationId)),
 })
 // A process that is killed has no later moment to keep what it compiled.

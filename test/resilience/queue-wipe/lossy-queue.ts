@@ -1,7 +1,7 @@
 import { queueNames } from '#shared/jobs/job-queue.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
-import { startTestRedis } from '../../support/redis-server.ts'
-import type { TestSandbox } from '../../support/test-sandbox.ts'
+import { startTestRedis } from '../../support/processes/redis-server.ts'
+import type { TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** A queue that a campaign can lose. */
 export interface LossyQueue {

@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from 'vitest'
 
-import type { DecodeAudio, Decoded } from '../../../api/paid-request/audio/decode-with-ffmpeg.ts'
-import { createMp3Inspector, type InspectionOutcome } from '../../../api/paid-request/audio/inspect-mp3.ts'
-import { createInspectionCache } from '../../../api/paid-request/audio/inspection-cache.ts'
+import type { DecodeAudio, Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
+import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { walkFrames } from '../../../shared/audio/walk-frames.ts'
 import type { AppError } from '../../../shared/errors/app-error.ts'
-import { generatedDurationMs, generateMp3 } from '../../support/mp3-generator.ts'
+import { generatedDurationMs, generateMp3 } from '../../support/media/mp3-generator.ts'
 
 const clip = { durationMs: 500 }
 const agrees: Decoded = { outcome: 'agrees', decodedSamples: 1 }

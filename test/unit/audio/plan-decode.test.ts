@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { walkFrames } from '#shared/audio/walk-frames.ts'
-import { planDecode } from '../../../api/paid-request/audio/plan-decode.ts'
-import { generateFrames, generateInfoFrame, joinBytes } from '../../support/mp3-generator.ts'
-import { generateId3v1, generateId3v2 } from '../../support/tag-generator.ts'
+import { planDecode } from '../../../api/request/audio/plan-decode.ts'
+import { generateFrames, generateInfoFrame, joinBytes } from '../../support/media/mp3-generator.ts'
+import { generateId3v1, generateId3v2 } from '../../support/media/tag-generator.ts'
 
 function planOf(audio: Uint8Array) {
   const walk = walkFrames(audio)

@@ -13,7 +13,7 @@ import {
   sampleRates,
   samplesPerFrame,
   stereoModes,
-} from '../../support/mp3-generator.ts'
+} from '../../support/media/mp3-generator.ts'
 
 function accepted(bytes: Uint8Array): Mp3Walk {
   const walk = walkFrames(bytes)

@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 
 import { walkFrames } from '#shared/audio/walk-frames.ts'
-import { generateFrames, joinBytes } from '../../support/mp3-generator.ts'
-import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/tag-generator.ts'
+import { generateFrames, joinBytes } from '../../support/media/mp3-generator.ts'
+import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/media/tag-generator.ts'
 
 const pieces = fc.oneof(
   fc.uint8Array({ maxLength: 300 }),

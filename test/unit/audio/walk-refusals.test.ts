@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 
 import { walkFrames } from '#shared/audio/walk-frames.ts'
-import { generateFrames, joinBytes } from '../../support/mp3-generator.ts'
-import { ascii, generateId3v2 } from '../../support/tag-generator.ts'
+import { generateFrames, joinBytes } from '../../support/media/mp3-generator.ts'
+import { ascii, generateId3v2 } from '../../support/media/tag-generator.ts'
 
 const frames = generateFrames(20)
 const limit = 65_536

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 
 import { walkFrames } from '#shared/audio/walk-frames.ts'
-import { generateFrames, joinBytes } from '../../support/mp3-generator.ts'
-import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/tag-generator.ts'
+import { generateFrames, joinBytes } from '../../support/media/mp3-generator.ts'
+import { ascii, generateApe, generateId3v1, generateId3v2, generateLyrics3 } from '../../support/media/tag-generator.ts'
 
 const frames = generateFrames(20)
 // Larger than what may go unrecognised, and full of syncs that are none of the stream's.

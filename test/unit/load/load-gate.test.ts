@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type AskedWork, createLoadGate, type Lease } from '../../../api/load/load-gate.ts'
+import { type AskedWork, createLoadGate, type Lease } from '../../../api/admission/load-gate.ts'
 import { AppError } from '../../../shared/errors/app-error.ts'
 
 const MEGABYTE = 1024 * 1024

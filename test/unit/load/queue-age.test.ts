@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createQueueAgeReader } from '../../../api/load/queue-age.ts'
+import { createQueueAgeReader } from '../../../api/admission/queue-age.ts'
 
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
 

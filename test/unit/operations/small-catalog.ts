@@ -1,7 +1,7 @@
 import { type Catalog, createCatalog } from '#shared/catalog/catalog.ts'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
-import { invalidField } from '../../../api/paid-request/invalid-field.ts'
+import { invalidField } from '../../../api/request/field-errors.ts'
 
 export const TEXT_MODEL = 'textmodel-2.5-pro'
 export const IMAGE_MODEL = 'textmodel-3.1-flash-lite-image'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
-import { judgeSettlement, type Look } from '../../../workers/settlement/judge-settlement.ts'
+import { judgeSettlement, type TransactionStatus } from '../../../workers/settlement/own-keys/judge-settlement.ts'
 
 const DEADLINE = 1000n
 const AT_DEADLINE = new Date(1_000_000)
@@ -16,7 +16,7 @@ const reverted: Confirmation = { outcome: 'reverted', blockNumber: 5n }
 const pending: Confirmation = { outcome: 'pending' }
 const unreachable: Confirmation = { outcome: 'unreachable', cause: null }
 
-function look(accountNonce: bigint, confirmation: Confirmation): Look {
+function look(accountNonce: bigint, confirmation: Confirmation): TransactionStatus {
   return { transaction: { hash: `0x${accountNonce}`, raw: '0x', accountNonce }, confirmation }
 }
 
@@ -24,7 +24,7 @@ function evidence(accountNonceCount: bigint, isNonceUsed: boolean, chainTime = A
   return { outcome: 'read', accountNonceCount, isNonceUsed, chainTime } as const
 }
 
-const judge = (looks: readonly Look[], seen: Parameters<typeof judgeSettlement>[1] = null) =>
+const judge = (looks: readonly TransactionStatus[], seen: Parameters<typeof judgeSettlement>[1] = null) =>
   judgeSettlement(looks, seen, DEADLINE).verdict
 
 describe('without evidence, only receipts count', () => {
@@ -38,7 +38,7 @@ describe('without evidence, only receipts count', () => {
     ['one is reverted and another cannot be asked for', [look(1n, unreachable), look(1n, reverted)], 'open'],
     ['all are reverted', [look(2n, reverted), look(1n, reverted)], 'uncollectable'],
     ['none is found', [look(2n, pending), look(1n, pending)], 'open'],
-    ['one moved something else', [look(1n, { outcome: 'unproven', blockNumber: 5n })], 'unproven'],
+    ['one moved something else', [look(1n, { outcome: 'transfer_missing', blockNumber: 5n })], 'transfer_missing'],
   ] as const)('%s', (_, looks, verdict) => {
     expect(judge(looks)).toBe(verdict)
   })

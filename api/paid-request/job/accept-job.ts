@@ -1,0 +1,156 @@
+import { AppError } from '#shared/errors/app-error.ts'
+import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
+import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/job-store.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
+import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { MAXIMUM_READINGS } from '#shared/payment/exposure.ts'
+import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
+import type { EffectiveRequest } from '../../request/effective-request.ts'
+import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
+import type { Challenge } from '../challenge/challenge.ts'
+import type { VerifiedPayment } from '../payment/verify-authorization.ts'
+
+/** Calls settle within seconds; whoever waits this long finds some of them done. */
+const OPEN_WORK_RETRY_SECONDS = 2
+
+interface Dependencies {
+  readonly store: Pick<AdmissionStore, 'acceptJob' | 'markEnqueued'>
+  readonly payerFunds: PayerFundsReader
+  readonly maximumOpenExposure: AtomicAmount
+  readonly queue: Pick<JobQueue, 'enqueue'>
+  readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
+  readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
+  readonly logger: Logger
+  readonly tracer: Pick<Tracer, 'present'>
+}
+
+/** The job whose outcome answers a request, and whether it is this request's own. */
+export interface ServingJob {
+  readonly jobId: string
+  readonly isNew: boolean
+}
+
+/**
+ * Stages the upload if there is one, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
+ * encrypted object without a key. The job that serves the request may be another request's that came first. Throws the 409s of a key or payment that belongs to something else, the refusals of a payer who has too much
+ * open, and `storage_unavailable`.
+ */
+export async function acceptJob(
+  dependencies: Dependencies,
+  challenge: Challenge,
+  { publicModel, requestDigest, content }: EffectiveRequest,
+  { authorization, ...verified }: VerifiedPayment,
+): Promise<ServingJob> {
+  const { uploads } = dependencies
+  const { json, audio } = content()
+  const stagedUpload = audio && (await stageUpload(dependencies, audio))
+  const acceptance = await acceptWithinFunds(dependencies, verified, {
+    idempotencyKey: challenge.idempotencyKey,
+    operation: challenge.operation.id,
+    publicModel,
+    requestDigest,
+    effectiveJson: json,
+    quote: challenge.quote,
+    authorization,
+    stagedUpload,
+    origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
+  })
+  // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
+  if (stagedUpload && acceptance.outcome !== 'accepted')
+    await uploads.delete(stagedUpload.objectKey).catch(() => undefined)
+  switch (acceptance.outcome) {
+    case 'accepted':
+    case 'settles_again': {
+      const state = acceptance.outcome === 'accepted' ? 'accepted' : 'generated'
+      const queueName = queueOf({ operation: challenge.operation.id, state })
+      enqueueInBackground(dependencies, acceptance.jobId, queueName)
+      return { jobId: acceptance.jobId, isNew: true }
+    }
+    case 'exists':
+      return { jobId: acceptance.jobId, isNew: false }
+    case 'other_request':
+      throw new AppError('idempotency_key_reused')
+    case 'authorization_already_used':
+    case 'permit_already_used':
+      throw new AppError(acceptance.outcome, { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS })
+    case 'exceeds_funds':
+    case 'exceeds_open_limit':
+    case 'unpaid_debt':
+      throw exposureError(acceptance, dependencies.maximumOpenExposure)
+  }
+}
+
+/**
+ * Asks the ledger, and the chain as well when the payer has other work open. A reading is asked for anew when the one at hand
+ * does not suffice: it may be older than what came in meanwhile.
+ */
+async function acceptWithinFunds(
+  { store, payerFunds, maximumOpenExposure }: Dependencies,
+  { needsPermit, verifiedAtMs }: Omit<VerifiedPayment, 'authorization'>,
+  job: Omit<NewJob, 'exposure'>,
+): Promise<Acceptance> {
+  const { payer } = job.authorization
+  let funds = payerFunds.recent(payer)
+  for (let readings = 0; ; readings += 1) {
+    const verifiedMsAgo = performance.now() - verifiedAtMs
+    const exposure = { maximumOpen: maximumOpenExposure, needsPermit, verifiedMsAgo, funds }
+    const acceptance = await store.acceptJob({ ...job, exposure })
+    if (acceptance.outcome !== 'exceeds_funds' || readings === MAXIMUM_READINGS) return acceptance
+    const reading = await payerFunds.read(payer, acceptance.settlingNonces)
+    if (reading.outcome === 'unreachable') throw new AppError('payment_network_unavailable', { cause: reading.cause })
+    funds = reading.funds
+  }
+}
+
+function exposureError(
+  refusal: Extract<Acceptance, { outcome: 'exceeds_funds' | 'exceeds_open_limit' | 'unpaid_debt' }>,
+  maximumOpen: AtomicAmount,
+): AppError {
+  if (refusal.outcome === 'unpaid_debt') {
+    const debt = dollarsFromAtomic(refusal.chargeAmount)
+    return new AppError('unpaid_debt', {
+      message: `An earlier call of this payer is done and unpaid. Repeat the request with x-idempotency-key "${refusal.idempotencyKey}" and a fresh payment (${debt} USDC) first.`,
+    })
+  }
+  const open = dollarsFromAtomic(refusal.openTotal)
+  const retry = { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS }
+  return refusal.outcome === 'exceeds_funds'
+    ? new AppError('funds_reserved', {
+        ...retry,
+        message: `${open} USDC of what the payer holds, or of his Permit2 allowance, is reserved for his other calls. Retry when they have settled, or add funds.`,
+      })
+    : new AppError('open_exposure_limit', {
+        ...retry,
+        message: `The payer's calls under way are worth ${open} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
+      })
+}
+
+/** Encrypting takes the bytes of a large upload; nothing needs them after it. */
+async function stageUpload(
+  { uploads, preparer }: Pick<Dependencies, 'uploads' | 'preparer'>,
+  audio: Uint8Array,
+): Promise<StagedUpload> {
+  const stagedUpload = newStagedUpload()
+  const sealed = await preparer.encryptUpload(stagedUpload, audio)
+  try {
+    await uploads.put(stagedUpload.objectKey, sealed)
+  } catch (cause) {
+    throw new AppError('storage_unavailable', { cause })
+  }
+  return stagedUpload
+}
+
+/** The row is the outbox: a queue that is slow or down delays the job until the sweeper's next round and nothing else. */
+function enqueueInBackground(
+  { store, queue, logger }: Pick<Dependencies, 'store' | 'queue' | 'logger'>,
+  jobId: string,
+  queueName: QueueName,
+): void {
+  queue
+    .enqueue(jobId, queueName)
+    .then(() => store.markEnqueued(jobId))
+    .catch((error: unknown) => logger.warn('not enqueued; the sweeper will', { jobId, error }))
+}

@@ -1,0 +1,91 @@
+import { encodePaymentResponseHeader } from '@x402/core/http'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { JobOutcome } from '#shared/jobs/job.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
+import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
+import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import { resourceUrl } from '../challenge/payment-required.ts'
+
+/** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
+export interface PaidAnswer {
+  readonly status: number
+  readonly headers: Record<string, string>
+  readonly body: unknown
+  /** For metrics: what the answer is, or the code of the refusal that it tells. */
+  readonly outcome: string
+}
+
+interface Dependencies {
+  readonly receiptSecrets: readonly ReceiptSecret[]
+  readonly signer: StatementSigner
+  readonly publicBaseUrl: string
+}
+
+/** How long a caller waits before asking after work that outlasted the held connection. */
+const RETRY_AFTER_SECONDS = 5
+
+/** The released result, or the failure that says whether money moved. Throws the latter. `isNew`: the request itself paid. */
+export function respond(
+  outcome: JobOutcome,
+  dependencies: Dependencies,
+  operation: AnyOperation,
+  isNew: boolean,
+): PaidAnswer {
+  switch (outcome.state) {
+    case 'completed':
+      return { ...released(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
+    case 'expired':
+      throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
+    case 'failed':
+    case 'settlement_failed':
+      throw new AppError(outcome.failureCode)
+    case 'review':
+      throw new AppError('settlement_under_review')
+    case 'accepted':
+    case 'generating':
+      throw new AppError('request_in_progress', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+    case 'generated':
+    case 'settling':
+      throw new AppError('settlement_pending', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+  }
+}
+
+function released(
+  outcome: Extract<JobOutcome, { state: 'completed' }>,
+  { receiptSecrets, signer, publicBaseUrl }: Dependencies,
+  operation: AnyOperation,
+): Omit<PaidAnswer, 'outcome'> {
+  const { network, payer, transaction } = outcome.paymentResponse
+  return {
+    status: 200,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'cache-control': 'no-store',
+      'payment-response': encodePaymentResponseHeader({
+        ...outcome.paymentResponse,
+        network: network as `${string}:${string}`,
+        extensions: deliveryExtension(signer, {
+          resourceUrl: resourceUrl(operation, publicBaseUrl),
+          network,
+          payer,
+          transaction,
+          issuedAt: outcome.receiptIssuedAt,
+        }),
+      }),
+      ...receiptHeaders(outcome, receiptSecrets),
+      'x-catalog-version': outcome.catalogVersion,
+    },
+    body: outcome.resultBody,
+  }
+}
+
+/** A replay derives the token from the secret that the receipt was issued under, also after a rotation. */
+function receiptHeaders(
+  { receiptId, receiptSecretId }: { receiptId: string; receiptSecretId: string },
+  receiptSecrets: readonly ReceiptSecret[],
+) {
+  const secret = receiptSecrets.find(({ id }) => id === receiptSecretId)
+  if (!secret) throw new Error(`the receipt secret ${receiptSecretId} is no longer configured`)
+  return { 'x-receipt-id': receiptId, 'x-receipt-token': receiptToken(receiptId, secret) }
+}

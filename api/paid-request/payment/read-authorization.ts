@@ -1,0 +1,109 @@
+import { AppError } from '#shared/errors/app-error.ts'
+import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import { openChallengeToken } from '#shared/payment/challenge-token.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
+import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
+import type { ChallengeSubject } from '../challenge/challenge.ts'
+import { resourceUrl } from '../challenge/payment-required.ts'
+
+/** A payment that was really signed by its payer, to us, for this request. Whether it can still be settled is open. */
+export interface PresentedPayment {
+  readonly authorization: Authorization
+  /** When the challenge it answers ran out. */
+  readonly challengeExpiresAt: Date
+  /** Which unsigned part of the challenge it does not repeat as it was given, or `null`. It does not keep a replay from its result. */
+  readonly alteredTerm: string | null
+}
+
+interface Dependencies {
+  readonly terms: PaymentTerms
+  readonly publicBaseUrl: string
+  readonly challengeSecret: string
+  readonly verifier: AuthorizationVerifier
+}
+
+/**
+ * Takes a `PAYMENT-SIGNATURE` and holds it against the request it should pay for. Local computation only. Throws
+ * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 codes
+ * of everything in it that differs from what was asked for.
+ */
+export async function readAuthorization(
+  { terms, publicBaseUrl, challengeSecret, verifier }: Dependencies,
+  { decoded }: PaymentHeader,
+  subject: ChallengeSubject,
+): Promise<PresentedPayment> {
+  if (decoded.outcome === 'malformed')
+    throw new AppError('invalid_payment_header', {
+      param: 'PAYMENT-SIGNATURE',
+      message: `PAYMENT-SIGNATURE is not an x402 v2 "upto" payment: ${decoded.reason}.`,
+    })
+  if (decoded.outcome === 'other_scheme') throw new AppError('payment_scheme_mismatch')
+  const { accepted } = decoded.payment
+  const authorization = authorizationOf(decoded.payment)
+  requireOurTerms(accepted, authorization, terms)
+
+  const opened = openChallengeToken(accepted.extra?.['challenge'], subject, challengeSecret)
+  if (opened.outcome === 'forged')
+    throw new AppError('payment_terms_mismatch', {
+      message:
+        'The payment does not carry the challenge token of accepts[0].extra. Sign the challenge as it was given.',
+    })
+  if (!opened.matchesRequest) throw new AppError('challenge_mismatch')
+  requireAmount(accepted.amount, opened.quotedMaximum.toString())
+  requireAmount(authorization.authorizedMaximum.toString(), opened.quotedMaximum.toString())
+  if (!(await verifier.isSignedByPayer(authorization))) throw new AppError('payment_signature_invalid')
+  const resource = resourceUrl(subject.operation, publicBaseUrl)
+  return {
+    authorization,
+    challengeExpiresAt: opened.expiresAt,
+    alteredTerm: findAlteredTerm(decoded.payment, authorization, { ...terms, resource }),
+  }
+}
+
+/**
+ * Whether the payment binds itself to this service. It matters for replays too: settlements stand on chain for all to
+ * read, so a signature to somebody else, or to another recipient, must never open a result here.
+ */
+function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, terms: PaymentTerms): void {
+  if (accepted.network !== terms.network) throw new AppError('payment_network_mismatch')
+  if (!isSameAddress(accepted.asset, terms.asset) || authorization.asset !== terms.asset)
+    throw new AppError('payment_asset_mismatch')
+  if (!isSameAddress(accepted.payTo, terms.payTo) || authorization.payTo !== terms.payTo)
+    throw new AppError('payment_recipient_mismatch')
+  if (authorization.spender !== terms.spender) throw new AppError('payment_spender_mismatch')
+  if (!terms.facilitators.includes(authorization.facilitator)) throw new AppError('payment_facilitator_mismatch')
+}
+
+/**
+ * The first part of the echoed challenge that differs from what was given, though the signature does not cover it. `extra` may
+ * gain members, and a client need not name the resource; nothing may say that another thing is paid, or in another way.
+ */
+function findAlteredTerm(
+  { accepted, resourceUrl }: SignedPayment,
+  authorization: Authorization,
+  { maxTimeoutSeconds, resource }: Pick<PaymentTerms, 'maxTimeoutSeconds'> & { readonly resource: string },
+): string | null {
+  const { extra = {} } = accepted
+  const facilitator = extra['facilitatorAddress']
+  const altered = [
+    resourceUrl !== null && resourceUrl !== resource && 'resource.url',
+    accepted.maxTimeoutSeconds !== maxTimeoutSeconds && 'accepted.maxTimeoutSeconds',
+    (typeof facilitator !== 'string' || !isSameAddress(facilitator, authorization.facilitator)) &&
+      'accepted.extra.facilitatorAddress',
+    ...Object.entries(SIGNING_TERMS).map(([name, value]) => extra[name] !== value && `accepted.extra.${name}`),
+  ]
+  return altered.find((term) => term !== false) ?? null
+}
+
+/** Addresses are compared without regard to case, except for the `x` that makes them hexadecimal. */
+function isSameAddress(text: string, address: `0x${string}`): boolean {
+  return text.startsWith('0x') && text.toLowerCase() === address
+}
+
+function requireAmount(signed: string, quoted: string): void {
+  if (signed !== quoted)
+    throw new AppError('payment_amount_mismatch', {
+      message: `The payment is for ${signed} atomic USDC; the challenge asks for ${quoted}.`,
+    })
+}

@@ -1,0 +1,107 @@
+import type { FastifyRequest } from 'fastify'
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
+import type { Mp3Inspector } from './audio/inspect-mp3.ts'
+import { finishRequest, type Prepared, type PreparedRequest } from './prepare-request.ts'
+import { readMultipartRequest } from './upload.ts'
+import type { RequestPreparer } from './worker-threads/request-preparer.ts'
+
+interface Dependencies {
+  readonly catalog: Catalog
+  readonly preparer: Pick<RequestPreparer, 'prepareRequest' | 'prepareQuote' | 'measureAudio'>
+  readonly mp3Inspector: Mp3Inspector
+}
+
+/** What will really be executed, with the digest that identifies it and the upload that it speaks of, if any. */
+export interface EffectiveRequest {
+  readonly publicModel: string
+  /** SHA-256 over the canonical JSON; payment headers, spelling, spacing and order do not enter it. */
+  readonly requestDigest: string
+  /** Prices the request. Throws the 400s of `Operation.quote`; to be called for available models only. */
+  readonly quote: () => Quote<JsonValue>
+  /** What may be large. Throws after `letGo`. */
+  readonly content: () => EffectiveContent
+  /** Forgets the content: a caller may be held for minutes after the last use of it. */
+  readonly letGo: () => void
+}
+
+interface EffectiveContent {
+  /** Canonical JSON in UTF-8: what is digested and stored. */
+  readonly json: Uint8Array
+  readonly audio: Uint8Array | null
+}
+
+interface ReadOptions {
+  /** Whether the caller brings a payment: one who does is let wait for a decoder where others are refused. */
+  readonly isPaying: boolean
+  /** Told how much of a form has arrived; what it throws ends the reading. */
+  readonly onBytes?: (arrivedBytes: number) => void
+}
+
+/** Validates, applies defaults and measures an upload. Throws every 400 of the endpoint; no provider, no money yet. */
+export async function readEffectiveRequest(
+  dependencies: Dependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  options: ReadOptions,
+): Promise<EffectiveRequest> {
+  const prepared = await prepare(dependencies, operation, request, options.onBytes)
+  return await finish(dependencies, operation, prepared, options)
+}
+
+/** The same for the request inside a question for a quote, from the parsed or unparsed body. */
+export async function readQuotedRequest(
+  dependencies: Dependencies,
+  body: unknown,
+): Promise<{ operation: AnyOperation; effectiveRequest: EffectiveRequest }> {
+  const { operation, prepared } = await dependencies.preparer.prepareQuote(body)
+  const effectiveRequest = await finish(dependencies, operation, prepared, { isPaying: false })
+  return { operation, effectiveRequest }
+}
+
+async function prepare(
+  { preparer }: Dependencies,
+  operation: AnyOperation,
+  request: FastifyRequest,
+  onBytes: ReadOptions['onBytes'] = () => undefined,
+): Promise<Prepared> {
+  const { upload: field, bodySchema } = operation
+  if (!field || !request.isMultipart()) return await preparer.prepareRequest(operation, request.body)
+  const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, onBytes)
+  return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
+}
+
+async function finish(
+  dependencies: Dependencies,
+  operation: AnyOperation,
+  prepared: Prepared,
+  options: ReadOptions,
+): Promise<EffectiveRequest> {
+  if (prepared.kind === 'request') return withContent(prepared, null)
+  const { body, upload, uploadParam } = prepared
+  const { audio, sha256 } = upload
+  const { durationMs } = await dependencies.mp3Inspector.inspect(upload, { ...options, param: uploadParam })
+  const effective = operation.effectiveRequest(body, { sha256, bytes: audio.length, durationMs })
+  return withContent(finishRequest(operation, effective, dependencies.catalog), audio)
+}
+
+function withContent(
+  { publicModel, requestDigest, json, quote }: PreparedRequest,
+  audio: Uint8Array | null,
+): EffectiveRequest {
+  let content: EffectiveContent | null = { json, audio }
+  return {
+    publicModel,
+    requestDigest,
+    quote,
+    content: () => {
+      if (!content) throw new Error('the content of this request was let go')
+      return content
+    },
+    letGo: () => {
+      content = null
+    },
+  }
+}

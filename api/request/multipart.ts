@@ -1,0 +1,147 @@
+import type { Multipart } from '@fastify/multipart'
+import type { FastifyRequest } from 'fastify'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { UploadField } from '#shared/operations/operation.ts'
+import { collectBytes } from './byte-buffer.ts'
+import { repeatedField } from './field-errors.ts'
+
+/** No option of any endpoint is longer. */
+const MAXIMUM_FIELD_BYTES = 4096
+const MAXIMUM_FIELDS = 32
+/** What decoding puts in the place of bytes that are not UTF-8. */
+const REPLACEMENT_CHARACTER = '\uFFFD'
+
+/**
+ * Reads a form with one file and options as text. Form text becomes the types of the JSON form: `true` and `false` for
+ * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent. What
+ * `onBytes` throws as the form arrives is thrown.
+ */
+export async function readMultipart(
+  request: FastifyRequest,
+  upload: UploadField,
+  onBytes: (arrivedBytes: number) => void,
+): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
+  const fields: Record<string, unknown> = {}
+  let file: Uint8Array | null = null
+  const letRestRunOff = limitBody(request, onBytes)
+  try {
+    for await (const part of request.parts(partLimits(upload))) {
+      const { fieldname: name } = part
+      if (part.type === 'file') {
+        if (name !== upload.multipartField) throw unexpectedFile(name, upload)
+        if (file !== null) throw repeatedField(name)
+        file = await readFile(part, upload, request.headers['content-length'])
+      } else {
+        if (Object.hasOwn(fields, name)) throw repeatedField(name)
+        fields[name] = readField(part, upload)
+      }
+    }
+    return { fields, file }
+  } catch (cause) {
+    throw toAppError(cause)
+  } finally {
+    letRestRunOff()
+  }
+}
+
+function partLimits(upload: UploadField) {
+  return {
+    limits: {
+      fileSize: upload.maximumBytes,
+      fieldSize: MAXIMUM_FIELD_BYTES,
+      fields: MAXIMUM_FIELDS,
+      // One more than allowed, so that the second one can be named in the refusal.
+      files: 2,
+    },
+    throwFileSizeLimit: false,
+    // Clients may leave out the file name; the field's name says that it is the file.
+    isPartAFile: (name: string | undefined, _type: string | undefined, fileName: string | undefined) =>
+      name === upload.multipartField || fileName !== undefined,
+  }
+}
+
+/**
+ * Forms are parsed as they arrive, past the server's own body limit, so the limit is kept here. Whoever is refused early
+ * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost. One who
+ * is refused for the length itself is cut off by the error handling, when he had the time to read that.
+ */
+function limitBody(
+  { raw, headers, routeOptions: { bodyLimit } }: FastifyRequest,
+  onBytes: (arrivedBytes: number) => void,
+): () => void {
+  const tooLarge = new AppError('body_too_large')
+  if (Number(headers['content-length']) > bodyLimit) throw tooLarge
+  let arrivedBytes = 0
+  let isRead = false
+  let isRefused = false
+  raw.on('data', ({ length }: Buffer) => {
+    arrivedBytes += length
+    if (isRefused) return
+    if (isRead) {
+      if (arrivedBytes > bodyLimit) raw.destroy()
+      return
+    }
+    try {
+      if (arrivedBytes > bodyLimit) throw tooLarge
+      onBytes(arrivedBytes)
+    } catch (error) {
+      isRefused = true
+      // The form's parser listens for it and fails with it, wherever it stands.
+      raw.emit('error', error)
+    }
+  })
+  return () => {
+    isRead = true
+    raw.unpipe()
+    if (arrivedBytes <= bodyLimit) raw.resume()
+  }
+}
+
+/** A broken form is the caller's fault: nothing but the caller's bytes is involved in reading it. */
+function toAppError(cause: unknown): AppError {
+  if (cause instanceof AppError) return cause
+  // The parser keeps names like `constructor` to itself.
+  const isForbiddenName = cause instanceof Error && 'code' in cause && cause.code === 'FST_PROTO_VIOLATION'
+  return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
+}
+
+async function readFile(
+  part: Extract<Multipart, { type: 'file' }>,
+  upload: UploadField,
+  announced: string | undefined,
+): Promise<Uint8Array> {
+  const tooLarge = new AppError('audio_too_large', {
+    param: upload.multipartField,
+    message: `The ${upload.multipartField} has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
+  })
+  // At once, not when the rest of the part has arrived.
+  part.file.once('limit', () => part.file.destroy(tooLarge))
+  const collected = collectBytes(announced === undefined ? null : Math.min(Number(announced), upload.maximumBytes))
+  for await (const chunk of part.file) collected.add(chunk as Buffer)
+  if (part.file.truncated) throw tooLarge
+  return collected.whole()
+}
+
+function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {
+  const { fieldname: name, value } = part
+  if (part.valueTruncated)
+    throw new AppError('invalid_field', { param: name, message: `${name} has more than ${MAXIMUM_FIELD_BYTES} bytes.` })
+  // A part that calls itself JSON was parsed as such; validation judges its type.
+  if (typeof value !== 'string') return value
+  if (value.includes(REPLACEMENT_CHARACTER))
+    throw new AppError('invalid_field', { param: name, message: `${name} must be valid UTF-8.` })
+  return typedValue(value, formTypes[name])
+}
+
+function typedValue(text: string, type: 'boolean' | 'integer' | undefined): unknown {
+  if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
+  if (type === 'integer' && /^-?\d+(\.\d+)?$/.test(text)) return Number(text)
+  return text
+}
+
+function unexpectedFile(name: string, { multipartField }: UploadField): AppError {
+  return new AppError('unknown_field', {
+    param: name,
+    message: `${JSON.stringify(name)} is not a file of this endpoint; the file is ${JSON.stringify(multipartField)}.`,
+  })
+}

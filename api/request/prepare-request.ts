@@ -1,0 +1,64 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
+import { readJsonRequest } from './json-body.ts'
+import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
+import { readJsonUpload } from './upload.ts'
+
+/** A request that was read to its end: everything that money and work need of it. */
+export interface PreparedRequest {
+  readonly kind: 'request'
+  readonly publicModel: string
+  /** SHA-256 over the canonical JSON; payment headers, spelling, spacing and order do not enter it. */
+  readonly requestDigest: string
+  /** The effective request as canonical JSON in UTF-8: what is digested and stored. */
+  readonly json: Uint8Array
+  /** Prices the request. Throws the 400s of `Operation.quote`; to be called for available models only. */
+  readonly quote: () => Quote<JsonValue>
+}
+
+/** A request with an upload, whose effective request takes the audio's duration too. */
+export interface PreparedUpload {
+  readonly kind: 'upload'
+  /** Validated options. */
+  readonly body: unknown
+  readonly upload: MeasuredUpload
+  /** How the caller calls the upload; errors about it name this field. */
+  readonly uploadParam: string
+}
+
+export type Prepared = PreparedRequest | PreparedUpload
+
+/** Validates and measures a parsed JSON body. Pure; throws the 400s of the endpoint. */
+export function prepareBody(operation: AnyOperation, body: unknown, catalog: Catalog): Prepared {
+  const { upload, bodySchema } = operation
+  if (!upload)
+    return finishRequest(operation, operation.effectiveRequest(readJsonRequest(body, bodySchema), null), catalog)
+  const read = readJsonUpload(body, upload, bodySchema)
+  return { kind: 'upload', body: read.body, upload: measureAudio(read.audio), uploadParam: read.uploadParam }
+}
+
+/** Gives an effective request its digest. Throws `invalid_json` for numbers that JSON cannot carry on. */
+export function finishRequest(operation: AnyOperation, effective: JsonValue, catalog: Catalog): PreparedRequest {
+  const json = Buffer.from(canonicalText(effective))
+  return {
+    kind: 'request',
+    publicModel: operation.publicModel(effective),
+    requestDigest: sha256Hex(json),
+    json,
+    quote: () => operation.quote(effective, catalog),
+  }
+}
+
+function canonicalText(effective: JsonValue): string {
+  try {
+    return canonicalJson(effective)
+  } catch (cause) {
+    // JSON may write a number, such as 1e400, that no JSON number can carry on.
+    if (cause instanceof TypeError)
+      throw new AppError('invalid_json', { message: 'The request holds a number that is too large.', cause })
+    throw cause
+  }
+}

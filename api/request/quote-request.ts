@@ -1,0 +1,18 @@
+import { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
+import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import { invalidField } from './field-errors.ts'
+
+/** Anything else is refused: a field beside these would look priced and be ignored. */
+const quoteRequestSchema = z.strictObject({ operation: z.string(), request: z.unknown() })
+
+/** Which operation's request a question for a quote holds. Throws the 400s of the two fields. */
+export function readQuoteEnvelope(given: unknown): { operation: AnyOperation; body: unknown } {
+  const parsed = quoteRequestSchema.safeParse(given)
+  if (!parsed.success) throw invalidField(parsed.error, given)
+  const operation = operations.find(({ id }) => id === parsed.data.operation)
+  if (operation && parsed.data.request !== undefined) return { operation, body: parsed.data.request }
+  if (operation) throw new AppError('missing_field', { param: 'request', message: 'request is required.' })
+  const names = operations.map(({ id }) => id).join(', ')
+  throw new AppError('invalid_field', { param: 'operation', message: `operation must be one of ${names}.` })
+}

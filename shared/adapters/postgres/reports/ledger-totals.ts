@@ -1,0 +1,107 @@
+import type { JobState } from '#shared/jobs/job.ts'
+import { type QueueName, queueNames, queueOf } from '#shared/jobs/job-queue.ts'
+import type { CountAndTotal, LedgerTotals, QueueFigures } from '#shared/jobs/ledger-figures.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Sql } from '../pool.ts'
+
+interface UnfinishedRow {
+  operation: string
+  state: JobState
+  waiting: number
+  running: number
+  put_off: number
+  oldest: number
+  open: string
+}
+
+type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'total'}` | 'in_review', string>
+
+/** Two statements over partial indexes, whose cost follows the open work and the last minutes and not the history. */
+export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
+  const unfinished = await sql.query<UnfinishedRow>(
+    `SELECT operation, state,
+       count(*) FILTER (WHERE NOT is_held AND run_after <= now())::int AS waiting,
+       count(*) FILTER (WHERE is_held)::int AS running,
+       count(*) FILTER (WHERE NOT is_held AND run_after > now())::int AS put_off,
+       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE NOT is_held AND run_after <= now())), 0)::float8
+         AS oldest,
+       sum(coalesce(charge_amount, quoted_maximum)) AS open
+     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_held FROM jobs
+       WHERE state IN ('accepted', 'generating', 'generated', 'settling')) AS unfinished
+     GROUP BY operation, state`,
+  )
+  const totals = await sql.query<TotalsRow>(
+    `SELECT charged_jobs + charged.count AS charged_count, charged_total + charged.total AS charged_total,
+       ambiguous_attempts + ambiguous.count AS ambiguous_count, ambiguous_total + ambiguous.total AS ambiguous_total,
+       withheld.count AS withheld_count, withheld.total AS withheld_total,
+       (SELECT count(*) FROM jobs WHERE state = 'review') AS in_review
+     FROM ledger_totals,
+       LATERAL (SELECT count(*), coalesce(sum(charge_amount), 0) AS total FROM jobs
+         WHERE state = 'completed' AND finished_at >= through) AS charged,
+       LATERAL (SELECT count(*), coalesce(sum(authorized_maximum), 0) AS total
+         FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
+         WHERE state = 'failed_ambiguous' AND finished_at >= through) AS ambiguous,
+       LATERAL (SELECT count(*), coalesce(sum(charge_amount), 0) AS total FROM jobs
+         WHERE state = 'settlement_failed') AS withheld
+     WHERE ledger_totals.id`,
+  )
+  const [row] = totals.rows
+  if (!row) throw new Error('the stored totals have one row')
+  return {
+    queues: queuesOf(unfinished.rows),
+    openExposure: atomicAmount(unfinished.rows.reduce((sum, { open }) => sum + BigInt(open), 0n)),
+    charged: countAndTotal(row.charged_count, row.charged_total),
+    ambiguous: countAndTotal(row.ambiguous_count, row.ambiguous_total),
+    withheld: countAndTotal(row.withheld_count, row.withheld_total),
+    inReview: Number(row.in_review),
+  }
+}
+
+function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueFigures> {
+  const ofQueue = (name: QueueName): QueueFigures => {
+    const own = rows.filter((row) => queueOf(row) === name)
+    const sum = (figure: 'waiting' | 'running' | 'put_off') => own.reduce((total, row) => total + row[figure], 0)
+    return {
+      waiting: sum('waiting'),
+      running: sum('running'),
+      putOff: sum('put_off'),
+      oldestWaitingSeconds: Math.max(0, ...own.map(({ oldest }) => oldest)),
+    }
+  }
+  return new Map(queueNames.map((name) => [name, ofQueue(name)]))
+}
+
+function countAndTotal(count: string, total: string): CountAndTotal {
+  return { count: Number(count), total: atomicAmount(BigInt(total)) }
+}
+
+/** Longer than any transaction of the service: one that began before may still commit a `finished_at` of its beginning. */
+const SETTLED_AFTER = '10 minutes'
+/** Rolled up when this much has gathered. */
+const ROLL_UP_AFTER = '20 minutes'
+
+/**
+ * Safe in every worker at once: who comes second finds the row locked, or moved on. What has ended so long ago stays as it is:
+ * completed jobs and closed attempts never change.
+ */
+export async function rollUpTotals(sql: Sql): Promise<number> {
+  const { rows } = await sql.query<{ moved: number }>(
+    `WITH present AS MATERIALIZED (
+       SELECT through, now() - $1::interval AS until FROM ledger_totals
+       WHERE id AND through < now() - $2::interval FOR UPDATE SKIP LOCKED),
+     charged AS (
+       SELECT count(jobs.id) AS count, coalesce(sum(charge_amount), 0) AS total FROM present JOIN jobs
+         ON state = 'completed' AND finished_at >= through AND finished_at < until),
+     ambiguous AS (
+       SELECT count(authorizations.id) AS count, coalesce(sum(authorized_maximum), 0) AS total
+       FROM present JOIN upstream_attempts ON state = 'failed_ambiguous' AND finished_at >= through AND finished_at < until
+         JOIN authorizations ON authorizations.id = authorization_id)
+     UPDATE ledger_totals SET through = until,
+       charged_jobs = charged_jobs + charged.count, charged_total = charged_total + charged.total,
+       ambiguous_attempts = ambiguous_attempts + ambiguous.count, ambiguous_total = ambiguous_total + ambiguous.total
+     FROM present, charged, ambiguous WHERE ledger_totals.id
+     RETURNING charged.count::int AS moved`,
+    [SETTLED_AFTER, ROLL_UP_AFTER],
+  )
+  return rows[0]?.moved ?? 0
+}

@@ -1,0 +1,113 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { requireExclusiveKeys } from '../../../workers/settlement/own-keys/require-exclusive-keys.ts'
+import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
+
+/** The ledger of another installation. */
+let other: TestLedger
+let worker: TestWorker
+let chain: SettlementChain
+beforeAll(async () => {
+  ;[worker, other] = await Promise.all([startTestWorker(), createTestLedger()])
+})
+beforeEach(async () => {
+  chain = await createSettlementChain(worker)
+})
+afterEach(async () => {
+  worker.proxy.setFault(null)
+  await chain.rpc('evm_setAutomine', true)
+  await chain.rpc('anvil_mine')
+})
+afterAll(async () => {
+  await other.close()
+  await worker.stop()
+})
+
+const start = (ledger: TestLedger) =>
+  requireExclusiveKeys({
+    accounts: createSettlementAccounts(createChainClient(worker.proxy.url, PATIENCE_MS), 8453, [chain.privateKey]),
+    settlements: createSettlementStore(ledger.pool),
+    network: 'eip155:8453',
+    logger: worker.dependencies.logger,
+  })
+
+async function settleOne(): Promise<void> {
+  await worker.run((await chain.accept()).jobId, chain.chain)
+}
+
+describe('a settler starts', () => {
+  it('with a key that nobody ever used', async () => {
+    await start(worker.ledger)
+  })
+
+  it('over its own database while another process settles with the same key', async () => {
+    const { jobId } = await chain.accept()
+    await settleOne()
+    await chain.rpc('evm_setAutomine', false)
+    const { settler } = chain.chain
+    const broadcast: typeof settler.broadcast = async (transaction) => {
+      await settler.broadcast(transaction)
+      throw new Error('killed')
+    }
+    await expect(worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast } })).rejects.toThrow('killed')
+    expect(await chain.rpc('eth_getTransactionCount', chain.facilitator, 'pending')).toBe('0x2')
+    await start(worker.ledger)
+  })
+
+  it('with a key that was used before, by hand or by another database that is gone', async () => {
+    await chain.useNonceElsewhere(0)
+    await start(worker.ledger)
+    await settleOne()
+    await chain.useNonceElsewhere(2)
+    await start(worker.ledger)
+    await start(other)
+  })
+
+  it('when the chain does not answer', async () => {
+    worker.proxy.setFault({ kind: 'status', status: 500 })
+    await start(worker.ledger)
+  })
+})
+
+describe('a settler does not start, and names the setting', () => {
+  const refusal = 'SETTLEMENT_PRIVATE_KEYS: transactions of 0x'
+
+  it('over a database that never settled with the key, while another one does', async () => {
+    await chain.rpc('evm_setAutomine', false)
+    await chain.useNonceElsewhere(0)
+    await expect(start(other)).rejects.toThrow(refusal)
+  })
+
+  it('over a database that is behind another one, until that one is done', async () => {
+    await settleOne()
+    await chain.rpc('evm_setAutomine', false)
+    await chain.useNonceElsewhere(1)
+    await expect(start(worker.ledger)).rejects.toThrow(`${refusal}${chain.facilitator.slice(2)}`)
+    await chain.rpc('anvil_mine')
+    await start(worker.ledger)
+  })
+})
+
+it('the keeper tells how many account nonces somebody else used', async () => {
+  await settleOne()
+  await chain.useNonceElsewhere(1)
+  await chain.useNonceElsewhere(2)
+  const told: number[] = []
+  const look = async () => {
+    // As if its last look were long ago.
+    await worker.ledger.sql("UPDATE settlement_accounts SET kept_until = now() - interval '1 minute'")
+    await chain.keep({ onUsedElsewhere: (_, count) => told.push(count) })
+  }
+  await look()
+  await look()
+  expect(told).toEqual([2])
+  expect(worker.logged.join()).toContain('SETTLEMENT_PRIVATE_KEYS: somebody else sends transactions')
+  // Whatever was used is not given out again.
+  await settleOne()
+  expect(await chain.count()).toBe(4)
+})

@@ -1,0 +1,60 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import type { KubernetesObject } from './kustomize.ts'
+
+const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
+
+/** The package whose classes and types were made of the Kubernetes API's own OpenAPI, or of KEDA's resource definitions. */
+function moduleOf({ apiVersion }: KubernetesObject): string {
+  return apiVersion.startsWith('keda.sh/') ? `@kubernetes-models/keda/${apiVersion}` : `kubernetes-models/${apiVersion}`
+}
+
+type ModelModule = Readonly<Record<string, new (data: unknown) => { validate(): void }>>
+
+/** Throws with the field that breaks the schema of the object's kind. Fields that the schema does not know go unseen. */
+export async function validateObject(object: KubernetesObject): Promise<void> {
+  const models = (await import(moduleOf(object))) as ModelModule
+  const Model = models[object.kind]
+  if (!Model) throw new Error(`${moduleOf(object)} knows no ${object.kind}`)
+  new Model(object).validate()
+}
+
+/**
+ * What TypeScript says of the objects as literals of their kinds' types, a line for each finding: a field that the API does not
+ * know is an error there, as it is not in the schemas.
+ */
+export async function findUnknownFields(objects: readonly KubernetesObject[]): Promise<readonly string[]> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-manifests-'))
+  try {
+    await symlink(MODULES, join(directory, 'node_modules'))
+    const lines = objects.map(
+      (object, index) =>
+        `import type { I${object.kind} as Kind${index} } from '${moduleOf(object)}'\n` +
+        `export const object${index}: Kind${index} = ${JSON.stringify(object, null, 2)}\n`,
+    )
+    await writeFile(join(directory, 'package.json'), '{"type":"module"}')
+    await writeFile(join(directory, 'manifests.ts'), lines.join('\n'))
+    const flags = [
+      '--noEmit',
+      '--strict',
+      '--skipLibCheck',
+      '--module',
+      'nodenext',
+      '--target',
+      'es2024',
+      '--types',
+      '',
+    ]
+    const tsc = [join(MODULES, 'typescript/bin/tsc'), ...flags, 'manifests.ts']
+    const { stdout } = await promisify(execFile)(process.execPath, tsc, { cwd: directory }).catch(
+      (error: { stdout: string }) => error,
+    )
+    return stdout.split('\n').filter((line) => line !== '')
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}

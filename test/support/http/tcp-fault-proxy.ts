@@ -1,0 +1,182 @@
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { PATIENCE_MS } from '../patience.ts'
+
+/** What befalls the bytes between a client and its target. `to_target` is the client's sending direction. */
+export type TcpFault =
+  /** Every piece arrives this much later, in order. */
+  | { readonly kind: 'latency'; readonly delayMs: number }
+  /** Connections open and stay open, and nothing passes; what was sent arrives after healing, as after a lost route. */
+  | { readonly kind: 'blackhole' }
+  /** Nobody listens; open connections are reset. */
+  | { readonly kind: 'refuse' }
+  /** A connection is reset once this many bytes have passed in this direction, counted from the fault's beginning. */
+  | { readonly kind: 'reset'; readonly afterBytes: number; readonly direction: 'to_target' | 'to_client' }
+  /** Requests are delivered; the first bytes of an answer are dropped and the connection is reset. */
+  | { readonly kind: 'lost_answer' }
+
+export interface TcpFaultProxy {
+  readonly port: number
+  /** How often the present fault has cut a connection or, for `latency` and `blackhole`, met a piece. */
+  readonly hits: number
+  /** Takes effect at once, on open connections too; `null` heals. A second one replaces the first. */
+  setFault(fault: TcpFault | null): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Another program may have taken the port while it was refused. */
+const LISTEN_PAUSE_MS = 20
+
+interface Link {
+  readonly client: Socket
+  readonly target: Socket
+  /** Bytes passed since the present fault began. */
+  passed: { to_target: number; to_client: number }
+}
+
+interface ProxyState {
+  readonly links: Set<Link>
+  fault: TcpFault | null
+  hits: number
+}
+
+/** A TCP proxy on loopback in front of `target`; the same port through every fault. */
+export async function startTcpFaultProxy(target: { host: string; port: number }): Promise<TcpFaultProxy> {
+  const state: ProxyState = { links: new Set(), fault: null, hits: 0 }
+  const port = await findFreePort()
+  const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
+    openLink(state, client, target),
+  )
+  await listen(server, port)
+  const cutAll = () => {
+    for (const link of state.links) cut(state, link)
+  }
+  return {
+    port,
+    get hits() {
+      return state.hits
+    },
+    setFault: async (fault) => {
+      state.fault = fault
+      state.hits = 0
+      for (const link of state.links) {
+        link.passed = { to_target: 0, to_client: 0 }
+        flow(state, link)
+      }
+      if (fault?.kind === 'refuse') {
+        cutAll()
+        if (server.listening) await closeServer(server)
+      } else if (!server.listening) {
+        await listen(server, port)
+      }
+    },
+    stop: async () => {
+      cutAll()
+      if (server.listening) await closeServer(server)
+    },
+  }
+}
+
+function openLink(state: ProxyState, client: Socket, { host, port }: { host: string; port: number }): void {
+  const target = connect({ host, port, allowHalfOpen: true })
+  const link: Link = { client, target, passed: { to_target: 0, to_client: 0 } }
+  state.links.add(link)
+  // A proxy that gathers small pieces would add a delay of its own.
+  client.setNoDelay(true)
+  target.setNoDelay(true)
+  pass(state, link, 'to_target', client, target)
+  pass(state, link, 'to_client', target, client)
+  for (const socket of [client, target]) {
+    socket.on('error', () => cut(state, link))
+    socket.on('close', () => {
+      if (client.destroyed && target.destroyed) state.links.delete(link)
+    })
+  }
+  flow(state, link)
+}
+
+function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client', from: Socket, to: Socket): void {
+  /** Delayed pieces and the end keep their order. */
+  let previous: Promise<void> = Promise.resolve()
+  let waiting = 0
+  const later = (delayMs: number, act: () => void) => {
+    const before = previous
+    const afterBoth = async () => {
+      await Promise.all([before, delay(delayMs)])
+      waiting -= 1
+      if (!to.destroyed) act()
+    }
+    waiting += 1
+    previous = afterBoth()
+  }
+  const send = (piece: Buffer) => {
+    const isRoomLeft = to.write(piece)
+    if (isRoomLeft) return
+    from.pause()
+    to.once('drain', () => flow(state, link))
+  }
+  from.on('data', (piece: Buffer) => {
+    const { fault } = state
+    if (fault?.kind === 'lost_answer' && direction === 'to_client') return strike(state, link)
+    if (fault?.kind === 'reset' && fault.direction === direction) {
+      const passed = link.passed[direction]
+      const left = fault.afterBytes - passed
+      link.passed[direction] += piece.length
+      // It is cut as soon as what was left has been written.
+      if (passed > 0 && left <= 0) return
+      if (piece.length >= left) {
+        to.write(piece.subarray(0, left), () => strike(state, link))
+        return
+      }
+    }
+    const delayMs = fault?.kind === 'latency' ? fault.delayMs : 0
+    if (delayMs > 0) state.hits += 1
+    if (delayMs > 0 || waiting > 0) later(delayMs, () => send(piece))
+    else send(piece)
+  })
+  from.on('end', () => later(0, () => to.end()))
+}
+
+/** Lets a connection's bytes flow, or not. A paused socket keeps what it gets in the system's buffers. */
+function flow(state: ProxyState, { client, target }: Link): void {
+  const isBlocked = state.fault?.kind === 'blackhole'
+  if (isBlocked) state.hits += 1
+  for (const socket of [client, target]) {
+    if (isBlocked) socket.pause()
+    else socket.resume()
+  }
+}
+
+function strike(state: ProxyState, link: Link): void {
+  state.hits += 1
+  cut(state, link)
+}
+
+function cut(state: ProxyState, link: Link): void {
+  state.links.delete(link)
+  for (const socket of [link.client, link.target]) if (!socket.destroyed) socket.resetAndDestroy()
+}
+
+async function listen(server: Server, port: number): Promise<void> {
+  for (const startedAt = Date.now(); ; ) {
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject).listen(port, '127.0.0.1', () => {
+          server.off('error', reject)
+          resolve()
+        })
+      })
+      return
+    } catch (error) {
+      server.removeAllListeners('error')
+      if (Date.now() - startedAt > PATIENCE_MS) throw error
+      await delay(LISTEN_PAUSE_MS)
+    }
+  }
+}
+
+/** Stops listening at once; connections are the caller's matter. */
+async function closeServer(server: Server): Promise<void> {
+  await new Promise<void>((resolve) => server.close(() => resolve()))
+}

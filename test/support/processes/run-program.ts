@@ -1,0 +1,49 @@
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+/** Parsing and compiling all code anew is half of the processor time of a short command. */
+export const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
+
+/** How a command ended, and what it said. */
+export interface CommandRun {
+  readonly exitCode: number | null
+  readonly output: string
+  readonly errors: string
+}
+
+/** Runs one of our commands (a path below the repository) to its end. Of our own environment it gets the search path only. */
+export async function runCommand(
+  entry: string,
+  programArguments: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<CommandRun> {
+  const child = spawn(process.execPath, [join(ROOT, entry), ...programArguments], {
+    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: COMPILE_CACHE, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const [output, errors]: [string[], string[]] = [[], []]
+  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => errors.push(text))
+  const exitCode = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  return { exitCode, output: output.join(''), errors: errors.join('') }
+}
+
+/** Runs a program to its end and returns its standard output; throws with its standard error when it fails. */
+export async function runProgram(program: string, programArguments: readonly string[]): Promise<Buffer> {
+  const child = spawn(program, programArguments, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const output: Buffer[] = []
+  const errors: Buffer[] = []
+  child.stdout.on('data', (chunk: Buffer) => output.push(chunk))
+  child.stderr.on('data', (chunk: Buffer) => errors.push(chunk))
+  const exitCode = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  if (exitCode === 0) return Buffer.concat(output)
+  throw new Error(`${program} ${programArguments.join(' ')}: exit ${exitCode}: ${Buffer.concat(errors).toString()}`)
+}

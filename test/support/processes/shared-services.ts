@@ -1,0 +1,80 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { migrateAll } from '../../../infra/commands/migrate.ts'
+import { type EmbeddedPostgres, startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import { copyDatabase } from '../ledger/test-database.ts'
+import { PATIENT_SETTINGS } from '../patience.ts'
+
+/** Many test files at once, each with its pools. */
+const MAXIMUM_CONNECTIONS = 500
+
+/** A sandbox that test files use one after another. */
+export interface SharedSandboxPlace {
+  readonly info: SandboxInfo
+  readonly directory: string
+}
+
+/**
+ * What test files share, started when the first one asks for it: one PostgreSQL with a migrated template database, and a
+ * sandbox for each of vitest's workers. Runs in vitest's main process, which outlives them.
+ *
+ * `GET /postgres` answers with the template's connection string, `GET /sandboxes/<worker>` with a {@link SharedSandboxPlace}.
+ */
+export interface SharedServices {
+  readonly url: string
+  stop(): Promise<void>
+}
+
+export async function startSharedServices(): Promise<SharedServices> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-test-'))
+  const sandboxes = new Map<string, Promise<Sandbox>>()
+  let postgres: Promise<EmbeddedPostgres> | undefined
+  const database = async () => {
+    postgres ??= startTemplate(join(directory, 'postgres'))
+    return (await postgres).connectionString
+  }
+  const startShared = async (worker: string) =>
+    startSandbox({
+      directory: join(directory, `sandbox-${worker}`),
+      databaseUrl: (await copyDatabase(await database())).url,
+      // Thousands of requests come from one address in a minute.
+      apiEnvironment: { ...PATIENT_SETTINGS, REQUESTS_PER_MINUTE: '1000000' },
+      workerEnvironment: PATIENT_SETTINGS,
+    })
+  const answer = async (path: string): Promise<unknown> => {
+    if (path === '/postgres') return await database()
+    const worker = path.slice('/sandboxes/'.length)
+    const started = sandboxes.get(worker) ?? startShared(worker)
+    sandboxes.set(worker, started)
+    const place: SharedSandboxPlace = { info: (await started).info, directory: join(directory, `sandbox-${worker}`) }
+    return place
+  }
+  const server = createServer((request, response) => {
+    answer(request.url ?? '').then(
+      (value) => response.end(JSON.stringify(value)),
+      (error: unknown) => response.writeHead(500).end(String(error)),
+    )
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    stop: async () => {
+      server.close()
+      server.closeAllConnections()
+      const started = await Promise.allSettled(sandboxes.values())
+      await Promise.all(started.flatMap((one) => (one.status === 'fulfilled' ? [one.value.stop()] : [])))
+      await (await postgres?.catch(() => undefined))?.stop()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+async function startTemplate(dataDirectory: string): Promise<EmbeddedPostgres> {
+  const postgres = await startPostgres({ dataDirectory, maximumConnections: MAXIMUM_CONNECTIONS, isDurable: false })
+  await migrateAll(postgres.connectionString)
+  return postgres
+}

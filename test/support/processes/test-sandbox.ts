@@ -1,0 +1,177 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
+import { createPayingClient, type PayingClient } from '../../../infra/sandbox/paying-client.ts'
+import { type Sandbox, type SandboxInfo, type SandboxOptions, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
+import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { createChainReader } from '../chain/devnet.ts'
+import { PATIENT_SETTINGS } from '../patience.ts'
+import type { SharedSandboxPlace } from './shared-services.ts'
+
+/** 1,000 USDC, as the sandbox's own payer has. */
+const PAYER_FUNDS_ATOMIC = 1_000_000_000n
+const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
+
+/** A whole farebox of real processes, with everything that a test looks at from outside. */
+export interface SharedSandbox {
+  readonly info: SandboxInfo
+  /** Its state: secrets, stored objects, and each process's output in `logs`. */
+  readonly directory: string
+  readonly chain: ReturnType<typeof createChainReader>
+  readonly payer: PayingClient
+  readonly sample: Buffer
+  pidOf(part: 'api' | 'worker' | 'chain'): number
+  /** The calls that the upstream saw since this file began, in order. */
+  upstreamCalls(): Promise<readonly UpstreamCall[]>
+  setFaults(rules: readonly FaultRuleInput[]): Promise<void>
+  sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
+  /** How many rows were added to a table since this file began. */
+  added(table: CountedTable): Promise<number>
+  /** One JSON request to a paid endpoint. */
+  post(path: string, body: Record<string, unknown>, request?: Omit<TranscriptionCall, 'body'>): Promise<Response>
+  /** `POST /v1/audio/transcriptions` in the JSON form. */
+  transcribe(request?: TranscriptionCall): Promise<Response>
+  stop(): Promise<void>
+}
+
+/** A farebox of a test's own, which it may configure, restart and break. */
+export type TestSandbox = SharedSandbox & Sandbox
+
+export interface TranscriptionCall {
+  idempotencyKey?: string
+  body?: Record<string, unknown>
+  headers?: Record<string, string>
+  signal?: AbortSignal
+}
+
+const COUNTED_TABLES = ['authorizations', 'idempotency_keys', 'jobs', 'receipts'] as const
+type CountedTable = (typeof COUNTED_TABLES)[number]
+
+/**
+ * Returns the sandbox that the calling file shares with others, which used it before or will afterwards, with a payer of
+ * its own. For tests that neither configure nor break it: a sandbox of their own costs seconds of processor time.
+ */
+export async function useSharedSandbox(): Promise<SharedSandbox> {
+  const { askSharedServices } = await import('./ask-shared-services.ts')
+  const worker = process.env['VITEST_POOL_ID']
+  const { info, directory } = await askSharedServices<SharedSandboxPlace>(`/sandboxes/${worker}`)
+  const { account, privateKey } = await createFundedKey(info.rpcUrl)
+  const sandbox = await observe({ ...info, payer: { address: account.address, privateKey } }, directory)
+  return {
+    ...sandbox,
+    pidOf: (part) => info.pids[part],
+    stop: async () => {
+      await sandbox.setFaults([])
+      await sandbox.stop()
+    },
+  }
+}
+
+async function createFundedKey(rpcUrl: string) {
+  const privateKey = generatePrivateKey()
+  const account = privateKeyToAccount(privateKey)
+  await mintUsdc(rpcUrl, account.address, PAYER_FUNDS_ATOMIC)
+  return { account, privateKey }
+}
+
+/** Starts a sandbox with fresh state, over a database of its own on the run's PostgreSQL; `stop` removes both. */
+export async function startTestSandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
+  const { createTestDatabase } = await import('../ledger/test-database.ts')
+  const database = await createTestDatabase()
+  const sandbox = await startStandaloneSandbox({ databaseUrl: database.url, ...options })
+  return {
+    ...sandbox,
+    stop: async () => {
+      await sandbox.stop()
+      await database.drop()
+    },
+  }
+}
+
+/** The same with a PostgreSQL of its own, for programs outside of a test run and for tests that restart the database. */
+export async function startStandaloneSandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-test-'))
+  const sandbox = await startSandbox({
+    directory,
+    ...options,
+    apiEnvironment: { ...PATIENT_SETTINGS, ...options.apiEnvironment },
+    workerEnvironment: { ...PATIENT_SETTINGS, ...options.workerEnvironment },
+  })
+  const observed = await observe(sandbox.info, directory)
+  return {
+    ...sandbox,
+    ...observed,
+    stop: async () => {
+      await observed.stop()
+      await sandbox.stop()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Looks at a running sandbox from outside; what happened before this call is left out. */
+async function observe(info: SandboxInfo, directory: string): Promise<Omit<SharedSandbox, 'pidOf'>> {
+  const pool = new pg.Pool({ connectionString: info.databaseUrl, max: 2 })
+  const sample = await readFile(SAMPLE)
+  const chain = createChainReader(info.rpcUrl)
+  const simulator = (path: string, init?: RequestInit) => fetch(`${info.upstreamUrl}/_simulator/${path}`, init)
+  const readCalls = async () => ((await (await simulator('calls')).json()) as { calls: UpstreamCall[] }).calls
+  const sql: SharedSandbox['sql'] = async <Row extends pg.QueryResultRow>(
+    statement: string,
+    parameters: readonly unknown[] = [],
+  ) => (await pool.query<Row>(statement, [...parameters])).rows
+  const countRows = async (table: CountedTable) => {
+    const [row] = await sql<{ count: string }>(`SELECT count(*) FROM ${table}`)
+    return Number(row?.count)
+  }
+  const post: SharedSandbox['post'] = (path, body, { idempotencyKey = randomUUID(), headers, signal } = {}) =>
+    fetch(`${info.baseUrl}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body: JSON.stringify(body),
+      ...(signal ? { signal } : {}),
+    })
+  const earlierCalls = (await readCalls()).length
+  const earlierTransfers = (await chain.transfersTo(info.payTo as `0x${string}`)).length
+  const earlierRows = new Map(
+    await Promise.all(COUNTED_TABLES.map(async (table) => [table, await countRows(table)] as const)),
+  )
+  return {
+    info,
+    directory,
+    chain: {
+      ...chain,
+      transfersTo: async (account) => {
+        const transfers = await chain.transfersTo(account)
+        return account === info.payTo ? transfers.slice(earlierTransfers) : transfers
+      },
+    },
+    payer: createPayingClient({ privateKey: info.payer.privateKey, rpcUrl: info.rpcUrl, network: info.network }),
+    sample,
+    upstreamCalls: async () => (await readCalls()).slice(earlierCalls),
+    setFaults: async (rules) => {
+      const answer = await simulator('faults', {
+        method: 'PUT',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(rules),
+      })
+      if (!answer.ok) throw new Error(`the simulator refused the faults: ${await answer.text()}`)
+    },
+    sql,
+    added: async (table) => (await countRows(table)) - (earlierRows.get(table) ?? 0),
+    post,
+    transcribe: ({ body, ...request } = {}) =>
+      post(
+        '/v1/audio/transcriptions',
+        body ?? { model: 'speechvendor/scribe-v2', audio_base64: sample.toString('base64') },
+        request,
+      ),
+    stop: () => pool.end(),
+  }
+}

@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
+import type { ObjectStore } from '#shared/media/object-store.ts'
+import { mediaKey, retentionClasses } from '#shared/media/retention.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { Product } from '../executions/execution.ts'
+import { retryUntil } from './retry-until.ts'
+
+export interface SealingDependencies {
+  readonly media: Pick<ObjectStore, 'put'>
+  readonly publicBaseUrl: string
+  readonly now: () => Date
+  readonly logger: Logger
+}
+
+const storedUsageSchema = z.record(z.string(), z.int())
+
+/**
+ * Turns a product into the exact answer text, its charge, and the record of its media, whose bytes are stored first. The
+ * charge follows from measured usage under the terms of the quote and never passes what the payer signed.
+ */
+export async function sealProduct(
+  { media, publicBaseUrl, now, logger }: SealingDependencies,
+  job: ClaimedJob,
+  attemptId: string,
+  product: Product,
+  giveUpAt: Date,
+): Promise<{ sealed: SealedResult; media: Media | null }> {
+  if (product.media) {
+    const { bytes, mediaClass } = product.media
+    const objectKey = mediaKey(mediaClass, attemptId)
+    await retryUntil({ now, logger }, 'storing media', giveUpAt, () => media.put(objectKey, bytes))
+  }
+  // Lifetimes start when the media are stored.
+  const createdAt = now()
+  const { result, record } = renderResult(publicBaseUrl, attemptId, product, createdAt)
+  const operation = operationById(job.operation)
+  const usage = operation.usageSchema.parse(product.usage)
+  const charge = operation.charge(usage, operation.termsSchema.parse(job.terms))
+  const resultBody = JSON.stringify(operation.resultSchema.parse(result))
+  return {
+    sealed: {
+      usage: storedUsageSchema.parse(usage),
+      chargeAmount: atomicAmount(
+        charge < job.authorization.authorizedMaximum ? charge : job.authorization.authorizedMaximum,
+      ),
+      resultBody,
+      resultDigest: sha256Hex(resultBody),
+    },
+    media: record,
+  }
+}
+
+/** The public result, and the record of its media with their place. */
+function renderResult(
+  publicBaseUrl: string,
+  attemptId: string,
+  product: Product,
+  createdAt: Date,
+): { result: unknown; record: Media | null } {
+  if (product.media === null) return { result: product.result(null, createdAt), record: null }
+  const { bytes, contentType, mediaClass } = product.media
+  const token = newMediaToken()
+  // Whole seconds, as the result writes it and the route keeps it.
+  const expiresAt = new Date(
+    (Math.floor(createdAt.getTime() / 1000) + retentionClasses[mediaClass].lifetimeSeconds) * 1000,
+  )
+  const sha256 = sha256Hex(bytes)
+  return {
+    result: product.result({ url: mediaUrl(publicBaseUrl, token), expiresAt }, createdAt),
+    record: {
+      objectKey: mediaKey(mediaClass, attemptId),
+      tokenSha256: hashMediaToken(token),
+      contentType,
+      sha256,
+      bytes: bytes.length,
+      expiresAt,
+    },
+  }
+}

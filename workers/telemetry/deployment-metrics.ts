@@ -1,0 +1,70 @@
+import { Gauge, Histogram, type Registry } from 'prom-client'
+import type { Router, Slot } from '../providers/route.ts'
+
+const CIRCUITS = ['closed', 'half_open', 'open'] as const
+
+/** Adds the health of each deployment, as this process's own router sees it. */
+export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 'states'>): void {
+  const register = { registers: [registry] }
+  const circuit = new Gauge({
+    name: 'farebox_deployment_circuit',
+    help: '1 for the state that the circuit of a deployment is in',
+    labelNames: ['deployment', 'state'],
+    ...register,
+    // Read at each scrape: the router knows it all at any moment.
+    collect: () => {
+      for (const { name, circuit: present } of router.states())
+        for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === present ? 1 : 0)
+    },
+  })
+  const activeCalls = new Gauge({
+    name: 'farebox_deployment_active_calls',
+    help: 'Calls to a deployment that are under way',
+    labelNames: ['deployment'],
+    ...register,
+    collect: () =>
+      router.states().forEach(({ name, activeCalls: count }) => activeCalls.set({ deployment: name }, count)),
+  })
+  const recentCalls = new Gauge({
+    name: 'farebox_deployment_recent_calls',
+    help: 'Calls to a deployment begun in the last 60 seconds',
+    labelNames: ['deployment'],
+    ...register,
+    collect: () =>
+      router.states().forEach(({ name, recentCalls: count }) => recentCalls.set({ deployment: name }, count)),
+  })
+}
+
+/** To the longest time limit of a call. */
+const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300]
+
+/** The same router, with each call's duration and outcome measured: `produced`, or the code of the failure. */
+export function measuredRouter(registry: Registry, router: Router): Router {
+  const durations = new Histogram({
+    name: 'farebox_provider_call_duration_seconds',
+    help: 'Calls of this process to a deployment, by how they ended',
+    labelNames: ['deployment', 'outcome'],
+    buckets: CALL_BUCKETS,
+    registers: [registry],
+  })
+  const measured = (slot: Slot): Slot => ({
+    deployment: slot.deployment,
+    run: async (call) => {
+      const startedAt = performance.now()
+      let ended = 'thrown'
+      try {
+        const outcome = await slot.run(call)
+        ended = 'code' in outcome ? outcome.code : outcome.outcome
+        return outcome
+      } finally {
+        durations.observe({ deployment: slot.deployment.name, outcome: ended }, (performance.now() - startedAt) / 1000)
+      }
+    },
+  })
+  return {
+    ...router,
+    *candidates(publicModel) {
+      for (const slot of router.candidates(publicModel)) yield measured(slot)
+    },
+  }
+}
