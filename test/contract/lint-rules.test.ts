@@ -1,81 +1,172 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES } from '../../oxlint.config.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const FOLDERS = ['api', 'shared', 'test', 'workers']
+const IMPORT_RULE = 'eslint(no-restricted-imports)'
 
-/** One file for each rule that this project's lint must enforce, at the place where the rule holds. */
-const breaches = {
-  'api/floating-query.ts': `import type pg from 'pg'\nexport function forget(pool: pg.Pool): void {\n  pool.query('SELECT 1')\n}\n`,
-  'shared/adapters/floating-add.ts': `import type { Queue } from 'bullmq'\nexport function forget(queue: Queue): void {\n  queue.add('run', {})\n}\n`,
-  'shared/cycle-a.ts': `import { b } from './cycle-b.ts'\nexport const a: () => number = () => b()\n`,
-  'shared/cycle-b.ts': `import { a } from './cycle-a.ts'\nexport const b: () => number = () => a()\n`,
-  'api/imports-worker.ts': `export { target } from '../workers/target.ts'\n`,
-  'workers/imports-api.ts': `export { target } from '../api/target.ts'\n`,
-  'api/deep/imports-worker.ts': `export { target } from '../../workers/target.ts'\n`,
-  'api/imports-adapter.ts': `export { target } from '#shared/adapters/target.ts'\n`,
-  'shared/imports-adapter.ts': `export { target } from '#shared/adapters/target.ts'\n`,
-  'shared/imports-pg.ts': `export { Pool } from 'pg'\n`,
-  'shared/adapters/imports-api.ts': `export { target } from '../../api/target.ts'\n`,
-  'workers/imports-test.ts': `export { target } from '../test/target.ts'\n`,
-  'workers/reads-environment.ts': `export const home = process.env['HOME']\n`,
-} as const
+/** The rooms of a house or of shared, each with the rooms that it may import. */
+type Rooms = Readonly<Record<string, readonly string[]>>
 
-/** The same imports where they are allowed. */
-const allowed = {
-  'api/dependencies.ts': `export { target } from '#shared/adapters/target.ts'\n`,
-  'workers/dependencies.ts': `export { target } from '#shared/adapters/target.ts'\n`,
+const target = (specifier: string) => `export { target } from '${specifier}'\n`
+
+/** One file for each rule, at a place where the rule applies, with the rule that must refuse it. */
+const breaches: Record<string, { text: string; rule: string }> = {
+  'api/floating-query.ts': {
+    text: `import type pg from 'pg'\nexport function forget(pool: pg.Pool): void {\n  pool.query('SELECT 1')\n}\n`,
+    rule: 'typescript(no-floating-promises)',
+  },
+  'shared/adapters/floating-add.ts': {
+    text: `import type { Queue } from 'bullmq'\nexport function forget(queue: Queue): void {\n  queue.add('run', {})\n}\n`,
+    rule: 'typescript(no-floating-promises)',
+  },
+  'shared/money/cycle-a.ts': {
+    text: `import { b } from './cycle-b.ts'\nexport const a: () => number = () => b()\n`,
+    rule: 'import(no-cycle)',
+  },
+  'shared/money/cycle-b.ts': {
+    text: `import { a } from './cycle-a.ts'\nexport const b: () => number = () => a()\n`,
+    rule: 'import(no-cycle)',
+  },
+  'shared/money/type-cycle-a.ts': {
+    text: `import type { B } from './type-cycle-b.ts'\nexport interface A {\n  readonly b: B | null\n}\n`,
+    rule: 'import(no-cycle)',
+  },
+  'shared/money/type-cycle-b.ts': {
+    text: `import type { A } from './type-cycle-a.ts'\nexport interface B {\n  readonly a: A | null\n}\n`,
+    rule: 'import(no-cycle)',
+  },
+  'workers/reads-environment.ts': {
+    text: `export const home = process.env['HOME']\n`,
+    rule: 'node(no-process-env)',
+  },
+  'api/imports-worker.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
+  'api/request/imports-worker.ts': { text: target('../../workers/target.ts'), rule: IMPORT_RULE },
+  'workers/imports-api.ts': { text: target('../api/target.ts'), rule: IMPORT_RULE },
+  'workers/imports-test.ts': { text: target('../test/target.ts'), rule: IMPORT_RULE },
+  'api/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
+  'api/routes/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
+  'api/dependencies.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
+  'shared/money/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
+  'shared/money/imports-pg.ts': { text: `export { Pool } from 'pg'\n`, rule: IMPORT_RULE },
+  'shared/money/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
+  'shared/adapters/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
+  'shared/adapters/s3/imports-api.ts': { text: target('../../../api/target.ts'), rule: IMPORT_RULE },
+}
+
+/** Imports that the rules allow. */
+const allowed: Record<string, string> = {
+  'workers/dependencies.ts': target('#shared/adapters/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
-  ...Object.fromEntries(
-    ['api', 'workers', 'shared/adapters', 'test'].map((folder) => [`${folder}/target.ts`, 'export const target = 1\n']),
-  ),
+}
+
+for (const [house, rooms] of Object.entries(HOUSES)) {
+  addRooms(
+    rooms,
+    (room) => `${house}/${room}`,
+    (_, other, depth) => `${'../'.repeat(depth + 1)}${other}/target.ts`,
+  )
+  for (const room of Object.keys(rooms))
+    for (let depth = 0; depth <= DEEPEST_FOLDER; depth++)
+      breaches[`${house}/${room}/${'deeper/'.repeat(depth)}imports-root.ts`] = {
+        text: target(`${'../'.repeat(depth + 1)}target.ts`),
+        rule: IMPORT_RULE,
+      }
+}
+addRooms(
+  DOMAIN,
+  (room) => `shared/${room}`,
+  (_, other) => `#shared/${other}/target.ts`,
+)
+addRooms(
+  ADAPTERS,
+  (room) => `shared/adapters/${room}`,
+  (_, other) => `#shared/adapters/${other}/target.ts`,
+)
+
+/** A file for each pair of rooms and each depth of folders: a breach, or an import that is allowed. */
+function addRooms(
+  rooms: Rooms,
+  folderOf: (room: string) => string,
+  specifierOf: (room: string, other: string, depth: number) => string,
+): void {
+  for (const [room, importable] of Object.entries(rooms))
+    for (const other of Object.keys(rooms).filter((name) => name !== room))
+      for (let depth = 0; depth <= DEEPEST_FOLDER; depth++) {
+        const path = `${folderOf(room)}/${'deeper/'.repeat(depth)}imports-${other}.ts`
+        const text = target(specifierOf(room, other, depth))
+        if (importable.includes(other)) allowed[path] = text
+        else breaches[path] = { text, rule: IMPORT_RULE }
+      }
 }
 
 let directory: string
 let findings: readonly { code: string; filename: string }[]
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-lint-'))
-  for (const name of ['.oxlintrc.json', 'tsconfig.json', 'package.json'])
+  for (const name of ['oxlint.config.ts', 'tsconfig.json', 'package.json'])
     await cp(join(ROOT, name), join(directory, name))
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
-  for (const [path, text] of Object.entries({ ...breaches, ...allowed })) {
+  const targets = [...roomFolders(), 'api', 'workers', 'test', 'shared/adapters'].map(
+    (folder) => [`${folder}/target.ts`, 'export const target = 1\n'] as const,
+  )
+  const texts = Object.entries(breaches).map(([path, { text }]) => [path, text] as const)
+  for (const [path, text] of [...targets, ...texts, ...Object.entries(allowed)]) {
     await mkdir(dirname(join(directory, path)), { recursive: true })
     await writeFile(join(directory, path), text)
   }
   const oxlint = join(ROOT, 'node_modules/.bin/oxlint')
-  const run = promisify(execFile)(process.execPath, [oxlint, '--type-aware', '--format=json', ...FOLDERS], {
-    cwd: directory,
-  })
+  const parameters = [oxlint, '--type-aware', '--format=json', 'api', 'shared', 'test', 'workers']
+  const run = promisify(execFile)(process.execPath, parameters, { cwd: directory, maxBuffer: 2 ** 26 })
   const { stdout } = await run.catch((error: { stdout: string }) => error)
   findings = (JSON.parse(stdout) as { diagnostics: typeof findings }).diagnostics
 })
 afterAll(() => rm(directory, { recursive: true, force: true }))
 
-const expected: Record<keyof typeof breaches, string> = {
-  'api/floating-query.ts': 'typescript(no-floating-promises)',
-  'shared/adapters/floating-add.ts': 'typescript(no-floating-promises)',
-  'shared/cycle-a.ts': 'import(no-cycle)',
-  'shared/cycle-b.ts': 'import(no-cycle)',
-  'api/imports-worker.ts': 'eslint(no-restricted-imports)',
-  'workers/imports-api.ts': 'eslint(no-restricted-imports)',
-  'api/deep/imports-worker.ts': 'eslint(no-restricted-imports)',
-  'api/imports-adapter.ts': 'eslint(no-restricted-imports)',
-  'shared/imports-adapter.ts': 'eslint(no-restricted-imports)',
-  'shared/imports-pg.ts': 'eslint(no-restricted-imports)',
-  'shared/adapters/imports-api.ts': 'eslint(no-restricted-imports)',
-  'workers/imports-test.ts': 'eslint(no-restricted-imports)',
-  'workers/reads-environment.ts': 'node(no-process-env)',
+function roomFolders(): string[] {
+  return [
+    ...Object.entries(HOUSES).flatMap(([house, rooms]) => Object.keys(rooms).map((room) => `${house}/${room}`)),
+    ...Object.keys(DOMAIN).map((room) => `shared/${room}`),
+    ...Object.keys(ADAPTERS).map((room) => `shared/adapters/${room}`),
+  ]
 }
 
-test.each(Object.entries(expected))('%s is refused by %s', (path, rule) => {
+test.each(Object.entries(breaches))('lint refuses %s', (path, { rule }) => {
   expect(findings.filter(({ filename }) => filename === path).map(({ code }) => code)).toContain(rule)
 })
 
-test('what is allowed is not refused', () => {
+test('lint accepts the imports that are allowed', () => {
   expect(findings.filter(({ filename }) => filename in allowed)).toEqual([])
+})
+
+test('the rooms of a house form no circle', () => {
+  for (const rooms of [...Object.values(HOUSES), DOMAIN, ADAPTERS] as Rooms[]) {
+    const below = (room: string): string[] => (rooms[room] ?? []).flatMap((other) => [other, ...below(other)])
+    for (const room of Object.keys(rooms)) expect(below(room)).not.toContain(room)
+  }
+})
+
+test.each(['api', 'workers', 'shared', 'shared/adapters'])(
+  'the import rules list every folder of %s',
+  async (house) => {
+    const entries = await readdir(join(ROOT, house), { withFileTypes: true })
+    const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${house}/${name}`)
+    expect(roomFolders()).toEqual(expect.arrayContaining(folders.filter((folder) => folder !== 'shared/adapters')))
+  },
+)
+
+test('no folder lies deeper than the import rules reach', async () => {
+  const folders = await Promise.all(
+    ['api', 'workers'].map(async (house) => {
+      const entries = await readdir(join(ROOT, house), { withFileTypes: true, recursive: true })
+      return entries.filter((entry) => entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name))
+    }),
+  )
+  const depths = folders.flat().map((folder) => folder.slice(ROOT.length).split('/').length - 2)
+  expect(Math.max(...depths)).toBeLessThanOrEqual(DEEPEST_FOLDER)
 })

@@ -1,0 +1,205 @@
+import { defineConfig } from 'oxlint'
+
+/**
+ * For each room, the rooms of its house that it may import; a room may always import itself. `.` is the house's own folder, which
+ * composes the rooms and is imported by none of them.
+ */
+export const HOUSES = {
+  api: {
+    schemas: [],
+    request: ['schemas'],
+    admission: ['request'],
+    telemetry: ['admission', 'request'],
+    plugins: ['admission', 'request', 'telemetry'],
+    'paid-request': ['request', 'schemas'],
+    openapi: ['schemas'],
+    routes: ['admission', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
+  },
+  workers: {
+    providers: [],
+    executions: ['providers'],
+    screening: ['providers'],
+    job: ['executions', 'providers', 'screening'],
+    sweepers: [],
+    settlement: ['job', 'sweepers'],
+    telemetry: ['job', 'providers', 'settlement'],
+  },
+} as const
+
+/** The same for the domain and its adapters, which are imported as `#shared/…`. */
+export const DOMAIN = {
+  audio: [],
+  digests: [],
+  errors: [],
+  json: [],
+  money: [],
+  runtime: [],
+  media: ['digests'],
+  pricing: ['money'],
+  catalog: ['digests', 'money'],
+  operations: ['catalog', 'digests', 'errors', 'money', 'pricing'],
+  payment: ['digests', 'json', 'money'],
+  jobs: ['digests', 'errors', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
+} as const
+export const ADAPTERS = {
+  bullmq: ['redis'],
+  chain: [],
+  disk: [],
+  opentelemetry: [],
+  postgres: [],
+  redis: [],
+  'remote-facilitator': ['chain'],
+  s3: [],
+} as const
+
+/** How deep folders inside a room may be nested; `test/contract/lint-rules.test.ts` shows that none is deeper. */
+export const DEEPEST_FOLDER = 2
+
+type RestrictedImports = { group: string[]; message: string }
+type Override = { files: string[]; rules: { 'no-restricted-imports': ['error', { patterns: RestrictedImports[] }] } }
+
+function restrict(files: string[], patterns: RestrictedImports[]): Override {
+  return { files, rules: { 'no-restricted-imports': ['error', { patterns }] } }
+}
+
+const COMPOSED_ONLY = {
+  group: ['**/adapters/**'],
+  message: 'Only the composition root imports adapters; take what you need as a parameter.',
+}
+const NEITHER_INFRA_NOR_TESTS = {
+  group: ['**/infra/**', '**/test/**', '**/client/**'],
+  message: 'api and workers never import infra, test or client.',
+}
+const NOT_EACH_OTHER = {
+  group: ['**/../workers/**', '**/../api/**'],
+  message: 'api and workers never import each other.',
+}
+
+/** One override for each room and depth, because relative imports begin with as many `../` as the file is deep. */
+function roomsOf(house: keyof typeof HOUSES): Override[] {
+  const rooms: Record<string, readonly string[]> = HOUSES[house]
+  return Object.entries(rooms).flatMap(([room, allowed]) =>
+    Array.from({ length: DEEPEST_FOLDER + 1 }, (_, depth) => {
+      const up = '../'.repeat(depth + 1)
+      const forbidden = Object.keys(rooms).filter((other) => other !== room && !allowed.includes(other))
+      return restrict(
+        [`${house}/${room}/${'*/'.repeat(depth)}*.ts`],
+        [
+          COMPOSED_ONLY,
+          NEITHER_INFRA_NOR_TESTS,
+          NOT_EACH_OTHER,
+          {
+            group: [...forbidden.map((other) => `${up}${other}/**`), `${up}*.ts`],
+            message: `${house}/${room} imports ${allowed.length === 0 ? 'no other room' : `only ${allowed.join(', ')}`} of ${house}; see ARCHITECTURE.md.`,
+          },
+        ],
+      )
+    }),
+  )
+}
+
+/** Domain folders import zod, Node's own modules, and the domain folders below them. */
+const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).map(([room, allowed]) =>
+  restrict(
+    [`shared/${room}/**`],
+    [
+      {
+        group: ['**/api/**', '**/workers/**', '**/client/**', '**/infra/**', '**/test/**'],
+        message: 'shared is below api, workers, client, infra and test: it never imports them.',
+      },
+      {
+        group: ['**/adapters/**', '#shared/adapters/**'],
+        message: 'Domain folders never import adapters; the composition roots do.',
+      },
+      {
+        group: ['pg', 'bullmq', 'ioredis', 'viem', 'viem/**', '@x402/**', 'fastify', '@fastify/**'],
+        message: 'Domain folders import only zod, Node’s own modules and each other.',
+      },
+      {
+        group: Object.keys(DOMAIN)
+          .filter((other) => other !== room && !allowed.includes(other))
+          .flatMap((other) => [`#shared/${other}/**`, `../${other}/**`]),
+        message: `shared/${room} imports ${allowed.length === 0 ? 'no other folder of the domain' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+      },
+    ],
+  ),
+)
+
+const ADAPTERS_ARE_BELOW = {
+  group: [
+    '**/api/**',
+    '**/workers/**',
+    '**/client/**',
+    '**/infra/**',
+    '**/test/**',
+    '!@bull-board/api',
+    '!@bull-board/api/**',
+  ],
+  message: 'Adapters are below api, workers, client, infra and test: they never import them.',
+}
+const adapterRooms = Object.entries(ADAPTERS as Record<string, readonly string[]>).map(([room, allowed]) =>
+  restrict(
+    [`shared/adapters/${room}/**`],
+    [
+      ADAPTERS_ARE_BELOW,
+      {
+        group: Object.keys(ADAPTERS)
+          .filter((other) => other !== room && !allowed.includes(other))
+          .flatMap((other) => [`#shared/adapters/${other}/**`, `../${other}/**`, `../../${other}/**`]),
+        message: `The adapter ${room} imports ${allowed.length === 0 ? 'no other adapter' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+      },
+    ],
+  ),
+)
+
+export default defineConfig({
+  plugins: ['typescript', 'unicorn', 'oxc', 'import', 'promise', 'node', 'vitest'],
+  categories: { correctness: 'error', suspicious: 'error' },
+  ignorePatterns: ['.farebox', 'coverage'],
+  rules: {
+    'import/no-cycle': ['error', { ignoreTypes: false }],
+    'import/no-unassigned-import': 'off',
+    'import/default': 'off',
+    'import/no-named-as-default-member': 'off',
+    'typescript/no-floating-promises': 'error',
+    'typescript/no-misused-promises': 'error',
+    'typescript/await-thenable': 'error',
+    'typescript/no-explicit-any': 'error',
+    'typescript/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+    'typescript/no-unnecessary-type-assertion': 'error',
+    'typescript/only-throw-error': 'error',
+    'typescript/return-await': ['error', 'error-handling-correctness-only'],
+    'typescript/no-non-null-assertion': 'error',
+    'typescript/consistent-type-imports': 'error',
+    'typescript/no-unsafe-type-assertion': 'off',
+    'eslint/no-await-in-loop': 'off',
+    'eslint/no-shadow': 'off',
+    'typescript/consistent-return': 'off',
+    'node/no-process-env': 'error',
+    'unicorn/no-array-sort': 'off',
+    'vitest/no-focused-tests': 'error',
+    'vitest/no-disabled-tests': 'error',
+    'vitest/expect-expect': 'off',
+    'vitest/no-conditional-tests': 'off',
+    'vitest/require-mock-type-parameters': 'off',
+    'vitest/prefer-called-exactly-once-with': 'off',
+  },
+  overrides: [
+    { files: ['**/config.ts', 'infra/**', 'test/**', '*.config.ts'], rules: { 'node/no-process-env': 'off' } },
+    ...domainRooms,
+    restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
+    ...adapterRooms,
+    restrict(['api/*.ts', 'workers/*.ts'], [COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER]),
+    ...roomsOf('api'),
+    ...roomsOf('workers'),
+    restrict(
+      ['api/dependencies.ts', 'workers/dependencies.ts'],
+      [
+        {
+          group: ['**/infra/**', '**/test/**', '**/client/**', '../workers/**', '../api/**'],
+          message: 'A composition root imports its own process, shared and shared/adapters only.',
+        },
+      ],
+    ),
+  ],
+})
