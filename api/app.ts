@@ -5,11 +5,10 @@ import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
-import type { RequestMetrics } from './metrics.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
 import { addCors } from './plugins/cors.ts'
 import { addDraining } from './plugins/draining.ts'
-import { addErrorHandling, refuseMalformedHttp } from './plugins/errors.ts'
+import { addErrorHandling, answerMalformedHttp } from './plugins/errors.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
@@ -26,41 +25,43 @@ import { addPricingRoutes } from './routes/pricing.ts'
 import { addQuoteRoutes } from './routes/quotes.ts'
 import { addReceiptRoutes } from './routes/receipts.ts'
 import { addVoiceRoutes } from './routes/voices.ts'
+import type { RequestMetrics } from './telemetry/metrics.ts'
 
 /**
- * No valid body is larger: the longest audio_base64 is 34,952,536 characters, some JSON writers escape each slash in it,
- * and the rest is small. Refused while it still arrives.
+ * Larger than any valid body: the longest audio_base64 has 34,952,536 characters, some JSON writers escape each slash
+ * in it, and the rest is small. Longer bodies are rejected while they arrive.
  */
 const MAXIMUM_BODY_BYTES = 40 * 1024 * 1024
 
+/** Everything that the HTTP server needs; composed at start. */
 export interface AppDependencies extends PaidRequestDependencies {
-  /** Whether a thrown error means that a dependency, not the request, is at fault. */
+  /** Returns whether a thrown error was caused by a dependency and not by the request. */
   readonly isDependencyFailure: (error: unknown) => boolean
   readonly admission: Admission
   readonly holdMs: number
-  /** Aborts when the process is told to stop: it is not ready any more, and still serves whoever comes. */
+  /** Aborts when the process begins to shut down: it reports not ready but still serves every request. */
   readonly draining: AbortSignal
-  /** How often held callers get an interim answer; 0 is never. */
+  /** Interval of interim responses to held callers; 0 disables them. */
   readonly interimAnswerMs: number
-  /** Aborts when held callers must be let go because the process stops. */
+  /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
-  /** `null` without an operator's token. */
+  /** `null` without an operator token. */
   readonly operatorBoard: OperatorBoard | null
   readonly requestMetrics: RequestMetrics
-  /** `null` when media are served by this process. */
+  /** `null` when this process serves the media itself. */
   readonly mediaLinks: ObjectLinks | null
-  /** Everything that is published, available now or not: the interface description does not change with availability. */
+  /** All published models, available or not: the interface description does not change with availability. */
   readonly publishedCatalog: Catalog
   readonly contactEmail: string
-  /** Whose `X-Forwarded-For` counts; exactly these, since rate limits go by the caller's address. */
+  /** Proxies whose `X-Forwarded-For` is trusted, since rate limits are per caller address. */
   readonly trustedProxies: string[] | undefined
 }
 
-/** The whole HTTP surface over its dependencies; listening and stopping are the caller's. */
+/** Builds the whole HTTP server; the caller starts and stops it. */
 export async function buildApp(dependencies: AppDependencies): Promise<FastifyInstance> {
   const app = fastify({
     logger: false,
@@ -70,14 +71,14 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
-    // A request that is read after all is served, with an answer of ours.
+    // A request that still arrives while closing is served normally instead of getting Fastify's own 503.
     return503OnClosing: false,
-    clientErrorHandler: refuseMalformedHttp,
+    clientErrorHandler: answerMalformedHttp,
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
   addJsonBodies(app, dependencies.admission)
-  continueBeforeBodies(app)
+  continueAfterAdmission(app)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
@@ -87,8 +88,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   return app
 }
 
-/** Who asks before he sends his body (`Expect: 100-continue`) is told to when it is to be read: the refused need not send it. */
-function continueBeforeBodies(app: FastifyInstance): void {
+/** Sends `100 Continue` only after admission, so that a rejected client never uploads its body. */
+function continueAfterAdmission(app: FastifyInstance): void {
   app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
   app.addHook('preParsing', (request, reply, payload, done) => {
     if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()

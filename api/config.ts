@@ -10,21 +10,21 @@ const address = z
   .regex(/^0x[0-9a-fA-F]{40}$/)
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
-/** `newest:secret,older:secret`: tokens are issued under the first and accepted under all. */
+/** `newest:secret,older:secret`: tokens are issued with the first secret and accepted with all. */
 const receiptSecrets = z
   .string()
   .transform((list) => list.split(',').map((entry) => entry.split(':')))
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().min(32)])).nonempty())
   .transform((entries) => entries.map(([id, secret]) => ({ id, secret })))
 
-/** `newest:seed,older:seed`: the first signs, the public keys of all are published. */
+/** `newest:seed,older:seed`: the first key signs, the public keys of all are published. */
 const signingSeeds = z
   .string()
   .transform((list) => list.split(',').map((entry) => entry.split(':')))
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
-/** What may be set; files that deploy this process are checked against it. */
+/** All settings; tests check the deployment files against them. */
 export const settingsSchema = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(8402),
@@ -33,7 +33,7 @@ export const settingsSchema = z.object({
   ...queueSettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
-  /** Media through this process, or by a redirect to a link of the object store that is good for a minute. */
+  /** Serves media through this process, or by redirecting to a link of the object store that is valid for a minute. */
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   RPC_URL: z.url(),
   RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
@@ -43,10 +43,13 @@ export const settingsSchema = z.object({
     .transform((list) => list.split(','))
     .pipe(z.array(address).nonempty())
     .optional(),
-  /** A facilitator that settles with keys of its own; its addresses come from it, in place of FACILITATOR_ADDRESSES. */
+  /**
+   * A remote facilitator, which settles with its own keys; its addresses are read from it instead of
+   * FACILITATOR_ADDRESSES.
+   */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
-  /** `/readyz` warns when a settlement key can pay for fewer settlements than this. */
+  /** `/readyz` warns when the gas balance of a settlement key covers fewer settlements than this. */
   GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
   CHALLENGE_SECRET: z.string().min(32),
   RECEIPT_SECRETS: receiptSecrets,
@@ -54,48 +57,48 @@ export const settingsSchema = z.object({
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
-  /** The most that one payer may have open at once, in USDC. */
+  /** Limit of one payer's open exposure, in USDC. */
   MAXIMUM_OPEN_EXPOSURE_USDC: z
     .string()
     .regex(/^\d{1,9}(\.\d{1,6})?$/)
     .default('20')
     .transform(atomicFromDollars),
   HOLD_SECONDS: z.coerce.number().positive().default(280),
-  /** After SIGTERM: how long /readyz says 503 while everybody is served, until load balancers send nothing here. */
+  /** After SIGTERM: how long /readyz returns 503 while requests are still served, until load balancers send no more. */
   DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
-  /** How long held callers may then go on, before a 503 lets them attach to another process. */
+  /** How long held callers may then keep waiting, before a 503 lets them attach to another process. */
   DRAIN_SECONDS: z.coerce.number().positive().default(30),
-  /** The private file that says which upstreams serve which public models; the API reads the model ids only. */
+  /** The private file that maps public models to upstream deployments; the API reads only the model ids. */
   DEPLOYMENTS_FILE: z.string().min(1),
-  /** Overrides of prices and availability. */
+  /** Overrides prices and availability. */
   CATALOG_FILE: z.string().min(1).optional(),
   CONTACT_EMAIL: z.email(),
-  /** Addresses or networks of the proxies whose X-Forwarded-For counts, comma-separated; none when left out. */
+  /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
   TRUSTED_PROXIES: z
     .string()
     .transform((list) => list.split(','))
     .optional(),
-  /** Of one client address, on all API processes when the queue is in Redis; bursts up to a minute's worth. */
+  /** Per client address, across all API processes when the queue is in Redis; bursts of up to a minute's worth. */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
-  /** The same for requests that bring a payment for a challenge of ours. */
+  /** The same for requests that carry a payment for a challenge of this service. */
   PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
   FFMPEG_PATH: z.string().optional(),
-  /** Opens the queues' board to operators; there is none without it. */
+  /** Gives operators access to the queue board, which is disabled without it. */
   OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
-  /** Large bodies that are parsed and measured at once, each on a thread of its own. */
+  /** Large bodies that are parsed and measured concurrently, each on a separate thread. */
   PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
-  /** Of request bodies that are being read or held at once; at least two of the largest. */
+  /** Limit of request bodies in memory; at least two of the largest. */
   MAXIMUM_BODY_MEGABYTES: z.coerce.number().int().min(80).default(512),
-  /** Paying requests under way at once: nearly all of them wait for their result. */
+  /** Limit of paid requests in progress: nearly all of them wait for their result. */
   MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
-  /** No new work of a kind is taken while accepted work of it has been waiting for longer. */
+  /** New work of a kind is rejected while accepted work of that kind has waited longer than this. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
   /**
-   * Held callers get a `102 Processing` this often, so that their clients do not give up; 0 is never. Left out: 30, and never
-   * behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the answer itself (nginx/nginx#1427).
+   * Interval of `102 Processing` to held callers, so that their clients do not time out; 0 disables it. The default is
+   * 30, but 0 behind TRUSTED_PROXIES, since nginx over HTTP/1.1 takes a 102 for the final response (nginx/nginx#1427).
    */
   INTERIM_ANSWER_SECONDS: z.coerce.number().min(0).max(3600).optional(),
   ...telemetrySettings,
@@ -106,19 +109,23 @@ const configSchema = settingsSchema.check(
   checkObjectStore,
   ({ value, issues }) => {
     if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
-    const message = 'MEDIA_DELIVERY=redirect needs an S3_BUCKET: nobody but the API can read OBJECT_STORE_DIRECTORY'
+    const message = 'MEDIA_DELIVERY=redirect requires S3_BUCKET: only the API can read OBJECT_STORE_DIRECTORY'
     issues.push({ code: 'custom', path: ['MEDIA_DELIVERY'], message, input: undefined })
   },
   ({ value: { FACILITATOR_ADDRESSES: addresses, FACILITATOR_URL: url }, issues }) => {
     if ((addresses === undefined) !== (url === undefined)) return
-    const message = 'set exactly one of FACILITATOR_ADDRESSES (of the workers’ settlement keys) and FACILITATOR_URL'
+    const message =
+      'set exactly one of FACILITATOR_ADDRESSES (the addresses of the workers’ settlement keys) and FACILITATOR_URL'
     issues.push({ code: 'custom', path: ['FACILITATOR_ADDRESSES'], message, input: undefined })
   },
 )
 
 export type ApiConfig = Readonly<z.infer<typeof configSchema>>
 
-/** Reads the environment once. Throws with every wrong variable named. No key here can move money or call a provider. */
+/**
+ * Reads the settings from the environment. Throws a failure that names every invalid variable. No key here can move
+ * money or call a provider.
+ */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
   const parsed = configSchema.safeParse(environment)
   if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)

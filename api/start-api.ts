@@ -6,13 +6,13 @@ import { buildApp } from './app.ts'
 import type { ApiConfig } from './config.ts'
 import type { ApiDependencies } from './dependencies.ts'
 
-/** To answer those who were let go, and to end connections. */
+/** Time to respond to released callers and to close connections. */
 const CLOSE_MS = 5000
 
 /**
- * Serves until a signal ends the process, in three stages: for DRAIN_NOTICE_SECONDS it only says that it is not ready, then it
- * takes no more connections and finishes what it holds, and after DRAIN_SECONDS it lets go who is still held. `stopping` is what
- * the dependencies were told to listen to.
+ * Serves until a signal ends the process. It then stops in three stages: for DRAIN_NOTICE_SECONDS it only reports that
+ * it is not ready, then it accepts no connections and finishes the requests in progress, and after DRAIN_SECONDS it
+ * releases the callers that still wait, by aborting `stopping`.
  */
 export async function startApi(
   config: ApiConfig,
@@ -23,8 +23,8 @@ export async function startApi(
   const noticeMs = config.DRAIN_NOTICE_SECONDS * 1000
   const drainMs = config.DRAIN_SECONDS * 1000
   const draining = new AbortController()
-  const letHeldCallersGo = () => {
-    const message = 'The service restarts. Nothing was charged; retry shortly.'
+  const releaseWaitingCallers = () => {
+    const message = 'The service is restarting. Nothing was charged; retry shortly.'
     stopping.abort(new AppError('capacity_exceeded', { message }))
   }
   const app = await buildApp({ ...dependencies, draining: draining.signal })
@@ -35,10 +35,10 @@ export async function startApi(
       draining.abort()
       logger.info('draining')
       await delay(noticeMs)
-      const grace = setTimeout(letHeldCallersGo, drainMs)
+      const grace = setTimeout(releaseWaitingCallers, drainMs)
       await app.close()
       clearTimeout(grace)
-      letHeldCallersGo()
+      releaseWaitingCallers()
       await metrics?.close()
       await dependencies.close()
     },

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
-import type { Lease, LoadGate } from './load-gate.ts'
+import type { LoadGate, Reservation } from './load-gate.ts'
 import type { PayingCheck } from './paying-callers.ts'
 import type { ReadQueueAge } from './queue-age.ts'
 
@@ -14,41 +14,41 @@ interface Dependencies {
   readonly store: Pick<AdmissionStore, 'hasJob'>
 }
 
-/** Which work a request asks for; `null` when its body only tells. */
+/** The work that a request asks for; `operation` is `null` when only the body names it. */
 export interface WorkToAdmit {
   readonly operation: AnyOperation | null
   readonly idempotencyKey: string | null
 }
 
-/** Lets requests in, as long as there is room for them, before their bodies are read. */
+/** Admits requests before their bodies are read, as long as there is room for them. */
 export interface Admission {
-  /** Throws `overloaded` (503). The request counts until it is answered or its caller is gone. */
+  /** Throws `overloaded` (503). The request counts until it is answered or its caller disconnects. */
   admit(request: FastifyRequest, reply: FastifyReply, work: WorkToAdmit): Promise<void>
-  /** Of a request that was admitted; `undefined` of any other. */
-  leaseOf(request: FastifyRequest): Lease | undefined
+  /** Returns the reservation of an admitted request; `undefined` for any other. */
+  reservationOf(request: FastifyRequest): Reservation | undefined
 }
 
 export function createAdmission(dependencies: Dependencies): Admission {
   const { gate, isPaying, queueAge, mp3Inspector, store } = dependencies
-  const leases = new WeakMap<FastifyRequest, Lease>()
+  const reservations = new WeakMap<FastifyRequest, Reservation>()
   return {
-    leaseOf: (request) => leases.get(request),
+    reservationOf: (request) => reservations.get(request),
     admit: async (request, reply, { operation, idempotencyKey }) => {
-      const lease = await gate.admit({
+      const reservation = await gate.admit({
         isPaying: isPaying(request),
         announcedBytes: announcedBytes(request),
         decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.unpaidRetryAfterSeconds() : null,
         queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
         hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
       })
-      leases.set(request, lease)
-      if (reply.raw.closed) lease.release()
-      else reply.raw.once('close', () => lease.release())
+      reservations.set(request, reservation)
+      if (reply.raw.closed) reservation.release()
+      else reply.raw.once('close', () => reservation.release())
     },
   }
 }
 
-/** A body beyond its limit is refused when it is to be read; it takes no room. */
+/** Returns 0 for a body beyond its limit: it is rejected when it would be read, and takes no memory. */
 function announcedBytes({ headers, routeOptions }: FastifyRequest): number {
   const announced = Number(headers['content-length'] ?? 0)
   return announced > routeOptions.bodyLimit ? 0 : announced

@@ -2,23 +2,24 @@ import type { FastifyRequest } from 'fastify'
 import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
 import { readPaymentHeader } from '../request/headers.ts'
 
-/** Whether a request brings a payment, as far as its headers tell. */
+/** Returns whether a request carries a payment, judged by its headers only. */
 export type PayingCheck = (request: FastifyRequest) => boolean
 
 /**
- * A caller brings a payment when its challenge is one that we issued for the request's key: no other can pay here, and junk in
- * the header earns no favour. Whether it is signed and good for its amount is asked later. Looked at once a request.
+ * Creates the check, which runs once per request. A request counts as paying when its payment answers a challenge that
+ * this service issued for its key, so that junk in the header gains no priority. Signature and funds are verified
+ * later.
  */
 export function createPayingCheck(challengeSecret: string): PayingCheck {
   const known = new WeakMap<FastifyRequest, boolean>()
   return (request) => {
-    const isPaying = known.get(request) ?? bringsPayment(request, challengeSecret)
+    const isPaying = known.get(request) ?? carriesPayment(request, challengeSecret)
     known.set(request, isPaying)
     return isPaying
   }
 }
 
-function bringsPayment({ headers }: FastifyRequest, challengeSecret: string): boolean {
+function carriesPayment({ headers }: FastifyRequest, challengeSecret: string): boolean {
   const header = readPaymentHeader(headers)
   if (header === null) return false
   const { decoded, identifier } = header

@@ -1,15 +1,15 @@
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
-/** Work grows old by seconds, so a reading serves everyone for one. */
+/** Ages matter to the second, so a reading is reused for one. */
 const READING_LIFETIME_MS = 1000
 
-/** How long the oldest waiting job of an operation has waited, in milliseconds; 0 for an empty queue. */
+/** Returns how long the oldest waiting job of an operation has waited, in milliseconds; 0 for an empty queue. */
 export type ReadQueueAge = (operationId: string) => Promise<number>
 
 /**
- * Reads the ages of all queues at most once a second, however many ask. A ledger that cannot be read refuses nobody here: what
- * needs it says so itself.
+ * Creates a reader that reads the ages of all queues at most once a second. A ledger that cannot be read rejects no
+ * request here: whatever needs it fails by itself.
  */
 export function createQueueAgeReader(
   store: Pick<AdmissionStore, 'readQueueAges'>,
@@ -24,7 +24,7 @@ export function createQueueAgeReader(
       reading = store
         .readQueueAges()
         .catch((error: unknown) => {
-          logger.warn('the age of the queue could not be read', { error })
+          logger.warn('failed to read the queue ages', { error })
           return new Map<string, number>()
         })
         .finally(() => {

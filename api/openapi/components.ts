@@ -8,24 +8,24 @@ function object(properties: Record<string, JsonSchema>, optional: readonly strin
   return { type: 'object', properties, required }
 }
 
-/** The one error body of everything but 402 and 412. */
+/** The error body of every failure except 402 and 412. */
 const errorSchema: JsonSchema = {
   ...object({
     type: constant('error'),
     error: object({
-      type: { ...text, description: 'The kind of error in the names of the endpoint family.' },
+      type: { ...text, description: 'The kind of error, in the terms of the endpoint family.' },
       message: text,
-      param: { type: ['string', 'null'], description: 'The field or header at fault.' },
+      param: { type: ['string', 'null'], description: 'The field or header that caused the error.' },
       code: text,
       payment: {
         type: 'string',
         enum: ['none', 'authorized', 'settled', 'unknown'],
-        description: 'Whether money moved.',
+        description: 'Whether money has moved.',
       },
       retry: {
         type: 'string',
         enum: ['never', 'same_request', 'new_payment'],
-        description: 'What may usefully be sent next.',
+        description: 'What to send next, if anything.',
       },
     }),
     request_id: text,
@@ -33,7 +33,7 @@ const errorSchema: JsonSchema = {
   description: 'The body of every failure except 402 and 412.',
 }
 
-/** The specified 402 body with the protocol's own fields mirrored beside it. */
+/** The specified 402 body with the protocol's own fields mirrored next to it. */
 const paymentRequiredSchema: JsonSchema = {
   ...object(
     {
@@ -51,17 +51,17 @@ const paymentRequiredSchema: JsonSchema = {
         asset: text,
       }),
       x402Version: constant(2),
-      accepts: { type: 'array', items: { type: 'object' }, description: 'As in PAYMENT-REQUIRED.' },
+      accepts: { type: 'array', items: { type: 'object' }, description: 'The same as in PAYMENT-REQUIRED.' },
       resource: { type: 'object' },
       extensions: { type: 'object' },
-      code: { ...text, description: 'Why a given payment was not taken.' },
+      code: { ...text, description: 'Why the presented payment was refused.' },
       payment: text,
       retry: text,
       request_id: text,
     },
     ['x402Version', 'accepts', 'resource', 'extensions', 'code', 'payment', 'retry', 'request_id'],
   ),
-  description: 'The header PAYMENT-REQUIRED is authoritative where it differs in form.',
+  description: 'The challenge. The header PAYMENT-REQUIRED is authoritative wherever this body differs from it.',
 }
 
 export const sharedSchemas: Record<string, JsonSchema> = {
@@ -74,16 +74,16 @@ function header(description: string, schema: JsonSchema = text) {
 }
 
 export const headers = {
-  'PAYMENT-REQUIRED': header('The x402 v2 challenge: base64 of JSON. Authoritative.'),
-  'PAYMENT-RESPONSE': header('The x402 v2 settlement response: base64 of JSON.'),
-  'X-Receipt-ID': header('The receipt of this call.', { type: 'string', format: 'uuid' }),
-  'X-Receipt-Token': header('Bearer capability for the receipt. Store it securely.'),
-  'X-Request-ID': header('Names this answer in support questions.'),
-  'X-Catalog-Version': header('The catalog that the call was priced under.'),
-  'Retry-After': header('Seconds until a retry makes sense.', { type: 'integer' }),
-  ETag: header('Strong validator of the content.'),
+  'PAYMENT-REQUIRED': header('The x402 v2 challenge as Base64-encoded JSON. Authoritative.'),
+  'PAYMENT-RESPONSE': header('The x402 v2 settlement response as Base64-encoded JSON.'),
+  'X-Receipt-ID': header('The id of this call’s receipt.', { type: 'string', format: 'uuid' }),
+  'X-Receipt-Token': header('The bearer token of the receipt. Store it securely.'),
+  'X-Request-ID': header('Identifies this response in support requests.'),
+  'X-Catalog-Version': header('The version of the catalog that the call was priced with.'),
+  'Retry-After': header('Seconds to wait before a retry.', { type: 'integer' }),
+  ETag: header('A strong validator of the content.'),
   Allow: header('The methods of this route.'),
-  'Content-Range': header('Which bytes of how many.'),
+  'Content-Range': header('The range of bytes in this response, and the total size.'),
 }
 
 export const parameters = {
@@ -92,21 +92,21 @@ export const parameters = {
     in: 'header',
     required: true,
     description:
-      'Names the request: the same for the unpaid request, its signed retry and every repetition, and hard to guess.',
+      'Identifies the request. Send the same key with the unpaid request, its signed retry and every repetition. Must be hard to guess.',
     schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$', minLength: 1, maxLength: 255 },
   },
   PaymentSignature: {
     name: 'PAYMENT-SIGNATURE',
     in: 'header',
     required: false,
-    description: 'The signed x402 v2 payment, base64 of JSON; absent on the unpaid request.',
+    description: 'The signed x402 v2 payment as Base64-encoded JSON; absent on the unpaid request.',
     schema: text,
   },
 }
 
 type HeaderName = keyof typeof headers
 
-/** References to documented headers, for a response. */
+/** Returns references to documented headers, for a response. */
 export function headerReferences(...names: readonly HeaderName[]) {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }
@@ -127,22 +127,24 @@ function challenge(description: string) {
   }
 }
 
-/** Every failure by status; a route refers to the ones it can answer with. */
+/** Every failure by status; a route refers to those that it can answer with. */
 const failures = {
   400: failure('The request is invalid or unsupported; the message names the field and the rule.'),
-  401: failure('A receipt is read with its token.'),
-  402: challenge('Payment is required. Nothing was executed and nothing charged.'),
-  404: failure('There is nothing here, or not for this token.'),
+  401: failure('The receipt’s token is required.'),
+  402: challenge('Payment is required. Nothing was executed and nothing was charged.'),
+  404: failure('Not found, or not accessible with this token.'),
   409: failure('The x-idempotency-key or the payment belongs to a different request.'),
-  410: failure('The result is past its retention; the receipt remains.'),
-  412: challenge('Permit2 may not spend the payer’s USDC yet, and no gas-sponsored permit came along.'),
-  413: failure('The body is larger than any valid one.'),
-  415: failure('The content type is unknown.'),
+  410: failure('The result is past its retention period; the receipt is still available.'),
+  412: challenge(
+    'Permit2 is not approved to spend the payer’s USDC, and the payment includes no gas-sponsored permit.',
+  ),
+  413: failure('The body is larger than any valid request.'),
+  415: failure('The content type is not supported.'),
   416: {
-    description: 'The range lies outside of the media. Without a body.',
+    description: 'The range lies outside of the media. The response has no body.',
     headers: headerReferences('X-Request-ID', 'Content-Range'),
   },
-  429: failure('Too many requests.', 'Retry-After'),
+  429: failure('Too many requests, or too much work of this payer is open.', 'Retry-After'),
   503: failure('A provider, payment or safety dependency is unavailable.', 'Retry-After'),
 }
 
@@ -152,7 +154,7 @@ export const responses = Object.fromEntries(
   Object.entries(failures).map(([status, response]) => [`Failure${status}`, response]),
 )
 
-/** References to the failures with these statuses. */
+/** Returns references to the failures with these statuses. */
 export function failureReferences(...statuses: readonly FailureStatus[]) {
   return Object.fromEntries(
     statuses.map((status) => [status.toString(), { $ref: `#/components/responses/Failure${status}` }]),

@@ -4,24 +4,24 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { headers, parameters, responses, sharedSchemas } from './components.ts'
 import { freePaths } from './free-paths.ts'
-import { guidance } from './guidance.ts'
+import { GUIDANCE } from './guidance.ts'
 import { paidPaths } from './paid-paths.ts'
 import { supportPaths } from './support-paths.ts'
 
-/** The interface description version (specification, Versioning 1). */
+/** The version of the interface description (test/contract/specification.md, V1). */
 const INTERFACE_VERSION = '0.5.0'
 
 export interface OpenApiInput {
-  /** The complete published catalog: the description stays the same whatever is available at the moment. */
+  /** The complete published catalog: the description does not change with availability. */
   readonly publishedCatalog: Catalog
   readonly operations: readonly AnyOperation[]
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
-  /** Where callers reach the operator; listing services verify ownership by it. */
+  /** The operator's address; listing services verify ownership with it. */
   readonly contactEmail: string
 }
 
-/** The machine-readable description (OpenAPI 3.1). Pure: equal input gives equal text. */
+/** Builds the OpenAPI 3.1 document. Deterministic: the same input yields the same text. */
 export function buildOpenApiDocument({
   publishedCatalog,
   operations,
@@ -37,18 +37,18 @@ export function buildOpenApiDocument({
       version: INTERFACE_VERSION,
       summary: 'Pay-per-request AI model router',
       description:
-        'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. Whatever is described here is available only while GET /v1/models lists it.',
+        'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.',
       contact: { name: 'farebox operator', email: contactEmail, url: new URL('/docs/', publicBaseUrl).href },
       license: { name: 'MIT', identifier: 'MIT' },
-      'x-guidance': guidance,
+      'x-guidance': GUIDANCE,
     },
     'x-agentcash-guidance': { llmsTxtUrl: new URL('/llms.txt', publicBaseUrl).href },
     servers: [{ url: new URL(publicBaseUrl).origin }],
     security: [],
     tags: [
       ...categories.map(({ id, description }) => ({ name: id, description })),
-      { name: 'discovery', description: 'Free: what there is, what it costs, and what a wallet holds.' },
-      { name: 'support', description: 'Free: quotes, receipts, media, health and the descriptions themselves.' },
+      { name: 'discovery', description: 'Free: models, prices, voices and wallet balances.' },
+      { name: 'support', description: 'Free: quotes, receipts, media, health checks and descriptions of the service.' },
     ],
     paths: Object.assign({}, ...parts.map(({ paths }) => paths)),
     components: {

@@ -1,9 +1,9 @@
 import type { z } from 'zod'
-import { walletAddressSchema, walletBalanceSchema } from '../routes/balance.ts'
-import { modelListSchema } from '../routes/models.ts'
-import { pricingCatalogSchema } from '../routes/pricing.ts'
-import { voiceListSchema } from '../routes/voices.ts'
+import { walletAddressSchema, walletBalanceSchema } from '../schemas/balance.ts'
 import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
+import { modelListSchema } from '../schemas/models.ts'
+import { pricingCatalogSchema } from '../schemas/pricing.ts'
+import { voiceListSchema } from '../schemas/voices.ts'
 import { failureReferences, headerReferences } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
@@ -14,7 +14,7 @@ const lists = [
     schemaName: 'ModelList',
     schema: modelListSchema,
     summary: 'List the available models',
-    description: 'The only source of truth for availability: what is not listed cannot be called.',
+    description: 'The only source of truth for availability: models that are not listed cannot be called.',
   },
   {
     path: '/v1/pricing',
@@ -22,7 +22,7 @@ const lists = [
     schemaName: 'PricingCatalog',
     schema: pricingCatalogSchema,
     summary: 'List the prices',
-    description: 'Unit prices, bounds of one call, and limits of every available model.',
+    description: 'Unit prices, price bounds of one call, and limits of every available model.',
   },
   {
     path: '/v1/audio/voices',
@@ -30,11 +30,11 @@ const lists = [
     schemaName: 'VoiceList',
     schema: voiceListSchema,
     summary: 'List the voices',
-    description: 'The voice aliases of text to speech and the default of each model.',
+    description: 'The voice aliases for text to speech, and the default voice of each model.',
   },
 ] as const satisfies readonly { schema: z.ZodType; [key: string]: unknown }[]
 
-/** The four free endpoints. */
+/** Describes the four free endpoints. */
 export function freePaths(): DocumentPart {
   return {
     paths: {
@@ -65,7 +65,7 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
         headers: headerReferences('X-Request-ID', 'ETag'),
         content: { 'application/json': { schema: { $ref: `#/components/schemas/${schemaName}` } } },
       },
-      '304': { description: 'The caller has it already.', headers: headerReferences('X-Request-ID', 'ETag') },
+      '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
     },
   }
 }
@@ -73,7 +73,7 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
 const balanceOperation = {
   operationId: 'getWalletBalance',
   summary: 'Read a wallet’s USDC balance',
-  description: 'Reads the chain. Never connects a wallet and never asks for a signature.',
+  description: 'Reads the balance from the chain. Never connects to a wallet and never asks for a signature.',
   tags: ['discovery'],
   security: [],
   parameters: [

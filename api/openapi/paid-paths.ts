@@ -3,17 +3,16 @@ import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { hoistDefinitions, type JsonSchema } from '../schemas/json-schema.ts'
-import { notesOf } from '../schemas/operation-examples.ts'
 import { jsonRequestSchema, multipartRequestSchema, resultSchemaOf } from '../schemas/operation-schemas.ts'
 import { failureReferences, headerReferences } from './components.ts'
 
-/** One part of the document: path items, and the schemas that they refer to. */
+/** A part of the document: path items, and the schemas that they refer to. */
 export interface DocumentPart {
   readonly paths: Record<string, unknown>
   readonly schemas: Record<string, JsonSchema>
 }
 
-/** The paid endpoints, from the operations' own schemas. */
+/** Describes the paid endpoints by the operations' schemas. */
 export function paidPaths(operations: readonly AnyOperation[], catalog: Catalog, terms: PaymentTerms): DocumentPart {
   return {
     paths: Object.fromEntries(
@@ -23,7 +22,7 @@ export function paidPaths(operations: readonly AnyOperation[], catalog: Catalog,
   }
 }
 
-/** `createSpeech` has the schemas `CreateSpeechRequest` and `CreateSpeechResult`. */
+/** Returns the component name: `createSpeech` has the schemas `CreateSpeechRequest` and `CreateSpeechResult`. */
 function schemaName(id: string, kind: 'Request' | 'FormRequest' | 'Result'): string {
   return `${id.charAt(0).toUpperCase()}${id.slice(1)}${kind}`
 }
@@ -38,8 +37,7 @@ function schemasOf(operation: AnyOperation): Record<string, JsonSchema> {
 }
 
 function paidOperation(operation: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
-  const { id, summary, category } = operation
-  const { description, requestExample, resultExample } = notesOf(id, summary)
+  const { id, summary, description, category, requestExample, resultExample, mediaResponse } = operation
   const reference = (kind: 'Request' | 'FormRequest' | 'Result') => ({
     $ref: `#/components/schemas/${schemaName(id, kind)}`,
   })
@@ -63,13 +61,13 @@ function paidOperation(operation: AnyOperation, catalog: Catalog, terms: Payment
     },
     responses: {
       '200': {
-        description: 'Result, payment and receipt are stored.',
+        description: 'The result. Result, payment and receipt are stored.',
         headers: headerReferences(
           ...(['X-Request-ID', 'X-Receipt-ID', 'X-Receipt-Token', 'PAYMENT-RESPONSE', 'X-Catalog-Version'] as const),
         ),
         content: {
           'application/json': { schema: reference('Result'), example: resultExample },
-          ...(category === 'text_to_speech' ? { 'audio/mpeg': { schema: { type: 'string', format: 'binary' } } } : {}),
+          ...(mediaResponse ? { [mediaResponse.contentType]: { schema: { type: 'string', format: 'binary' } } } : {}),
         },
       },
       ...failureReferences(400, 402, 409, 410, 412, 413, 415, 429, 503),
@@ -77,10 +75,12 @@ function paidOperation(operation: AnyOperation, catalog: Catalog, terms: Payment
   }
 }
 
-/** Price bounds and protocol as discovery services read them (agentcash discovery specification, 7). */
+/**
+ * Returns price bounds and protocol in the format of discovery services (agentcash discovery specification, section 7).
+ */
 function paymentInfo({ id, category }: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
   const bounds = priceBounds(catalog, category)
-  if (!bounds) throw new Error(`the catalog has no model that ${id} could be priced with`)
+  if (!bounds) throw new Error(`the catalog has no model to price ${id} with`)
   const { minimumChargeUsd: min, maximumChargeUsd: max } = bounds
   return {
     price:

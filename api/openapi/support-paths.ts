@@ -1,6 +1,6 @@
 import { signedReceiptSchema } from '#shared/payment/receipt.ts'
-import { quoteSchema } from '../routes/quotes.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
+import { quoteSchema } from '../schemas/quotes.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
 
@@ -24,7 +24,7 @@ function support({ content, failures = [], ...operation }: SupportOperation) {
     tags: ['support'],
     security: [],
     responses: {
-      '200': { description: 'As described.', headers: headerReferences('X-Request-ID'), content },
+      '200': { description: 'The response as described.', headers: headerReferences('X-Request-ID'), content },
       ...failureReferences(...failures),
     },
   }
@@ -37,13 +37,13 @@ function pathParameter(name: string, schema: object) {
 const quotes = support({
   operationId: 'createQuote',
   summary: 'Price a request without binding a key',
-  description: 'Takes the operation’s name and the JSON body of its endpoint; answers the maximum and the terms.',
+  description: 'Takes the operation’s name and the JSON body of its endpoint; returns the maximum price and the terms.',
   requestBody: {
     required: true,
     content: json({
       type: 'object',
       properties: {
-        operation: { type: 'string', description: 'An operationId of a paid endpoint.' },
+        operation: { type: 'string', description: 'The operationId of a paid endpoint.' },
         request: { type: 'object', description: 'The endpoint’s JSON body.' },
       },
       required: ['operation', 'request'],
@@ -58,14 +58,14 @@ const receipts = support({
   operationId: 'getReceipt',
   summary: 'Read the receipt of a paid call',
   description:
-    'Usage, unit prices, calculation and transaction, signed. The charge can be recomputed from it and the transfer found on chain.',
+    'A signed record of usage, unit prices, calculation and transaction, from which the charge can be recomputed and the transfer found on chain.',
   parameters: [
     pathParameter('id', { type: 'string', format: 'uuid' }),
     {
       name: 'Authorization',
       in: 'header',
       required: true,
-      description: 'Bearer and the X-Receipt-Token of the paid answer.',
+      description: '"Bearer " followed by the X-Receipt-Token of the paid response.',
       schema: { type: 'string' },
     },
   ],
@@ -80,59 +80,59 @@ const mediaContent = {
 
 const media = support({
   operationId: 'getMedia',
-  summary: 'Fetch a generated image or speech until it expires',
-  description: 'The path is a capability: keep it out of logs and public messages.',
+  summary: 'Fetch a generated image or audio file until it expires',
+  description: 'The URL is a capability: keep it out of logs and public messages.',
   parameters: [pathParameter('token', { type: 'string' })],
   content: mediaContent,
   failures: [404, 416, 429, 503],
 })
 
 const partOfMedia = {
-  description: 'The bytes that the header Range asks for.',
+  description: 'The bytes that the Range header asks for.',
   headers: headerReferences('X-Request-ID', 'Content-Range'),
   content: mediaContent,
 }
 
 const readiness = support({
   operationId: 'getReadiness',
-  summary: 'Whether every dependency answers',
+  summary: 'Check that every dependency responds',
   content: json(anyObject),
 })
 
-const reference = support({ operationId: 'getReference', summary: 'The reference for people', content: {} })
+const reference = support({ operationId: 'getReference', summary: 'The API reference for people', content: {} })
 
 function page(operationId: string, summary: string, content: Record<string, unknown>) {
   return { get: support({ operationId, summary, content }) }
 }
 
-/** Routes that support the paid and free endpoints, tagged apart from them. */
+/** Describes the routes that support the paid and free endpoints, under a separate tag. */
 export function supportPaths(): DocumentPart {
   return {
     paths: {
       '/v1/quotes': { post: quotes },
       '/v1/receipts/{id}': { get: receipts },
       '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },
-      '/.well-known/x402': page('getX402Resources', 'The paid resources of this origin', json(anyObject)),
+      '/.well-known/x402': page('getX402Resources', 'List the paid resources of this origin', json(anyObject)),
       '/.well-known/did.json': page(
         'getDidDocument',
-        'The keys that sign offers and receipts, as did:web',
+        'Read the keys that sign offers and receipts, as a did:web document',
         json(anyObject),
       ),
       '/.well-known/jwks.json': page(
         'getSigningKeys',
-        'The keys that sign offers and receipts, as JWKS',
+        'Read the keys that sign offers and receipts, as a JWKS',
         json(anyObject),
       ),
-      '/openapi.json': page('getInterfaceDescription', 'This document', json(anyObject)),
-      '/llms.txt': page('getGuidance', 'Guidance for agents', plainText('text/plain')),
+      '/openapi.json': page('getInterfaceDescription', 'Read this document', json(anyObject)),
+      '/llms.txt': page('getGuidance', 'Read the guidance for agents', plainText('text/plain')),
       '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },
-      '/healthz': page('getHealth', 'Whether the process answers', json(anyObject)),
+      '/healthz': page('getHealth', 'Check that the process responds', json(anyObject)),
       '/readyz': {
         get: {
           ...readiness,
           responses: {
             ...readiness.responses,
-            '503': { description: 'Names what is down.', content: json(anyObject) },
+            '503': { description: 'Names the dependencies that are down.', content: json(anyObject) },
           },
         },
       },

@@ -1,7 +1,7 @@
 import cors from '@fastify/cors'
 import type { FastifyInstance } from 'fastify'
 
-/** Everything a browser's client must read: payment, receipt, retry, media and rate-limit headers of both families. */
+/** Headers that clients in browsers must read: payment, receipt, retry, media and rate limits of both families. */
 const EXPOSED_HEADERS = [
   'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Receipt-ID, X-Receipt-Token, X-Request-ID, Request-ID, X-Catalog-Version',
   'Retry-After, Retry-After-Ms, X-Should-Retry, ETag, Allow, WWW-Authenticate',
@@ -11,7 +11,7 @@ const EXPOSED_HEADERS = [
   'Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset',
 ].join(', ')
 
-/** What official clients send; named one by one because `*` does not cover Authorization. */
+/** Headers that official clients send, listed one by one because `*` does not cover Authorization. */
 const ALLOWED_HEADERS = [
   'Content-Type, Authorization, Accept, If-None-Match, Range',
   'X-Idempotency-Key, PAYMENT-SIGNATURE, Access-Control-Expose-Headers',
@@ -24,10 +24,10 @@ const ALLOWED_HEADERS = [
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
 
 /**
- * Browsers of any origin may call everything: there are no cookies, so there is nothing a foreign page could abuse.
- * Preflights get 204 whatever the path, since the browser must be let see the real answer; other OPTIONS requests are
- * answered like any method that a route does not have. Register after the request context, so that preflights are named
- * and logged, and before the error handling, whose list of routes must not hold the catch-all OPTIONS route.
+ * Allows browsers of any origin to call everything: there are no cookies that a foreign page could abuse. Preflights
+ * get 204 for every path, so that the browser can read the actual response; other OPTIONS requests are answered like
+ * any method that a route does not have. Register it after the request context, so that preflights get a request id and
+ * are logged, and before the error handling, whose list of routes must not contain the catch-all OPTIONS route.
  */
 export async function addCors(app: FastifyInstance): Promise<void> {
   await app.register(cors, {

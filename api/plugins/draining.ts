@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Once `draining` has aborted every answer ends its connection, so that proxies which keep connections open send their next
- * request to somebody else, and none of them is cut while a request is on its way.
+ * Closes each connection after its response once `draining` has aborted, so that proxies with keep-alive connections
+ * send their next request to another process and no connection is closed while a request is arriving.
  */
 export function addDraining(app: FastifyInstance, draining: AbortSignal): void {
   app.addHook('onSend', (_request, reply, payload, done) => {

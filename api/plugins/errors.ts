@@ -8,8 +8,8 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import { newRequestId } from './request-context.ts'
 import './request-telemetry.ts'
 
-/** `error.type` in each family's own names (openai and Anthropic API references, Errors). */
-const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
+/** `error.type` by endpoint family (OpenAI and Anthropic API references, Errors). */
+const ERROR_TYPES: Record<EndpointFamily, Record<ErrorKind, string>> = {
   openai: {
     invalid_request: 'invalid_request_error',
     authentication: 'authentication_error',
@@ -28,8 +28,8 @@ const familyTypes: Record<EndpointFamily, Record<ErrorKind, string>> = {
   },
 }
 
-/** Fastify's own refusals, which happen before any of our code sees the request. */
-const fastifyCodes: Record<string, ErrorCode> = {
+/** Codes for Fastify's own errors, which occur before a route sees the request. */
+const FASTIFY_ERROR_CODES: Record<string, ErrorCode> = {
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_content_type',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_json',
@@ -37,10 +37,10 @@ const fastifyCodes: Record<string, ErrorCode> = {
 }
 
 /**
- * Answers what Node's HTTP parser refuses before there is a request: the common body, on the raw socket, and the
- * connection ends. The endpoint is unknown here, so the names are OpenAI's.
+ * Answers input that Node's HTTP parser rejects: sends the common error body on the raw socket and closes the
+ * connection. The endpoint is unknown here, so the error type is OpenAI's.
  */
-export function refuseMalformedHttp(failure: { code?: string }, socket: Socket): void {
+export function answerMalformedHttp(failure: { code?: string }, socket: Socket): void {
   if (!socket.writable) return
   const error = new AppError(failure.code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large' : 'malformed_http')
   const requestId = newRequestId()
@@ -57,10 +57,10 @@ export function refuseMalformedHttp(failure: { code?: string }, socket: Socket):
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }
 
-/** How long a caller is asked to wait before repeating, unless the place of failure knows better. */
+/** Retry delay of errors that do not set one. */
 const DEFAULT_RETRY_AFTER_SECONDS = 2
 
-/** The one error body (compatibility page) for everything that is thrown, and for unknown routes and methods. */
+/** Answers everything that is thrown, unknown routes and unknown methods with the common error body. */
 export function addErrorHandling(
   app: FastifyInstance,
   isDependencyFailure: (error: unknown) => boolean,
@@ -77,7 +77,7 @@ export function addErrorHandling(
       })
     return sendError(reply, request, error)
   })
-  const methodsOf = rememberMethods(app)
+  const methodsOf = collectRouteMethods(app)
   app.setNotFoundHandler((request, reply) => {
     const allowed = methodsOf(request.url.split('?', 1)[0] ?? '/')
     if (allowed.length === 0)
@@ -88,44 +88,44 @@ export function addErrorHandling(
   })
 }
 
-/** Sends `error` as the common body, with the headers that the SDKs' retry logic obeys. */
+/** Sends `error` as the common body, with the headers that the SDKs' retry logic reads. */
 function sendError(reply: FastifyReply, request: FastifyRequest, error: AppError): FastifyReply {
   const family: EndpointFamily = request.url.startsWith('/v1/messages') ? 'anthropic' : 'openai'
   const body = errorBody(error, family, request.id)
   request.outcome = error.code
   reply.status(error.entry.status).headers({ ...error.headers, ...retryHeaders(error) })
-  const lingerMs = error.code === 'overloaded' ? LINGER_WHEN_OVERLOADED_MS : LINGER_MS
+  const lingerMs = error.code === 'overloaded' ? OVERLOADED_LINGER_MS : LINGER_MS
   return isStillArriving(request, error) ? sendWhileBodyArrives(reply, request, body, lingerMs) : reply.send(body)
 }
 
-/** A body that is shorter is swallowed without anybody noticing, and its connection lives on. */
+/** The rest of a shorter body is discarded, and its connection stays open. */
 const LONG_BODY_BYTES = 64 * 1024
 
-/** Whether a body was refused for its size, or for want of room, before its end came. */
+/** Returns whether the body was rejected, for its size or for lack of memory, before it had arrived completely. */
 function isStillArriving({ raw, headers }: FastifyRequest, { code }: AppError): boolean {
   if (code === 'body_too_large') return true
-  // Who asked before sending has nothing on its way.
+  // A client that sent `Expect` has not begun to send its body.
   if (raw.complete || headers.expect !== undefined) return false
   const isLong = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > LONG_BODY_BYTES
   return code === 'audio_too_large' || (code === 'overloaded' && isLong)
 }
 
-/** How long the rest of a refused body is read and thrown away: what is too large may have no end. */
+/** How long the rest of a rejected body is read and discarded: a body that is too large may never end. */
 const LINGER_MS = 2000
-/** 25 MiB take this long at 7 Mbit/s; many clients look for an answer only when they have sent everything. */
-const LINGER_WHEN_OVERLOADED_MS = 30_000
+/** 25 MiB take this long at 7 Mbit/s; many clients read the response only after sending the whole body. */
+const OVERLOADED_LINGER_MS = 30_000
 
 /**
- * Sends the whole answer at once, and closes only when the rest of the body has arrived or the time is up: a connection that
- * is closed on unread bytes is reset, and the caller would lose the answer.
+ * Sends the response immediately, but closes the connection only when the rest of the body has arrived or the time is
+ * up: closing a connection with unread bytes resets it, and the caller would lose the response.
  */
 function sendWhileBodyArrives(
   reply: FastifyReply,
   request: FastifyRequest,
-  answer: unknown,
+  response: unknown,
   lingerMs: number,
 ): FastifyReply {
-  const body = JSON.stringify(answer)
+  const body = JSON.stringify(response)
   const headers = reply.getHeaders() as OutgoingHttpHeaders
   reply.hijack()
   reply.raw.writeHead(reply.statusCode, {
@@ -148,7 +148,7 @@ function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
   return {
     type: 'error',
     error: {
-      type: familyTypes[family][error.entry.kind],
+      type: ERROR_TYPES[family][error.entry.kind],
       message: error.message,
       param: error.param ?? null,
       code: error.code,
@@ -159,7 +159,7 @@ function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
   }
 }
 
-/** The openai and Anthropic SDKs obey `x-should-retry` and `retry-after`. */
+/** Returns the headers that the OpenAI and Anthropic SDKs decide by whether and when to retry. */
 function retryHeaders(error: AppError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.entry.status === 503 ? DEFAULT_RETRY_AFTER_SECONDS : undefined)
   return {
@@ -174,12 +174,12 @@ function retryHeaders(error: AppError): Record<string, string> {
 function toAppError(thrown: unknown, isDependencyFailure: (error: unknown) => boolean): AppError {
   if (thrown instanceof AppError) return thrown
   if (isDependencyFailure(thrown)) return new AppError('database_unavailable', { cause: thrown })
-  const code = thrown instanceof Error && 'code' in thrown ? fastifyCodes[String(thrown.code)] : undefined
+  const code = thrown instanceof Error && 'code' in thrown ? FASTIFY_ERROR_CODES[String(thrown.code)] : undefined
   return new AppError(code ?? 'internal_error', { cause: thrown })
 }
 
-/** Collects every route's methods as it is registered; answers which ones a path knows. Call before adding routes. */
-function rememberMethods(app: FastifyInstance): (path: string) => readonly string[] {
+/** Collects the methods of every route that is added later. Returns a function that looks up the methods of a path. */
+function collectRouteMethods(app: FastifyInstance): (path: string) => readonly string[] {
   const routes: { pattern: RegExp; methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
     routes.push({ pattern: new RegExp(`^${url.replaceAll(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })

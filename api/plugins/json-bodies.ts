@@ -6,13 +6,13 @@ import { parseJsonBody } from '../request/json-body.ts'
 import { SMALL_BODY_BYTES, UnparsedJson } from '../request/worker-threads/request-preparer.ts'
 
 /**
- * JSON bodies: parsed here when they are small, handed to the route as `UnparsedJson` when parsing them would hold everyone
- * up. `undefined` for none: a probe may name JSON and send nothing.
+ * Parses small JSON bodies and passes large ones to the route as `UnparsedJson`, since parsing those would block the
+ * event loop. An empty body becomes `undefined`: a probe may announce JSON and send nothing.
  */
-export function addJsonBodies(app: FastifyInstance, { leaseOf }: Pick<Admission, 'leaseOf'>): void {
+export function addJsonBodies(app: FastifyInstance, { reservationOf }: Pick<Admission, 'reservationOf'>): void {
   app.addContentTypeParser('application/json', async (request: FastifyRequest, payload: IncomingMessage) => {
-    const lease = leaseOf(request)
-    const bytes = await readBodyBytes(request, payload, (arrivedBytes) => lease?.count(arrivedBytes))
+    const reservation = reservationOf(request)
+    const bytes = await readBodyBytes(request, payload, (arrivedBytes) => reservation?.count(arrivedBytes))
     if (bytes.length === 0) return undefined
     return bytes.length <= SMALL_BODY_BYTES ? parseJsonBody(bytes) : new UnparsedJson(bytes)
   })

@@ -2,8 +2,8 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Every route of `app`, which should be a scope of its own, is for whoever presents `token`: as a bearer token, or as the
- * password of any user, which browsers ask for. Others get 401, and nothing but reading is allowed.
+ * Restricts every route of `app`, which should be a separate scope, to requests that present `token`: as a bearer
+ * token, or as the password of any user, for which browsers prompt. Others get 401, and only reading is allowed.
  */
 export function addOperatorAuthentication(app: FastifyInstance, token: string): void {
   app.addHook('onRequest', async (request, reply) => {
@@ -14,7 +14,7 @@ export function addOperatorAuthentication(app: FastifyInstance, token: string): 
         .status(401)
         .header('www-authenticate', 'Basic realm="farebox operators", charset="UTF-8"')
         .send({ error: 'operator_token_required' })
-    // A browser adds the password to requests of foreign pages as well, so that nothing may be changed by one.
+    // Browsers also send the password with requests from foreign pages, so no request may change anything.
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return reply.status(405).header('allow', 'GET, HEAD').send({ error: 'read_only' })
   })
@@ -27,7 +27,9 @@ function readToken(authorization: string | undefined): string | undefined {
   return password
 }
 
-/** Digests are of one length, and comparing them tells nothing of how much was right. */
+/**
+ * Compares digests: they have the same length, and their comparison does not reveal how much of the token was right.
+ */
 function isSame(one: string, other: string): boolean {
   return timingSafeEqual(digest(one), digest(other))
 }

@@ -7,64 +7,68 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import type { PayingCheck } from '../admission/paying-callers.ts'
 
 const WINDOW_MS = 60_000
-/** Addresses remembered at once; the least recently seen start afresh. */
-const CLIENTS_REMEMBERED = 100_000
+/** Clients in memory; the least recently seen ones start again with a full bucket. */
+const MAXIMUM_CLIENTS = 100_000
 
-/** How often the processes tell each other what one client took, and how soon after a failure they try again. */
-const SHARE_EVERY_MS = 100
-const SHARE_AGAIN_MS = 1000
+/** Interval at which a client's requests are synced with the other processes, and the delay after a failure. */
+const SYNC_INTERVAL_MS = 100
+const SYNC_RETRY_MS = 1000
 
 interface Bucket {
   tokens: number
-  filledAt: number
-  /** Taken here, and not told to the other processes yet. */
-  untold: number
-  isSharing: boolean
+  refilledAt: number
+  /** Tokens taken in this process that are not synced yet. */
+  pendingTokens: number
+  isSyncing: boolean
 }
 
-/** Allowances that all API processes draw on. */
+/** Rate-limit allowances shared by all API processes. */
 export interface SharedAllowances {
-  /** Takes `tokens` from a client's allowance of `perMinute`; gives what is left of it. Rejects when it cannot be reached. */
+  /**
+   * Takes `tokens` from a client's allowance of `perMinute` and returns what is left. Rejects when the store is
+   * unreachable.
+   */
   take(client: string, tokens: number, perMinute: number): Promise<number>
 }
 
 export interface RateLimits {
-  /** Of one client address, bursts up to a minute's worth. */
+  /** Per client address, with bursts of up to a minute's worth. */
   readonly requestsPerMinute: number
-  /** The same for requests that bring a payment, which count by themselves. */
+  /** The same for requests that carry a payment, which are counted separately. */
   readonly paidRequestsPerMinute: number
   readonly isPaying: PayingCheck
-  /** `null` when this process is alone. */
+  /** `null` when each process limits by itself. */
   readonly shared: SharedAllowances | null
   readonly logger: Logger
   readonly now?: () => number
 }
 
-/** Takes one request from the caller's allowance, names what is left in the family's headers; throws `rate_limited`. */
+/** Takes one request from the caller's allowance and sets the family's rate-limit headers. Throws `rate_limited`. */
 export type RateLimiter = (request: FastifyRequest, reply: FastifyReply, family: EndpointFamily) => void
 
 /**
- * A token bucket for each client address, refilled evenly: bursts up to a minute's worth, then the steady rate. Shared
- * allowances are drawn on behind the requests: nobody waits for another process, a client may get what the processes admit
- * within a tenth of a second too much, and while they cannot be reached each process limits by itself.
+ * Creates a limiter with a token bucket for each client address, refilled evenly: bursts of up to a minute's worth,
+ * then the steady rate. Shared allowances are synced in the background: no request waits for another process, a client
+ * may exceed the limit by what the processes admit within a tenth of a second, and each process limits by itself while
+ * the store is unreachable.
  */
 export function createRateLimiter(limits: RateLimits): RateLimiter {
   const { isPaying, now = Date.now } = limits
-  const buckets = new LRUCache<string, Bucket>({ max: CLIENTS_REMEMBERED })
-  const share = createSharing(limits)
+  const buckets = new LRUCache<string, Bucket>({ max: MAXIMUM_CLIENTS })
+  const syncInBackground = createSync(limits)
   return (request, reply, family) => {
     const at = now()
     const paying = isPaying(request)
     const perMinute = paying ? limits.paidRequestsPerMinute : limits.requestsPerMinute
     const perMillisecond = perMinute / WINDOW_MS
     const client = `${paying ? 'paid' : 'unpaid'}:${request.ip}`
-    const bucket = buckets.get(client) ?? { tokens: perMinute, filledAt: at, untold: 0, isSharing: false }
+    const bucket = buckets.get(client) ?? { tokens: perMinute, refilledAt: at, pendingTokens: 0, isSyncing: false }
     buckets.set(client, bucket)
-    const filled = Math.min(perMinute, bucket.tokens + (at - bucket.filledAt) * perMillisecond)
+    const filled = Math.min(perMinute, bucket.tokens + (at - bucket.refilledAt) * perMillisecond)
     bucket.tokens = filled >= 1 ? filled - 1 : filled
-    bucket.filledAt = at
-    if (filled >= 1) bucket.untold += 1
-    share(client, bucket, perMinute)
+    bucket.refilledAt = at
+    if (filled >= 1) bucket.pendingTokens += 1
+    syncInBackground(client, bucket, perMinute)
     const fullInSeconds = Math.ceil((perMinute - bucket.tokens) / perMillisecond / 1000)
     reply.headers(limitHeaders(family, perMinute, Math.floor(bucket.tokens), fullInSeconds, at))
     if (filled < 1)
@@ -72,39 +76,43 @@ export function createRateLimiter(limits: RateLimits): RateLimiter {
   }
 }
 
-type Sharing = (client: string, bucket: Bucket, perMinute: number) => void
+type SyncInBackground = (client: string, bucket: Bucket, perMinute: number) => void
 
-/** One exchange at a time for each client, which carries whatever was taken meanwhile. */
-function createSharing({ shared, logger, now = Date.now }: RateLimits): Sharing {
+/**
+ * Syncs with the shared allowance, one exchange at a time for each client; each covers all tokens taken since the last.
+ */
+function createSync({ shared, logger, now = Date.now }: RateLimits): SyncInBackground {
   if (!shared) return () => undefined
   let isDown = false
-  const tell = async (client: string, bucket: Bucket, perMinute: number) => {
-    const { untold } = bucket
-    bucket.untold = 0
+  const sync = async (client: string, bucket: Bucket, perMinute: number) => {
+    const { pendingTokens } = bucket
+    bucket.pendingTokens = 0
     try {
-      const left = await shared.take(client, untold, perMinute)
-      bucket.tokens = Math.max(0, left - bucket.untold)
-      bucket.filledAt = now()
-      if (isDown) logger.info('rate limits are shared with the other processes again', {})
+      const left = await shared.take(client, pendingTokens, perMinute)
+      bucket.tokens = Math.max(0, left - bucket.pendingTokens)
+      bucket.refilledAt = now()
+      if (isDown) logger.info('rate limits are shared again', {})
       isDown = false
-      await delay(SHARE_EVERY_MS, undefined, { ref: false })
+      await delay(SYNC_INTERVAL_MS, undefined, { ref: false })
     } catch (error) {
-      if (!isDown) logger.warn('rate limits cannot be shared; this process limits by itself', { error })
+      if (!isDown) logger.warn('failed to share rate limits; limiting per process', { error })
       isDown = true
-      await delay(SHARE_AGAIN_MS, undefined, { ref: false })
+      await delay(SYNC_RETRY_MS, undefined, { ref: false })
     }
   }
-  const tellAll = async (client: string, bucket: Bucket, perMinute: number) => {
-    bucket.isSharing = true
-    while (bucket.untold > 0) await tell(client, bucket, perMinute)
-    bucket.isSharing = false
+  const syncAll = async (client: string, bucket: Bucket, perMinute: number) => {
+    bucket.isSyncing = true
+    while (bucket.pendingTokens > 0) await sync(client, bucket, perMinute)
+    bucket.isSyncing = false
   }
   return (client, bucket, perMinute) => {
-    if (!bucket.isSharing) void tellAll(client, bucket, perMinute)
+    if (!bucket.isSyncing) void syncAll(client, bucket, perMinute)
   }
 }
 
-/** The names and formats of each family's API: seconds with a unit for OpenAI, a time for Anthropic. */
+/**
+ * Returns the headers in each family's names and formats: seconds with a unit for OpenAI, a timestamp for Anthropic.
+ */
 function limitHeaders(
   family: EndpointFamily,
   limit: number,

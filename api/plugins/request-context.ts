@@ -3,14 +3,14 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from '#shared/runtime/logger.ts'
 import './request-telemetry.ts'
 
-/** Names each request, answers with the name in both spellings that clients read, and writes one log line per answer. */
+/** Sends the request id in both headers that clients read, and logs one line per response. */
 export function addRequestContext(app: FastifyInstance, logger: Logger): void {
   app.addHook('onRequest', (request, reply, done) => {
     reply.headers({ 'x-request-id': request.id, 'request-id': request.id })
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    logger.info('answered', {
+    logger.info('request completed', {
       requestId: request.id,
       ...(request.trace?.traceId && { traceId: request.trace.traceId }),
       method: request.method,
@@ -22,7 +22,7 @@ export function addRequestContext(app: FastifyInstance, logger: Logger): void {
   })
 }
 
-/** A caller's own id is never taken over: it would let a stranger write into logs and receipts. */
+/** Returns a new id. A caller's own id is never used: it would let strangers write into logs and receipts. */
 export function newRequestId(): string {
   return randomUUID()
 }

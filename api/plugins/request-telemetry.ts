@@ -1,13 +1,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { RequestTrace, Tracer } from '#shared/runtime/tracing.ts'
-import type { RequestMetrics } from '../metrics.ts'
+import type { RequestMetrics } from '../telemetry/metrics.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What the answer is, in one word of a bounded set: the code of a failure, or how a success came about. */
+    /** The kind of response, from a bounded set: an error code, or the kind of success. */
     outcome?: string
-    /** Of a paid operation. */
+    /** Set for paid operations only. */
     trace?: RequestTrace
   }
 }
@@ -18,7 +18,7 @@ interface Dependencies {
   readonly requestMetrics: RequestMetrics
 }
 
-/** Counts every answer, and traces each request to a paid operation from its head to the end of its answer. */
+/** Counts every response, and traces each request to a paid operation from its head to the end of the response. */
 export function addRequestTelemetry(app: FastifyInstance, { operations, tracer, requestMetrics }: Dependencies): void {
   const idOf = new Map(operations.map(({ path, id }) => [path, id]))
   app.decorateRequest('outcome')
@@ -30,18 +30,18 @@ export function addRequestTelemetry(app: FastifyInstance, { operations, tracer, 
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    // A route's pattern and never the URL: labels must not grow with what strangers ask for.
+    // The route's pattern, never the URL: strangers must not be able to create label values.
     const { url = 'unknown' } = request.routeOptions
     const operation = idOf.get(url) ?? url
     const status = reply.statusCode
     const outcome = request.outcome ?? (status < 400 ? 'ok' : 'other')
-    requestMetrics.answered({ operation, status, outcome }, reply.elapsedTime / 1000)
+    requestMetrics.recordResponse({ operation, status, outcome }, reply.elapsedTime / 1000)
     request.trace?.end({ status, outcome })
     done()
   })
 }
 
-/** Everything that `work` starts belongs to the trace of the request. */
+/** Runs `work` within the request's trace. */
 export function withinTrace<T>(request: FastifyRequest, work: () => T): T {
   return request.trace ? request.trace.run(work) : work()
 }

@@ -3,8 +3,8 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { collectBytes } from './byte-buffer.ts'
 
 /**
- * Reads a body whose size is bounded into memory of its own, of which a thread can take possession. Throws `body_too_large`
- * while it still arrives; `onBytes` may throw too, and is told of every chunk.
+ * Reads a body into a separate buffer that can be transferred to a thread. Throws `body_too_large` as soon as the limit
+ * is exceeded. `onBytes` is called for every chunk, and what it throws ends the reading.
  */
 export async function readBodyBytes(
   request: FastifyRequest,
@@ -29,19 +29,20 @@ export async function readBodyBytes(
     }
   }
   const onEnd = () => {
-    payload.off('close', onCut)
+    payload.off('close', onAborted)
     resolve()
   }
-  // A stream that errs or is destroyed does not end.
-  const onCut = (cause?: unknown) => reject(new AppError('invalid_json', { message: 'The body was cut off.', cause }))
-  payload.on('data', onData).on('end', onEnd).on('error', onCut).on('close', onCut)
+  // A stream that fails or is destroyed emits no `end`.
+  const onAborted = (cause?: unknown) =>
+    reject(new AppError('invalid_json', { message: 'The connection closed before the whole body had arrived.', cause }))
+  payload.on('data', onData).on('end', onEnd).on('error', onAborted).on('close', onAborted)
   try {
     payload.resume()
     await promise
     if (announcedBytes !== null && arrivedBytes !== announcedBytes) throw new AppError('invalid_json')
-    return collected.whole()
+    return collected.toBuffer()
   } finally {
-    // Not destroyed: the caller must still be able to read the refusal, and sends the rest meanwhile.
-    payload.off('data', onData).off('end', onEnd).off('close', onCut)
+    // Not destroyed: the caller, who is still sending, must be able to read the error response.
+    payload.off('data', onData).off('end', onEnd).off('close', onAborted)
   }
 }

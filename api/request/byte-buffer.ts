@@ -1,25 +1,25 @@
 /** Bytes that arrive in chunks. */
 export interface CollectedBytes {
   add(chunk: Buffer): void
-  whole(): Buffer
+  toBuffer(): Buffer
 }
 
 /**
- * Collects bytes of which at most `maximumBytes` will come, or of an unknown number. With a maximum the chunks go where they
- * belong at once, so that an upload is never in memory twice; memory that is never written to is never taken.
+ * Collects at most `maximumBytes` bytes, or an unknown number. With a maximum, chunks are written directly to their
+ * place, so that an upload is never in memory twice; the operating system commits only the pages that are written to.
  */
 export function collectBytes(maximumBytes: number | null): CollectedBytes {
-  return maximumBytes === null ? collectChunks() : fill(maximumBytes)
+  return maximumBytes === null ? collectChunks() : collectInPlace(maximumBytes)
 }
 
-function fill(maximumBytes: number): CollectedBytes {
+function collectInPlace(maximumBytes: number): CollectedBytes {
   const memory = Buffer.allocUnsafeSlow(maximumBytes)
   let end = 0
   return {
     add: (chunk) => {
       end += chunk.copy(memory, end)
     },
-    whole: () => memory.subarray(0, end),
+    toBuffer: () => memory.subarray(0, end),
   }
 }
 
@@ -27,18 +27,18 @@ function collectChunks(): CollectedBytes {
   const chunks: Buffer[] = []
   return {
     add: (chunk) => void chunks.push(chunk),
-    whole: () => Buffer.concat(chunks),
+    toBuffer: () => Buffer.concat(chunks),
   }
 }
 
-/** What an upload's memory may hold beside it: the rest of the form that it came in. */
-const FORM_BYTES = 64 * 1024
+/** How much larger an upload's buffer may be than the upload: the rest of its form. */
+const FORM_OVERHEAD_BYTES = 64 * 1024
 
 /**
- * The memory of a large array that is nobody else's, to be given to another thread; none when others may share it, as they do
- * with small arrays.
+ * Returns the buffer of a large array for transfer to another thread, or nothing when other arrays may share it, as
+ * small ones do.
  */
-export function ownMemoryOf({ buffer, byteLength }: Uint8Array): ArrayBuffer[] {
-  const isOwn = byteLength > FORM_BYTES && buffer.byteLength - byteLength <= FORM_BYTES
+export function transferableMemoryOf({ buffer, byteLength }: Uint8Array): ArrayBuffer[] {
+  const isOwn = byteLength > FORM_OVERHEAD_BYTES && buffer.byteLength - byteLength <= FORM_OVERHEAD_BYTES
   return isOwn && buffer instanceof ArrayBuffer ? [buffer] : []
 }

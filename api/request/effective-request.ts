@@ -14,33 +14,36 @@ interface Dependencies {
   readonly mp3Inspector: Mp3Inspector
 }
 
-/** What will really be executed, with the digest that identifies it and the upload that it speaks of, if any. */
+/** The request that is executed, with the digest that identifies it and its upload, if any. */
 export interface EffectiveRequest {
   readonly publicModel: string
-  /** SHA-256 over the canonical JSON; payment headers, spelling, spacing and order do not enter it. */
+  /** SHA-256 over the canonical JSON; independent of payment headers, spelling, whitespace and order. */
   readonly requestDigest: string
-  /** Prices the request. Throws the 400s of `Operation.quote`; to be called for available models only. */
+  /** Prices the request. Throws the 400s of `Operation.quote`; must be called for available models only. */
   readonly quote: () => Quote<JsonValue>
-  /** What may be large. Throws after `letGo`. */
+  /** Returns the parts that may be large. Throws after `releaseContent`. */
   readonly content: () => EffectiveContent
-  /** Forgets the content: a caller may be held for minutes after the last use of it. */
-  readonly letGo: () => void
+  /** Frees the content: the connection may stay open for minutes after its last use. */
+  readonly releaseContent: () => void
 }
 
 interface EffectiveContent {
-  /** Canonical JSON in UTF-8: what is digested and stored. */
+  /** Canonical JSON in UTF-8, as digested and stored. */
   readonly json: Uint8Array
   readonly audio: Uint8Array | null
 }
 
 interface ReadOptions {
-  /** Whether the caller brings a payment: one who does is let wait for a decoder where others are refused. */
+  /** Whether the request carries a payment: it may wait for a decoder where unpaid requests are rejected. */
   readonly isPaying: boolean
-  /** Told how much of a form has arrived; what it throws ends the reading. */
+  /** Called with how much of a form has arrived; what it throws ends the reading. */
   readonly onBytes?: (arrivedBytes: number) => void
 }
 
-/** Validates, applies defaults and measures an upload. Throws every 400 of the endpoint; no provider, no money yet. */
+/**
+ * Validates the request, applies defaults and measures the upload. Throws every 400 of the endpoint, before any
+ * provider or payment is involved.
+ */
 export async function readEffectiveRequest(
   dependencies: Dependencies,
   operation: AnyOperation,
@@ -51,7 +54,7 @@ export async function readEffectiveRequest(
   return await finish(dependencies, operation, prepared, options)
 }
 
-/** The same for the request inside a question for a quote, from the parsed or unparsed body. */
+/** Does the same for the request inside the body of `POST /v1/quotes`, parsed or unparsed. */
 export async function readQuotedRequest(
   dependencies: Dependencies,
   body: unknown,
@@ -97,10 +100,10 @@ function withContent(
     requestDigest,
     quote,
     content: () => {
-      if (!content) throw new Error('the content of this request was let go')
+      if (!content) throw new Error('the content of this request was released')
       return content
     },
-    letGo: () => {
+    releaseContent: () => {
       content = null
     },
   }

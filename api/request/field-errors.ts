@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 
-/** Turns the first fault that validation found into a 400 that names the field, what is wrong with it, and the limit. */
+/** Converts the first validation issue to a 400 that names the field, the rule and the limit. */
 export function invalidField(error: z.ZodError, body: unknown): AppError {
   const [issue] = error.issues
   if (!issue) throw new Error('a validation error has at least one issue')
@@ -9,11 +9,11 @@ export function invalidField(error: z.ZodError, body: unknown): AppError {
   const param = paramOf(issue.path)
   const given = valueAt(body, issue.path)
   if (given === undefined) return missingField(param)
-  return new AppError('invalid_field', { param, message: `${param} ${faultOf(issue)}; got ${shown(given)}.` })
+  return new AppError('invalid_field', { param, message: `${param} ${ruleOf(issue)}; got ${describeValue(given)}.` })
 }
 
 export function unknownField(name: string): AppError {
-  return new AppError('unknown_field', { param: name, message: `${shownText(name)} is not a field of this endpoint.` })
+  return new AppError('unknown_field', { param: name, message: `${quoted(name)} is not a field of this endpoint.` })
 }
 
 export function missingField(name: string): AppError {
@@ -21,24 +21,24 @@ export function missingField(name: string): AppError {
 }
 
 export function repeatedField(name: string): AppError {
-  return new AppError('duplicate_field', { param: name, message: `${shownText(name)} was sent more than once.` })
+  return new AppError('duplicate_field', { param: name, message: `${quoted(name)} was sent more than once.` })
 }
 
-/** What callers know these of our schemas' types as. */
-const jsonTypes: Record<string, string> = { int: 'integer', record: 'object' }
+/** JSON names of Zod's types. */
+const JSON_TYPES: Record<string, string> = { int: 'integer', record: 'object' }
 
-/** How a bound of text and of lists is told; of a number it is the value itself. */
-const verbs: Record<string, string> = { string: 'have', array: 'have' }
-const nouns: Record<string, string> = { string: ' characters', array: ' items' }
+/** Words for the bounds of strings and arrays; a number's bound is the value itself. */
+const VERBS: Record<string, string> = { string: 'have', array: 'have' }
+const NOUNS: Record<string, string> = { string: ' characters', array: ' items' }
 
-function faultOf(issue: z.core.$ZodIssue): string {
+function ruleOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      return `must be ${article(jsonTypes[issue.expected] ?? issue.expected)}`
+      return `must be ${article(JSON_TYPES[issue.expected] ?? issue.expected)}`
     case 'too_big':
-      return `must ${verbs[issue.origin] ?? 'be'} at most ${issue.maximum}${nouns[issue.origin] ?? ''}`
+      return `must ${VERBS[issue.origin] ?? 'be'} at most ${issue.maximum}${NOUNS[issue.origin] ?? ''}`
     case 'too_small':
-      return `must ${verbs[issue.origin] ?? 'be'} at least ${issue.minimum}${nouns[issue.origin] ?? ''}`
+      return `must ${VERBS[issue.origin] ?? 'be'} at least ${issue.minimum}${NOUNS[issue.origin] ?? ''}`
     case 'invalid_value':
       return issue.values.length === 1
         ? `must be ${JSON.stringify(issue.values[0])}`
@@ -67,15 +67,15 @@ function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
   return value
 }
 
-/** Long enough to recognise one's own mistake, short enough not to echo an upload. */
-const LONGEST_ECHO = 40
+/** Long enough to recognize a mistake, short enough not to echo an upload. */
+const MAXIMUM_ECHO_LENGTH = 40
 
-function shown(value: unknown): string {
-  if (typeof value === 'string') return shownText(value)
+function describeValue(value: unknown): string {
+  if (typeof value === 'string') return quoted(value)
   if (typeof value === 'number' || typeof value === 'boolean' || value === null) return String(value)
   return Array.isArray(value) ? 'an array' : 'an object'
 }
 
-function shownText(text: string): string {
-  return JSON.stringify(text.length > LONGEST_ECHO ? `${text.slice(0, LONGEST_ECHO)}…` : text)
+function quoted(text: string): string {
+  return JSON.stringify(text.length > MAXIMUM_ECHO_LENGTH ? `${text.slice(0, MAXIMUM_ECHO_LENGTH)}…` : text)
 }

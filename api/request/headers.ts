@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { AppError } from '#shared/errors/app-error.ts'
 import { openPaymentHeader, type PaymentHeader } from '#shared/payment/x402-wire.ts'
 
-/** Visible ASCII: the key goes into logs of callers and proxies, so nothing invisible may hide in it. */
+/** Visible ASCII only: the key appears in logs of callers and proxies, where invisible characters would be lost. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
-/** Headers whose repetition would leave open which one counts; Node joins or drops repeated values silently. */
+/** Headers that must not be repeated: Node silently joins or drops repeated values. */
 const SINGLE_HEADERS = ['x-idempotency-key', 'payment-signature', 'content-type']
 
 /** Throws `duplicate_header`. Reads the raw headers, since the parsed ones hide a repetition. */
@@ -21,8 +21,8 @@ export function refuseDuplicateHeaders(request: IncomingMessage): void {
 }
 
 /**
- * The caller's key: the header, or x402's `payment-identifier` inside the payment, which means the same. Throws
- * `missing_idempotency_key`, `invalid_idempotency_key`, and `idempotency_key_conflict` when the two differ.
+ * Reads the idempotency key from its header or from the payment's `payment-identifier` extension, which is equivalent.
+ * Throws `missing_idempotency_key`, `invalid_idempotency_key`, and `idempotency_key_conflict` when the two differ.
  */
 export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
   const identifier = readPaymentHeader(headers)?.identifier ?? null
@@ -35,21 +35,24 @@ export function readIdempotencyKey(headers: IncomingHttpHeaders): string {
   return key
 }
 
-/** Throws `unsupported_content_type` where Fastify would take a form, or would recommend one, that the operation does not. */
-export function refuseOtherThanJson(headers: IncomingHttpHeaders): void {
+/**
+ * Throws `unsupported_content_type` unless the body is JSON: Fastify would accept, or suggest, a form that the
+ * operation does not take.
+ */
+export function requireJson(headers: IncomingHttpHeaders): void {
   const mediaType = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase()
   if (mediaType !== 'application/json')
     throw new AppError('unsupported_content_type', { message: 'Send application/json.' })
 }
 
-/** Four checks of one request look at its payment, which is a tenth of a millisecond's work to read. */
-const opened = new WeakMap<IncomingHttpHeaders, PaymentHeader>()
+/** Several checks of one request need its payment, which takes a tenth of a millisecond to decode. */
+const decodedHeaders = new WeakMap<IncomingHttpHeaders, PaymentHeader>()
 
-/** The signed payment that a request brings, or `null` on an unpaid request. Read once for the same headers. */
+/** Returns the signed payment of a request, or `null` for an unpaid one. Decoded once per request. */
 export function readPaymentHeader(headers: IncomingHttpHeaders): PaymentHeader | null {
   const value = headers['payment-signature']
   if (typeof value !== 'string') return null
-  const header = opened.get(headers) ?? openPaymentHeader(value)
-  opened.set(headers, header)
+  const header = decodedHeaders.get(headers) ?? openPaymentHeader(value)
+  decodedHeaders.set(headers, header)
   return header
 }

@@ -3,7 +3,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
 import { invalidField, repeatedField, unknownField } from './field-errors.ts'
 
-/** Parses a JSON body of raw bytes: UTF-8 only. Throws `invalid_json` and `duplicate_field`. */
+/** Parses the bytes of a JSON body, which must be UTF-8. Throws `invalid_json` and `duplicate_field`. */
 export function parseJsonBody(bytes: Buffer): unknown {
   const structure = checkJsonStructure(bytes)
   if (structure.outcome === 'too_complex') throw new AppError('invalid_json', { message: structure.message })
@@ -15,34 +15,34 @@ export function parseJsonBody(bytes: Buffer): unknown {
   }
 }
 
-/** Validates a parsed JSON body. Throws the 400s of the field table. */
+/** Validates a parsed JSON body. Throws the 400s of its fields. */
 export function readJsonRequest<Body>(body: unknown, schema: z.ZodType<Body>): Body {
   return parseFields(schema, asObject(body))
 }
 
-/** The body as an object. Throws `invalid_json` for anything else. */
+/** Returns the body as an object. Throws `invalid_json` for anything else. */
 export function asObject(body: unknown): Record<string, unknown> {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new AppError('invalid_json', { message: 'The request body must be a JSON object.' })
   return body as Record<string, unknown>
 }
 
-/** Holds fields against a schema. Throws `invalid_field`, `missing_field` or `unknown_field`. */
+/** Validates fields against a schema. Throws `invalid_field`, `missing_field` or `unknown_field`. */
 export function parseFields<Body>(schema: z.ZodType<Body>, fields: Record<string, unknown>): Body {
-  // JSON can name a property __proto__, which schemas pass over.
+  // JSON can contain a property __proto__, which schemas ignore.
   if (Object.hasOwn(fields, '__proto__')) throw unknownField('__proto__')
   const parsed = validate(schema, fields)
   if (!parsed.success) throw invalidField(parsed.error, fields)
   return parsed.data
 }
 
-/** Validation collects every fault; a body with a hundred thousand of them overflows its stack. */
+/** Validates. Zod collects every issue, and a body with a hundred thousand of them overflows its stack. */
 function validate<Body>(schema: z.ZodType<Body>, fields: Record<string, unknown>) {
   try {
     return schema.safeParse(fields)
   } catch (cause) {
     if (cause instanceof RangeError)
-      throw new AppError('invalid_json', { message: 'The request has too many invalid fields to name one.', cause })
+      throw new AppError('invalid_json', { message: 'The request has too many invalid fields.', cause })
     throw cause
   }
 }

@@ -1,14 +1,14 @@
 import { type FrameWalk, walkFrames } from '#shared/audio/walk-frames.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
-/** An upload with what its bytes alone tell. */
+/** An upload with what can be computed from its bytes alone. */
 export interface MeasuredUpload {
   readonly audio: Uint8Array
   readonly sha256: string
   readonly walk: FrameWalk
 }
 
-/** Hashes and walks a whole upload. Pure; the largest takes tens of milliseconds. */
+/** Hashes an upload and walks its frames. Pure; the largest takes tens of milliseconds. */
 export function measureAudio(audio: Uint8Array): MeasuredUpload {
   return { audio, sha256: sha256Hex(audio), walk: walkFrames(audio) }
 }

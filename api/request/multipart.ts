@@ -5,16 +5,16 @@ import type { UploadField } from '#shared/operations/operation.ts'
 import { collectBytes } from './byte-buffer.ts'
 import { repeatedField } from './field-errors.ts'
 
-/** No option of any endpoint is longer. */
+/** Longer than any option of any endpoint. */
 const MAXIMUM_FIELD_BYTES = 4096
 const MAXIMUM_FIELDS = 32
-/** What decoding puts in the place of bytes that are not UTF-8. */
+/** Replaces bytes that are not UTF-8 when text is decoded. */
 const REPLACEMENT_CHARACTER = '\uFFFD'
 
 /**
- * Reads a form with one file and options as text. Form text becomes the types of the JSON form: `true` and `false` for
- * booleans, numbers for integers; other text is left for validation to refuse. `file` is `null` when none was sent. What
- * `onBytes` throws as the form arrives is thrown.
+ * Reads a form with one file and text fields. Converts text to the types of the JSON request, booleans and integers;
+ * text that cannot be converted is left for validation to reject. `file` is `null` when none was sent. Throws what
+ * `onBytes` throws.
  */
 export async function readMultipart(
   request: FastifyRequest,
@@ -23,7 +23,7 @@ export async function readMultipart(
 ): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
   const fields: Record<string, unknown> = {}
   let file: Uint8Array | null = null
-  const letRestRunOff = limitBody(request, onBytes)
+  const drainRest = enforceBodyLimit(request, onBytes)
   try {
     for await (const part of request.parts(partLimits(upload))) {
       const { fieldname: name } = part
@@ -40,7 +40,7 @@ export async function readMultipart(
   } catch (cause) {
     throw toAppError(cause)
   } finally {
-    letRestRunOff()
+    drainRest()
   }
 }
 
@@ -50,22 +50,23 @@ function partLimits(upload: UploadField) {
       fileSize: upload.maximumBytes,
       fieldSize: MAXIMUM_FIELD_BYTES,
       fields: MAXIMUM_FIELDS,
-      // One more than allowed, so that the second one can be named in the refusal.
+      // One more than allowed, so that the error can name the second one.
       files: 2,
     },
     throwFileSizeLimit: false,
-    // Clients may leave out the file name; the field's name says that it is the file.
+    // Clients may omit the file name: the field name identifies the file.
     isPartAFile: (name: string | undefined, _type: string | undefined, fileName: string | undefined) =>
       name === upload.multipartField || fileName !== undefined,
   }
 }
 
 /**
- * Forms are parsed as they arrive, past the server's own body limit, so the limit is kept here. Whoever is refused early
- * still sends: the returned function lets the rest of a valid length run off unread, so that the answer is not lost. One who
- * is refused for the length itself is cut off by the error handling, when he had the time to read that.
+ * Enforces the body limit, which Fastify does not apply to forms, since they are parsed as they arrive. A client that
+ * is rejected early is still sending: the returned function discards the rest of a body of valid length, so that the
+ * response is not lost. A body that is too long is cut off by the error handling, after the client has had time to read
+ * the response.
  */
-function limitBody(
+function enforceBodyLimit(
   { raw, headers, routeOptions: { bodyLimit } }: FastifyRequest,
   onBytes: (arrivedBytes: number) => void,
 ): () => void {
@@ -86,7 +87,7 @@ function limitBody(
       onBytes(arrivedBytes)
     } catch (error) {
       isRefused = true
-      // The form's parser listens for it and fails with it, wherever it stands.
+      // The form parser listens for errors and fails with this one.
       raw.emit('error', error)
     }
   })
@@ -97,10 +98,10 @@ function limitBody(
   }
 }
 
-/** A broken form is the caller's fault: nothing but the caller's bytes is involved in reading it. */
+/** Converts a parser error to a 400: only the caller's bytes are involved in reading a form. */
 function toAppError(cause: unknown): AppError {
   if (cause instanceof AppError) return cause
-  // The parser keeps names like `constructor` to itself.
+  // The parser rejects names like `constructor`.
   const isForbiddenName = cause instanceof Error && 'code' in cause && cause.code === 'FST_PROTO_VIOLATION'
   return new AppError(isForbiddenName ? 'unknown_field' : 'invalid_multipart', { cause })
 }
@@ -112,21 +113,21 @@ async function readFile(
 ): Promise<Uint8Array> {
   const tooLarge = new AppError('audio_too_large', {
     param: upload.multipartField,
-    message: `The ${upload.multipartField} has more than ${upload.maximumBytes.toLocaleString('en')} bytes, which is the limit.`,
+    message: `The ${upload.multipartField} exceeds the limit of ${upload.maximumBytes.toLocaleString('en')} bytes.`,
   })
-  // At once, not when the rest of the part has arrived.
+  // Immediately, not after the rest of the part has arrived.
   part.file.once('limit', () => part.file.destroy(tooLarge))
   const collected = collectBytes(announced === undefined ? null : Math.min(Number(announced), upload.maximumBytes))
   for await (const chunk of part.file) collected.add(chunk as Buffer)
   if (part.file.truncated) throw tooLarge
-  return collected.whole()
+  return collected.toBuffer()
 }
 
 function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {
   const { fieldname: name, value } = part
   if (part.valueTruncated)
     throw new AppError('invalid_field', { param: name, message: `${name} has more than ${MAXIMUM_FIELD_BYTES} bytes.` })
-  // A part that calls itself JSON was parsed as such; validation judges its type.
+  // A part with content type JSON is already parsed; validation checks its type.
   if (typeof value !== 'string') return value
   if (value.includes(REPLACEMENT_CHARACTER))
     throw new AppError('invalid_field', { param: name, message: `${name} must be valid UTF-8.` })

@@ -7,31 +7,31 @@ import { readJsonRequest } from './json-body.ts'
 import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 import { readJsonUpload } from './upload.ts'
 
-/** A request that was read to its end: everything that money and work need of it. */
+/** A completely read request, ready to be priced and executed. */
 export interface PreparedRequest {
   readonly kind: 'request'
   readonly publicModel: string
-  /** SHA-256 over the canonical JSON; payment headers, spelling, spacing and order do not enter it. */
+  /** SHA-256 over the canonical JSON; independent of payment headers, spelling, whitespace and order. */
   readonly requestDigest: string
-  /** The effective request as canonical JSON in UTF-8: what is digested and stored. */
+  /** The effective request as canonical JSON in UTF-8, as digested and stored. */
   readonly json: Uint8Array
-  /** Prices the request. Throws the 400s of `Operation.quote`; to be called for available models only. */
+  /** Prices the request. Throws the 400s of `Operation.quote`; must be called for available models only. */
   readonly quote: () => Quote<JsonValue>
 }
 
-/** A request with an upload, whose effective request takes the audio's duration too. */
+/** A request with an upload, whose effective request also needs the duration of the audio. */
 export interface PreparedUpload {
   readonly kind: 'upload'
   /** Validated options. */
   readonly body: unknown
   readonly upload: MeasuredUpload
-  /** How the caller calls the upload; errors about it name this field. */
+  /** The field that the upload was sent in; errors about the upload name it. */
   readonly uploadParam: string
 }
 
 export type Prepared = PreparedRequest | PreparedUpload
 
-/** Validates and measures a parsed JSON body. Pure; throws the 400s of the endpoint. */
+/** Validates and measures a parsed JSON body. Pure. Throws the 400s of the endpoint. */
 export function prepareBody(operation: AnyOperation, body: unknown, catalog: Catalog): Prepared {
   const { upload, bodySchema } = operation
   if (!upload)
@@ -40,7 +40,7 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalog: Cat
   return { kind: 'upload', body: read.body, upload: measureAudio(read.audio), uploadParam: read.uploadParam }
 }
 
-/** Gives an effective request its digest. Throws `invalid_json` for numbers that JSON cannot carry on. */
+/** Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. */
 export function finishRequest(operation: AnyOperation, effective: JsonValue, catalog: Catalog): PreparedRequest {
   const json = Buffer.from(canonicalText(effective))
   return {
@@ -56,9 +56,9 @@ function canonicalText(effective: JsonValue): string {
   try {
     return canonicalJson(effective)
   } catch (cause) {
-    // JSON may write a number, such as 1e400, that no JSON number can carry on.
+    // JSON can contain numbers, such as 1e400, that overflow to infinity when parsed.
     if (cause instanceof TypeError)
-      throw new AppError('invalid_json', { message: 'The request holds a number that is too large.', cause })
+      throw new AppError('invalid_json', { message: 'The request contains a number that is too large.', cause })
     throw cause
   }
 }

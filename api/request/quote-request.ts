@@ -3,10 +3,10 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import { invalidField } from './field-errors.ts'
 
-/** Anything else is refused: a field beside these would look priced and be ignored. */
+/** Strict: any other field would seem to be priced but be ignored. */
 const quoteRequestSchema = z.strictObject({ operation: z.string(), request: z.unknown() })
 
-/** Which operation's request a question for a quote holds. Throws the 400s of the two fields. */
+/** Reads the operation and its request from the body of `POST /v1/quotes`. Throws the 400s of the two fields. */
 export function readQuoteEnvelope(given: unknown): { operation: AnyOperation; body: unknown } {
   const parsed = quoteRequestSchema.safeParse(given)
   if (!parsed.success) throw invalidField(parsed.error, given)

@@ -7,18 +7,18 @@ import { missingField } from './field-errors.ts'
 import { asObject, parseFields } from './json-body.ts'
 import { readMultipart } from './multipart.ts'
 
-/** One byte, with its padding. */
+/** The length of one byte with padding. */
 const MINIMUM_BASE64_LENGTH = 4
 
-/** One request's validated fields with its upload, whichever of the two forms it came in. */
+/** The validated fields of a request with its upload, from a form or from JSON. */
 export interface UploadRequest<Body> {
   readonly body: Body
   readonly audio: Uint8Array
-  /** How the caller calls the upload; errors about it name this field. */
+  /** The field that the upload was sent in; errors about the upload name it. */
   readonly uploadParam: string
 }
 
-/** Reads the form. Throws the 400s of the field table. */
+/** Reads the form. Throws the 400s of its fields. */
 export async function readMultipartRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
@@ -31,7 +31,7 @@ export async function readMultipartRequest<Body>(
   return { body, audio: file, uploadParam: upload.multipartField }
 }
 
-/** Reads the JSON form of the same request. Throws the 400s of the field table. */
+/** Reads the same request from JSON. Throws the 400s of its fields. */
 export function readJsonUpload<Body>(
   given: unknown,
   upload: UploadField,

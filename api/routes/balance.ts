@@ -5,36 +5,28 @@ import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-
-export const walletAddressSchema = z.string().regex(/^0x[0-9a-fA-F]{40}$/)
+import { walletAddressSchema, type walletBalanceSchema } from '../schemas/balance.ts'
 
 const querySchema = z.object({ address: walletAddressSchema })
-
-export const walletBalanceSchema = z.strictObject({
-  object: z.literal('wallet_balance'),
-  network: z.literal('eip155:8453'),
-  asset: z.string(),
-  currency: z.literal('USDC'),
-  wallet: z.string(),
-  balance_usdc_atomic: z.string().regex(/^\d+$/),
-  balance_usdc: z.string().regex(/^\d+(\.\d{1,6})?$/),
-})
 
 interface BalanceDependencies {
   readonly terms: Pick<PaymentTerms, 'network' | 'asset'>
   readonly balances: BalanceReader
-  /** Each lookup is a call to a node that somebody pays for. */
+  /** Each lookup calls the chain node, which costs the operator money. */
   readonly limitRate: RateLimiter
 }
 
-/** `GET /v1/balance?address=`: one wallet's USDC. Throws the 400 of a wrong address and the 503 of a lookup without answer. */
+/**
+ * Adds `GET /v1/balance?address=`: one wallet's USDC balance. Answers 400 for a wrong address and 503 when the chain
+ * cannot be read.
+ */
 export function addBalanceRoutes(app: FastifyInstance, { terms, balances, limitRate }: BalanceDependencies): void {
   app.get('/v1/balance', {
     onRequest: async (request, reply) => limitRate(request, reply, 'openai'),
     handler: async (request, reply) => {
       const address = readAddress(request.query)
       const balance = await balances.readBalance(address)
-      const answer: z.infer<typeof walletBalanceSchema> = {
+      const body: z.infer<typeof walletBalanceSchema> = {
         object: 'wallet_balance',
         network: terms.network as 'eip155:8453',
         asset: terms.asset,
@@ -43,7 +35,7 @@ export function addBalanceRoutes(app: FastifyInstance, { terms, balances, limitR
         balance_usdc_atomic: balance.toString(),
         balance_usdc: dollarsFromAtomic(balance),
       }
-      return reply.header('cache-control', 'no-store').send(answer)
+      return reply.header('cache-control', 'no-store').send(body)
     },
   })
 }

@@ -4,11 +4,11 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
-import { guidance, llmsText } from '../openapi/guidance.ts'
-import { addStaticAnswer, addStaticJson } from './static-answer.ts'
+import { GUIDANCE, llmsText } from '../openapi/guidance.ts'
+import { addStaticJson, addStaticResponse } from './static-response.ts'
 
 interface DiscoveryInput extends OpenApiInput {
-  /** What is available now; `publishedCatalog` is what there is at all. */
+  /** The models available now; `publishedCatalog` has all of them. */
   readonly catalog: Catalog
   readonly signer: StatementSigner
 }
@@ -17,22 +17,22 @@ interface DiscoveryInput extends OpenApiInput {
 const FAVICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#0a5" d="M2 3h12v11H2z"/><path fill="#fff" d="M5 5h6v1.5H5zM5 9h6v3H5z"/></svg>'
 
-/** The bundle is some megabytes and changes with a release only. */
+/** The bundle has several megabytes and changes only with a release. */
 const REFERENCE_CACHE = 'public, max-age=3600'
 
-/** What machines and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known`. */
+/** Adds what clients and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known`. */
 export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
   const plainText = 'text/plain; charset=utf-8'
   addStaticJson(app, '/openapi.json', buildOpenApiDocument(input))
   addStaticJson(app, '/.well-known/x402', x402Resources(input))
   addStaticJson(app, '/.well-known/did.json', didDocument(input.signer))
   addStaticJson(app, '/.well-known/jwks.json', keySet(input.signer))
-  addStaticAnswer(app, '/llms.txt', { contentType: plainText, body: llmsText(input.catalog, input.publicBaseUrl) })
-  addStaticAnswer(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
+  addStaticResponse(app, '/llms.txt', { contentType: plainText, body: llmsText(input.catalog, input.publicBaseUrl) })
+  addStaticResponse(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
   await addReference(app, input.publicBaseUrl)
 }
 
-/** The paid resources that are available, as listing services read them: URLs in `resources`, more in `endpoints`. */
+/** Lists the available paid resources for listing services: URLs in `resources`, details in `endpoints`. */
 function x402Resources({ catalog, operations, terms, publicBaseUrl, signer }: DiscoveryInput) {
   const endpoints = operations.flatMap(({ id, path, category, summary }) => {
     const bounds = priceBounds(catalog, category)
@@ -60,11 +60,11 @@ function x402Resources({ catalog, operations, terms, publicBaseUrl, signer }: Di
       jwks_uri: new URL('/.well-known/jwks.json', publicBaseUrl).href,
     },
     openapi: new URL('/openapi.json', publicBaseUrl).href,
-    instructions: guidance,
+    instructions: GUIDANCE,
   }
 }
 
-/** Whose statements this origin's signatures are: the document that `did:web` resolves to (DID Core 1.0, section 5). */
+/** Returns the document that `did:web` resolves to: the keys that sign for this origin (DID Core 1.0, section 5). */
 function didDocument({ did, publicKeys }: StatementSigner) {
   return {
     '@context': ['https://www.w3.org/ns/did/v1', 'https://w3id.org/security/suites/jws-2020/v1'],
@@ -79,14 +79,15 @@ function didDocument({ did, publicKeys }: StatementSigner) {
   }
 }
 
-/** The same keys for JOSE libraries (RFC 7517, section 5). */
+/** Returns the same keys for JOSE libraries (RFC 7517, section 5). */
 function keySet({ publicKeys }: StatementSigner) {
   return { keys: publicKeys.map(({ kid, jwk }) => ({ ...jwk, kid, use: 'sig', alg: 'EdDSA' })) }
 }
 
 /**
- * Scalar's reference from its own package. Everything that would call another host is off, and the policy below forbids the
- * page what a later release may add. The bundle builds its styles and parts of its code at run time, hence `unsafe-*`.
+ * Adds Scalar's API reference from its package. Everything that would call another host is switched off, and the
+ * content security policy blocks whatever a later release may add. The bundle creates its styles and parts of its code
+ * at run time, hence `unsafe-*`.
  */
 async function addReference(app: FastifyInstance, publicBaseUrl: string): Promise<void> {
   const policy = [

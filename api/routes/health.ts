@@ -1,18 +1,18 @@
 import type { FastifyInstance } from 'fastify'
 
-/** What the service cannot do without, by name; each check throws when it is down. */
+/** Required dependencies by name; each check throws when its dependency is down. */
 export type ReadinessChecks = Readonly<Record<string, () => Promise<void>>>
 
-/** A dependency that takes longer is as good as down for whoever asks whether to send traffic here. */
+/** A dependency that takes longer counts as down. */
 const CHECK_TIMEOUT_MS = 2000
 
-/** What an operator must see to before the service suffers from it, by name; each tells whether it is so. */
+/** Conditions by name that an operator should fix before they affect the service; each returns whether it applies. */
 export type ReadinessWarnings = Readonly<Record<string, () => Promise<boolean>>>
 
 /**
- * `GET /healthz`: this process answers; it says nothing about dependencies. `GET /readyz`: every dependency answers too;
- * 503 names the ones that are down and tells nothing else about them. Warnings change no status: traffic may come. Once
- * `draining` has aborted it is 503 at once, since the process is about to end.
+ * Adds `GET /healthz`, which checks only that the process responds, and `GET /readyz`, which checks every dependency:
+ * 503 names those that are down, without details. Warnings do not change the status. Once `draining` has aborted,
+ * `/readyz` is 503 immediately, since the process is about to stop.
  */
 export function addHealthRoutes(
   app: FastifyInstance,
@@ -45,7 +45,7 @@ export function addHealthRoutes(
   })
 }
 
-/** What cannot be found out is no warning: the check of the same dependency tells that it is down. */
+/** Runs a warning. A failing one is not raised: the check of the same dependency already reports it as down. */
 async function runWarning(isRaised: () => Promise<boolean>): Promise<boolean> {
   let raised = false
   await run(async () => {

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { hashMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectLinks, ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
@@ -9,34 +9,34 @@ import type { RateLimiter } from '../plugins/rate-limits.ts'
 interface Dependencies {
   readonly store: Pick<AdmissionStore, 'findMedia'>
   readonly media: Pick<ObjectStore, 'open'>
-  /** Given, callers are sent to the object store's own address. */
+  /** When set, callers are redirected to the object store. */
   readonly mediaLinks: ObjectLinks | null
   readonly limitRate: RateLimiter
   readonly now: () => Date
 }
 
-/** A link that leaks is of no use a minute later. */
+/** Short, so that a leaked link is soon useless. */
 const LINK_LIFETIME_SECONDS = 60
 
 /** The URL is a capability: it must not leak through referrers, sniffing or shared caches. */
-const capabilityHeaders = {
+const CAPABILITY_HEADERS = {
   'cache-control': 'private, no-store',
   'referrer-policy': 'no-referrer',
   'x-content-type-options': 'nosniff',
   'cross-origin-resource-policy': 'cross-origin',
 }
 
-/** `GET /media/{token}`: result media for whoever holds its URL, until its expiry to the second; then 404. */
+/** Adds `GET /media/{token}`, a capability URL for result media; 404 from the second of its expiry. */
 export function addMediaRoutes(app: FastifyInstance, { store, media, mediaLinks, limitRate, now }: Dependencies): void {
   app.get<{ Params: { token: string } }>('/media/:token', async (request, reply) => {
     limitRate(request, reply, 'openai')
     const found = await store.findMedia(hashMediaToken(request.params.token))
     if (!found) throw new AppError('not_found', { message: 'There is no such media, or it has expired.' })
-    if (mediaLinks) return reply.headers(capabilityHeaders).redirect(await linkTo(mediaLinks, found, now()), 302)
+    if (mediaLinks) return reply.headers(CAPABILITY_HEADERS).redirect(await linkTo(mediaLinks, found, now()), 302)
     const range = requestedRange(request.headers.range, found.bytes)
     const body = request.method === 'HEAD' || range === 'unsatisfiable' ? null : await openObject(media, found, range)
     reply.headers({
-      ...capabilityHeaders,
+      ...CAPABILITY_HEADERS,
       'content-type': found.contentType,
       'accept-ranges': 'bytes',
       etag: `"${found.sha256}"`,
@@ -44,7 +44,7 @@ export function addMediaRoutes(app: FastifyInstance, { store, media, mediaLinks,
     })
     if (range === 'unsatisfiable') return reply.status(416).header('content-range', `bytes */${found.bytes}`).send()
     if (range !== null) reply.status(206).header('content-range', `bytes ${range[0]}-${range[1]}/${found.bytes}`)
-    // An empty stream: fastify would take the length of a HEAD answer from any other body.
+    // An empty stream: Fastify would derive the content length of a HEAD response from any other body.
     return reply.header('content-length', sizeOf(range, found)).send(body ?? Readable.from([]))
   })
 }
@@ -53,10 +53,10 @@ function sizeOf(range: ByteRange | null, { bytes }: ServedMedia): number {
   return range === null ? bytes : range[1] - range[0] + 1
 }
 
-/** Never good for longer than the media themselves. */
+/** Returns a link that expires no later than the media. */
 async function linkTo(links: ObjectLinks, { objectKey, contentType, expiresAt }: ServedMedia, now: Date) {
-  const left = Math.floor((expiresAt.getTime() - now.getTime()) / 1000)
-  const lifetimeSeconds = Math.max(1, Math.min(left, LINK_LIFETIME_SECONDS))
+  const remainingSeconds = Math.floor((expiresAt.getTime() - now.getTime()) / 1000)
+  const lifetimeSeconds = Math.max(1, Math.min(remainingSeconds, LINK_LIFETIME_SECONDS))
   return await links.link(objectKey, { contentType, lifetimeSeconds })
 }
 
@@ -71,13 +71,19 @@ async function openObject(
   } catch (cause) {
     throw new AppError('media_unavailable', { cause })
   }
-  if (!opened) throw new AppError('media_unavailable', { cause: new Error('recorded media has no object') })
+  if (!opened)
+    throw new AppError('media_unavailable', { cause: new Error('the object of the recorded media is missing') })
   if (opened.bytes === sizeOf(range, found)) return opened.body
   opened.body.destroy()
-  throw new AppError('media_unavailable', { cause: new Error('recorded media has another size') })
+  throw new AppError('media_unavailable', {
+    cause: new Error('the size of the object differs from the recorded media'),
+  })
 }
 
-/** First and last byte of a single range, both included. Several ranges and other units are answered with the whole. */
+/**
+ * Returns the first and last byte of a single range, inclusive, or `null` for the whole: several ranges and other units
+ * are ignored.
+ */
 function requestedRange(header: string | undefined, length: number): ByteRange | 'unsatisfiable' | null {
   const match = /^bytes=(\d*)-(\d*)$/.exec(header ?? '')
   if (!match || (match[1] === '' && match[2] === '')) return null

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { z } from 'zod'
+import type { z } from 'zod'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -8,32 +8,11 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../admission/admission.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import type { EffectiveRequest } from '../request/effective-request.ts'
-import { refuseOtherThanJson } from '../request/headers.ts'
+import { requireJson } from '../request/headers.ts'
 import { requireAvailable } from '../request/require-available.ts'
+import type { quoteSchema } from '../schemas/quotes.ts'
 
-export const quoteSchema = z.strictObject({
-  object: z.literal('quote'),
-  operation: z.string(),
-  /** Where to send the request to be executed. */
-  path: z.string(),
-  model: z.string(),
-  catalog_version: z.string(),
-  request_digest: z.string(),
-  price: z.strictObject({ amount: z.string(), currency: z.literal('USDC'), type: z.literal('maximum') }),
-  quoted_maximum_atomic: z.string(),
-  /** The unit prices and bounds that the charge would follow from. */
-  terms: z.record(z.string(), z.unknown()),
-  payment: z.strictObject({
-    x402_version: z.literal(2),
-    scheme: z.literal('upto'),
-    network: z.string(),
-    asset: z.string(),
-    pay_to: z.string(),
-    max_timeout_seconds: z.int().positive(),
-  }),
-})
-
-/** Reads an operation and the JSON form of its body as its endpoint would: same defaults, same measuring, same 400s. */
+/** Reads an operation and its JSON body as its endpoint does, with the same defaults, measurements and 400s. */
 type ReadQuotedRequest = (
   body: unknown,
 ) => Promise<{ readonly operation: AnyOperation; readonly effectiveRequest: EffectiveRequest }>
@@ -42,32 +21,32 @@ interface QuoteDependencies {
   readonly catalog: Catalog
   readonly terms: PaymentTerms
   readonly readQuotedRequest: ReadQuotedRequest
-  /** Pricing an upload decodes it, so quotes are limited like the paid endpoints. */
+  /** Pricing an upload decodes it, so quotes are rate-limited like the paid endpoints. */
   readonly limitRate: RateLimiter
   readonly admission: Admission
 }
 
 /**
- * `POST /v1/quotes` with `{operation, request}`: the priced maximum of one request, by the operation's name and the JSON
- * body that its endpoint takes. Binds no key, promises nothing and stores nothing; the challenge of the request itself
- * counts. Errors are those of the endpoint, and name the fields of `request` as the endpoint does.
+ * Adds `POST /v1/quotes`: takes `{operation, request}`, with the JSON body of the operation's endpoint, and returns the
+ * maximum price. Binds no key, stores nothing and guarantees nothing; only the challenge of the request itself is
+ * binding. Errors are those of the endpoint, and name the fields of `request` as the endpoint does.
  */
 export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependencies): void {
   app.post('/v1/quotes', {
     onRequest: async (request, reply) => {
       dependencies.limitRate(request, reply, 'openai')
-      refuseOtherThanJson(request.headers)
+      requireJson(request.headers)
       await dependencies.admission.admit(request, reply, { operation: null, idempotencyKey: null })
     },
     handler: async (request, reply) => {
-      const lease = dependencies.admission.leaseOf(request)
-      lease?.retain()
+      const reservation = dependencies.admission.reservationOf(request)
+      reservation?.retain()
       try {
         const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body)
         const quote = renderQuote(dependencies, operation, effectiveRequest)
         return await reply.header('cache-control', 'no-store').send(quote)
       } finally {
-        lease?.release()
+        reservation?.release()
       }
     },
   })

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { opensReceipt, RECEIPT_TYPE, type ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
@@ -14,8 +14,8 @@ interface Dependencies {
 }
 
 /**
- * `GET /v1/receipts/{id}` for whoever holds the receipt's token: the stored receipt and where its settlement stands now, signed by us. Unknown id
- * and wrong token get the same 404.
+ * Adds `GET /v1/receipts/{id}`, which requires the receipt's token: returns the stored receipt with the current state
+ * of its settlement, signed. An unknown id and a wrong token get the same 404.
  */
 export function addReceiptRoutes(app: FastifyInstance, { store, receiptSecrets, signer }: Dependencies): void {
   app.get('/v1/receipts/:id', async (request, reply) => {

@@ -4,18 +4,18 @@ import { z } from 'zod'
 export type JsonSchema = Record<string, unknown>
 
 /**
- * A zod schema as JSON Schema without what only tools say to each other. `io` is `input` for what callers send, with
- * defaults optional, and `output` for what they get.
+ * Converts a Zod schema to JSON Schema, without keywords that mean nothing to readers. `io` is `input` for what callers
+ * send, where fields with defaults are optional, and `output` for what they receive.
  */
 export function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   const { $schema: _, ...wire } = z.toJSONSchema(schema, {
     io,
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
-      // The bounds of a safe integer are the wire's, not the field's.
+      // The bounds of a safe integer come from JSON, not from the field.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
-      // A format says the same in one word.
+      // The format already implies the pattern.
       if (jsonSchema.format !== undefined) delete jsonSchema.pattern
       if (Number.isInteger(jsonSchema.const)) jsonSchema.type = 'integer'
     },
@@ -24,8 +24,8 @@ export function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSch
 }
 
 /**
- * Splits a schema from the definitions that it refers to, so that both can stand in one document: references to `$defs`
- * become references to `#/components/schemas/{name}.{definition}`.
+ * Separates a schema from its definitions, so that both can be components of one document: references to `$defs` become
+ * references to `#/components/schemas/{name}.{definition}`.
  */
 export function hoistDefinitions(name: string, schema: JsonSchema): Record<string, JsonSchema> {
   const text = JSON.stringify(schema).replaceAll('"#/$defs/', `"#/components/schemas/${name}.`)
@@ -34,12 +34,12 @@ export function hoistDefinitions(name: string, schema: JsonSchema): Record<strin
   return { [name]: rest, ...Object.fromEntries(hoisted) }
 }
 
-/** What an outline keeps of a schema: enough to form or read a value, small enough for a header. */
+/** Keywords kept in an outline: enough to write or read a value, small enough for a header. */
 const OUTLINED_KEYWORDS = ['type', 'const', 'enum', 'minimum', 'maximum', 'minLength', 'maxLength', 'minItems'] as const
 
 /**
- * A shallow copy of a schema: fields down to `depth`, their types and limits, and which are required. It accepts
- * everything that the whole schema accepts, since it only leaves rules out.
+ * Returns a copy of a schema cut at `depth`: fields, their types and limits, and which of them are required. It accepts
+ * everything that the whole schema accepts, since it only omits rules.
  */
 export function outlineSchema(schema: JsonSchema, depth: number): JsonSchema {
   const outline: JsonSchema = Object.fromEntries(

@@ -1,7 +1,7 @@
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { type JsonSchema, jsonSchemaOf } from './json-schema.ts'
 
-/** The JSON request of an operation: its own fields, and the upload as Base64 where it has one. */
+/** Returns the schema of an operation's JSON request: its fields, and its upload, if any, as Base64. */
 export function jsonRequestSchema({ bodySchema, upload }: AnyOperation): JsonSchema {
   const body = jsonSchemaOf(bodySchema, 'input')
   if (!upload) return body
@@ -11,18 +11,21 @@ export function jsonRequestSchema({ bodySchema, upload }: AnyOperation): JsonSch
     contentMediaType: 'audio/mpeg',
     minLength: 4,
     maxLength: upload.maximumBase64Length,
-    description: 'Canonical RFC 4648 Base64 of one MP3: no data-URL prefix, no whitespace.',
+    description: 'One MP3 in canonical RFC 4648 Base64, without data-URL prefix or whitespace.',
   })
 }
 
-/** The `multipart/form-data` request of an operation with an upload, or `null`. Other fields keep their JSON types. */
+/**
+ * Returns the schema of the `multipart/form-data` request, or `null` for an operation without upload. Other fields keep
+ * their JSON types.
+ */
 export function multipartRequestSchema({ bodySchema, upload }: AnyOperation): JsonSchema | null {
   if (!upload) return null
   return withField(jsonSchemaOf(bodySchema, 'input'), upload.multipartField, {
     type: 'string',
     format: 'binary',
     contentMediaType: 'audio/mpeg',
-    description: 'One MP3. File name and part type are ignored; the bytes decide.',
+    description: 'One MP3. File name and content type are ignored; only the bytes count.',
   })
 }
 

@@ -1,18 +1,19 @@
-import { type ErrorCode, type ErrorCodeEntry, errorCodes } from './error-codes.ts'
+import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from './error-codes.ts'
 
+/** What one occurrence of an error adds to its table entry. */
 export interface AppErrorDetails {
-  /** Replaces the table's sentence; must be safe to show to a stranger. */
+  /** Replaces the table's message; must be safe to show to anyone. */
   message?: string
-  /** The request field or header at fault, in the caller's spelling (`num_speakers`, `words[0].text`). */
+  /** The request field or header that caused the error, as callers write it (`num_speakers`, `words[0].text`). */
   param?: string
-  /** Seconds until a retry makes sense. */
+  /** Seconds to wait before a retry. */
   retryAfterSeconds?: number
-  /** Sent with the answer, for failures that must not hide a receipt. */
+  /** Sent with the response, for failures that must not hide a receipt. */
   headers?: Readonly<Record<string, string>>
   cause?: unknown
 }
 
-/** A failure with a code of the error table. Everything public about it comes from the table and `details`. */
+/** An error with a code of the error table. Everything public about it comes from the table and `details`. */
 export class AppError extends Error {
   override readonly name = 'AppError'
   readonly code: ErrorCode
@@ -23,11 +24,11 @@ export class AppError extends Error {
 
   constructor(code: ErrorCode, details: AppErrorDetails = {}) {
     super(
-      details.message ?? errorCodes[code].message,
+      details.message ?? ERROR_CODES[code].message,
       details.cause === undefined ? undefined : { cause: details.cause },
     )
     this.code = code
-    this.entry = errorCodes[code]
+    this.entry = ERROR_CODES[code]
     this.param = details.param
     this.retryAfterSeconds = details.retryAfterSeconds
     this.headers = details.headers ?? {}

@@ -1,16 +1,17 @@
-/** Whether money moved, told to the payer with every failure. `unknown` is never followed by a fresh challenge. */
+/** Whether money has moved, reported with every error. `unknown` is never followed by a new challenge. */
 export type PaymentState = 'none' | 'authorized' | 'settled' | 'unknown'
 
-/** What a caller may usefully do next. `new_payment` means the same request, signed afresh. */
+/** What a caller may do next. `new_payment` means the same request with a newly signed payment. */
 export type RetryAdvice = 'never' | 'same_request' | 'new_payment'
 
-/** Endpoint-family-neutral kind of a failure; rendered as `error.type` in the family's own name. */
+/** Kind of an error, independent of the endpoint family; rendered as `error.type` in the family's name for it. */
 export type ErrorKind = 'invalid_request' | 'authentication' | 'not_found' | 'rate_limit' | 'payment' | 'unavailable'
 
+/** One entry of the error table. */
 export interface ErrorCodeEntry {
   readonly status: number
   readonly kind: ErrorKind
-  /** Public sentence used when the place of failure has nothing more exact to say. */
+  /** Public message, unless the place of failure provides a more specific one. */
   readonly message: string
   readonly retry: RetryAdvice
   readonly payment: PaymentState
@@ -21,11 +22,11 @@ const conflict = { status: 409, kind: 'invalid_request', retry: 'never', payment
 const paymentRefused = { status: 402, kind: 'payment', retry: 'new_payment', payment: 'none' } as const
 const limited = { status: 429, kind: 'rate_limit', retry: 'same_request', payment: 'none' } as const
 const unavailable = { status: 503, kind: 'unavailable', retry: 'same_request', payment: 'none' } as const
-/** The attempt belongs to the authorization that paid for it, so another attempt takes a fresh signature. */
+/** The attempt is bound to the authorization that paid for it, so another attempt requires a new signature. */
 const uncharged = { status: 503, kind: 'unavailable', retry: 'new_payment', payment: 'none' } as const
 
-/** The one table of failures. Everything a caller learns from a code stands here. */
-export const errorCodes = {
+/** The table of all public errors: what each code means for the caller. */
+export const ERROR_CODES = {
   missing_idempotency_key: {
     ...invalidRequest,
     message:
@@ -38,17 +39,17 @@ export const errorCodes = {
   idempotency_key_conflict: {
     ...invalidRequest,
     message:
-      'The header x-idempotency-key and the payment-identifier extension differ. Send one of them, or both alike.',
+      'The header x-idempotency-key and the payment-identifier extension differ. Send only one of them, or the same value in both.',
   },
   malformed_http: { ...invalidRequest, message: 'The request is not well-formed HTTP.' },
-  headers_too_large: { ...invalidRequest, message: 'The request headers are larger than 16 KB together.' },
-  duplicate_header: { ...invalidRequest, message: 'A header that may appear once was sent more than once.' },
+  headers_too_large: { ...invalidRequest, message: 'The request headers are larger than 16 KB in total.' },
+  duplicate_header: { ...invalidRequest, message: 'A header that must appear only once was sent more than once.' },
   invalid_json: { ...invalidRequest, message: 'The request body is not valid JSON.' },
   invalid_multipart: { ...invalidRequest, message: 'The multipart body could not be read.' },
   missing_field: { ...invalidRequest, message: 'A required field is missing.' },
-  unknown_field: { ...invalidRequest, message: 'The request holds a field that this endpoint does not know.' },
+  unknown_field: { ...invalidRequest, message: 'The request contains a field that is unknown to this endpoint.' },
   duplicate_field: { ...invalidRequest, message: 'A field was sent more than once.' },
-  invalid_field: { ...invalidRequest, message: 'A field has a value that is not allowed.' },
+  invalid_field: { ...invalidRequest, message: 'A field has an invalid value.' },
   invalid_base64: {
     ...invalidRequest,
     message: 'audio_base64 must be canonical RFC 4648 Base64 without a data-URL prefix, whitespace or missing padding.',
@@ -62,7 +63,7 @@ export const errorCodes = {
   },
   content_rejected: {
     ...invalidRequest,
-    message: 'Safety screening rejects this content. Nothing was charged.',
+    message: 'Safety screening rejected this content. Nothing was charged.',
   },
   image_unavailable: {
     ...invalidRequest,
@@ -70,45 +71,57 @@ export const errorCodes = {
   },
   context_length_exceeded: {
     ...invalidRequest,
-    message: 'Input and output together can exceed what the model holds. Shorten the input or lower max_tokens.',
+    message:
+      'Input and output together may exceed the context window of the model. Shorten the input or lower max_tokens.',
   },
   maximum_price_exceeded: {
     ...invalidRequest,
-    message: 'The maximum price of this request is above the published bound for one call.',
+    message: 'The maximum price of this request exceeds the published limit for one call.',
   },
   receipt_token_required: {
     status: 401,
     kind: 'authentication',
-    message: 'Present the receipt token as "Authorization: Bearer <X-Receipt-Token>".',
+    message: 'Send the receipt token as "Authorization: Bearer <X-Receipt-Token>".',
     retry: 'never',
     payment: 'none',
   },
   payment_required: { ...paymentRefused, message: 'Payment is required for this request.' },
   payment_signature_invalid: { ...paymentRefused, message: 'The payment signature does not match its payer.' },
   payment_amount_mismatch: { ...paymentRefused, message: 'The signed maximum differs from the challenge.' },
-  payment_asset_mismatch: { ...paymentRefused, message: 'The payment is for another asset than the challenge.' },
-  payment_recipient_mismatch: { ...paymentRefused, message: 'The payment goes to another recipient.' },
-  payment_network_mismatch: { ...paymentRefused, message: 'The payment is for another network.' },
-  payment_scheme_mismatch: { ...paymentRefused, message: 'The payment uses another scheme than "upto".' },
-  payment_spender_mismatch: { ...paymentRefused, message: 'The payment permits another spender.' },
-  payment_facilitator_mismatch: { ...paymentRefused, message: 'The payment names another facilitator.' },
+  payment_asset_mismatch: { ...paymentRefused, message: 'The payment is for a different asset than the challenge.' },
+  payment_recipient_mismatch: {
+    ...paymentRefused,
+    message: 'The payment goes to a different recipient than the challenge.',
+  },
+  payment_network_mismatch: {
+    ...paymentRefused,
+    message: 'The payment is for a different network than the challenge.',
+  },
+  payment_scheme_mismatch: { ...paymentRefused, message: 'The payment does not use the scheme "upto".' },
+  payment_spender_mismatch: {
+    ...paymentRefused,
+    message: 'The payment authorizes a different spender than the challenge.',
+  },
+  payment_facilitator_mismatch: {
+    ...paymentRefused,
+    message: 'The payment names a different facilitator than the challenge.',
+  },
   payment_terms_mismatch: { ...paymentRefused, message: 'The accepted terms differ from the challenge.' },
-  payment_expired: { ...paymentRefused, message: 'The payment expires too soon to finish the work.' },
+  payment_expired: { ...paymentRefused, message: 'The payment expires before the work can be finished.' },
   payment_not_yet_valid: { ...paymentRefused, message: 'The payment is not valid yet.' },
-  payment_nonce_used: { ...paymentRefused, message: 'The payment nonce was used on chain already.' },
-  insufficient_funds: { ...paymentRefused, message: 'The payer holds less USDC than the signed maximum.' },
-  payment_rejected: { ...paymentRefused, message: 'The chain refuses this payment.' },
-  challenge_expired: { ...paymentRefused, message: 'The challenge has expired. Sign the fresh one.' },
+  payment_nonce_used: { ...paymentRefused, message: 'The payment nonce has already been used on chain.' },
+  insufficient_funds: { ...paymentRefused, message: 'The payer’s USDC balance is lower than the signed maximum.' },
+  payment_rejected: { ...paymentRefused, message: 'The chain rejects this payment.' },
+  challenge_expired: { ...paymentRefused, message: 'The challenge has expired. Sign the new one.' },
   settlement_failed: {
     ...paymentRefused,
-    message:
-      'The work is done, but the payment could not be collected. Nothing was charged and the result is withheld.',
+    message: 'The work is done, but the payment could not be settled. Nothing was charged and the result is withheld.',
   },
   not_found: { status: 404, kind: 'not_found', message: 'Not found.', retry: 'never', payment: 'none' },
   method_not_allowed: {
     status: 405,
     kind: 'invalid_request',
-    message: 'The method is not allowed here.',
+    message: 'The method is not allowed for this route.',
     retry: 'never',
     payment: 'none',
   },
@@ -126,26 +139,26 @@ export const errorCodes = {
   },
   unpaid_debt: {
     ...conflict,
-    message: 'An earlier call of this payer is done and unpaid. Pay for it first by repeating it with a fresh payment.',
+    message: 'An earlier call of this payer is completed but unpaid. First repeat it with a fresh payment.',
   },
   permit_already_used: {
     ...conflict,
     retry: 'new_payment',
     message:
-      'The gas-sponsoring permit of this payment is in use by another payment of yours. Retry when that one has settled, or approve Permit2 once to pay in parallel.',
+      'The gas-sponsoring permit of this payment is in use by another payment of this payer. Retry when that one has settled, or approve Permit2 once to pay in parallel.',
   },
   permit2_allowance_required: {
     status: 412,
     kind: 'payment',
     message:
-      'Permit2 may not spend the payer’s USDC yet. Approve Permit2 once, or sign with the eip2612GasSponsoring extension.',
+      'Permit2 is not approved to spend the payer’s USDC. Approve Permit2 once, or sign with the eip2612GasSponsoring extension.',
     retry: 'new_payment',
     payment: 'none',
   },
   body_too_large: {
     status: 413,
     kind: 'invalid_request',
-    message: 'The request body is larger than any valid one.',
+    message: 'The request body is larger than any valid request.',
     retry: 'never',
     payment: 'none',
   },
@@ -159,62 +172,63 @@ export const errorCodes = {
   result_expired: {
     status: 410,
     kind: 'not_found',
-    message: 'The result of this request is past its retention. The receipt remains.',
+    message: 'The result of this request is past its retention period. The receipt is still available.',
     retry: 'never',
     payment: 'settled',
   },
   rate_limited: {
     ...limited,
-    message: 'Too many requests from this address. Nothing was charged; retry after the time given.',
+    message: 'Too many requests from this address. Nothing was charged; retry after the delay in Retry-After.',
   },
   open_exposure_limit: {
     ...limited,
-    message: 'Too much of this payer’s work is under way. Nothing was charged; retry when some of it has settled.',
+    message: 'Too much work of this payer is in progress. Nothing was charged; retry when some of it has settled.',
   },
   funds_reserved: {
     ...limited,
     message:
-      'The payer’s funds are reserved for his other calls. Nothing was charged; retry when they have settled, or add funds.',
+      'The payer’s funds are reserved for other calls in progress. Nothing was charged; retry when they have settled, or add funds.',
   },
-  model_unavailable: { ...unavailable, message: 'No deployment serves this model at present. Nothing was charged.' },
+  model_unavailable: { ...unavailable, message: 'This model is currently unavailable. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
   capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
   overloaded: {
     ...unavailable,
-    message: 'The service takes no more work at the moment. No payment was taken; retry after the time given.',
+    message:
+      'The service accepts no more work at the moment. No payment was taken; retry after the delay in Retry-After.',
   },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
   media_unavailable: {
     ...unavailable,
-    message: 'The media storage is unavailable. The call is paid for; repeat the same request.',
+    message: 'Media storage is unavailable. The call is paid for; repeat the same request.',
     payment: 'settled',
   },
   storage_unavailable: { ...unavailable, message: 'Upload storage is unavailable. Nothing was charged.' },
   payment_network_unavailable: {
     ...unavailable,
-    message: 'The payment network cannot be reached, so the payment was neither checked nor used. Nothing was charged.',
+    message: 'The payment network is unreachable, so the payment was neither checked nor used. Nothing was charged.',
   },
   audio_inspection_unavailable: { ...unavailable, message: 'Audio inspection is unavailable. Nothing was charged.' },
   request_in_progress: {
     ...unavailable,
-    message: 'The work goes on. Repeat the same request to receive its result; it is charged once.',
+    message: 'The work is still in progress. Repeat the same request to receive its result; it is charged once.',
     payment: 'authorized',
   },
   settlement_pending: {
     ...unavailable,
-    message: 'The work is done and its settlement is not confirmed yet. Repeat the same request; it is charged once.',
+    message: 'The work is done, but its settlement is not confirmed yet. Repeat the same request; it is charged once.',
     payment: 'unknown',
   },
   settlement_under_review: {
     ...unavailable,
     retry: 'never',
-    message: 'The settlement of this request needs a person’s look. Contact the operator with the request id.',
+    message: 'The settlement of this request needs manual review. Contact the operator with the request id.',
     payment: 'unknown',
   },
   provider_unavailable: { ...uncharged, message: 'The model provider is unavailable. Nothing was charged.' },
   provider_rejected: {
     ...invalidRequest,
-    message: 'The model provider refuses this input, and would refuse it again. Nothing was charged.',
+    message: 'The model provider rejects this input, and would reject it again. Nothing was charged.',
   },
   provider_outcome_unknown: {
     ...uncharged,
@@ -236,4 +250,4 @@ export const errorCodes = {
   },
 } as const satisfies Record<string, ErrorCodeEntry>
 
-export type ErrorCode = keyof typeof errorCodes
+export type ErrorCode = keyof typeof ERROR_CODES

@@ -8,14 +8,14 @@ import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { renderPaymentRequired } from './payment-required.ts'
 
-/** Which request a challenge or a payment is about. */
+/** The request that a challenge or a payment is for. */
 export interface ChallengeSubject {
   readonly operation: AnyOperation
   readonly idempotencyKey: string
   readonly requestDigest: string
 }
 
-/** A quote as it stands for one key and request: what a 402 offers and what a signed retry is held against. */
+/** A quote bound to one key and request: offered by a 402, and checked against the signed retry. */
 export interface Challenge extends ChallengeSubject {
   readonly quote: Quote<JsonValue>
   readonly expiresAt: Date
@@ -28,7 +28,7 @@ interface ChallengeDependencies {
   readonly signer: StatementSigner
 }
 
-/** Status, headers and body of the 402 (or 412) that offers `challenge`. `refusal` tells why a given payment was not taken. */
+/** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
   { terms, challengeSecret, publicBaseUrl, signer }: ChallengeDependencies,
   challenge: Challenge,
@@ -55,7 +55,9 @@ export function renderChallenge(
   })
 }
 
-/** Deterministic over the request, so that the same challenge names the same settling key on every API process. */
+/**
+ * Picks a settlement key by the request's digest, so that every API process names the same one for the same request.
+ */
 function facilitatorFor({ facilitators }: PaymentTerms, requestDigest: string): `0x${string}` {
   const index = Number.parseInt(requestDigest.slice(0, 8), 16) % facilitators.length
   const [first] = facilitators

@@ -10,27 +10,30 @@ import { offerExtension } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 
-/** What a 402 says: of a request that was priced, or of a route in general. */
+/** Content of a 402, either for a priced request or for a route in general. */
 export interface PaymentRequiredContent {
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
-  /** Signs the offer, so that the payer can show what was asked for. */
+  /** Signs the offer, so that the payer can prove what was requested. */
   readonly signer: StatementSigner
   readonly operation: AnyOperation
   readonly maximum: AtomicAmount
-  /** Until when the offer stands. */
+  /** When the offer expires. */
   readonly validUntil: Date
   readonly message: string
-  /** Of `accepts[0].extra`, beside what the scheme needs. */
+  /** Members of `accepts[0].extra` in addition to those of the scheme. */
   readonly extra: { readonly facilitatorAddress: string | undefined } & Record<string, unknown>
-  /** Beside the extensions that every challenge offers. */
+  /** In addition to the extensions that every challenge offers. */
   readonly extensions?: Record<string, unknown>
-  /** Why a given payment was not taken. */
+  /** Why a presented payment was refused. */
   readonly refusal?: AppError | undefined
   readonly requestId: string
 }
 
-/** Status, headers and JSON body of a 402, or of the 412 for a missing allowance (specification, Errors; payments page, Wire). */
+/**
+ * Renders status, headers and JSON body of a 402, or of the 412 for a missing allowance
+ * (test/contract/specification.md, L3 and L4).
+ */
 export function renderPaymentRequired(content: PaymentRequiredContent) {
   const { terms, operation, maximum, refusal } = content
   const amount = dollarsFromAtomic(maximum)
@@ -44,7 +47,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     maxTimeoutSeconds: terms.maxTimeoutSeconds,
     extra: { ...SIGNING_TERMS, ...content.extra },
   }
-  // In header and body alike, and long: written once.
+  // Part of both header and body, and long, so it is serialized once.
   const required = JSON.stringify({
     x402Version: 2,
     resource: { url, description: operation.summary, mimeType: 'application/json' },
@@ -56,17 +59,17 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       ...content.extensions,
     },
   })
-  const header = refusal ? joined(JSON.stringify({ error: refusal.code }), required) : required
+  const header = refusal ? mergeJson(JSON.stringify({ error: refusal.code }), required) : required
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,
     outcome: refusal?.code ?? 'challenged',
     headers: {
       'content-type': 'application/json; charset=utf-8',
-      'payment-required': asHeader(header),
+      'payment-required': encodeHeader(header),
       'cache-control': 'no-store',
     },
-    // The protocol's own fields beside the specified ones; `error` is the specification's.
-    body: joined(
+    // The specified body, with the protocol's own fields next to it. `error` follows the specification.
+    body: mergeJson(
       required,
       JSON.stringify({
         error: 'Payment Required',
@@ -80,17 +83,17 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
   }
 }
 
-/** One JSON object with the members of two that have none in common, each as JSON. */
-function joined(first: string, second: string): string {
+/** Merges two JSON texts of objects that have no member in common. */
+function mergeJson(first: string, second: string): string {
   return `${first.slice(0, -1)},${second.slice(1)}`
 }
 
-/** As the protocol package encodes it, at a tenth of the price. */
-function asHeader(json: string): string {
+/** Encodes as the protocol package does, ten times faster. */
+function encodeHeader(json: string): string {
   return Buffer.from(json).toString('base64')
 }
 
-/** What a challenge names as the thing to be paid for. */
+/** Returns the URL that a challenge names as the resource to be paid for. */
 export function resourceUrl({ path }: AnyOperation, publicBaseUrl: string): string {
   return new URL(path, publicBaseUrl).href
 }

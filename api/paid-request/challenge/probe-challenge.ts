@@ -8,11 +8,10 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { outlineSchema } from '../../schemas/json-schema.ts'
-import { notesOf } from '../../schemas/operation-examples.ts'
 import { jsonRequestSchema, resultSchemaOf } from '../../schemas/operation-schemas.ts'
 import { renderPaymentRequired } from './payment-required.ts'
 
-/** Deep enough to show every field and its type; the whole schemas are in /openapi.json and would overflow the header. */
+/** Shows every field and its type. The whole schemas, which are in /openapi.json, would overflow the header. */
 const REQUEST_DEPTH = 3
 const RESULT_DEPTH = 1
 
@@ -25,20 +24,20 @@ interface ProbeDependencies {
 }
 
 /** More than any spelling of an empty object that a listing service sends. */
-const LONGEST_PROBE_BYTES = 64
+const MAXIMUM_PROBE_BYTES = 64
 
 /**
- * Whether a request may turn out to be a probe, told before its body is read: anything else without a key is not worth
- * reading. Chunked bodies are not, since they do not tell their length.
+ * Returns whether a request may be a probe, judged before its body is read: any other request without a key is rejected
+ * unread. Chunked bodies never are probes, since they do not announce their length.
  */
 export function mayBeProbe(headers: IncomingHttpHeaders): boolean {
   if (headers['x-idempotency-key'] !== undefined || headers['payment-signature'] !== undefined) return false
-  return headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) <= LONGEST_PROBE_BYTES
+  return headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) <= MAXIMUM_PROBE_BYTES
 }
 
 /**
- * Whether an unpaid request is a listing service's probe: no idempotency key, and no body or `{}`. `body` is the parsed one,
- * `undefined` when none was sent (payments page, Idempotency and replay).
+ * Returns whether an unpaid request is a listing service's probe: no idempotency key, and no body or `{}`. `body` is
+ * the parsed one, `undefined` when none was sent.
  */
 export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
   if (!mayBeProbe(headers)) return false
@@ -47,9 +46,9 @@ export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
 }
 
 /**
- * The generic 402 that a probe gets: the route's published maximum and, in the `bazaar` extension, what to send and what
- * comes back. It binds no key and holds no token, so nothing that is signed for it can pay. Throws `model_unavailable`
- * when no model of the operation's category is available.
+ * Renders the generic 402 for a probe: the route's published maximum and, in the `bazaar` extension, the request and
+ * the result in outline. It binds no key and contains no challenge token, so a payment signed for it is never accepted.
+ * Throws `model_unavailable` when no model of the operation's category is available.
  */
 export function renderProbeChallenge(
   { catalog, terms, publicBaseUrl, signer, now }: ProbeDependencies,
@@ -73,9 +72,9 @@ export function renderProbeChallenge(
   })
 }
 
-/** What listing services index of an operation: schemas in outline, with an example of each that is valid against them. */
+/** Describes an operation for listing services: schemas in outline, each with a valid example. */
 function bazaarExtension(operation: AnyOperation): Record<string, unknown> {
-  const { requestExample, resultExample } = notesOf(operation.id, operation.summary)
+  const { requestExample, resultExample } = operation
   const declared = declareDiscoveryExtension({
     bodyType: 'json',
     input: requestExample,
@@ -85,7 +84,7 @@ function bazaarExtension(operation: AnyOperation): Record<string, unknown> {
   return withMethod(declared)
 }
 
-/** The declaration leaves the method to the package's own server middleware; every paid operation is a POST. */
+/** Adds the method, which the package leaves to its own server middleware; every paid operation is a POST. */
 function withMethod(declared: Record<string, unknown>): Record<string, unknown> {
   const bazaar = declared['bazaar'] as { info: { input: Record<string, unknown> } }
   const info = { ...bazaar.info, input: { ...bazaar.info.input, method: 'POST' } }

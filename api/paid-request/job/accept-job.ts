@@ -1,6 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
+import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/admission-store.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
-import type { Acceptance, AdmissionStore, NewJob } from '#shared/jobs/job-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { newStagedUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -13,7 +13,7 @@ import type { RequestPreparer } from '../../request/worker-threads/request-prepa
 import type { Challenge } from '../challenge/challenge.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
 
-/** Calls settle within seconds; whoever waits this long finds some of them done. */
+/** Calls settle within seconds, so some are settled by the time of the retry. */
 const OPEN_WORK_RETRY_SECONDS = 2
 
 interface Dependencies {
@@ -27,16 +27,17 @@ interface Dependencies {
   readonly tracer: Pick<Tracer, 'present'>
 }
 
-/** The job whose outcome answers a request, and whether it is this request's own. */
+/** The job whose outcome answers a request, and whether this request created it. */
 export interface ServingJob {
   readonly jobId: string
   readonly isNew: boolean
 }
 
 /**
- * Stages the upload if there is one, claims the payment and creates the job, in that order: whatever fails before the claim leaves an
- * encrypted object without a key. The job that serves the request may be another request's that came first. Throws the 409s of a key or payment that belongs to something else, the refusals of a payer who has too much
- * open, and `storage_unavailable`.
+ * Stages the upload if there is one, then claims the payment and creates the job: a failure before the claim leaves
+ * only an encrypted object whose key is lost. Returns the existing job when a concurrent request came first. Throws the
+ * 409s of a key or payment that belongs to another request, the refusals of a payer with too much open work, and
+ * `storage_unavailable`.
  */
 export async function acceptJob(
   dependencies: Dependencies,
@@ -58,7 +59,7 @@ export async function acceptJob(
     stagedUpload,
     origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
   })
-  // Nobody will ever hold its key; a failed deletion is made up for by the sweeper.
+  // Its key is stored nowhere; the sweeper repeats a failed deletion.
   if (stagedUpload && acceptance.outcome !== 'accepted')
     await uploads.delete(stagedUpload.objectKey).catch(() => undefined)
   switch (acceptance.outcome) {
@@ -84,8 +85,8 @@ export async function acceptJob(
 }
 
 /**
- * Asks the ledger, and the chain as well when the payer has other work open. A reading is asked for anew when the one at hand
- * does not suffice: it may be older than what came in meanwhile.
+ * Accepts the job within the payer's funds, which are read from the chain when the payer has other work open. Reads
+ * them again when they do not suffice: funds may have arrived since the last reading.
  */
 async function acceptWithinFunds(
   { store, payerFunds, maximumOpenExposure }: Dependencies,
@@ -112,7 +113,7 @@ function exposureError(
   if (refusal.outcome === 'unpaid_debt') {
     const debt = dollarsFromAtomic(refusal.chargeAmount)
     return new AppError('unpaid_debt', {
-      message: `An earlier call of this payer is done and unpaid. Repeat the request with x-idempotency-key "${refusal.idempotencyKey}" and a fresh payment (${debt} USDC) first.`,
+      message: `An earlier call of this payer is completed but unpaid. First repeat the request with x-idempotency-key "${refusal.idempotencyKey}" and a fresh payment (${debt} USDC).`,
     })
   }
   const open = dollarsFromAtomic(refusal.openTotal)
@@ -120,15 +121,15 @@ function exposureError(
   return refusal.outcome === 'exceeds_funds'
     ? new AppError('funds_reserved', {
         ...retry,
-        message: `${open} USDC of what the payer holds, or of his Permit2 allowance, is reserved for his other calls. Retry when they have settled, or add funds.`,
+        message: `${open} USDC of the payer’s balance or Permit2 allowance is reserved for other calls in progress. Retry when they have settled, or add funds.`,
       })
     : new AppError('open_exposure_limit', {
         ...retry,
-        message: `The payer's calls under way are worth ${open} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
+        message: `The payer’s calls in progress amount to ${open} USDC; at most ${dollarsFromAtomic(maximumOpen)} USDC may be open. Retry when some have settled.`,
       })
 }
 
-/** Encrypting takes the bytes of a large upload; nothing needs them after it. */
+/** Encrypts and stores the upload. The bytes of a large one are transferred to a thread and unusable afterwards. */
 async function stageUpload(
   { uploads, preparer }: Pick<Dependencies, 'uploads' | 'preparer'>,
   audio: Uint8Array,
@@ -143,7 +144,10 @@ async function stageUpload(
   return stagedUpload
 }
 
-/** The row is the outbox: a queue that is slow or down delays the job until the sweeper's next round and nothing else. */
+/**
+ * Enqueues without waiting. The row is the outbox: if the queue is down, the sweeper enqueues the job in its next
+ * round.
+ */
 function enqueueInBackground(
   { store, queue, logger }: Pick<Dependencies, 'store' | 'queue' | 'logger'>,
   jobId: string,
@@ -152,5 +156,5 @@ function enqueueInBackground(
   queue
     .enqueue(jobId, queueName)
     .then(() => store.markEnqueued(jobId))
-    .catch((error: unknown) => logger.warn('not enqueued; the sweeper will', { jobId, error }))
+    .catch((error: unknown) => logger.warn('failed to enqueue the job; the sweeper will retry', { jobId, error }))
 }

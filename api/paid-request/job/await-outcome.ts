@@ -1,16 +1,16 @@
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { JobOutcome } from '#shared/jobs/job.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
-/** Holds callers until their job is finished. One for the whole process, whatever the number of held connections. */
+/** Holds callers until their job is finished. One instance serves all held connections of the process. */
 export interface OutcomeAwaiter {
   /**
-   * The finished outcome, or how the job stands when `signal` aborts. Throws only when the ledger cannot be read at first. A job
-   * that was accepted this moment need not be looked up: it cannot be finished.
+   * Waits for the final outcome; returns the current one when `signal` aborts. Throws when the ledger cannot be read at
+   * the start or at the abort. Skips the first read for a new job, which cannot be finished yet.
    */
   wait(jobId: string, signal: AbortSignal, job?: { readonly isNew: boolean }): Promise<JobOutcome>
-  /** A hint that the row is worth reading; safe to call for any id. */
+  /** Reads the job's row soon if anyone waits for it; safe to call for any id. */
   wake(jobId: string): void
   close(): void
 }
@@ -18,8 +18,8 @@ export interface OutcomeAwaiter {
 type Waiter = (outcome: JobOutcome) => void
 
 /**
- * NOTIFY wakes, a poll over all waiting ids is the net, and only the row decides. Each round is one statement, so
- * thousands of held connections cost one connection of the pool.
+ * Creates the awaiter. Notifications trigger a read, a poll over all waiting ids covers lost ones, and only the row
+ * decides. Each round is one statement, so thousands of held connections use one connection of the pool.
  */
 export function createOutcomeAwaiter(
   { store, logger }: { store: Pick<AdmissionStore, 'readOutcomes'>; logger: Logger },
@@ -39,7 +39,7 @@ export function createOutcomeAwaiter(
         for (const [jobId, outcome] of await store.readOutcomes(jobIds)) deliver(jobId, outcome)
       }
     } catch (error) {
-      logger.warn('outcomes could not be read; the next poll will', { error })
+      logger.warn('failed to read job outcomes; retrying at the next poll', { error })
     } finally {
       reading = false
     }
@@ -70,7 +70,7 @@ export function createOutcomeAwaiter(
     const others = waiters.get(jobId) ?? new Set()
     waiters.set(jobId, others.add(finished.resolve))
     try {
-      // Registered before this first read, so a job that finishes in between is not missed.
+      // Registered before this first read, so that a job finishing in between is not missed.
       const present = isNew ? null : await readOne(jobId)
       if (present && !isUnfinished(present.state)) return present
       const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])

@@ -7,12 +7,12 @@ import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { resourceUrl } from '../challenge/payment-required.ts'
 
-/** What a paid route sends; `body` is sent as it is when it is text, so that replays are equal byte for byte. */
-export interface PaidAnswer {
+/** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
+export interface PaidResponse {
   readonly status: number
   readonly headers: Record<string, string>
   readonly body: unknown
-  /** For metrics: what the answer is, or the code of the refusal that it tells. */
+  /** For metrics: the kind of response, or the code of the refusal. */
   readonly outcome: string
 }
 
@@ -22,19 +22,22 @@ interface Dependencies {
   readonly publicBaseUrl: string
 }
 
-/** How long a caller waits before asking after work that outlasted the held connection. */
+/** Delay before a retry for work that outlasted the held connection. */
 const RETRY_AFTER_SECONDS = 5
 
-/** The released result, or the failure that says whether money moved. Throws the latter. `isNew`: the request itself paid. */
+/**
+ * Renders the result of a completed job; throws the `AppError` of any other state. `isNew`: this request created the
+ * job.
+ */
 export function respond(
   outcome: JobOutcome,
   dependencies: Dependencies,
   operation: AnyOperation,
   isNew: boolean,
-): PaidAnswer {
+): PaidResponse {
   switch (outcome.state) {
     case 'completed':
-      return { ...released(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
+      return { ...renderResult(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
     case 'expired':
       throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
     case 'failed':
@@ -51,11 +54,11 @@ export function respond(
   }
 }
 
-function released(
+function renderResult(
   outcome: Extract<JobOutcome, { state: 'completed' }>,
   { receiptSecrets, signer, publicBaseUrl }: Dependencies,
   operation: AnyOperation,
-): Omit<PaidAnswer, 'outcome'> {
+): Omit<PaidResponse, 'outcome'> {
   const { network, payer, transaction } = outcome.paymentResponse
   return {
     status: 200,
@@ -80,7 +83,7 @@ function released(
   }
 }
 
-/** A replay derives the token from the secret that the receipt was issued under, also after a rotation. */
+/** Derives the token from the secret that the receipt was issued under, which may have been rotated since. */
 function receiptHeaders(
   { receiptId, receiptSecretId }: { receiptId: string; receiptSecretId: string },
   receiptSecrets: readonly ReceiptSecret[],

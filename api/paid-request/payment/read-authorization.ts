@@ -7,12 +7,15 @@ import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/paymen
 import type { ChallengeSubject } from '../challenge/challenge.ts'
 import { resourceUrl } from '../challenge/payment-required.ts'
 
-/** A payment that was really signed by its payer, to us, for this request. Whether it can still be settled is open. */
+/** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
 export interface PresentedPayment {
   readonly authorization: Authorization
-  /** When the challenge it answers ran out. */
+  /** When the challenge that it answers expires. */
   readonly challengeExpiresAt: Date
-  /** Which unsigned part of the challenge it does not repeat as it was given, or `null`. It does not keep a replay from its result. */
+  /**
+   * The first unsigned part of the challenge that it does not repeat unchanged, or `null`. Replays are served
+   * regardless.
+   */
   readonly alteredTerm: string | null
 }
 
@@ -24,9 +27,9 @@ interface Dependencies {
 }
 
 /**
- * Takes a `PAYMENT-SIGNATURE` and holds it against the request it should pay for. Local computation only. Throws
- * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 codes
- * of everything in it that differs from what was asked for.
+ * Checks a `PAYMENT-SIGNATURE` against the request it should pay for, without network calls. Throws
+ * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 code
+ * of whatever differs from the challenge.
  */
 export async function readAuthorization(
   { terms, publicBaseUrl, challengeSecret, verifier }: Dependencies,
@@ -47,7 +50,7 @@ export async function readAuthorization(
   if (opened.outcome === 'forged')
     throw new AppError('payment_terms_mismatch', {
       message:
-        'The payment does not carry the challenge token of accepts[0].extra. Sign the challenge as it was given.',
+        'The payment does not carry the challenge token of accepts[0].extra. Sign the challenge without changing it.',
     })
   if (!opened.matchesRequest) throw new AppError('challenge_mismatch')
   requireAmount(accepted.amount, opened.quotedMaximum.toString())
@@ -62,8 +65,8 @@ export async function readAuthorization(
 }
 
 /**
- * Whether the payment binds itself to this service. It matters for replays too: settlements stand on chain for all to
- * read, so a signature to somebody else, or to another recipient, must never open a result here.
+ * Throws unless the payment is bound to this service. Replays are checked too: settlements are public on chain, so a
+ * signature for another service or recipient must never unlock a result here.
  */
 function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, terms: PaymentTerms): void {
   if (accepted.network !== terms.network) throw new AppError('payment_network_mismatch')
@@ -76,8 +79,8 @@ function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, 
 }
 
 /**
- * The first part of the echoed challenge that differs from what was given, though the signature does not cover it. `extra` may
- * gain members, and a client need not name the resource; nothing may say that another thing is paid, or in another way.
+ * Returns the first part of the echoed challenge that was changed and that the signature does not cover, or `null`.
+ * `extra` may gain members and the resource may be left out, but what is paid for, and how, must not differ.
  */
 function findAlteredTerm(
   { accepted, resourceUrl }: SignedPayment,
@@ -96,7 +99,7 @@ function findAlteredTerm(
   return altered.find((term) => term !== false) ?? null
 }
 
-/** Addresses are compared without regard to case, except for the `x` that makes them hexadecimal. */
+/** Compares addresses case-insensitively, except for the `x` of the `0x` prefix. */
 function isSameAddress(text: string, address: `0x${string}`): boolean {
   return text.startsWith('0x') && text.toLowerCase() === address
 }
@@ -104,6 +107,6 @@ function isSameAddress(text: string, address: `0x${string}`): boolean {
 function requireAmount(signed: string, quoted: string): void {
   if (signed !== quoted)
     throw new AppError('payment_amount_mismatch', {
-      message: `The payment is for ${signed} atomic USDC; the challenge asks for ${quoted}.`,
+      message: `The payment is for ${signed} atomic USDC; the challenge requires ${quoted}.`,
     })
 }

@@ -13,18 +13,19 @@ interface Dependencies {
   readonly now: () => Date
 }
 
-/** A payment that may pay for new work. */
+/** A payment that is accepted for new work. */
 export interface VerifiedPayment {
   readonly authorization: Authorization
-  /** Whether it can only be settled by submitting the permit that came along. */
+  /** Whether it can be settled only by submitting the permit that it includes. */
   readonly needsPermit: boolean
-  /** When its verification began, by the process's monotonic clock. */
+  /** Start of the verification, on the process's monotonic clock. */
   readonly verifiedAtMs: number
 }
 
 /**
- * Whether a payment may pay for new work: in time, at the challenged price, and settleable on chain at its maximum. Throws
- * the 402 and 412 codes of a payment that is not, and `payment_network_unavailable` (503) when the chain cannot be asked.
+ * Verifies that a payment can pay for new work: valid long enough, at the price of the challenge, and settleable on
+ * chain at its maximum. Throws the 402 and 412 codes otherwise, and `payment_network_unavailable` (503) when the chain
+ * cannot be read.
  */
 export async function verifyAuthorization(
   { terms, verifier, chainClock, now }: Dependencies,
@@ -34,7 +35,7 @@ export async function verifyAuthorization(
   const verifiedAtMs = performance.now()
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
-      message: `The payment repeats the challenge with another ${alteredTerm}. Sign the challenge as it was given.`,
+      message: `The payment repeats the challenge with a different ${alteredTerm}. Sign the challenge without changing it.`,
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
@@ -53,7 +54,7 @@ export async function verifyAuthorization(
   return { authorization, needsPermit: verification.needsPermit, verifiedAtMs }
 }
 
-/** The provider's call and the settlement must both fit before a signature expires. */
+/** Throws unless the provider call and the settlement both fit before the signature expires. */
 function requireTime(deadline: bigint, nowSeconds: bigint, { minimumRemainingSeconds }: PaymentTerms): void {
   if (deadline - nowSeconds < BigInt(minimumRemainingSeconds))
     throw new AppError('payment_expired', {

@@ -1,39 +1,39 @@
 import type { DecodePlan } from './plan-decode.ts'
-import { defaultProcessorTimeLimitSeconds, type FfmpegEnding, type FfmpegOptions, runFfmpeg } from './run-ffmpeg.ts'
+import { DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS, type FfmpegEnding, type FfmpegOptions, runFfmpeg } from './run-ffmpeg.ts'
 
-/** What the decoder made of an upload. Counts are samples per channel at the plan's rate, without the primer's. */
+/** The result of decoding an upload. Counts are samples per channel at the plan's rate, without the primer. */
 export type Decoded =
-  /** It decoded to what the plan expects. */
+  /** The decoded length is as planned. */
   | { readonly outcome: 'agrees'; readonly decodedSamples: number }
-  /** It decoded to something else. A decode that passed the upper bound was stopped there. */
+  /** The decoded length differs. A decode that exceeded the upper bound was stopped there. */
   | { readonly outcome: 'disagrees'; readonly decodedSamples: number; readonly stopped: boolean }
-  /** It failed on this upload though not on a silent one, or took more processor time than any legal upload. */
+  /** The decoder failed on this upload but not on silence, or took more processor time than any valid upload. */
   | { readonly outcome: 'undecodable'; readonly reason: string }
-  /** No fault of the upload's: no binary, no process to be had, or a machine too busy to finish in time. */
+  /** The upload is not at fault: there is no binary, no process could be started, or the machine is too busy. */
   | { readonly outcome: 'unavailable'; readonly reason: string }
 
 export interface DecodeOptions {
-  /** Kills the child; the promise then rejects with the signal's reason, once the child is gone. */
+  /** Kills the child process; the promise then rejects with the signal's reason, after the child has exited. */
   readonly signal?: AbortSignal
 }
 
-/** Decodes an upload and compares what comes out with the plan. Rejects only with the reason of `signal`. */
+/** Decodes an upload and compares the decoded length with the plan. Rejects only with the reason of `signal`. */
 export type DecodeAudio = (audio: Uint8Array, plan: DecodePlan, options?: DecodeOptions) => Promise<Decoded>
 
-// The shell's "found but not executable" and "not found"; the dynamic linker uses the latter for a missing library.
-const exitCodesOfNoBinary: readonly (number | null)[] = [126, 127]
+// The shell's codes for "not executable" and "not found"; the dynamic linker uses the latter for a missing library.
+const MISSING_BINARY_EXIT_CODES: readonly (number | null)[] = [126, 127]
 
 // MPEG 1 layer III, 32 kbit/s, 44.1 kHz, mono, no CRC: 104 bytes of header and silence.
-const silentFrameHeader = [0xff, 0xfb, 0x10, 0xc0] as const
-const silentFrameBytes = 104
+const SILENT_FRAME_HEADER = [0xff, 0xfb, 0x10, 0xc0] as const
+const SILENT_FRAME_BYTES = 104
 
-/** A silent frame behind a silent primer: what any working ffmpeg decodes. */
+/** Returns a silent frame after a silent primer, which any working ffmpeg decodes. */
 function silence(): { audio: Uint8Array; plan: DecodePlan } {
-  const audio = new Uint8Array(silentFrameBytes)
-  audio.set(silentFrameHeader)
-  const primer = new Uint8Array(2 * silentFrameBytes)
+  const audio = new Uint8Array(SILENT_FRAME_BYTES)
+  audio.set(SILENT_FRAME_HEADER)
+  const primer = new Uint8Array(2 * SILENT_FRAME_BYTES)
   primer.set(audio)
-  primer.set(audio, silentFrameBytes)
+  primer.set(audio, SILENT_FRAME_BYTES)
   const bounds = { primerSamples: 2304, expectedSamples: 3456, minimumSamples: 3456, maximumSamples: 3456 }
   return { audio, plan: { primer, offset: 0, sampleRate: 44_100, ...bounds } }
 }
@@ -43,13 +43,13 @@ function describe(ending: FfmpegEnding): string {
   return `ffmpeg ${how} after ${Math.round(ending.elapsedMs)} ms: ${ending.stderr.trim().slice(-500)}`
 }
 
-/** Judges what the ending says by itself, or undefined when it takes another run to know whose fault it is. */
+/** Returns the verdict on a run, or undefined when another run is needed to tell whether the upload is at fault. */
 function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number): Decoded | undefined {
   const decodedSamples = Math.max(0, ending.decodedSamples - plan.primerSamples)
   if (ending.stoppedBy === 'count') return { outcome: 'disagrees', decodedSamples, stopped: true }
-  // The processor time has a limit of its own, so whoever meets this one was kept waiting by the machine.
+  // Processor time has a separate limit, so a run that exceeds this one was starved by the machine.
   if (ending.stoppedBy === 'time') return { outcome: 'unavailable', reason: describe(ending) }
-  if (exitCodesOfNoBinary.includes(ending.exitCode)) return { outcome: 'unavailable', reason: describe(ending) }
+  if (MISSING_BINARY_EXIT_CODES.includes(ending.exitCode)) return { outcome: 'unavailable', reason: describe(ending) }
   if (ending.exitCode === null && ending.elapsedMs >= processorSeconds * 1000) {
     return { outcome: 'undecodable', reason: `more than ${processorSeconds} s of processor time` }
   }
@@ -60,15 +60,15 @@ function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number)
 }
 
 /**
- * Makes the decoder that is the second, independent look at an upload: ffmpeg in a child process that reads a pipe,
- * is held to MP3, and writes mono PCM to a pipe where it is counted and thrown away.
+ * Creates the decoder, which checks an upload independently of the frame walk: ffmpeg runs in a child process, reads
+ * the upload from a pipe as MP3 only, and writes mono PCM to a pipe, where it is counted and discarded.
  *
- * A file that makes ffmpeg crash or hit its processor or memory limit is the uploader's to answer for; a child that
- * could not start or was starved is ours. A failure that may be either (a crash, an exit code) is settled by decoding
- * a silent clip: where that works, the upload is at fault.
+ * An upload that makes ffmpeg crash or exceed its processor or memory limit is undecodable; a child that cannot start
+ * or is starved makes the decoder unavailable. A failure that may be either (a crash, an exit code) is resolved by
+ * decoding silence: if that works, the upload is at fault.
  */
 export function createFfmpegDecoder(options: FfmpegOptions): DecodeAudio {
-  const processorSeconds = options.processorTimeLimitSeconds ?? defaultProcessorTimeLimitSeconds
+  const processorSeconds = options.processorTimeLimitSeconds ?? DEFAULT_PROCESSOR_TIME_LIMIT_SECONDS
 
   const run = async (audio: Uint8Array, plan: DecodePlan, signal: AbortSignal | undefined) => {
     signal?.throwIfAborted()
@@ -84,7 +84,7 @@ export function createFfmpegDecoder(options: FfmpegOptions): DecodeAudio {
     if (verdict !== undefined) return verdict
     const check = silence()
     const checked = await run(check.audio, check.plan, signal)
-    const isDecoderWell = !('error' in checked) && judge(checked, check.plan, processorSeconds)?.outcome === 'agrees'
-    return { outcome: isDecoderWell ? 'undecodable' : 'unavailable', reason: describe(ending) }
+    const isDecoderWorking = !('error' in checked) && judge(checked, check.plan, processorSeconds)?.outcome === 'agrees'
+    return { outcome: isDecoderWorking ? 'undecodable' : 'unavailable', reason: describe(ending) }
   }
 }

@@ -4,11 +4,13 @@ import { createRequire } from 'node:module'
 import { delimiter, join, resolve } from 'node:path'
 
 export interface FindFfmpegOptions {
-  /** The operator's own choice (`FFMPEG_PATH`). When given, nothing else is tried. */
+  /** The configured path (`FFMPEG_PATH`). When set, no other is tried. */
   readonly configuredPath?: string | undefined
   /** The search path of the process (`PATH`). */
   readonly searchPath?: string | undefined
-  /** Absolute path of the npm package's binary; by default looked up in `@ffmpeg-installer/ffmpeg`, if installed. */
+  /**
+   * Returns the absolute path of the npm package's binary; by default that of `@ffmpeg-installer/ffmpeg`, if installed.
+   */
   readonly packagedPath?: () => string | undefined
 }
 
@@ -21,7 +23,10 @@ async function isExecutableFile(path: string): Promise<boolean> {
   }
 }
 
-/** Path inside the optional package; undefined when it is not installed or has no binary for this platform. */
+/**
+ * Returns the path inside the optional package, or undefined when it is not installed or has no binary for this
+ * platform.
+ */
 function packagedFfmpegPath(): string | undefined {
   try {
     const installer = createRequire(import.meta.url)('@ffmpeg-installer/ffmpeg') as { path?: unknown }
@@ -32,9 +37,10 @@ function packagedFfmpegPath(): string | undefined {
 }
 
 /**
- * Absolute path of the ffmpeg to use: the configured one, else the first on the search path, else the one that the
- * optional npm package `@ffmpeg-installer/ffmpeg` brings (a build of 2018: for the sandbox, not for a service). Undefined
- * when there is none, or when the configured one is not an executable file: an operator's choice is not second-guessed.
+ * Returns the absolute path of the ffmpeg to use: the configured one, else the first on the search path, else that of
+ * the optional npm package `@ffmpeg-installer/ffmpeg` (a build of 2018, meant for the sandbox and not for production).
+ * Returns undefined when there is none, or when the configured one is not an executable file: there is no fallback from
+ * a configured path.
  */
 export async function findFfmpeg(options: FindFfmpegOptions): Promise<string | undefined> {
   const { configuredPath, searchPath = '', packagedPath = packagedFfmpegPath } = options

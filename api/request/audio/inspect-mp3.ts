@@ -1,13 +1,13 @@
 import pLimit from 'p-limit'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { overloaded, UNPAID_SHARE } from '../../admission/load-gate.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
+import { overloaded, UNPAID_SHARE } from '../overloaded.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
 
-/** What is known of an accepted upload. */
+/** The measurements of an accepted upload. */
 export interface Mp3Inspection {
   /** Exact, rounded up to the millisecond; at least 1. */
   readonly durationMs: number
@@ -15,53 +15,54 @@ export interface Mp3Inspection {
   readonly parts: readonly AudioPart[]
 }
 
-/** What the cache remembers of an upload. */
+/** The outcome that the cache stores for an upload. */
 export type InspectionOutcome =
   | { readonly outcome: 'accepted'; readonly inspection: Mp3Inspection }
   | { readonly outcome: 'rejected'; readonly code: 'unsupported_audio' | 'audio_too_long'; readonly message: string }
 
 export interface Mp3InspectorDependencies {
-  /** Undefined when there is no ffmpeg: what the walk refuses is still refused, the rest is unavailable. */
+  /** Undefined without ffmpeg: uploads that the frame walk rejects are still rejected, others are answered 503. */
   readonly decode: DecodeAudio | undefined
   readonly cache: InspectionCache<InspectionOutcome>
   readonly limits: { readonly maximumBytes: number; readonly maximumDurationMs: number }
-  /** Decodes at a time. */
+  /** Limit of concurrent decodes. */
   readonly concurrency: number
-  /** Uploads that may wait for a decoder; each holds its bytes in memory meanwhile. */
+  /** Limit of uploads that wait for a decoder; each keeps its bytes in memory. */
   readonly maximumWaiting: number
-  /** Stops all decodes, for a shutdown. */
+  /** Stops all decodes on shutdown. */
   readonly signal?: AbortSignal
-  /** Told why inspection was unavailable; the public answer does not say. */
+  /** Called with the reason why inspection was unavailable, which the public error does not contain. */
   readonly onUnavailable?: (reason: string) => void
 }
 
 export interface InspectionOptions {
-  /** The field to name in an error (`file`, `audio_base64`). */
+  /** The field that errors name (`file`, `audio_base64`). */
   readonly param?: string
-  /** Whether the caller brings a payment. Others leave it some of the places to wait. */
+  /** Whether the request carries a payment. Some of the waiting places are reserved for those. */
   readonly isPaying?: boolean
 }
 
 export interface Mp3Inspector {
   /**
-   * Inspects one whole upload, whose hash and walk are of these very bytes and were made here, never taken from a request.
+   * Inspects a whole upload. Its hash and frame walk must have been computed from its bytes, never taken from a
+   * request.
    *
-   * Throws AppError `audio_too_large`, `unsupported_audio` or `audio_too_long` for the upload's own faults;
-   * `overloaded` (with `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder
-   * fails through no fault of the upload. Repeating a call is free while the outcome is cached.
+   * Throws AppError `audio_too_large`, `unsupported_audio` or `audio_too_long` for a faulty upload; `overloaded` (with
+   * `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder fails for another reason.
+   * Repeated calls are free while the outcome is cached.
    */
   readonly inspect: (upload: MeasuredUpload, options?: InspectionOptions) => Promise<Mp3Inspection>
   /**
-   * Seconds after which an upload without a payment may find a place to wait for a decoder, or `null` when there is one now:
-   * what `inspect` would refuse need not be uploaded first.
+   * Returns the seconds until an unpaid upload may find a place to wait for a decoder, or `null` when there is one now.
+   * Lets admission reject requests before their upload that `inspect` would reject after it.
    */
   readonly unpaidRetryAfterSeconds: () => number | null
-  /** How many decodes run and wait at the moment, and how many may run. */
+  /** Returns how many decodes are running and waiting, and how many may run. */
   readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
 }
 
-// Rounded up from what half an hour of stereo takes, decoded alone on one core.
-const secondsPerDecode = 2
+// The time to decode half an hour of stereo, alone on one core, rounded up.
+const SECONDS_PER_DECODE = 2
 
 function withThousands(value: number): string {
   return value.toLocaleString('en-US')
@@ -80,8 +81,8 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
 }
 
 /**
- * Makes the inspector: what the frame walk found first, then a decode in one of `concurrency` places. An upload that the
- * walk refuses never waits for a decoder.
+ * Creates the inspector, which judges the frame walk first and then decodes the upload, at most `concurrency` at a
+ * time. An upload that fails the walk never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
   const { decode, cache, limits, concurrency, maximumWaiting, signal, onUnavailable } = dependencies
@@ -94,9 +95,9 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
 
   function retryAfterSeconds(isPaying: boolean): number | null {
     const places = concurrency + (isPaying ? maximumWaiting : Math.floor(maximumWaiting * UNPAID_SHARE))
-    // A place is taken a microtask after it is asked for, so only the sum of the two counts tells how full it is.
+    // p-limit activates a task a microtask after it is added, so only the sum of both counts is reliable.
     if (decoders.activeCount + decoders.pendingCount < places) return null
-    return Math.ceil(((decoders.pendingCount + 1) / concurrency) * secondsPerDecode)
+    return Math.ceil(((decoders.pendingCount + 1) / concurrency) * SECONDS_PER_DECODE)
   }
 
   async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, isPaying: boolean): Promise<InspectionOutcome> {

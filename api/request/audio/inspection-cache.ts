@@ -1,35 +1,35 @@
 import { LRUCache } from 'lru-cache'
 
 export interface InspectionCacheOptions {
-  /** Entries kept; the least recently used goes first. An entry is a few hundred bytes. */
+  /** Limit of entries, a few hundred bytes each; the least recently used are evicted first. */
   readonly maximumEntries: number
-  /** Life of an entry from when it was made: that of a challenge, so that the signed retry does not decode again. */
+  /** Lifetime of an entry: that of a challenge, so that the signed retry does not decode again. */
   readonly timeToLiveMs: number
-  /** Milliseconds of a clock that never goes back; the process's own by default. */
+  /** A monotonic clock in milliseconds; by default that of the process. */
   readonly now?: () => number
 }
 
-/** Remembers outcomes by the audio's SHA-256 and runs simultaneous requests for the same audio once. */
+/** Caches outcomes by the audio's SHA-256, and computes an outcome once for concurrent requests. */
 export interface InspectionCache<Outcome extends object> {
   /**
-   * The remembered outcome, that of a run under way, or that of `compute`. What `compute` throws goes to everyone who
-   * waited for it and is not remembered.
+   * Returns the cached outcome, that of a computation in progress, or that of `compute`. What `compute` throws is
+   * thrown to all callers who wait for it, and is not cached.
    */
   readonly get: (sha256Hex: string, compute: () => Promise<Outcome>) => Promise<Outcome>
 }
 
-/** Makes an empty cache, in memory and of this process alone. */
+/** Creates an empty cache in the memory of this process. */
 export function createInspectionCache<Outcome extends object>(
   options: InspectionCacheOptions,
 ): InspectionCache<Outcome> {
   const settled = new LRUCache<string, Outcome>({
     max: options.maximumEntries,
     ttl: options.timeToLiveMs,
-    // Look at the clock at every access rather than once a millisecond.
+    // Read the clock at every access instead of once a millisecond.
     ttlResolution: 0,
     ...(options.now === undefined ? {} : { perf: { now: options.now } }),
   })
-  const underWay = new Map<string, Promise<Outcome>>()
+  const inProgress = new Map<string, Promise<Outcome>>()
 
   const run = async (sha256Hex: string, compute: () => Promise<Outcome>) => {
     try {
@@ -37,7 +37,7 @@ export function createInspectionCache<Outcome extends object>(
       settled.set(sha256Hex, outcome)
       return outcome
     } finally {
-      underWay.delete(sha256Hex)
+      inProgress.delete(sha256Hex)
     }
   }
 
@@ -45,10 +45,10 @@ export function createInspectionCache<Outcome extends object>(
     get: async (sha256Hex, compute) => {
       const known = settled.get(sha256Hex)
       if (known !== undefined) return known
-      const joined = underWay.get(sha256Hex)
+      const joined = inProgress.get(sha256Hex)
       if (joined !== undefined) return await joined
       const started = run(sha256Hex, compute)
-      underWay.set(sha256Hex, started)
+      inProgress.set(sha256Hex, started)
       return await started
     },
   }

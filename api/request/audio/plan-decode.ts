@@ -1,40 +1,40 @@
-import { byteAt, frameLengthAt, freeFormat } from '#shared/audio/mpeg-header.ts'
+import { byteAt, FREE_FORMAT, frameLengthAt } from '#shared/audio/mpeg-header.ts'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 
-/** What the decoder is to be fed and what it should make of it. */
+/** The input of the decoder, and the length that is expected of its output. */
 export interface DecodePlan {
-  /** Two silent frames that go in front of the upload's own. */
+  /** Two silent frames that precede the frames of the upload. */
   readonly primer: Uint8Array
-  /** First byte of the upload that is fed. */
+  /** The first byte of the upload that is decoded. */
   readonly offset: number
-  /** Rate in Hz of the counted output: that of the longest part, so that a file of one rate is not resampled. */
+  /** Rate of the output in Hz: that of the longest part, so that a file with a single rate is not resampled. */
   readonly sampleRate: number
-  /** What the primer adds, at `sampleRate`. */
+  /** Samples of the primer at `sampleRate`. */
   readonly primerSamples: number
-  /** Samples at `sampleRate` that the walk leads one to expect, the primer's included. */
+  /** Samples at `sampleRate` that the frame walk predicts, including the primer. */
   readonly expectedSamples: number
-  /** Bounds between which the decoder's count agrees with the walk's. */
+  /** Bounds within which the decoder agrees with the frame walk. */
   readonly minimumSamples: number
   readonly maximumSamples: number
 }
 
-// A decoder that meets bytes which are not frames looks for the next sync, and finds a false one in random data about
-// every 5,600 bytes (2^-11 for the sync times 0.37 for legal version, layer, bitrate and rate), 35 ms long on average.
-// Three times that many covers cover art between joined files; what it lets a forger hide is 15 ms in each KiB uploaded.
-const bytesPerFalseFrame = 2_048
-const falseFrameSeconds = 0.035
+// On bytes that are not frames a decoder searches for the next sync. In random data it finds a false one about every
+// 5,600 bytes (2^-11 for the sync times 0.37 for valid version, layer, bitrate and rate), 35 ms long on average. Three
+// times as many allow for cover art between joined files, and let a forger hide at most 15 ms in each KiB uploaded.
+const BYTES_PER_FALSE_FRAME = 2_048
+const FALSE_FRAME_SECONDS = 0.035
 
 // Measured over every pair of the nine rates, with and without tags between: 4.0 for ffmpeg 4.1 and 5.1.
-const framesLostPerDiscontinuity = 4
+const FRAMES_LOST_PER_DISCONTINUITY = 4
 
-// What discontinuities may add or take in all: this and a share of the whole. What they add mostly cancels out in an honest
-// file, and must not let a forger who makes one after every frame hide as much audio as is counted. What they take is a
-// tenth of joined one-second clips, and must not let a file pass of which next to nothing decodes.
-const breakAllowanceSeconds = 1
-const mostAddedShare = 0.02
-const mostLostShare = 0.25
+// Discontinuities may add or remove this much in total, plus a share of the whole. Additions mostly cancel out in an
+// honest file; their bound keeps a forger from hiding as much audio as is counted by making a discontinuity after every
+// frame. Losses are a tenth in joined one-second clips; their bound rejects a file of which almost nothing decodes.
+const DISCONTINUITY_ALLOWANCE_SECONDS = 1
+const MAXIMUM_ADDED_SHARE = 0.02
+const MAXIMUM_LOST_SHARE = 0.25
 
-const primerFrames = 2
+const PRIMER_FRAMES = 2
 
 function secondsOf(parts: readonly AudioPart[]): number {
   return parts.reduce((seconds, part) => seconds + part.samples / part.sampleRate, 0)
@@ -45,9 +45,9 @@ function samplesPerFrameAt(sampleRate: number): number {
 }
 
 /**
- * Two silent frames with the header of the one at `offset`. ffmpeg looks for a Xing frame in the first frame it meets and
- * wants two frames before it believes in a stream: behind a primer no header of the upload's steers it, an upload of a
- * single frame decodes, and free format, which it cannot decode, fails as bytes that are no frames.
+ * Returns two silent frames with the header of the frame at `offset`. ffmpeg looks for a Xing header in the first frame
+ * and needs two frames to recognize a stream. After a primer, no Xing header of the upload influences it, an upload of
+ * a single frame decodes, and free format, which it cannot decode, fails as bytes that are not frames.
  */
 function primerFor(audio: Uint8Array, offset: number): Uint8Array {
   // A copy: `slice` of a Buffer would be a view into the upload.
@@ -55,38 +55,42 @@ function primerFor(audio: Uint8Array, offset: number): Uint8Array {
   // Protection bit set: no CRC.
   header[1] = byteAt(header, 1) | 1
   // Any bitrate in place of free format's zero.
-  if (frameLengthAt(header, 0, 4) === freeFormat) header[2] = byteAt(header, 2) | 0x90
+  if (frameLengthAt(header, 0, 4) === FREE_FORMAT) header[2] = byteAt(header, 2) | 0x90
   const length = frameLengthAt(header, 0, 4)
-  const primer = new Uint8Array(primerFrames * length)
-  for (let frame = 0; frame < primerFrames; frame++) primer.set(header, frame * length)
+  const primer = new Uint8Array(PRIMER_FRAMES * length)
+  for (let frame = 0; frame < PRIMER_FRAMES; frame++) primer.set(header, frame * length)
   return primer
 }
 
 /**
- * Works out what an independent decoder must find in an upload for the walk to be believed.
+ * Computes what an independent decoder must find in an upload to confirm the frame walk. Pure.
  *
- * More than expected may be one frame, another for each discontinuity up to a bound (ffmpeg takes the first frame of a new
- * rate for one of the old), and false syncs in proportion to the bytes that are not frames. Less may be four frames for each
- * discontinuity, again up to a bound: that is what ffmpeg drops behind a tag between joined files before it trusts the stream again. The
- * encoder's delay needs no allowance, since ffmpeg is told not to trim it. Pure.
+ * The output may be longer by one frame, by another for each discontinuity up to a bound (ffmpeg decodes the first
+ * frame of a new rate at the old one), and by false syncs in proportion to the bytes that are not frames. It may be
+ * shorter by four frames for each discontinuity up to a bound, which ffmpeg drops after a tag between joined files
+ * until it recognizes the stream again. The encoder delay needs no allowance, since ffmpeg is configured not to trim
+ * it.
  */
 export function planDecode(audio: Uint8Array, walk: Mp3Walk): DecodePlan {
   const { offset, parts, otherBytes } = walk.decodable
-  // Only free format leaves nothing to decode; then the count must stay near the primer's.
+  // Only free format leaves nothing to decode; then the output must be about as long as the primer.
   const counted = parts.length > 0 ? parts : walk.parts
   const longest = counted.reduce((a, b) => (b.samples / b.sampleRate > a.samples / a.sampleRate ? b : a))
   const primer = primerFor(audio, offset)
   const primerRate = (walk.parts[0] ?? longest).sampleRate
-  const primerSeconds = (primerFrames * samplesPerFrameAt(primerRate)) / primerRate
+  const primerSeconds = (PRIMER_FRAMES * samplesPerFrameAt(primerRate)) / primerRate
   const frameSeconds = Math.max(...walk.parts.map(({ sampleRate }) => samplesPerFrameAt(sampleRate) / sampleRate))
-  const falseFrames = Math.ceil(otherBytes / bytesPerFalseFrame)
+  const falseFrames = Math.ceil(otherBytes / BYTES_PER_FALSE_FRAME)
   const expectedSeconds = secondsOf(parts) + primerSeconds
-  const falseSeconds = falseFrameSeconds * falseFrames
-  const breakSeconds = frameSeconds * walk.discontinuities
-  const addedSeconds = Math.min(breakSeconds, breakAllowanceSeconds + mostAddedShare * expectedSeconds)
+  const falseSeconds = FALSE_FRAME_SECONDS * falseFrames
+  const discontinuitySeconds = frameSeconds * walk.discontinuities
+  const addedSeconds = Math.min(
+    discontinuitySeconds,
+    DISCONTINUITY_ALLOWANCE_SECONDS + MAXIMUM_ADDED_SHARE * expectedSeconds,
+  )
   const lostSeconds = Math.min(
-    framesLostPerDiscontinuity * breakSeconds,
-    breakAllowanceSeconds + mostLostShare * expectedSeconds,
+    FRAMES_LOST_PER_DISCONTINUITY * discontinuitySeconds,
+    DISCONTINUITY_ALLOWANCE_SECONDS + MAXIMUM_LOST_SHARE * expectedSeconds,
   )
   const moreSeconds = frameSeconds + addedSeconds + falseSeconds
   const lessSeconds = frameSeconds + lostSeconds + falseSeconds

@@ -7,10 +7,10 @@ import type { MeasuredUpload } from '../measure-audio.ts'
 import type { PreparedRequest, PreparedUpload } from '../prepare-request.ts'
 
 /*
- * What goes to a thread and comes back, as plain data. Byte arrays change hands: whoever sends one has it no more.
+ * Tasks for a thread and their results, as plain data. Byte arrays are transferred: the sender can no longer use them.
  */
 
-/** A whole JSON body: of an operation's endpoint, or, with `null`, of the route for quotes. */
+/** A JSON body, sent to an operation's endpoint or, with `null`, to the quotes route. */
 export interface JsonTask {
   readonly bytes: Uint8Array
   readonly operationId: string | null
@@ -30,7 +30,7 @@ export type Outcome<Value> =
   | { readonly outcome: 'done'; readonly value: Value }
   | { readonly outcome: 'refused'; readonly refusal: PlainRefusal }
 
-/** As `PreparedRequest`, priced already; `null` of a model that is not available. */
+/** A `PreparedRequest` that is already priced; `quoted` is `null` for a model that is not available. */
 export interface PlainRequest extends Omit<PreparedRequest, 'quote'> {
   readonly quoted: Outcome<Quote<JsonValue>> | null
 }
@@ -40,20 +40,20 @@ export interface PlainPrepared {
   readonly prepared: PlainRequest | PreparedUpload
 }
 
-/** What the exports of `thread.ts` are given and give. */
+/** The parameters and results of the functions that `thread.ts` exports. */
 export interface ThreadTasks {
-  readonly prepareJson: { readonly task: JsonTask; readonly answer: Outcome<PlainPrepared> }
-  readonly measureFile: { readonly task: Uint8Array; readonly answer: MeasuredUpload }
-  readonly sealUpload: { readonly task: EncryptionTask; readonly answer: Uint8Array }
+  readonly prepareJson: { readonly task: JsonTask; readonly result: Outcome<PlainPrepared> }
+  readonly measureFile: { readonly task: Uint8Array; readonly result: MeasuredUpload }
+  readonly sealUpload: { readonly task: EncryptionTask; readonly result: Uint8Array }
 }
 
-/** What `thread.ts` exports. */
+/** The exports of `thread.ts`. */
 export type ThreadExports = {
-  [Name in keyof ThreadTasks]: (task: ThreadTasks[Name]['task']) => ThreadTasks[Name]['answer']
+  [Name in keyof ThreadTasks]: (task: ThreadTasks[Name]['task']) => ThreadTasks[Name]['result']
 }
 
-/** Runs `work`; a refusal of the request becomes data, everything else is thrown. */
-export function asOutcome<Value>(work: () => Value): Outcome<Value> {
+/** Runs `work` and returns its value, or an `AppError` as plain data; throws any other error. */
+export function toOutcome<Value>(work: () => Value): Outcome<Value> {
   try {
     return { outcome: 'done', value: work() }
   } catch (error) {
@@ -63,8 +63,8 @@ export function asOutcome<Value>(work: () => Value): Outcome<Value> {
   }
 }
 
-/** The value, or the refusal thrown as it was on the thread. */
-export function valueOf<Value>(outcome: Outcome<Value>): Value {
+/** Returns the value, or throws the `AppError` again. */
+export function valueOrThrow<Value>(outcome: Outcome<Value>): Value {
   if (outcome.outcome === 'done') return outcome.value
   const { code, ...details } = outcome.refusal
   throw new AppError(code, details)

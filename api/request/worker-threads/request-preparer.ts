@@ -2,18 +2,18 @@ import { Piscina } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
-import { ownMemoryOf } from '../byte-buffer.ts'
+import { transferableMemoryOf } from '../byte-buffer.ts'
 import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
 import { type Prepared, prepareBody } from '../prepare-request.ts'
 import { readQuoteEnvelope } from '../quote-request.ts'
-import { type PlainPrepared, type ThreadTasks, valueOf } from './messages.ts'
+import { type PlainPrepared, type ThreadTasks, valueOrThrow } from './messages.ts'
 
-/** Up to here everything together takes a few milliseconds, which is what a thread's round trip is worth. */
+/** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
 export const SMALL_BODY_BYTES = 256 * 1024
 
-/** A thread that has nothing to do gives its memory back. */
+/** An idle thread is stopped after this time, which frees its memory. */
 const IDLE_THREAD_MS = 30_000
-/** The largest body as text, its parts, the bytes that it encodes and the canonical text, several times over. */
+/** Several times the largest body as text, parsed, decoded and as canonical text. */
 const THREAD_HEAP_MB = 768
 
 /** A JSON body that is too large to be parsed on the event loop. */
@@ -25,20 +25,22 @@ export class UnparsedJson {
   }
 }
 
-/** Turns bodies into requests: small ones at once, large ones on threads, with the same results and the same errors. */
+/**
+ * Prepares requests from bodies: small ones on the event loop, large ones on threads, with the same results and errors.
+ */
 export interface RequestPreparer {
-  /** `body` is a parsed JSON body or an `UnparsedJson`, whose bytes are gone afterwards. Throws the 400s of the endpoint. */
+  /** Prepares a parsed JSON body or an `UnparsedJson`, whose bytes are transferred. Throws the 400s of the endpoint. */
   prepareRequest(operation: AnyOperation, body: unknown): Promise<Prepared>
-  /** The same for a question for a quote. */
+  /** Does the same for the body of `POST /v1/quotes`. */
   prepareQuote(body: unknown): Promise<{ operation: AnyOperation; prepared: Prepared }>
-  /** The bytes of a large upload move: only those of the answer may be used afterwards. */
+  /** Measures an upload. The bytes of a large one are transferred: use those of the result afterwards. */
   measureAudio(audio: Uint8Array): Promise<MeasuredUpload>
-  /** Encrypts; the bytes of a large upload are gone afterwards. */
+  /** Encrypts an upload. The bytes of a large one are transferred and unusable afterwards. */
   encryptUpload(stagedUpload: StagedUpload, audio: Uint8Array): Promise<Uint8Array>
   close(): Promise<void>
 }
 
-/** `threads` large bodies at a time; the others wait. Threads are started when they are first needed. */
+/** Creates a preparer for `threads` large bodies at a time; others wait. Threads start when they are first needed. */
 export function createRequestPreparer(catalog: Catalog, threads: number): RequestPreparer {
   const pool = new Piscina({
     filename: new URL('./thread.ts', import.meta.url).href,
@@ -48,13 +50,13 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
     idleTimeout: IDLE_THREAD_MS,
     resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB },
   })
-  const onThread = async <Name extends keyof ThreadTasks>(
+  const runOnThread = async <Name extends keyof ThreadTasks>(
     name: Name,
     task: ThreadTasks[Name]['task'],
     bytes: Uint8Array,
-  ): Promise<ThreadTasks[Name]['answer']> => await pool.run(task, { name, transferList: ownMemoryOf(bytes) })
+  ): Promise<ThreadTasks[Name]['result']> => await pool.run(task, { name, transferList: transferableMemoryOf(bytes) })
   const prepareOnThread = async ({ bytes }: UnparsedJson, operationId: string | null) => {
-    return revive(valueOf(await onThread('prepareJson', { bytes, operationId }, bytes)))
+    return revive(valueOrThrow(await runOnThread('prepareJson', { bytes, operationId }, bytes)))
   }
   return {
     prepareRequest: async (operation, body) =>
@@ -67,11 +69,11 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
       return { operation, prepared: prepareBody(operation, body, catalog) }
     },
     measureAudio: async (audio) =>
-      audio.length <= SMALL_BODY_BYTES ? measureAudio(audio) : await onThread('measureFile', audio, audio),
+      audio.length <= SMALL_BODY_BYTES ? measureAudio(audio) : await runOnThread('measureFile', audio, audio),
     encryptUpload: async (stagedUpload, audio) =>
       audio.length <= SMALL_BODY_BYTES
         ? encryptUpload(stagedUpload, audio)
-        : await onThread('sealUpload', { audio, stagedUpload }, audio),
+        : await runOnThread('sealUpload', { audio, stagedUpload }, audio),
     close: () => pool.close({ force: true }),
   }
 }
@@ -81,8 +83,8 @@ function revive({ operationId, prepared }: PlainPrepared): { operation: AnyOpera
   if (prepared.kind === 'upload') return { operation, prepared }
   const { quoted, ...request } = prepared
   const quote = () => {
-    if (!quoted) throw new Error(`the model ${request.publicModel} is not available and has no price`)
-    return valueOf(quoted)
+    if (!quoted) throw new Error(`the model ${request.publicModel} is unavailable and has no price`)
+    return valueOrThrow(quoted)
   }
   return { operation, prepared: { ...request, quote } }
 }

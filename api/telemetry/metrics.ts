@@ -1,47 +1,47 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { LoadGate } from './admission/load-gate.ts'
-import type { Mp3Inspector } from './request/audio/inspect-mp3.ts'
+import type { LoadGate } from '../admission/load-gate.ts'
+import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 
-/** Told of each answer when it has been sent. */
+/** Metrics of the responses, recorded when each has been sent. */
 export interface RequestMetrics {
-  answered(
+  recordResponse(
     request: { readonly operation: string; readonly status: number; readonly outcome: string },
     seconds: number,
   ): void
 }
 
-/** To the longest hold. */
-const BUCKETS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
+/** Seconds, up to the longest hold. */
+const DURATION_BUCKETS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
 
-/** Adds what this API process answered. */
+/** Adds the counters of this process's responses. */
 export function addRequestMetrics(registry: Registry): RequestMetrics {
   const register = { registers: [registry] }
   const requests = new Counter({
     name: 'farebox_requests_total',
-    help: 'Answers by paid operation, or by route for all others, and by outcome: a code of the error table, completed, replayed, challenged, probed or ok',
+    help: 'Responses by paid operation (by route for all others) and by outcome: an error code, completed, replayed, challenged, probed or ok',
     labelNames: ['operation', 'status', 'outcome'],
     ...register,
   })
   const durations = new Histogram({
     name: 'farebox_request_duration_seconds',
-    help: 'From the head of a request to the end of its answer',
+    help: 'Time from the head of a request to the end of its response',
     labelNames: ['operation'],
-    buckets: BUCKETS,
+    buckets: DURATION_BUCKETS,
     ...register,
   })
   return {
-    answered: ({ operation, status, outcome }, seconds) => {
+    recordResponse: ({ operation, status, outcome }, seconds) => {
       requests.inc({ operation, status, outcome })
       durations.observe({ operation }, seconds)
     },
   }
 }
 
-/** Adds how busy the audio decoders of this process are. */
+/** Adds the load of this process's audio decoders. */
 export function addDecoderMetrics(registry: Registry, inspector: Pick<Mp3Inspector, 'load'>): void {
   const decoders = new Gauge({
     name: 'farebox_decoders',
-    help: 'Audio decodes that run, those that wait for a place, and the places there are',
+    help: 'Audio decodes that are running, audio decodes that are waiting, and the limit of concurrent decodes',
     labelNames: ['state'],
     registers: [registry],
     collect: () => {
@@ -53,15 +53,15 @@ export function addDecoderMetrics(registry: Registry, inspector: Pick<Mp3Inspect
   })
 }
 
-/** Adds how much of what this process takes on at most is taken. */
-export function addLoadMetrics(registry: Registry, gate: Pick<LoadGate, 'present'>): void {
+/** Adds the load of this process, which the load gate limits. */
+export function addLoadMetrics(registry: Registry, gate: Pick<LoadGate, 'currentLoad'>): void {
   const load = new Gauge({
     name: 'farebox_load',
-    help: 'Bytes of request bodies in memory, and paying requests under way, which are bounded by MAXIMUM_BODY_MEGABYTES and MAXIMUM_HELD_CONNECTIONS',
+    help: 'Bytes of request bodies in memory (limited by MAXIMUM_BODY_MEGABYTES) and paid requests in progress (limited by MAXIMUM_HELD_CONNECTIONS)',
     labelNames: ['of'],
     registers: [registry],
     collect: () => {
-      const { bodyBytes, heldConnections } = gate.present()
+      const { bodyBytes, heldConnections } = gate.currentLoad()
       load.set({ of: 'body_bytes' }, bodyBytes)
       load.set({ of: 'held_connections' }, heldConnections)
     },

@@ -1,16 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
-/** Long enough to spare the repeats of one session, short enough that a new catalog is seen soon. */
+/** Long enough to save repeats within a session, short enough that a new catalog is seen soon. */
 const MAXIMUM_AGE_SECONDS = 300
 
 const ETAG_DIGITS = 32
 
 /**
- * `GET` and `HEAD` of an answer that does not change while the process lives: a strong `ETag` from the content,
- * `Cache-Control`, and 304 for whoever has it already (RFC 9110, 13.1.2).
+ * Adds `GET` and `HEAD` of a body that does not change while the process runs, with a strong `ETag` of the content,
+ * `Cache-Control`, and 304 when the client already has it (RFC 9110, 13.1.2).
  */
-export function addStaticAnswer(
+export function addStaticResponse(
   app: FastifyInstance,
   path: string,
   { contentType, body }: { contentType: string; body: string },
@@ -25,12 +25,12 @@ export function addStaticAnswer(
   })
 }
 
-/** As `addStaticAnswer`, for a value that is sent as JSON. */
+/** Adds a static response with `value` as JSON. */
 export function addStaticJson(app: FastifyInstance, path: string, value: unknown): void {
-  addStaticAnswer(app, path, { contentType: 'application/json; charset=utf-8', body: JSON.stringify(value) })
+  addStaticResponse(app, path, { contentType: 'application/json; charset=utf-8', body: JSON.stringify(value) })
 }
 
-/** If-None-Match compares weakly: caches and proxies mark tags as weak when they recompress. */
+/** Compares weakly, as If-None-Match requires: caches and proxies mark tags as weak when they recompress. */
 function matches(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false
   const tags = ifNoneMatch.split(',').map((tag) => tag.trim().replace(/^W\//, ''))

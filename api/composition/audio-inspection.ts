@@ -1,0 +1,53 @@
+import type { Registry } from 'prom-client'
+import { transcriptionModel } from '#shared/catalog/published-models.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { ApiConfig } from '../config.ts'
+import { createFfmpegDecoder } from '../request/audio/decode-with-ffmpeg.ts'
+import { findFfmpeg } from '../request/audio/find-ffmpeg.ts'
+import { createMp3Inspector, type Mp3Inspector } from '../request/audio/inspect-mp3.ts'
+import { createInspectionCache } from '../request/audio/inspection-cache.ts'
+import type { ReadinessChecks } from '../routes/health.ts'
+import { addDecoderMetrics } from '../telemetry/metrics.ts'
+
+const CACHED_INSPECTIONS = 10_000
+/** An hour of audio takes about 3 s of one core; a machine that needs this long is unfit to inspect. */
+const DECODE_TIMEOUT_MS = 60_000
+
+export interface AudioInspectionOptions {
+  readonly metrics: Registry
+  readonly logger: Logger
+  readonly stopping: AbortSignal
+}
+
+/** Composes the inspection of MP3s. Without ffmpeg the process starts, but is not ready. */
+export async function composeAudioInspection(
+  config: ApiConfig,
+  { metrics, logger, stopping }: AudioInspectionOptions,
+): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks }> {
+  const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
+  const mp3Inspector = createMp3Inspector({
+    decode: ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIMEOUT_MS }),
+    cache: createInspectionCache({
+      maximumEntries: CACHED_INSPECTIONS,
+      timeToLiveMs: config.CHALLENGE_LIFETIME_SECONDS * 1000,
+    }),
+    // The published limits, whether or not the model is available: an endpoint without a deployment still validates.
+    limits: {
+      maximumBytes: transcriptionModel.maximumAudioBytes,
+      maximumDurationMs: transcriptionModel.maximumAudioDurationMs,
+    },
+    concurrency: config.DECODERS,
+    maximumWaiting: config.DECODER_WAITING,
+    signal: stopping,
+    onUnavailable: (reason) => logger.error('audio inspection is unavailable', { reason }),
+  })
+  addDecoderMetrics(metrics, mp3Inspector)
+  return {
+    mp3Inspector,
+    readinessChecks: {
+      audio_inspection: async () => {
+        if (ffmpegPath === undefined) throw new Error('no ffmpeg was found')
+      },
+    },
+  }
+}

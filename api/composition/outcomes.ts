@@ -1,0 +1,25 @@
+import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { ApiConfig } from '../config.ts'
+import { createOutcomeAwaiter, type OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
+
+/** Poll interval behind NOTIFY: the longest delay of a caller whose notification was lost. */
+const OUTCOME_POLL_MS = 1000
+
+/** Opens the wait for outcomes of jobs, and the listener that ends it early. */
+export function openOutcomes(
+  { DATABASE_URL: connectionString }: ApiConfig,
+  resources: AsyncDisposableStack,
+  { store, logger }: { readonly store: AdmissionStore; readonly logger: Logger },
+): OutcomeAwaiter {
+  const outcomes = createOutcomeAwaiter({ store, logger }, OUTCOME_POLL_MS)
+  resources.defer(() => outcomes.close())
+  const listener = listenForOutcomes({
+    connectionString,
+    onOutcome: (jobId) => outcomes.wake(jobId),
+    onError: (error) => logger.warn('the outcome listener lost its connection', { error }),
+  })
+  resources.defer(() => listener.close())
+  return outcomes
+}

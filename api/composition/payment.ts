@@ -1,0 +1,106 @@
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import {
+  CHAIN_ID,
+  PERMIT2_ADDRESS,
+  UPTO_PROXY_ADDRESS,
+  USDC_ADDRESS,
+} from '#shared/adapters/chain/network/contracts.ts'
+import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
+import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
+import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import { createStatementSigner } from '#shared/payment/statement-signer.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
+import type { AppDependencies } from '../app.ts'
+import type { ApiConfig } from '../config.ts'
+import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
+
+const NETWORK = `eip155:${CHAIN_ID}`
+
+/**
+ * A block is seconds old when it is read; a larger skew is the machine's clock, which deadlines are judged by as well.
+ */
+const LARGEST_SKEW_MS = 60_000
+
+type PaymentDependency =
+  | 'terms'
+  | 'challengeSecret'
+  | 'receiptSecrets'
+  | 'signer'
+  | 'verifier'
+  | 'chainClock'
+  | 'payerFunds'
+  | 'maximumOpenExposure'
+  | 'balances'
+
+export interface PaymentParts {
+  readonly dependencies: Pick<AppDependencies, PaymentDependency>
+  readonly readinessChecks: ReadinessChecks
+  readonly readinessWarnings: ReadinessWarnings
+}
+
+/** Composes what challenges, verifies and looks up payments. No key here can move money. */
+export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const chainClock = createChainClock(chain, now)
+  const gas = createGasReader(chain, createFeeEstimator(chain))
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const remote = remoteFacilitator(config)
+  return {
+    dependencies: {
+      terms: {
+        network: NETWORK,
+        asset: USDC_ADDRESS,
+        spender: UPTO_PROXY_ADDRESS,
+        permit2: PERMIT2_ADDRESS,
+        payTo: config.PAY_TO,
+        facilitators: await readFacilitators(config, remote),
+        maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
+        minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
+        challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+      },
+      challengeSecret: config.CHALLENGE_SECRET,
+      receiptSecrets: config.RECEIPT_SECRETS,
+      signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
+      verifier: remote ? createRemoteVerifier(remote, own) : own,
+      chainClock,
+      payerFunds: createPayerFundsReader(chain, () => performance.now()),
+      maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
+      balances: createBalanceReader(chain),
+    },
+    readinessChecks: {
+      chain: async () => {
+        if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
+      },
+      ...(remote && { facilitator: async () => void (await readSupportedFacilitators(remote, NETWORK)) }),
+    },
+    readinessWarnings: {
+      settlement_gas_low: async () => {
+        // A remote facilitator watches its own gas.
+        const ours = config.FACILITATOR_ADDRESSES ?? []
+        const read = await Promise.all(ours.map((facilitator) => gas.readGas(facilitator)))
+        return read.some(({ settlementsLeft }) => settlementsLeft < config.GAS_WARNING_SETTLEMENTS)
+      },
+      clock_skew: async () => Math.abs((await chainClock.skewMs()) ?? 0) > LARGEST_SKEW_MS,
+    },
+  }
+}
+
+function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }: ApiConfig) {
+  return url === undefined ? null : { url, apiKey }
+}
+
+/**
+ * Reads the addresses that challenges name. Those of a remote facilitator come from it, so the start fails without it.
+ */
+async function readFacilitators(
+  { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
+  remote: RemoteFacilitatorOptions | null,
+): Promise<readonly `0x${string}`[]> {
+  return remote ? await underSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
+}

@@ -1,0 +1,79 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { AdmissionStore, PresentBinding } from '#shared/jobs/admission-store.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
+import type { EffectiveRequest } from '../../request/effective-request.ts'
+import { requireAvailable } from '../../request/require-available.ts'
+import type { Challenge, ChallengeSubject } from './challenge.ts'
+
+/** A validated request under its idempotency key. */
+export interface PaidRequest extends ChallengeSubject {
+  readonly effectiveRequest: EffectiveRequest
+}
+
+interface Dependencies {
+  readonly catalog: Catalog
+  readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
+  readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding'>
+  readonly tracer: Tracer
+}
+
+/** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
+export async function bindQuote(
+  { catalog, terms, store, tracer }: Dependencies,
+  paidRequest: PaidRequest,
+): Promise<Challenge> {
+  const { idempotencyKey, requestDigest } = paidRequest
+  const binding = await tracer.stage('quote', async () =>
+    store.bindKey({
+      idempotencyKey,
+      requestDigest,
+      quote: await priceRequest({ catalog, store }, paidRequest),
+      lifetimeSeconds: terms.challengeLifetimeSeconds,
+    }),
+  )
+  if (binding.outcome === 'other_request') throw keyReused()
+  return challengeOf(paidRequest, binding)
+}
+
+/** Returns the challenge for a request whose key is bound to `quote`. */
+export function challengeOf(
+  { operation, idempotencyKey, requestDigest }: ChallengeSubject,
+  { quote, expiresAt }: Pick<Challenge, 'quote' | 'expiresAt'>,
+): Challenge {
+  return { operation, idempotencyKey, requestDigest, quote, expiresAt }
+}
+
+/** Prices the request. Reports `idempotency_key_reused` in preference to a pricing error. */
+async function priceRequest(
+  { catalog, store }: Pick<Dependencies, 'catalog' | 'store'>,
+  paidRequest: PaidRequest,
+): Promise<Quote<JsonValue>> {
+  const { operation, effectiveRequest } = paidRequest
+  try {
+    requireAvailable(catalog, operation, effectiveRequest.publicModel)
+    return effectiveRequest.quote()
+  } catch (error) {
+    await findBinding(store, paidRequest)
+    throw error
+  }
+}
+
+/**
+ * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request.
+ */
+export async function findBinding(
+  store: Pick<AdmissionStore, 'findBinding'>,
+  { idempotencyKey, requestDigest }: ChallengeSubject,
+): Promise<PresentBinding | null> {
+  const binding = await store.findBinding(idempotencyKey)
+  if (binding && binding.requestDigest !== requestDigest) throw keyReused()
+  return binding
+}
+
+function keyReused(): AppError {
+  return new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+}
