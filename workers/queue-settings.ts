@@ -1,37 +1,37 @@
 import { z } from 'zod'
-import { type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 
 const concurrency = z.coerce.number().int().min(1)
 
-/** Which queues a worker process serves, and how many jobs of each at once. */
+/** Settings of the queues that a worker serves, and of its concurrency per queue. */
 export const workerQueueSettings = {
-  /** All when left out. A process that only settles is `settlement`. */
+  /** Defaults to all queues; `settlement` alone makes a process that only settles. */
   WORKER_QUEUES: z
     .string()
-    .default(queueNames.join(','))
+    .default(QUEUE_NAMES.join(','))
     .transform((list) => list.split(',').map((name) => name.trim()))
-    .pipe(z.array(z.enum(queueNames)).nonempty()),
-  /** For each queue without a setting of its own. */
+    .pipe(z.array(z.enum(QUEUE_NAMES)).nonempty()),
+  /** For each queue without its own setting. */
   WORKER_CONCURRENCY: concurrency.default(16),
   WORKER_CONCURRENCY_TEXT: concurrency.optional(),
   WORKER_CONCURRENCY_IMAGES: concurrency.optional(),
   WORKER_CONCURRENCY_SPEECH: concurrency.optional(),
   WORKER_CONCURRENCY_TRANSCRIPTIONS: concurrency.optional(),
   WORKER_CONCURRENCY_SETTLEMENT: concurrency.optional(),
-  /** How long jobs may go on after a signal; give the process manager some seconds more. */
+  /** How long jobs may continue after a signal; the process manager needs a few seconds more. */
   DRAIN_SECONDS: z.coerce.number().positive().default(30),
 }
 
 const settingsSchema = z.object(workerQueueSettings)
 
-/** How many jobs of each served queue run at once. */
+/** Returns how many jobs of each served queue run concurrently. */
 export function concurrencyOf(settings: z.infer<typeof settingsSchema>): ReadonlyMap<QueueName, number> {
-  const own = {
+  const specific = {
     text: settings.WORKER_CONCURRENCY_TEXT,
     images: settings.WORKER_CONCURRENCY_IMAGES,
     speech: settings.WORKER_CONCURRENCY_SPEECH,
     transcriptions: settings.WORKER_CONCURRENCY_TRANSCRIPTIONS,
     settlement: settings.WORKER_CONCURRENCY_SETTLEMENT,
   } as const satisfies Record<QueueName, number | undefined>
-  return new Map(settings.WORKER_QUEUES.map((name) => [name, own[name] ?? settings.WORKER_CONCURRENCY]))
+  return new Map(settings.WORKER_QUEUES.map((name) => [name, specific[name] ?? settings.WORKER_CONCURRENCY]))
 }

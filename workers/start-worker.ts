@@ -18,18 +18,18 @@ import { addDeploymentMetrics } from './telemetry/deployment-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 
-/** To hand back what did not finish within DRAIN_SECONDS, and to end connections. */
+/** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
 const HAND_BACK_MS = 5000
 
 /** Takes jobs and sweeps until a signal ends the process. */
 export async function startWorker(config: WorkerConfig, dependencies: WorkerDependencies): Promise<void> {
-  const { logger, metrics: registry, ledger } = dependencies
+  const { logger, metrics: registry, reportsStore } = dependencies
   const drainMs = config.DRAIN_SECONDS * 1000
-  // None where others settle.
+  // Checks nothing where other processes settle.
   await requireExclusiveKeys(dependencies)
   const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
   addDeploymentMetrics(registry, dependencies.router)
-  addLedgerMetrics(registry, ledger)
+  addLedgerMetrics(registry, reportsStore)
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
@@ -42,7 +42,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
-      rollUpTotals(ledger),
+      rollUpTotals(reportsStore),
     ],
     config.SWEEP_SECONDS * 1000,
     logger,
@@ -59,7 +59,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   logger.info('taking jobs')
 }
 
-/** What looks after settlements beyond their jobs, and its metrics; only for those who settle. */
+/**
+ * Returns the sweeps that watch settlements beyond their jobs, and adds their metrics; only for processes that settle.
+ */
 function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
   const { remote, metrics: registry } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)

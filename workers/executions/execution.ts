@@ -1,54 +1,56 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type { MediaClass } from '#shared/media/retention.ts'
+import type { Deployment } from '../providers/deployment.ts'
 import type { CallOptions, ProviderFailure } from '../providers/provider.ts'
-import type { Deployment } from '../providers/registry.ts'
 import { unserviceable } from '../providers/unserviceable.ts'
 
-/** Bytes that the result will point to, and the class that says how long they are served. */
+/** Bytes that the result will link to, and the class that determines how long they are served. */
 export interface ProducedMedia {
   readonly bytes: Uint8Array
   readonly contentType: string
   readonly mediaClass: MediaClass
 }
 
-/** Where produced media are served until when; known once they are stored. */
-export interface PlacedMedia {
+/** The URL and expiry of stored media. */
+export interface StoredMedia {
   readonly url: string
   readonly expiresAt: Date
 }
 
-/** A provider's success, not yet a public result: what was measured, and how the result reads once media have a place. */
+/**
+ * A provider's success, not yet a public result: the measured usage, and the result as a function of the stored media.
+ */
 export type Product = { readonly usage: JsonValue } & (
-  | { readonly media: null; result(placed: null, createdAt: Date): unknown }
-  | { readonly media: ProducedMedia; result(placed: PlacedMedia, createdAt: Date): unknown }
+  | { readonly media: null; result(stored: null, createdAt: Date): unknown }
+  | { readonly media: ProducedMedia; result(stored: StoredMedia, createdAt: Date): unknown }
 )
 
 export type ExecutionOutcome = { readonly outcome: 'produced'; readonly product: Product } | ProviderFailure
 
-/** What the caller sent besides the effective request. */
+/** The job, and the audio that its caller uploaded. */
 export interface ExecutionInput {
   readonly job: ClaimedJob
   readonly audio: Uint8Array | null
 }
 
-/** How one operation is carried out by any deployment that serves its model. */
+/** The way one operation is carried out by any deployment that serves its model. */
 export interface Execution {
-  /** Texts that safety screening looks at. Images are not screened here. */
+  /** Returns the texts for safety screening. Images are not screened. */
   screenedTexts(input: ExecutionInput): readonly string[]
   /**
-   * Readies what every deployment needs alike (remote images are fetched once), before any attempt. Throws `AppError` when
-   * the request cannot be carried out; it is then failed uncharged with that code.
+   * Prepares the input that all deployments share (remote images are fetched once), before any attempt. Throws
+   * `AppError` when the request cannot be carried out; the job then fails uncharged with that code.
    */
   prepare(input: ExecutionInput): Promise<PreparedExecution>
 }
 
 export interface PreparedExecution {
-  /** One upstream call. A deployment without the needed port is `provider_unavailable`. */
+  /** Makes one upstream call. A deployment without the needed port is `provider_unavailable`. */
   call(deployment: Deployment, options: CallOptions): Promise<ExecutionOutcome>
 }
 
-/** The failure of a deployment that cannot serve this kind of request: no such port, or no such voice. */
+/** Returns the failure of a deployment that does not support this kind of request: no such port, or no such voice. */
 export function unsupportedBy(deployment: Deployment): ProviderFailure {
-  return unserviceable(`${deployment.name} does not serve this kind of request`)
+  return unserviceable(`${deployment.name} does not support this kind of request`)
 }

@@ -4,12 +4,11 @@ import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ImageMediaType, imageMediaType } from '#shared/operations/image-bytes.ts'
 
-/** What a fetched image may weigh. */
 const MAXIMUM_BYTES = 10 * 1024 * 1024
 const TIMEOUT_MS = 15_000
 const MAXIMUM_REDIRECTS = 3
 
-/** Everything that is not the public internet (IANA IPv4 and IPv6 special-purpose registries), by family. */
+/** All addresses outside the public internet (IANA IPv4 and IPv6 special-purpose registries), by family. */
 const privateAddresses = { ipv4: new BlockList(), ipv6: new BlockList() }
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
@@ -30,7 +29,7 @@ for (const [network, prefix] of [
 ] as const)
   privateAddresses.ipv4.addSubnet(network, prefix, 'ipv4')
 for (const [network, prefix] of [
-  // Only 2000::/3 is global unicast. Outside lie loopback, IPv4 in its mapped, translated and NAT64 forms, and all local ones.
+  // Only 2000::/3 is global unicast; loopback, mapped, translated and NAT64 IPv4 and all local addresses are outside.
   ['::', 3],
   ['4000::', 2],
   ['8000::', 1],
@@ -54,28 +53,29 @@ export interface RemoteImage {
 }
 
 export interface ImageFetcher {
-  /** Throws `image_unavailable` (400) with what was wrong; the message never tells what an inner network answered. */
+  /** Throws `image_unavailable` (400) with the reason, which never reveals responses of a private network. */
   fetch(url: string): Promise<RemoteImage>
 }
 
-/** What a test puts in the place of the public internet. */
-export interface Surroundings {
+/** The network that images are fetched from; tests replace the public internet. */
+export interface ImageNetwork {
   readonly isAllowed: (address: string) => boolean
   readonly resolveName: typeof lookup
-  /** Certificate authorities in PEM; absent: those of Node. */
+  /** Certificate authorities in PEM; absent: Node's own. */
   readonly ca?: string
   /** For the whole fetch, redirects included. */
   readonly timeoutMs: number
 }
 
-const publicInternet: Surroundings = { isAllowed: isPublicAddress, resolveName: lookup, timeoutMs: TIMEOUT_MS }
+const publicInternet: ImageNetwork = { isAllowed: isPublicAddress, resolveName: lookup, timeoutMs: TIMEOUT_MS }
 
 /**
- * Fetches images that callers name by URL: https only, and the address is checked inside the connection's own lookup, so
- * that a name which changes its mind between check and connection gains nothing. Every redirect is checked alike.
+ * Creates the fetcher of images that callers reference by URL: https only, and the address is checked inside the
+ * connection's own DNS lookup, so DNS rebinding between check and connection has no effect. Every redirect is checked
+ * the same way.
  */
-export function createImageFetcher(surroundings: Partial<Surroundings> = {}): ImageFetcher {
-  const { isAllowed, resolveName, ca, timeoutMs } = { ...publicInternet, ...surroundings }
+export function createImageFetcher(overrides: Partial<ImageNetwork> = {}): ImageFetcher {
+  const { isAllowed, resolveName, ca, timeoutMs } = { ...publicInternet, ...overrides }
   const agent = new Agent({
     connect: {
       ...(ca === undefined ? {} : { ca }),
@@ -94,7 +94,7 @@ export function createImageFetcher(surroundings: Partial<Surroundings> = {}): Im
 
 async function fetchChecked(
   url: string,
-  { agent, isAllowed, timeoutMs }: Pick<Surroundings, 'isAllowed' | 'timeoutMs'> & { agent: Agent },
+  { agent, isAllowed, timeoutMs }: Pick<ImageNetwork, 'isAllowed' | 'timeoutMs'> & { agent: Agent },
 ): Promise<RemoteImage> {
   const signal = AbortSignal.timeout(timeoutMs)
   let target = readUrl(url)
@@ -109,7 +109,7 @@ async function fetchChecked(
       target = readUrl(location, target)
       continue
     }
-    if (response.status !== 200) throw unavailable(`its server answers ${response.status}`)
+    if (response.status !== 200) throw unavailable(`its server responded with status ${response.status}`)
     const bytes = await readCapped(response.body)
     const mediaType = imageMediaType(bytes)
     if (!mediaType) throw unavailable('it is not a PNG, JPEG, WebP or GIF image')
@@ -120,13 +120,13 @@ async function fetchChecked(
 
 function readUrl(text: string, base?: URL): URL {
   const url = URL.parse(text, base?.href)
-  if (!url) throw unavailable('its address cannot be read')
+  if (!url) throw unavailable('its URL is not valid')
   return url
 }
 
-/** Literal addresses never reach the lookup, so they are checked here. */
+/** Checks the scheme and literal addresses, which never reach the DNS lookup. */
 function requireAllowed({ protocol, hostname }: URL, isAllowed: (address: string) => boolean): void {
-  if (protocol !== 'https:') throw unavailable('only https is fetched')
+  if (protocol !== 'https:') throw unavailable('only https URLs are fetched')
   const literal = hostname.replace(/^\[|\]$/g, '')
   if (isIP(literal) !== 0 && !isAllowed(literal)) throw unavailable('it could not be fetched')
 }
@@ -137,17 +137,17 @@ async function readCapped(body: AsyncIterable<Uint8Array> | null): Promise<Uint8
   try {
     for await (const chunk of body ?? []) {
       size += chunk.length
-      if (size > MAXIMUM_BYTES) throw unavailable(`it has more than ${MAXIMUM_BYTES.toLocaleString('en')} bytes`)
+      if (size > MAXIMUM_BYTES) throw unavailable(`it is larger than ${MAXIMUM_BYTES.toLocaleString('en')} bytes`)
       chunks.push(chunk)
     }
   } catch (error) {
-    throw error instanceof AppError ? error : unavailable('it could not be read to its end')
+    throw error instanceof AppError ? error : unavailable('it could not be read completely')
   }
   return Buffer.concat(chunks)
 }
 
-function unavailable(why: string): AppError {
+function unavailable(reason: string): AppError {
   return new AppError('image_unavailable', {
-    message: `An image of the request cannot be used: ${why}. Nothing was charged.`,
+    message: `An image of the request cannot be used: ${reason}. Nothing was charged.`,
   })
 }

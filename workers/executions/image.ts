@@ -1,7 +1,7 @@
 import { imageResult, images } from '#shared/operations/images.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 
-/** One hosted image, with its bytes inline when they were asked for. */
+/** One hosted image, with its bytes inline when requested. */
 export const imageGeneration: Execution = {
   screenedTexts: ({ job }) => [images.effectiveRequestSchema.parse(job.effectiveRequest).prompt],
   prepare: async ({ job }) => {
@@ -16,10 +16,10 @@ export const imageGeneration: Execution = {
         const product = {
           usage: { images: 1 },
           media: { bytes, contentType, mediaClass: 'images' as const },
-          result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
+          result: (stored: { url: string; expiresAt: Date }, createdAt: Date) =>
             imageResult({
               created: Math.floor(createdAt.getTime() / 1000),
-              ...placed,
+              ...stored,
               price,
               ...(effective.response_format === 'b64_json' ? { base64: Buffer.from(bytes).toString('base64') } : {}),
               ...(outcome.revisedPrompt === undefined ? {} : { revisedPrompt: outcome.revisedPrompt }),

@@ -1,3 +1,4 @@
+import { type OperationId, operationById } from '#shared/operations/registry.ts'
 import type { Execution } from './execution.ts'
 import type { ImageFetcher } from './fetch-remote-image.ts'
 import { imageGeneration } from './image.ts'
@@ -5,18 +6,17 @@ import { speechSynthesis } from './speech.ts'
 import { chatCompletion, message } from './text.ts'
 import { transcription } from './transcription.ts'
 
-/** How each operation is carried out, by its id. Throws when a stored job names an operation that this build does not have. */
+/** How each operation is carried out. An operation without an execution does not compile. */
+export type Executions = Readonly<Record<OperationId, Execution>>
+
+/** Creates the lookup of executions by operation id. The lookup throws for an unknown id. */
 export function createExecutions(imageFetcher: ImageFetcher): (operationId: string) => Execution {
-  const executions: Record<string, Execution> = {
+  const executions: Executions = {
     createChatCompletion: chatCompletion(imageFetcher),
     createMessage: message(imageFetcher),
     createImageGeneration: imageGeneration,
     createSpeech: speechSynthesis,
     createTranscription: transcription,
   }
-  return (operationId) => {
-    const execution = executions[operationId]
-    if (!execution) throw new Error(`unknown operation ${operationId}`)
-    return execution
-  }
+  return (operationId) => executions[operationById(operationId).id]
 }

@@ -1,10 +1,10 @@
 import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { countCodePoints } from '#shared/operations/request-text.ts'
 import { speech, speechResult } from '#shared/operations/speech.ts'
-import { upstreamVoice } from '../providers/registry.ts'
+import { upstreamVoice } from '../providers/deployment.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 
-/** One hosted MP3. Its duration and size are measured from the audio received, characters from the input. */
+/** One hosted MP3. Duration and size are measured from the received audio, characters from the input. */
 export const speechSynthesis: Execution = {
   screenedTexts: ({ job }) => [speech.effectiveRequestSchema.parse(job.effectiveRequest).input],
   prepare: async ({ job }) => {
@@ -28,11 +28,11 @@ export const speechSynthesis: Execution = {
         const product = {
           usage: { input_characters: characters },
           media: { bytes: outcome.audio, contentType: 'audio/mpeg', mediaClass: 'speech' as const },
-          result: (placed: { url: string; expiresAt: Date }, createdAt: Date) =>
+          result: (stored: { url: string; expiresAt: Date }, createdAt: Date) =>
             speechResult({
               id: job.id,
               created: Math.floor(createdAt.getTime() / 1000),
-              ...placed,
+              ...stored,
               bytes: outcome.audio.length,
               durationMs: walk.durationMs,
               characters,

@@ -8,13 +8,13 @@ import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-
 import { type Execution, unsupportedBy } from './execution.ts'
 import type { ImageFetcher, RemoteImage } from './fetch-remote-image.ts'
 
-/** More than any conversation needs; each is a fetch that a stranger makes us do. */
+/** More than any conversation needs; each is a request that a caller makes the worker send. */
 const MAXIMUM_REMOTE_IMAGES = 16
 
-/** No vendor takes a larger request. */
+/** No vendor accepts a larger request. */
 const MAXIMUM_REMOTE_BYTES = 20 * 1024 * 1024
 
-/** What a family's endpoint adds to the text request that both share. */
+/** The part of a text execution that depends on the endpoint's family. */
 interface TextFamily {
   readRequest(job: ClaimedJob): { request: TextRequest; includeThoughtSignatures: boolean }
   result(facts: TextResultFacts, output: TextOutput): unknown
@@ -39,7 +39,7 @@ const messageFamily: TextFamily = {
 export const chatCompletion = (imageFetcher: ImageFetcher): Execution => textExecution(chatFamily, imageFetcher)
 export const message = (imageFetcher: ImageFetcher): Execution => textExecution(messageFamily, imageFetcher)
 
-/** Text, whichever family asked: one internal request goes upstream, and the answer takes the family's shape. */
+/** Creates a text execution: the internal request goes upstream, and the result takes the family's shape. */
 function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Execution {
   return {
     screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
@@ -73,8 +73,8 @@ function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Executio
 }
 
 /**
- * Every text that goes upstream. The model's own turns too, since the caller sends them and could have written anything
- * there, and tool descriptions and schemas, which can carry a prompt as well as a message.
+ * Returns every text that goes upstream, including the model's own turns, which the caller could have written, and tool
+ * descriptions and schemas, which can carry a prompt just like a message.
  */
 function textsOf({ system, messages: turns, tools = [], response_format: format }: TextRequest): readonly string[] {
   const parts = turns.flatMap(({ parts }) => parts)
@@ -90,20 +90,24 @@ function textsOf({ system, messages: turns, tools = [], response_format: format 
   return all.filter((text) => text.trim() !== '')
 }
 
-/** Fetches what is named by URL, each address once. Throws `image_unavailable`. */
+/** Fetches the images that are referenced by URL, each URL once. Throws `image_unavailable`. */
 async function inlineRemoteImages(request: TextRequest, imageFetcher: ImageFetcher): Promise<TextRequest> {
   const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
   if (urls.size === 0) return request
   if (urls.size > MAXIMUM_REMOTE_IMAGES)
-    throw new AppError('image_unavailable', { message: `At most ${MAXIMUM_REMOTE_IMAGES} images by URL are fetched.` })
+    throw new AppError('image_unavailable', {
+      message: `A request can reference at most ${MAXIMUM_REMOTE_IMAGES} images by URL. Nothing was charged.`,
+    })
   const fetched = new Map<string, RemoteImage>()
   let bytes = 0
-  // One after the other: a worker holds many jobs, and each image is in memory several times on its way upstream.
+  // Sequentially: a worker runs many jobs, and each image is in memory several times on its way upstream.
   for (const url of urls) {
     const image = await imageFetcher.fetch(url)
     bytes += image.bytes.length
     if (bytes > MAXIMUM_REMOTE_BYTES)
-      throw new AppError('image_unavailable', { message: 'The images by URL are larger than 20 MB together.' })
+      throw new AppError('image_unavailable', {
+        message: 'The images referenced by URL are larger than 20 MB in total. Nothing was charged.',
+      })
     fetched.set(url, image)
   }
   return {

@@ -6,11 +6,11 @@ import {
 import type { TranscribedWord, Transcript, TranscriptionInput } from '../providers/provider.ts'
 import { type Execution, type ExecutionInput, unsupportedBy } from './execution.ts'
 
-/** Speech to text. The usage is the duration that was inspected before the quote, never anything the provider says. */
+/** Speech to text. The usage is the duration measured before the quote, never a value from the provider. */
 export const transcription: Execution = {
   screenedTexts: () => [],
   prepare: async ({ job, audio }) => {
-    if (!audio) throw new Error('a transcription has an upload')
+    if (!audio) throw new Error('a transcription job needs its audio')
     const effective = transcriptions.effectiveRequestSchema.parse(job.effectiveRequest)
     return {
       call: async (deployment, options) => {
@@ -63,7 +63,7 @@ function resultOf(
   }
 }
 
-/** One item as the decisions page fixes it: seconds as numbers, speaker and characters only where they were asked for. */
+/** Maps one item to its public form: seconds as numbers, speaker and characters only when requested. */
 function publicWord({ text, startSeconds, endSeconds, type, speaker, characters }: TranscribedWord) {
   return {
     word: text,

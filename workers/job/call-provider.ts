@@ -1,14 +1,13 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore, Failure } from '#shared/jobs/job-store.ts'
+import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
+import type { ClaimedJob, Failure } from '#shared/jobs/job.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
-import type { Tracer } from '#shared/runtime/tracing.ts'
+import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
 import type { Execution, ExecutionInput, PreparedExecution, Product } from '../executions/execution.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router } from '../providers/route.ts'
 import type { Screener } from '../screening/screener.ts'
-import { describedStage } from '../telemetry/traced-ports.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
@@ -18,7 +17,7 @@ import { type SealingDependencies, sealProduct } from './seal-result.ts'
 import { moved, type StepOutcome } from './step-outcome.ts'
 
 export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies {
-  readonly store: Pick<
+  readonly executionStore: Pick<
     ExecutionStore,
     'readExposureAhead' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
   >
@@ -30,27 +29,29 @@ export interface GenerationDependencies extends PaymentCheckDependencies, Sealin
   readonly tracer: Tracer
 }
 
-/** A signature may be valid for years; an outage this long is not ridden out in memory. */
+/** Bounds the wait for a store: an authorization may be valid for years. */
 const LONGEST_OUTAGE_MS = 300_000
-/** Between attempts to read from a store that cannot be reached. */
+/** Delay before the next attempt while the object store cannot be reached. */
 const STORAGE_RETRY_MS = 2000
-/** Between attempts to ask a chain that cannot be reached. */
+/** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
 
-/** accepted → generating → generated, or failed uncharged. Nothing is sent upstream that could not be paid for any more. */
+/**
+ * accepted → generating → generated, or failed without a charge. Calls a provider only while the payer can still pay.
+ */
 export async function callProvider(
   dependencies: GenerationDependencies,
   job: ClaimedJob,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { store } = dependencies
+  const { executionStore } = dependencies
   const staged = await readStagedAudio(dependencies, job)
   if (staged.outcome === 'unreachable')
     return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
   if (staged.outcome === 'gone')
-    return failWith(store, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
+    return failWith(executionStore, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
   const ready = await prepareExecution(dependencies, { job, audio: staged.audio })
-  if (ready.outcome === 'refused') return failWith(store, job, { ...ready.failure, attempt: 'none' })
+  if (ready.outcome === 'refused') return failWith(executionStore, job, { ...ready.failure, attempt: 'none' })
   return tryDeployments(dependencies, job, ready.prepared, signal)
 }
 
@@ -59,8 +60,8 @@ type Readiness =
   | { readonly outcome: 'refused'; readonly failure: Failure }
 
 /**
- * Screens the request and readies what every deployment needs. Whatever is thrown here ends the job: left to the lease, a
- * request that cannot be prepared would be tried again for as long as it is signed for.
+ * Screens the request and prepares what every deployment needs. Any error fails the job: otherwise a request that
+ * cannot be prepared would be retried until its authorization expires.
  */
 async function prepareExecution(
   { executionOf, screener, logger }: GenerationDependencies,
@@ -79,8 +80,8 @@ async function prepareExecution(
 }
 
 /**
- * Calls the deployments of the model in their order until one produces. Only a failure after which the vendor certainly did
- * no billable work leads to the next one, and only while the authorization has the time.
+ * Calls the deployments of the model in order until one succeeds. Continues to the next one only after a definite
+ * failure, which means that the vendor did no billable work, and only while the authorization leaves enough time.
  */
 async function tryDeployments(
   dependencies: GenerationDependencies,
@@ -88,18 +89,18 @@ async function tryDeployments(
   prepared: PreparedExecution,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
-  const { store, router, logger, tracer } = dependencies
+  const { executionStore, router, logger, tracer } = dependencies
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
   for (const slot of router.candidates(job.publicModel)) {
-    // Directly before each call: nothing that a payer could wait for lies between this look and the spending.
+    // Directly before each call, to leave the payer no time to move funds between the check and the spending.
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
     if (check.outcome === 'no_gas' && !failed)
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the settlement key has no gas left' }
-    if (check.outcome === 'refused' && !failed) return failWith(store, job, { ...check, attempt: 'none' })
+    if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
-    const { written, attemptId } = await store.startAttempt(
+    const { written, attemptId } = await executionStore.startAttempt(
       job,
       slot.deployment.name,
       failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
@@ -115,18 +116,18 @@ async function tryDeployments(
     if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break
   }
   return failed
-    ? failWith(store, job, {
+    ? failWith(executionStore, job, {
         code: failed.failure.code,
         reason: failed.failure.reason,
         attempt: failed.failure.certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
       })
-    : failWith(store, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
+    : failWith(executionStore, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
 }
 
 /**
- * Stores what a provider produced, through outages of either store, while it could still be settled. An outage of the ledger
- * that outlasts the lease may hand the job to another worker, which fails it uncharged. So does what cannot be stored or makes
- * no valid result; the provider may have billed it, so it is not asked again.
+ * Seals the output of a provider, retrying through outages of either store while it could still be settled. A ledger
+ * outage that outlasts the lease may pass the job to another worker, which fails it without a charge. Output that
+ * cannot be stored or is not a valid result fails too: the provider may have billed it, so it is not called again.
  */
 async function sealOutput(
   dependencies: GenerationDependencies,
@@ -134,30 +135,32 @@ async function sealOutput(
   attemptId: string,
   product: Product,
 ): Promise<StepOutcome> {
-  const { store, settlementMarginMs, logger } = dependencies
-  const lastMoment = Number(job.authorization.deadline) * 1000 - settlementMarginMs
-  const giveUpAt = new Date(Math.min(lastMoment, dependencies.now().getTime() + LONGEST_OUTAGE_MS))
+  const { executionStore, settlementMarginMs, logger } = dependencies
+  const latestSettlementAt = Number(job.authorization.deadline) * 1000 - settlementMarginMs
+  const giveUpAt = new Date(Math.min(latestSettlementAt, dependencies.now().getTime() + LONGEST_OUTAGE_MS))
   let result: Awaited<ReturnType<typeof sealProduct>>
   try {
     result = await sealProduct(dependencies, job, attemptId, product, giveUpAt)
   } catch (error) {
     logger.error('the output could not be sealed', { jobId: job.id, error })
     const reason = 'the output could not be stored, or is not a valid result'
-    return failWith(store, job, { code: 'provider_outcome_unknown', reason, attempt: 'failed_ambiguous' })
+    return failWith(executionStore, job, { code: 'provider_outcome_unknown', reason, attempt: 'failed_ambiguous' })
   }
   const { sealed, media } = result
   const written = await retryUntil(dependencies, 'sealing the result', giveUpAt, () =>
-    store.sealResult(job, attemptId, sealed, media),
+    executionStore.sealResult(job, attemptId, sealed, media),
   )
   return moved(written, { ...job, state: 'generated', sealed, effectiveRequest: null })
 }
 
-/** A job found `generating` at claim time belonged to a worker that died during or after its call: the outcome is lost. */
+/**
+ * Fails a job that was claimed as `generating`: its worker died during or after the call, so the outcome is unknown.
+ */
 export async function failLostAttempt(
-  { store }: Pick<GenerationDependencies, 'store'>,
+  { executionStore }: Pick<GenerationDependencies, 'executionStore'>,
   job: ClaimedJob,
 ): Promise<StepOutcome> {
-  return failWith(store, job, {
+  return failWith(executionStore, job, {
     code: 'provider_outcome_unknown',
     reason: 'the worker was lost during the provider call',
     attempt: 'failed_ambiguous',

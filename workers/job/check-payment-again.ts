@@ -1,6 +1,6 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import { fitsFunds, MAXIMUM_READINGS, mixesPermits, settlingNonces } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -8,7 +8,7 @@ import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 
 export interface PaymentCheckDependencies {
-  readonly store: Pick<ExecutionStore, 'readExposureAhead'>
+  readonly executionStore: Pick<ExecutionStore, 'readExposureAhead'>
   readonly verifier: Pick<AuthorizationVerifier, 'verify'>
   readonly payerFunds: PayerFundsReader
   readonly chainClock: Pick<ChainClock, 'chainNow'>
@@ -21,7 +21,7 @@ export type PaymentCheck =
   | { readonly outcome: 'payable' }
   | { readonly outcome: 'refused'; readonly code: ErrorCode; readonly reason: string }
   | { readonly outcome: 'unreachable' }
-  /** The settlement key has no gas left: what is produced now could not be charged. */
+  /** The settlement key has no gas left, so a result could not be settled. */
   | { readonly outcome: 'no_gas' }
 
 const TOO_SHORT: PaymentCheck = {
@@ -31,9 +31,9 @@ const TOO_SHORT: PaymentCheck = {
 }
 
 /**
- * The last look before money is spent upstream: whether a whole provider call and the settlement still fit before the
- * authorization, and the permit if it takes one, expires by chain time, whether it could be settled at its maximum now, and whether we could pay for that. The
- * payer can move funds at any time.
+ * Checks the payment again before money is spent upstream, since the payer can move funds at any time: the
+ * authorization, and the permit if one is needed, must outlast a provider call and the settlement by chain time; the
+ * maximum must be payable now; and the settlement key must have gas.
  */
 export async function checkPaymentAgain(
   dependencies: PaymentCheckDependencies,
@@ -60,30 +60,34 @@ export async function checkPaymentAgain(
 }
 
 /**
- * Whether the payer still holds enough for all of his work up to this job, in the order of acceptance: alone each of many
- * jobs may look payable to a payer who moved most of his funds, or who took his allowance back and left permits of one nonce.
- * What was charged since the verification looked counts as well.
+ * Checks that the payer's funds cover all of their jobs up to this one, in the order of acceptance: each job alone may
+ * look payable after the payer moved most of the funds, or revoked the allowance and left several permits of one nonce.
+ * Charges since the verification count as well.
  */
 async function checkFunds(
-  { store, payerFunds }: PaymentCheckDependencies,
+  { executionStore, payerFunds }: PaymentCheckDependencies,
   job: ClaimedJob,
   { needsPermit, verifiedAtMs }: { readonly needsPermit: boolean; readonly verifiedAtMs: number },
 ): Promise<PaymentCheck> {
   const { payer, authorizedMaximum: maximum } = job.authorization
   let funds = payerFunds.recent(payer)
   for (let readings = 0; ; readings += 1) {
-    const exposure = await store.readExposureAhead(job, { funds, verifiedMsAgo: performance.now() - verifiedAtMs })
+    const exposure = await executionStore.readExposureAhead(job, {
+      funds,
+      verifiedMsAgo: performance.now() - verifiedAtMs,
+    })
     if (mixesPermits(needsPermit, exposure))
-      return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier work counts on the allowance' }
+      return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
     if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable' }
     if (readings === MAXIMUM_READINGS)
-      return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier work takes what the payer holds' }
+      return { outcome: 'refused', code: 'insufficient_funds', reason: 'earlier jobs need the funds of the payer' }
     const reading = await payerFunds.read(payer, settlingNonces(exposure))
     if (reading.outcome === 'unreachable') return { outcome: 'unreachable' }
     funds = reading.funds
   }
 }
 
+/** Reads chain time and gas; returns `null` when the chain cannot be reached. */
 async function readNetwork(
   chainClock: Pick<ChainClock, 'chainNow'>,
   gasReader: GasReader,

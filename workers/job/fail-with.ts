@@ -1,12 +1,12 @@
+import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
 import { finished, type StepOutcome } from './step-outcome.ts'
 
-/** Ends the job uncharged. */
+/** Fails the job without a charge. */
 export async function failWith(
-  store: Pick<ExecutionStore, 'failJob'>,
+  executionStore: Pick<ExecutionStore, 'failJob'>,
   job: ClaimedJob,
   failure: Parameters<ExecutionStore['failJob']>[1],
 ): Promise<StepOutcome> {
-  return finished(await store.failJob(job, failure))
+  return finished(await executionStore.failJob(job, failure))
 }

@@ -5,12 +5,12 @@ const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 2000
 
 /**
- * Repeats `work` until it succeeds or `giveUpAt` has passed, for what must not be lost over an outage of a store: a
- * provider's output is in memory only until it is sealed. Throws the last error.
+ * Retries `work` until it succeeds or `giveUpAt` has passed, then throws the last error. Used for provider output,
+ * which is only in memory until it is sealed and must survive an outage of a store.
  */
 export async function retryUntil<T>(
   { now, logger }: { now: () => Date; logger: Logger },
-  what: string,
+  name: string,
   giveUpAt: Date,
   work: () => Promise<T>,
 ): Promise<T> {
@@ -19,7 +19,7 @@ export async function retryUntil<T>(
       return await work()
     } catch (error) {
       if (now().getTime() + pauseMs >= giveUpAt.getTime()) throw error
-      logger.warn(`${what} failed; trying again`, { error })
+      logger.warn(`${name} failed; retrying`, { error })
     }
     await delay(pauseMs)
   }

@@ -1,7 +1,7 @@
-import type { Failure } from '#shared/jobs/job-store.ts'
+import type { Failure } from '#shared/jobs/job.ts'
 import type { Screener } from '../screening/screener.ts'
 
-/** Asks safety screening about a request's texts: the failure it ends in, or `null` when it may go on. */
+/** Screens the texts of a request. Returns the failure of the job, or `null` when it passed. */
 export async function screenRequest(screener: Screener, texts: readonly string[]): Promise<Failure | null> {
   const screening = await screener.screen(texts)
   switch (screening.outcome) {

@@ -3,7 +3,7 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { mediaKey, retentionClasses } from '#shared/media/retention.ts'
+import { mediaKey, RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -20,8 +20,8 @@ export interface SealingDependencies {
 const storedUsageSchema = z.record(z.string(), z.int())
 
 /**
- * Turns a product into the exact answer text, its charge, and the record of its media, whose bytes are stored first. The
- * charge follows from measured usage under the terms of the quote and never passes what the payer signed.
+ * Stores the media of a product, then returns the exact response text, its charge and the record of the media. The
+ * charge is computed from measured usage under the terms of the quote and never exceeds the authorized maximum.
  */
 export async function sealProduct(
   { media, publicBaseUrl, now, logger }: SealingDependencies,
@@ -35,7 +35,7 @@ export async function sealProduct(
     const objectKey = mediaKey(mediaClass, attemptId)
     await retryUntil({ now, logger }, 'storing media', giveUpAt, () => media.put(objectKey, bytes))
   }
-  // Lifetimes start when the media are stored.
+  // The lifetime starts once the media are stored.
   const createdAt = now()
   const { result, record } = renderResult(publicBaseUrl, attemptId, product, createdAt)
   const operation = operationById(job.operation)
@@ -55,7 +55,7 @@ export async function sealProduct(
   }
 }
 
-/** The public result, and the record of its media with their place. */
+/** Returns the public result and the record of its media. */
 function renderResult(
   publicBaseUrl: string,
   attemptId: string,
@@ -65,9 +65,9 @@ function renderResult(
   if (product.media === null) return { result: product.result(null, createdAt), record: null }
   const { bytes, contentType, mediaClass } = product.media
   const token = newMediaToken()
-  // Whole seconds, as the result writes it and the route keeps it.
+  // Whole seconds, as in the result and in the media route.
   const expiresAt = new Date(
-    (Math.floor(createdAt.getTime() / 1000) + retentionClasses[mediaClass].lifetimeSeconds) * 1000,
+    (Math.floor(createdAt.getTime() / 1000) + RETENTION_CLASSES[mediaClass].lifetimeSeconds) * 1000,
   )
   const sha256 = sha256Hex(bytes)
   return {

@@ -1,4 +1,4 @@
-/** What a vendor adapter sends. A `FormData` body gets its multipart content type and length from `fetch`. */
+/** A request of a vendor adapter. A `FormData` body gets its multipart content type and length from `fetch`. */
 export interface HttpRequest {
   readonly method: 'GET' | 'POST'
   readonly url: string
@@ -9,18 +9,18 @@ export interface HttpRequest {
 export interface HttpLimits {
   /** For the whole exchange, headers and body together. */
   readonly timeoutMs: number
-  /** Counted after decompression, so a compressed bomb ends here too. */
+  /** Counted after decompression, which also stops decompression bombs. */
   readonly maximumResponseBytes: number
   readonly signal?: AbortSignal
 }
 
 /**
- * - `response`: the vendor answered. The body is complete for a 2xx; for any other status it is what arrived (at most
- *   64 KiB), because there the status alone decides.
+ * - `response`: the vendor answered. The body is complete for a 2xx; for any other status it is the part that arrived
+ *   (at most 64 KiB), because the status alone decides.
  * - `not_sent`: not one byte of the request can have reached the vendor.
  * - `unknown`: the vendor may have received the request. `status` is set when its headers arrived.
  *
- * `reason` is built from error codes only; messages of `fetch` can quote header values, and so the key.
+ * `reason` is built from error codes only: messages of `fetch` can quote header values, including the key.
  */
 export type HttpOutcome =
   | {
@@ -34,11 +34,11 @@ export type HttpOutcome =
 
 export type SendHttp = (request: HttpRequest, limits: HttpLimits) => Promise<HttpOutcome>
 
-const errorBodyBytes = 65_536
+const MAXIMUM_ERROR_BODY_BYTES = 65_536
 
 /**
- * Makes the one HTTP sender of all adapters. It sends once, follows no redirect (the key must not travel to another
- * host; a 3xx comes back as a `response`) and never throws for a network failure.
+ * Creates the HTTP client of all adapters. It sends once, follows no redirects (the key must not reach another host; a
+ * 3xx is returned as a `response`) and never throws on a network failure.
  */
 export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendHttp {
   return async (request, limits) => {
@@ -47,8 +47,8 @@ export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendH
     const deadline = new AbortController()
     const timer = setTimeout(() => deadline.abort(), limits.timeoutMs)
     const signal = limits.signal === undefined ? deadline.signal : AbortSignal.any([limits.signal, deadline.signal])
-    const because = (error: unknown): string => {
-      if (deadline.signal.aborted) return `no complete answer within ${limits.timeoutMs} ms`
+    const reasonFor = (error: unknown): string => {
+      if (deadline.signal.aborted) return `no complete response within ${limits.timeoutMs} ms`
       return limits.signal?.aborted === true ? 'aborted by the caller' : errorCode(error)
     }
     try {
@@ -59,11 +59,11 @@ export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendH
         redirect: 'manual',
         signal,
       })
-      return await readResponse(response, limits.maximumResponseBytes, because)
+      return await readResponse(response, limits.maximumResponseBytes, reasonFor)
     } catch (error) {
-      // The abort wins over the error's own code: which of the two came first cannot be told any more.
-      if (!signal.aborted && happenedBeforeSending(error)) return { outcome: 'not_sent', reason: because(error) }
-      return { outcome: 'unknown', reason: because(error) }
+      // An abort takes precedence over the error's code: which of the two came first is unknown.
+      if (!signal.aborted && happenedBeforeSending(error)) return { outcome: 'not_sent', reason: reasonFor(error) }
+      return { outcome: 'unknown', reason: reasonFor(error) }
     } finally {
       clearTimeout(timer)
     }
@@ -73,14 +73,14 @@ export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendH
 async function readResponse(
   response: Response,
   maximumResponseBytes: number,
-  because: (error: unknown) => string,
+  reasonFor: (error: unknown) => string,
 ): Promise<HttpOutcome> {
   const { status, headers } = response
   const succeeded = status >= 200 && status < 300
-  const maximumBytes = succeeded ? maximumResponseBytes : Math.min(errorBodyBytes, maximumResponseBytes)
+  const maximumBytes = succeeded ? maximumResponseBytes : Math.min(MAXIMUM_ERROR_BODY_BYTES, maximumResponseBytes)
   const body = await readCapped(response, maximumBytes)
   if (!succeeded || body.end === 'complete') return { outcome: 'response', status, headers, bytes: body.bytes }
-  const reason = body.end === 'over_limit' ? `answer longer than ${maximumBytes} bytes` : because(body.error)
+  const reason = body.end === 'over_limit' ? `response larger than ${maximumBytes} bytes` : reasonFor(body.error)
   return { outcome: 'unknown', status, reason }
 }
 
@@ -89,7 +89,7 @@ type CappedBody =
   | { readonly end: 'over_limit'; readonly bytes: Uint8Array }
   | { readonly end: 'broken'; readonly bytes: Uint8Array; readonly error: unknown }
 
-/** Reads up to `maximumBytes`. Leaving the loop early cancels the stream, which closes the connection. */
+/** Reads up to `maximumBytes`. Returning early cancels the stream, which closes the connection. */
 async function readCapped(response: Response, maximumBytes: number): Promise<CappedBody> {
   const chunks: Uint8Array[] = []
   let length = 0
@@ -106,10 +106,11 @@ async function readCapped(response: Response, maximumBytes: number): Promise<Cap
 }
 
 /**
- * Certificate refusals, raised by Node in the TLS handshake and therefore before the request. Other TLS errors (an alert,
- * a protocol error) can come after it and are not listed. Source: nodejs.org/api/tls.html, "X509 certificate error codes".
+ * Certificate errors, which Node raises during the TLS handshake, before the request. Other TLS errors (an alert, a
+ * protocol error) can follow the request and are not listed. Source: nodejs.org/api/tls.html, "X509 certificate error
+ * codes".
  */
-const certificateErrorCodes: ReadonlySet<string> = new Set([
+const CERTIFICATE_ERROR_CODES: ReadonlySet<string> = new Set([
   'CERT_HAS_EXPIRED',
   'CERT_NOT_YET_VALID',
   'CERT_REVOKED',
@@ -124,19 +125,19 @@ const certificateErrorCodes: ReadonlySet<string> = new Set([
 ])
 
 /**
- * True only when the failing step comes before the first byte of the request. The system call decides, because codes
- * such as ETIMEDOUT or EHOSTUNREACH also end established connections. Anything unrecognised counts as sent.
+ * Returns true only when the failing step precedes the first byte of the request. The system call decides, because
+ * codes such as ETIMEDOUT or EHOSTUNREACH also end established connections. Anything unrecognized counts as sent.
  */
 function happenedBeforeSending(error: unknown): boolean {
   const failure = rootFailure(error)
-  // Node tries every address of a host and collects the refusals.
+  // Node tries every address of a host and collects the failures.
   if (failure instanceof AggregateError) return failure.errors.length > 0 && failure.errors.every(happenedBeforeSending)
   const { code, syscall } = fieldsOf(failure)
   if (syscall === 'connect' || syscall === 'getaddrinfo') return true
-  return code === 'UND_ERR_CONNECT_TIMEOUT' || (code !== undefined && certificateErrorCodes.has(code))
+  return code === 'UND_ERR_CONNECT_TIMEOUT' || (code !== undefined && CERTIFICATE_ERROR_CODES.has(code))
 }
 
-/** `fetch` wraps the system's error as the cause of a bare TypeError. */
+/** Unwraps the system error, which `fetch` sets as the cause of a TypeError. */
 function rootFailure(error: unknown): unknown {
   return error instanceof TypeError && error.cause !== undefined ? error.cause : error
 }

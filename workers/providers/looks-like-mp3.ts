@@ -1,8 +1,8 @@
 import { frameLengthAt, layerAt } from '#shared/audio/mpeg-header.ts'
 
 /**
- * Whether bytes begin like an MP3: with an ID3v2 tag or a frame of layer III. A quick look that keeps error pages and other
- * formats from being taken for speech; the exact walk follows when the audio is measured.
+ * Returns whether bytes start like an MP3: with an ID3v2 tag or a frame of layer III. A cheap check that keeps error
+ * pages and other formats from passing as speech; every frame is checked when the audio is measured.
  */
 export function looksLikeMp3(bytes: Uint8Array): boolean {
   if (bytes[0] === 0x49 && bytes[1] === 0x44 && bytes[2] === 0x33) return true

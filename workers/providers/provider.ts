@@ -1,7 +1,7 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { TextOutput, TextRequest } from '#shared/operations/text-request.ts'
 
-/** The failures of the error table that a provider call can end in. */
+/** The error codes that a provider call can fail with. */
 export type ProviderFailureCode = Extract<
   ErrorCode,
   'provider_unavailable' | 'provider_rejected' | 'provider_outcome_unknown' | 'provider_empty_output'
@@ -10,10 +10,10 @@ export type ProviderFailureCode = Extract<
 /**
  * A provider call without a usable result; the payer is never charged for it.
  *
- * `certainty` is `definite` when nothing remains open at the vendor, so a staged upload can be deleted at once:
- * - `provider_unavailable`: the vendor certainly did no billable work. The only failure after which the job may be
- *   sent again (here or to the next deployment) without risking a second upstream bill.
- * - `provider_rejected`: no billable work either, but the input itself was refused; the same input fails again.
+ * `certainty` is `definite` when nothing remains open at the vendor, so a staged upload can be deleted immediately:
+ * - `provider_unavailable`: the vendor certainly did no billable work. The only failure after which the job may be sent
+ *   again (to this or the next deployment) without risking a second upstream bill.
+ * - `provider_rejected`: no billable work either, but the input itself was rejected; the same input fails again.
  * - `provider_empty_output`: the vendor worked and returned nothing. The vendor may bill it, so never call again.
  *
  * `ambiguous` is always `provider_outcome_unknown`: the vendor may have worked, or may still be working.
@@ -22,11 +22,11 @@ export interface ProviderFailure {
   readonly outcome: 'failed'
   readonly certainty: 'definite' | 'ambiguous'
   readonly code: ProviderFailureCode
-  /** For logs only. Built from statuses and codes, so it never holds input, output or key. */
+  /** For logs only. Built from statuses and codes, so it never contains input, output or the key. */
   readonly reason: string
-  /** The vendor's own wish, when it sent one. */
+  /** The vendor's `retry-after`, when it sent one. */
   readonly retryAfterSeconds?: number
-  /** The vendor's name for this call, to ask the vendor about it later. */
+  /** The vendor's id of this call, for support requests. */
   readonly vendorRequestId?: string
 }
 
@@ -51,13 +51,13 @@ export interface TranscribedCharacter {
   readonly endSeconds: number
 }
 
-/** One item of the transcript in spoken order. Neighbouring items may overlap by some milliseconds. */
+/** One item of the transcript in spoken order. Neighboring items may overlap by some milliseconds. */
 export interface TranscribedWord {
   readonly text: string
   readonly type: 'word' | 'spacing' | 'audio_event'
   readonly startSeconds: number
   readonly endSeconds: number
-  /** `speaker_0`, `speaker_1`, …; present only with `diarize`, and only where the vendor knows it. */
+  /** `speaker_0`, `speaker_1`, …; present only with `diarize`, and only where the vendor reports it. */
   readonly speaker?: string
   /** Present only with `timestamps: 'character'`. */
   readonly characters?: readonly TranscribedCharacter[]
@@ -66,7 +66,7 @@ export interface TranscribedWord {
 export interface Transcript {
   /** Never blank. */
   readonly text: string
-  /** Detected or given language, in the vendor's spelling (`en` or `eng`). */
+  /** Detected or requested language, in the vendor's notation (`en` or `eng`). */
   readonly language?: string
   /** Integer, 0 to 1,000,000. */
   readonly languageProbabilityMillionths?: number
@@ -79,20 +79,23 @@ export type TranscriptionOutcome =
   | ProviderFailure
 
 export interface CallOptions {
-  /** Aborting leaves the outcome ambiguous unless nothing was sent yet. */
+  /** Aborting makes the outcome ambiguous unless nothing was sent yet. */
   readonly signal?: AbortSignal
-  /** For the whole call: connecting, sending, waiting and reading the answer. */
+  /** For the whole call: connecting, sending, waiting and reading the response. */
   readonly timeoutMs: number
 }
 
-/** Port for text. Image parts arrive inline: the worker has fetched remote ones. At most one upstream call, never thrown. */
+/**
+ * Port for text. Image parts are inline: the worker has fetched remote ones. Makes at most one upstream call and never
+ * throws.
+ */
 export interface TextProvider {
   generateText(request: TextRequest, options: CallOptions): Promise<TextOutcome>
 }
 
 /**
- * `provider_empty_output` when there is neither visible text, nor a tool call, nor a refusal. Usage must be present and
- * complete; an answer without it is `provider_outcome_unknown`.
+ * The outcome of a text call: `provider_empty_output` when there is no visible text, tool call or refusal. Usage must
+ * be complete; a response without it is `provider_outcome_unknown`.
  */
 export type TextOutcome =
   | { readonly outcome: 'generated'; readonly output: TextOutput; readonly vendorRequestId?: string }
@@ -113,7 +116,7 @@ export type ImageOutcome =
     }
   | ProviderFailure
 
-/** Port for images. The content type is decided by the bytes, not by what the vendor says. */
+/** Port for images. The bytes determine the content type, not the vendor's header. */
 export interface ImageProvider {
   generateImage(input: ImageInput, options: CallOptions): Promise<ImageOutcome>
 }
@@ -128,7 +131,8 @@ export interface SpeechInput {
 
 export type SpeechOutcome =
   | {
-      readonly outcome: 'synthesized' /** A complete MP3. */
+      readonly outcome: 'synthesized'
+      /** A complete MP3. */
       readonly audio: Uint8Array
       readonly vendorRequestId?: string
     }
@@ -140,8 +144,8 @@ export interface SpeechProvider {
 }
 
 /**
- * Port for speech to text. Sends the audio at most once per call: no retry inside, because the caller's attempt row
- * stands for exactly one upstream call. Expected outcomes are returned, never thrown.
+ * Port for speech to text. Sends the audio at most once per call, without retries, because the caller's attempt row
+ * represents exactly one upstream call. Expected outcomes are returned, never thrown.
  */
 export interface TranscriptionProvider {
   transcribe(input: TranscriptionInput, options: CallOptions): Promise<TranscriptionOutcome>

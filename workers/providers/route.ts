@@ -1,14 +1,15 @@
 import { CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhenResult } from 'cockatiel'
+import type { Deployment } from './deployment.ts'
 import type { ProviderFailure } from './provider.ts'
-import type { Deployment } from './registry.ts'
 import { isUnserviceable } from './unserviceable.ts'
 
-/** One permission to call one deployment once. */
+/** Permission to call one deployment once. */
 export interface Slot {
   readonly deployment: Deployment
   /**
-   * Makes the call, with the deployment's time limit, and learns from its outcome. Answers `provider_unavailable` without
-   * calling when the deployment's circuit has opened since. Throws what the call throws; a second run throws.
+   * Makes the call with the deployment's time limit and records its outcome. Returns `provider_unavailable` without
+   * calling when the deployment's circuit has opened in the meantime. Rethrows errors of the call; throws when run
+   * twice.
    */
   run<Outcome extends { readonly outcome: string }>(
     call: (timeoutMs: number) => Promise<Outcome>,
@@ -17,52 +18,56 @@ export interface Slot {
 
 export interface DeploymentState {
   readonly name: string
-  /** `half_open`: one call may try, or is trying, whether the deployment works again. */
+  /** `half_open`: one call may probe, or is probing, whether the deployment works again. */
   readonly circuit: 'closed' | 'open' | 'half_open'
   readonly activeCalls: number
-  /** Calls begun in the last 60 seconds. */
+  /** Calls started in the last 60 seconds. */
   readonly recentCalls: number
-  /** Whether a call could begin now. */
+  /** Whether a call could start now. */
   readonly isAvailable: boolean
 }
 
 export interface Router {
   /**
-   * The deployments that may be called now, in the order to try them. Each is looked at only when it is asked for, and its place
-   * is held until the next one is asked for or the loop ends, so use it in a `for … of` and run each slot within its turn.
+   * Yields the deployments that may be called now, in the order to try them. Each is checked only when it is requested
+   * and stays reserved until the next is requested or the loop ends: use `for … of` and run each slot within its
+   * iteration.
    */
   candidates(publicModel: string): Iterable<Slot>
-  /** What to answer when `candidates` gave none: `provider_unavailable`, and in how many seconds one may be free. */
+  /**
+   * Returns the failure for when `candidates` yielded none: `provider_unavailable`, with the seconds until one may be
+   * free.
+   */
   unavailability(publicModel: string): ProviderFailure
-  /** Health of every deployment, for metrics. */
+  /** Returns the health of every deployment, for metrics. */
   states(): readonly DeploymentState[]
 }
 
 export interface RouterDependencies {
-  /** Must go with the system's clock, which the circuit breaker reads. */
+  /** Must follow the system clock, which the circuit breaker reads. */
   readonly now: () => Date
   /** Uniform in [0, 1). */
   readonly random: () => number
-  /** For a deployment without a time limit, and never exceeded by one with: the payment's deadline depends on it. */
+  /** The limit for deployments without one, and the upper bound for all: the payment's deadline depends on it. */
   readonly maximumTimeoutMs: number
-  /** Failures in a row that open a circuit. */
+  /** Consecutive failures that open a circuit. */
   readonly failuresToOpen?: number
-  /** How long an open circuit rests before one call may try. */
+  /** How long a circuit stays open before one call may probe the deployment. */
   readonly pauseMs?: number
 }
 
-const minuteMs = 60_000
+const MINUTE_MS = 60_000
 
-/** A vendor's `retry-after` is heeded up to this; a longer one is the operator's matter and costs one call each time. */
-const longestRestMs = 5 * minuteMs
+/** Upper limit on a vendor's `retry-after`. A longer one needs the operator; until then it costs one call each time. */
+const MAXIMUM_PAUSE_MS = 5 * MINUTE_MS
 
-/** A call in flight ends at an unknown time; this is when to look again. */
-const fullRetryMs = 1000
+/** Retry hint when a deployment is at its concurrency limit: the end of a call in flight is not known. */
+const FULL_RETRY_MS = 1000
 
 /**
- * Decides which deployment serves a public model: by priority, and by weight at random within one priority. Skips those that
- * are at their concurrency or rate limit, that asked for a pause, or whose circuit is open. Limits and circuits belong to this
- * process.
+ * Creates the router that decides which deployment serves a public model: by priority, and by weight at random within
+ * one priority. It skips deployments that are at their concurrency or rate limit, that asked for a pause, or whose
+ * circuit is open. Limits and circuits are per process.
  */
 export function createRouter(deployments: readonly Deployment[], dependencies: RouterDependencies): Router {
   const lanes = deployments.map((deployment) => createLane(deployment, dependencies))
@@ -70,12 +75,12 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
   return {
     *candidates(publicModel) {
       for (const lane of inOrder(lanesOf(publicModel), dependencies.random)) {
-        const place = lane.take()
-        if (place === undefined) continue
+        const reservation = lane.reserve()
+        if (reservation === undefined) continue
         try {
-          yield { deployment: lane.deployment, run: place.run }
+          yield { deployment: lane.deployment, run: reservation.run }
         } finally {
-          place.giveBack()
+          reservation.release()
         }
       }
     },
@@ -94,8 +99,8 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
 }
 
 /**
- * Weighted order without repetition: sorting by random^(1/weight), highest first, makes each deployment first with a
- * probability in proportion to its weight. Source: Efraimidis and Spirakis, 2006.
+ * Returns a weighted random order: sorting by random^(1/weight), highest first, puts each deployment first with a
+ * probability proportional to its weight. Source: Efraimidis and Spirakis, 2006.
  */
 function inOrder(lanes: readonly Lane[], random: () => number): Lane[] {
   return lanes
@@ -104,18 +109,18 @@ function inOrder(lanes: readonly Lane[], random: () => number): Lane[] {
     .map(({ lane }) => lane)
 }
 
-interface Place {
+interface Reservation {
   readonly run: Slot['run']
-  /** Has no effect while the call goes on, which gives the place back itself. */
-  giveBack(): void
+  /** Has no effect once the call runs, which releases the reservation itself. */
+  release(): void
 }
 
-/** One deployment with its limits, its circuit, and the calls that go on. */
+/** One deployment with its limits, its circuit and its calls in flight. */
 interface Lane {
   readonly deployment: Deployment
-  /** Takes a place, or answers `undefined` when no call may begin now. */
-  take(): Place | undefined
-  /** Until a call may begin, as far as that is known; 0 for now. */
+  /** Reserves a call, or returns `undefined` when none may start now. */
+  reserve(): Reservation | undefined
+  /** Returns the time until a call may start, as far as it is known; 0 for now. */
   waitMs(): number
   state(): DeploymentState
 }
@@ -126,62 +131,62 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
   const nowMs = () => dependencies.now().getTime()
   const circuit = createCircuit(dependencies)
   let activeCalls = 0
-  let restsUntilMs = 0
-  let begun: number[] = []
+  let pausedUntilMs = 0
+  let startTimes: number[] = []
 
   const recent = () => {
-    const since = nowMs() - minuteMs
-    begun = begun.filter((startedMs) => startedMs > since)
-    return begun
+    const since = nowMs() - MINUTE_MS
+    startTimes = startTimes.filter((startedMs) => startedMs > since)
+    return startTimes
   }
   const waitMs = () => {
     const oldest = recent()[0]
     return Math.max(
       0,
-      restsUntilMs - nowMs(),
-      // The probe of a circuit is the only call until its outcome is known.
-      circuit.waitMs() || (circuit.state() === 'half_open' && activeCalls > 0 ? fullRetryMs : 0),
-      activeCalls >= maximumConcurrency ? fullRetryMs : 0,
-      oldest !== undefined && begun.length >= requestsPerMinute ? oldest + minuteMs - nowMs() : 0,
+      pausedUntilMs - nowMs(),
+      // A half-open circuit allows one call, its probe, until the outcome is known.
+      circuit.waitMs() || (circuit.state() === 'half_open' && activeCalls > 0 ? FULL_RETRY_MS : 0),
+      activeCalls >= maximumConcurrency ? FULL_RETRY_MS : 0,
+      oldest !== undefined && startTimes.length >= requestsPerMinute ? oldest + MINUTE_MS - nowMs() : 0,
     )
   }
 
-  const take = (): Place => {
+  const reserve = (): Reservation => {
     const startedMs = nowMs()
-    let use: 'held' | 'running' | 'over' = 'held'
+    let state: 'reserved' | 'running' | 'ended' = 'reserved'
     activeCalls += 1
-    begun.push(startedMs)
+    startTimes.push(startedMs)
     const end = () => {
-      use = 'over'
+      state = 'ended'
       activeCalls -= 1
     }
     return {
       async run(call) {
-        if (use !== 'held') throw new Error('a slot is run once, in its turn')
-        use = 'running'
+        if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
+        state = 'running'
         try {
           const outcome = await circuit.run(() => call(timeoutMs))
           if (isFailure(outcome) && outcome.code === 'provider_unavailable') {
-            const restMs = Math.min((outcome.retryAfterSeconds ?? 0) * 1000, longestRestMs)
-            restsUntilMs = Math.max(restsUntilMs, nowMs() + restMs)
+            const pauseMs = Math.min((outcome.retryAfterSeconds ?? 0) * 1000, MAXIMUM_PAUSE_MS)
+            pausedUntilMs = Math.max(pausedUntilMs, nowMs() + pauseMs)
           }
           return outcome
         } finally {
           end()
         }
       },
-      giveBack() {
-        if (use !== 'held') return
+      release() {
+        if (state !== 'reserved') return
         end()
-        const index = begun.indexOf(startedMs)
-        if (index >= 0) begun.splice(index, 1)
+        const index = startTimes.indexOf(startedMs)
+        if (index >= 0) startTimes.splice(index, 1)
       },
     }
   }
 
   return {
     deployment,
-    take: () => (waitMs() === 0 ? take() : undefined),
+    reserve: () => (waitMs() === 0 ? reserve() : undefined),
     waitMs,
     state: () => ({
       name: deployment.name,
@@ -195,25 +200,25 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
 
 interface Circuit {
   run<Outcome extends { readonly outcome: string }>(call: () => Promise<Outcome>): Promise<Outcome | ProviderFailure>
-  /** Left of the pause; 0 when a call may begin or try. */
+  /** Returns the rest of the pause; 0 when a call may start or probe. */
   waitMs(): number
   state(): DeploymentState['circuit']
 }
 
-/** Cockatiel's breaker, with the one thing it does not tell: when its pause is over. */
+/** Wraps Cockatiel's breaker, which does not expose when its pause ends. */
 function createCircuit({ now, failuresToOpen = 5, pauseMs = 15_000 }: RouterDependencies): Circuit {
-  const breaker = circuitBreaker(handleWhenResult(speaksAgainstTheDeployment), {
+  const breaker = circuitBreaker(handleWhenResult(countsAgainstDeployment), {
     breaker: new ConsecutiveBreaker(failuresToOpen),
     halfOpenAfter: pauseMs,
   })
-  let opensAgainAtMs = 0
+  let probesFromMs = 0
   breaker.onBreak(() => {
-    opensAgainAtMs = now().getTime() + pauseMs
+    probesFromMs = now().getTime() + pauseMs
   })
-  const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, opensAgainAtMs - now().getTime()) : 0)
+  const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, probesFromMs - now().getTime()) : 0)
   return {
     waitMs,
-    // A call that was permitted before the circuit opened would be refused by an exception.
+    // For a call that was permitted before the circuit opened, the breaker would throw.
     run: (call) => (waitMs() > 0 ? Promise.resolve(circuitOpened) : breaker.execute(call)),
     state: () => {
       if (breaker.state === CircuitState.Closed) return 'closed'
@@ -229,8 +234,8 @@ const circuitOpened: ProviderFailure = {
   reason: 'not sent: the deployment’s circuit has just opened',
 }
 
-/** A refused input, an empty answer and a request beyond the deployment's abilities come from one that works. */
-function speaksAgainstTheDeployment(outcome: unknown): boolean {
+/** Rejected input, empty output and unsupported requests come from a deployment that works, so they do not count. */
+function countsAgainstDeployment(outcome: unknown): boolean {
   if (!isFailure(outcome) || isUnserviceable(outcome)) return false
   return outcome.code === 'provider_unavailable' || outcome.code === 'provider_outcome_unknown'
 }

@@ -1,8 +1,9 @@
 import type { ProviderFailure } from './provider.ts'
 
 /**
- * A `provider_unavailable` that says something of this one request only: the deployment works, and cannot do what was asked.
- * Another deployment may. It is not held against the deployment's health, or a caller could take it out of service by asking.
+ * A `provider_unavailable` that concerns this request only: the deployment works but does not support what was
+ * requested, and another may. It does not count against the deployment's health, or callers could take it out of
+ * service.
  */
 export interface UnserviceableRequest extends ProviderFailure {
   readonly certainty: 'definite'
@@ -10,7 +11,7 @@ export interface UnserviceableRequest extends ProviderFailure {
   readonly concerns: 'request'
 }
 
-/** `reason` as in `ProviderFailure`: it never holds input, output or key. */
+/** Creates the failure. `reason` is as in `ProviderFailure`: it never contains input, output or the key. */
 export function unserviceable(reason: string): UnserviceableRequest {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', concerns: 'request', reason }
 }

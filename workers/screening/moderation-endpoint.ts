@@ -5,12 +5,15 @@ import type { Screener, Screening } from './screener.ts'
 const TIMEOUT_MS = 10_000
 const MAXIMUM_RESPONSE_BYTES = 1024 * 1024
 
-/** OpenAI's moderation answer; `results` has one entry for each input. */
+/** OpenAI's moderation response; `results` has one entry for each input. */
 const answerSchema = z.object({
   results: z.array(z.object({ flagged: z.boolean(), categories: z.record(z.string(), z.boolean()).default({}) })),
 })
 
-/** Screens through an OpenAI-style moderation endpoint (`POST {baseUrl}/moderations`, OpenAI API reference). */
+/**
+ * Creates a screener that calls an OpenAI-style moderation endpoint (`POST {baseUrl}/moderations`, OpenAI API
+ * reference).
+ */
 export function createModerationScreener(options: {
   baseUrl: string
   apiKey: string | undefined
@@ -45,14 +48,14 @@ function verdictOf(bytes: Uint8Array, inputs: number): Screening {
   try {
     answer = answerSchema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
   } catch {
-    // An unreadable verdict is none; the body may quote the input, so it is not passed on.
-    return { outcome: 'unavailable', reason: 'the verdict could not be read' }
+    // The body may quote the input, so it never enters the reason.
+    return { outcome: 'unavailable', reason: 'malformed response' }
   }
   const flagged = answer.results.filter((result) => result.flagged)
   if (flagged.length === 0)
     return answer.results.length === inputs
       ? { outcome: 'passed' }
-      : { outcome: 'unavailable', reason: `${answer.results.length} verdicts on ${inputs} texts` }
+      : { outcome: 'unavailable', reason: `${answer.results.length} verdicts for ${inputs} texts` }
   const categories = flagged.flatMap((result) =>
     Object.entries(result.categories).flatMap(([name, is]) => (is ? [name] : [])),
   )

@@ -1,4 +1,4 @@
-/** `unavailable` fails the job uncharged with a 503: nothing unscreened is ever sent on. */
+/** The verdict. `unavailable` fails the job uncharged with a 503: unscreened input never reaches a provider. */
 export type Screening =
   | { outcome: 'passed' }
   | { outcome: 'rejected'; reason: string }
@@ -9,5 +9,5 @@ export interface Screener {
   screen(texts: readonly string[]): Promise<Screening>
 }
 
-/** For operators whose providers screen by themselves. */
+/** Passes everything, for operators whose providers do their own screening. */
 export const noScreening: Screener = { screen: async () => ({ outcome: 'passed' }) }

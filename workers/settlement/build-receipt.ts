@@ -9,7 +9,7 @@ import { writeCalculation } from '#shared/pricing/calculation.ts'
 
 const VERSION_DIGITS = 16
 
-/** Everything a payer needs to recompute the charge and to find it on chain. */
+/** Builds the receipt, with which a payer can recompute the charge and find it on chain. */
 export function buildReceipt(
   job: ClaimedJob,
   sealed: SealedResult,
@@ -24,7 +24,7 @@ export function buildReceipt(
     usage: sealed.usage,
     unit_prices: receiptSchema.shape.unit_prices.parse(job.terms),
     catalog_version: job.catalogVersion,
-    // Names the prices alone: two catalogs that differ elsewhere charge alike under one price version.
+    // Covers the prices alone, so catalogs that differ in other ways share a price version.
     price_version: `price-${sha256Hex(canonicalJson(job.terms)).slice(0, VERSION_DIGITS)}`,
     quoted_maximum_atomic: job.quotedMaximum.toString(),
     authorized_maximum_atomic: authorization.authorizedMaximum.toString(),
@@ -47,9 +47,9 @@ export function buildReceipt(
 }
 
 /**
- * Money has moved when this runs, so it never throws: work that an earlier version priced by other fields gets a receipt
- * without the calculation. Quoted maxima already hold the published bound; a later authorization of the same job may be
- * for less than the quote.
+ * Returns the calculation of the charge. Never throws, since money has moved: a job that an earlier version priced by
+ * other fields gets a receipt without it. The quoted maximum includes the published bound; a later authorization of the
+ * same job may be lower.
  */
 function calculationOf(
   { operation: id, terms, quotedMaximum, authorization: { authorizedMaximum } }: ClaimedJob,

@@ -1,41 +1,41 @@
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
-import { mediaClasses, retentionClasses } from '#shared/media/retention.ts'
+import { MEDIA_CLASSES, RETENTION_CLASSES } from '#shared/media/retention.ts'
 import type { Sweep } from './sweeper.ts'
 
 const BATCH = 200
-/** Looking for strays lists the whole store. */
+/** Finding strays lists the whole store. */
 const STRAY_INTERVAL_MS = 3600 * 1000
 
-/** Deletes expired result media. The route stops serving them to the second; this frees the space afterwards. */
+/** Deletes expired result media, to free space. The media route stops serving them at the second of expiry. */
 export function reapMedia({
-  store,
+  retentionStore,
   media,
 }: {
-  store: Pick<ExecutionStore, 'findExpiredMedia' | 'markMediaDeleted'>
+  retentionStore: Pick<RetentionStore, 'findExpiredMedia' | 'markMediaDeleted'>
   media: Pick<ObjectStore, 'delete'>
 }): Sweep {
   return {
     name: 'deleted expired media',
     run: async () => {
-      const objectKeys = await store.findExpiredMedia(BATCH)
+      const objectKeys = await retentionStore.findExpiredMedia(BATCH)
       for (const objectKey of objectKeys) await media.delete(objectKey)
-      if (objectKeys.length > 0) await store.markMediaDeleted(objectKeys)
+      if (objectKeys.length > 0) await retentionStore.markMediaDeleted(objectKeys)
       return objectKeys.length
     },
   }
 }
 
-/** Deletes the objects of workers that died between storing and sealing: they have no row. */
+/** Deletes media without a row, left by workers that died between storing and sealing. */
 export function reapStrayMedia({ media }: { media: Pick<ObjectStore, 'deleteOlderThan'> }): Sweep {
   return {
     name: 'deleted stray media',
     leastIntervalMs: STRAY_INTERVAL_MS,
     run: async () => {
       let strays = 0
-      for (const mediaClass of mediaClasses) {
-        // A day longer than the lifetime: by then no result can point to the object.
-        const { prefix, backstopDays } = retentionClasses[mediaClass]
+      for (const mediaClass of MEDIA_CLASSES) {
+        // A day longer than the lifetime, when no result can refer to the object any more.
+        const { prefix, backstopDays } = RETENTION_CLASSES[mediaClass]
         strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
       }
       return strays

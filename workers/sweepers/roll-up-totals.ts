@@ -1,18 +1,18 @@
-import type { LedgerFiguresStore } from '#shared/jobs/ledger-figures.ts'
+import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { Sweep } from './sweeper.ts'
 
-/** Far more often than there is anything to move. */
-const LOOK_EVERY_MS = 60_000
+/** More often than there are charges to roll up. */
+const ROLL_UP_EVERY_MS = 60_000
 
-/** Keeps the totals that Prometheus reads cheap to read, however long the history gets. */
-export function rollUpTotals(ledger: Pick<LedgerFiguresStore, 'rollUpTotals'>): Sweep {
+/** Rolls up charges, so the totals that Prometheus reads stay cheap however long the history gets. */
+export function rollUpTotals(reportsStore: Pick<ReportsStore, 'rollUpTotals'>): Sweep {
   let lookedAt = Number.NEGATIVE_INFINITY
   return {
     name: 'rolled up charges',
     run: async () => {
-      if (performance.now() - lookedAt < LOOK_EVERY_MS) return 0
+      if (performance.now() - lookedAt < ROLL_UP_EVERY_MS) return 0
       lookedAt = performance.now()
-      return await ledger.rollUpTotals()
+      return await reportsStore.rollUpTotals()
     },
   }
 }

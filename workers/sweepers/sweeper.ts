@@ -1,14 +1,17 @@
 import type { Logger } from '#shared/runtime/logger.ts'
 
-/** One sweep; returns how much there was to do. Safe to run in every worker at once. */
+/** One periodic task. `run` returns how many items it handled; every worker may run it concurrently. */
 export interface Sweep {
   readonly name: string
-  /** A round that asks more of others begins only this long after the one before. */
+  /** Least time between the starts of two runs, for expensive sweeps. */
   readonly leastIntervalMs?: number
   run(): Promise<number>
 }
 
-/** Runs each sweep every `intervalMs`, or as seldom as it asks, never two of the same at once. A failed sweep is logged and tried again. */
+/**
+ * Runs each sweep every `intervalMs`, or less often if it asks for that, and never twice concurrently. Logs failures
+ * and retries.
+ */
 export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logger: Logger): { stop(): Promise<void> } {
   const running = new Set<Promise<void>>()
   const timers = sweeps.map((sweep) => {

@@ -3,15 +3,15 @@ import type { Router, Slot } from '../providers/route.ts'
 
 const CIRCUITS = ['closed', 'half_open', 'open'] as const
 
-/** Adds the health of each deployment, as this process's own router sees it. */
+/** Adds the health of each deployment as the router of this process sees it. */
 export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 'states'>): void {
   const register = { registers: [registry] }
   const circuit = new Gauge({
     name: 'farebox_deployment_circuit',
-    help: '1 for the state that the circuit of a deployment is in',
+    help: '1 for the current circuit state of a deployment',
     labelNames: ['deployment', 'state'],
     ...register,
-    // Read at each scrape: the router knows it all at any moment.
+    // Read at each scrape; the router has the current state in memory.
     collect: () => {
       for (const { name, circuit: present } of router.states())
         for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === present ? 1 : 0)
@@ -19,7 +19,7 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
   })
   const activeCalls = new Gauge({
     name: 'farebox_deployment_active_calls',
-    help: 'Calls to a deployment that are under way',
+    help: 'Calls to a deployment in progress',
     labelNames: ['deployment'],
     ...register,
     collect: () =>
@@ -27,7 +27,7 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
   })
   const recentCalls = new Gauge({
     name: 'farebox_deployment_recent_calls',
-    help: 'Calls to a deployment begun in the last 60 seconds',
+    help: 'Calls to a deployment started in the last 60 seconds',
     labelNames: ['deployment'],
     ...register,
     collect: () =>
@@ -35,14 +35,14 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
   })
 }
 
-/** To the longest time limit of a call. */
+/** Up to the longest timeout of a call. */
 const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300]
 
-/** The same router, with each call's duration and outcome measured: `produced`, or the code of the failure. */
+/** Wraps the router to measure the duration of each call by outcome: `produced`, or the code of the failure. */
 export function measuredRouter(registry: Registry, router: Router): Router {
   const durations = new Histogram({
     name: 'farebox_provider_call_duration_seconds',
-    help: 'Calls of this process to a deployment, by how they ended',
+    help: 'Duration of the calls of this process to a deployment, by outcome',
     labelNames: ['deployment', 'outcome'],
     buckets: CALL_BUCKETS,
     registers: [registry],

@@ -1,34 +1,34 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
-import type { KeeperDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
+import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { sharedReading } from './shared-reading.ts'
 
 export interface SettlementMetricsDependencies {
-  readonly settlements: Pick<SettlementStore, 'readTotals'>
+  readonly reportsStore: Pick<ReportsStore, 'readSettlementTotals'>
   readonly gas: GasReader
   readonly facilitators: readonly `0x${string}`[]
 }
 
 /**
- * Adds what the ledger and the chain tell of settlements. The former is the same in every worker: take the maximum, not the sum.
- * A figure that cannot be read is left out of the scrape.
+ * Adds the state of settlements from the ledger and the chain. Every worker reports the same ledger totals: take the
+ * maximum, not the sum. Values that cannot be read are left out.
  */
 export function addSettlementMetrics(
   registry: Registry,
-  { settlements, gas, facilitators }: SettlementMetricsDependencies,
-): Pick<KeeperDependencies, 'onReplacement' | 'onUsedElsewhere'> {
+  { reportsStore, gas, facilitators }: SettlementMetricsDependencies,
+): Pick<ReplacementDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
-  const readTotals = sharedReading(() => settlements.readTotals())
+  const readSettlementTotals = sharedReading(() => reportsStore.readSettlementTotals())
   const counts = new Gauge({
     name: 'farebox_settlements',
-    help: 'Settlements that are not done with: signed, confirmed but not final, unproven, lost',
+    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost',
     labelNames: ['state'],
     ...register,
     collect: async () => {
       counts.reset()
-      const figures = await readTotals()
-      for (const [state, count] of Object.entries(figures?.counts ?? {})) counts.set({ state }, count)
+      const totals = await readSettlementTotals()
+      for (const [state, count] of Object.entries(totals?.counts ?? {})) counts.set({ state }, count)
     },
   })
   const oldest = new Gauge({
@@ -36,41 +36,41 @@ export function addSettlementMetrics(
     help: 'Age of the oldest signed settlement that is not confirmed; 0 when there is none',
     ...register,
     collect: async () => {
-      const figures = await readTotals()
-      if (figures) oldest.set(figures.oldestSignedAgeSeconds)
+      const totals = await readSettlementTotals()
+      if (totals) oldest.set(totals.oldestSignedAgeSeconds)
       else oldest.remove()
     },
   })
-  const perKey = async (gauge: Gauge<'facilitator'>, figureOf: (read: Gas) => number) => {
+  const perKey = async (gauge: Gauge<'facilitator'>, valueOf: (read: Gas) => number) => {
     gauge.reset()
     for (const facilitator of facilitators) {
       const read = await gas.readGas(facilitator).catch(() => null)
-      if (read) gauge.set({ facilitator }, figureOf(read))
+      if (read) gauge.set({ facilitator }, valueOf(read))
     }
   }
   const left = new Gauge({
     name: 'farebox_settlement_gas_settlements_left',
-    help: 'How many of the dearest settlements the gas of a settlement key pays for at present fees',
+    help: 'How many settlements at the highest gas use a settlement key can pay for at current fees',
     labelNames: ['facilitator'],
     ...register,
     collect: (): Promise<void> => perKey(left, ({ settlementsLeft }) => settlementsLeft),
   })
   const wei = new Gauge({
     name: 'farebox_settlement_gas_wei',
-    help: 'The native balance of a settlement key',
+    help: 'Native balance of a settlement key',
     labelNames: ['facilitator'],
     ...register,
     collect: (): Promise<void> => perKey(wei, ({ balanceWei }) => Number(balanceWei)),
   })
   const replacements = new Counter({
     name: 'farebox_settlement_replacements_total',
-    help: 'Transactions that this process signed again with a higher fee',
+    help: 'Transactions that this process replaced with a higher fee',
     labelNames: ['facilitator'],
     ...register,
   })
   const usedElsewhere = new Counter({
     name: 'farebox_settlement_nonces_used_elsewhere_total',
-    help: 'Account nonces of a settlement key that somebody beside this ledger used',
+    help: 'Account nonces of a settlement key that were used outside this ledger',
     labelNames: ['facilitator'],
     ...register,
   })

@@ -1,7 +1,7 @@
-/** Prometheus gives a scrape ten seconds by default; what takes longer is left out of it. */
+/** Half of Prometheus's default scrape timeout; slower values are left out of the scrape. */
 const DEADLINE_MS = 5000
 
-/** All gauges of one scrape share one reading; `null` when it fails, or takes too long. */
+/** Shares one reading between all gauges of a scrape; `null` when it fails or takes too long. */
 export function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
   let present: Promise<T | null> | null = null
   return () => {

@@ -1,19 +1,21 @@
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
-import type { SpanAttributes, Stage, Tracer } from '#shared/runtime/tracing.ts'
-import type { SettlementSteps } from '../settlement/settlement-steps.ts'
+import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
+import type { SettlementSteps } from '../job/settlement-steps.ts'
 
-/** The same ports, with the stages of a job around those calls that make one. */
-
-export function tracedStore(tracer: Tracer, store: ExecutionStore): ExecutionStore {
+/** Wraps the settlement store to trace its stages. */
+export function tracedSettlementStore(tracer: Tracer, settlementStore: SettlementStore): SettlementStore {
   return {
-    ...store,
+    ...settlementStore,
     completeJob: (job, completion) =>
-      tracer.stage('commit', () => store.completeJob(job, completion), { transaction: completion.transactionHash }),
+      tracer.stage('commit', () => settlementStore.completeJob(job, completion), {
+        transaction: completion.transactionHash,
+      }),
   }
 }
 
+/** Wraps the settler to trace its stages. */
 export function tracedSettler(tracer: Tracer, settler: Settler): Settler {
   return {
     ...settler,
@@ -24,7 +26,7 @@ export function tracedSettler(tracer: Tracer, settler: Settler): Settler {
   }
 }
 
-/** A remote facilitator is asked for what we would send ourselves. */
+/** Wraps a remote facilitator to trace its stages: requesting a settlement counts as the broadcast. */
 export function tracedFacilitator(tracer: Tracer, facilitator: RemoteFacilitator): RemoteFacilitator {
   return {
     ...facilitator,
@@ -34,24 +36,10 @@ export function tracedFacilitator(tracer: Tracer, facilitator: RemoteFacilitator
   }
 }
 
-export function tracedSettlementSteps(tracer: Tracer, collector: SettlementSteps): SettlementSteps {
+/** Wraps the settlement steps to trace their stages. */
+export function tracedSettlementSteps(tracer: Tracer, steps: SettlementSteps): SettlementSteps {
   return {
-    recordSettlement: (job) => tracer.stage('sign', () => collector.recordSettlement(job)),
-    settleCharge: (job) => tracer.stage('settle', () => collector.settleCharge(job)),
+    recordSettlement: (job) => tracer.stage('sign', () => steps.recordSettlement(job)),
+    settleCharge: (job) => tracer.stage('settle', () => steps.settleCharge(job)),
   }
-}
-
-/** A stage of a job whose outcome its span tells. */
-export function describedStage<Outcome extends { readonly outcome: string }>(
-  tracer: Tracer,
-  stage: Stage,
-  call: () => Promise<Outcome>,
-  attributes?: SpanAttributes,
-): Promise<Outcome> {
-  const describedCall = async () => {
-    const result = await call()
-    tracer.describe({ outcome: result.outcome })
-    return result
-  }
-  return tracer.stage(stage, describedCall, attributes)
 }

@@ -1,12 +1,19 @@
 type JsonSchema = { [keyword: string]: unknown }
 
-/** Keywords whose value is taken as it is. */
-const plain: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
+/** Keywords whose value is kept as it is. */
+const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(['$ref', 'type', 'title', 'enum', 'const', 'required'])
 
 /** Annotations that constrain nothing. */
-const dropped: ReadonlySet<string> = new Set(['$schema', '$comment', '$id', 'strict', 'examples', 'description'])
+const IGNORED_KEYWORDS: ReadonlySet<string> = new Set([
+  '$schema',
+  '$comment',
+  '$id',
+  'strict',
+  'examples',
+  'description',
+])
 
-const formats: ReadonlySet<unknown> = new Set([
+const FORMATS: ReadonlySet<unknown> = new Set([
   'date-time',
   'time',
   'date',
@@ -20,9 +27,9 @@ const formats: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * Reduces a caller's JSON Schema to what `output_config.format` accepts: every object is closed, `oneOf` becomes `anyOf`, and
- * a constraint without counterpart (`minimum`, `maxLength`, `pattern`, …) is told in the description, where the model still
- * reads it. The vendor's SDK does the same. Returns undefined for a schema that says nothing.
+ * Reduces a caller's JSON Schema to the keywords that `output_config.format` accepts: every object is closed, `oneOf`
+ * becomes `anyOf`, and a constraint without a counterpart (`minimum`, `maxLength`, `pattern`, …) moves into the
+ * description, where the model still reads it. The vendor's SDK does the same. Returns undefined for an empty schema.
  *
  * Source: platform.claude.com/docs/en/build-with-claude/structured-outputs ("JSON Schema limitations") and
  * lib/transform-json-schema of the vendor's TypeScript SDK 1.11.
@@ -31,7 +38,7 @@ export function outputSchema(schema: unknown): JsonSchema | undefined {
   return isObject(schema) && Object.keys(schema).length > 0 ? reduce(schema) : undefined
 }
 
-/** A tool's schema must be an object's; further than that the vendor takes JSON Schema 2020-12 as it comes. */
+/** Makes a tool's schema an object schema; apart from that the vendor accepts JSON Schema 2020-12 unchanged. */
 export function toolSchema(schema: unknown): JsonSchema {
   if (!isObject(schema)) return { type: 'object', properties: {} }
   const { strict: _, ...rest } = schema
@@ -40,26 +47,26 @@ export function toolSchema(schema: unknown): JsonSchema {
 
 function reduce(schema: JsonSchema): JsonSchema {
   const reduced: JsonSchema = {}
-  const told: string[] = []
+  const untranslated: string[] = []
   for (const [keyword, value] of Object.entries(schema)) {
-    if (dropped.has(keyword)) continue
-    const entry = plain.has(keyword) ? { [keyword]: value } : translate(keyword, value)
-    if (entry === undefined) told.push(`${keyword}: ${JSON.stringify(value)}`)
+    if (IGNORED_KEYWORDS.has(keyword)) continue
+    const entry = PLAIN_KEYWORDS.has(keyword) ? { [keyword]: value } : translate(keyword, value)
+    if (entry === undefined) untranslated.push(`${keyword}: ${JSON.stringify(value)}`)
     else Object.assign(reduced, entry)
   }
   if (schema['type'] === 'object' || reduced['properties'] !== undefined) {
     Object.assign(reduced, { type: 'object', properties: reduced['properties'] ?? {}, additionalProperties: false })
   }
-  // Nothing may stand beside a reference but its definitions.
+  // Only definitions are allowed next to a reference.
   if (typeof reduced['$ref'] === 'string') {
     return { $ref: reduced['$ref'], ...(reduced['$defs'] === undefined ? {} : { $defs: reduced['$defs'] }) }
   }
-  const description = [schema['description'], told.length === 0 ? undefined : `{${told.join(', ')}}`]
+  const description = [schema['description'], untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
   const text = description.filter((line) => typeof line === 'string').join('\n\n')
   return text === '' ? reduced : { ...reduced, description: text }
 }
 
-/** The vendor's form of one keyword, or undefined when it has none. */
+/** Returns the vendor's form of one keyword, or undefined when there is none. */
 function translate(keyword: string, value: unknown): JsonSchema | undefined {
   switch (keyword) {
     case 'properties':
@@ -74,11 +81,11 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
     case 'allOf':
       return Array.isArray(value) ? { allOf: reduceList(value) } : undefined
     case 'format':
-      return formats.has(value) ? { format: value } : undefined
+      return FORMATS.has(value) ? { format: value } : undefined
     case 'minItems':
       return value === 0 || value === 1 ? { minItems: value } : undefined
     case 'additionalProperties':
-      // Closed anyway; an open map has no counterpart and is told.
+      // Objects are closed anyway; an open map has no counterpart and moves into the description.
       return value === false || value === true ? {} : undefined
     default:
       return undefined

@@ -13,18 +13,18 @@ interface Message {
 }
 
 /** The vendor has no JSON mode without a schema, so a caller's `json_object` becomes an instruction. */
-const jsonInstruction = 'Answer with one JSON object and nothing else.'
+const JSON_INSTRUCTION = 'Answer with one JSON object and nothing else.'
 
 /**
- * The body of `POST /v1/messages` for a text request whose images are inline. The wire knows neither seed nor penalties.
- * Source: platform.claude.com/docs/en/api/messages and …/agents-and-tools/tool-use
+ * Builds the body of `POST /v1/messages` for a text request whose images are inline. The API has no seed and no
+ * penalties. Source: platform.claude.com/docs/en/api/messages and …/agents-and-tools/tool-use
  */
 export function textBody(
   request: TextRequest,
   { upstreamModel, acceptsSampling = false }: { upstreamModel: string; acceptsSampling?: boolean | undefined },
 ): object {
   const { response_format: format, tools = [], stop_sequences: stopSequences = [] } = request
-  const system = [request.system, format?.type === 'json_object' ? jsonInstruction : undefined]
+  const system = [request.system, format?.type === 'json_object' ? JSON_INSTRUCTION : undefined]
   const systemText = system.filter((text) => text !== undefined && text !== '').join('\n\n')
   const schema = format?.type === 'json_schema' ? outputSchema(format.schema) : undefined
   return {
@@ -49,9 +49,9 @@ export function textBody(
 }
 
 /**
- * Neighbours of the same role become one message, and results of tools come first in it: the vendor wants them directly
- * after the calls. Empty texts and blanks at the very end of an answer to be continued are refused there, so they are left
- * out. Source: …/tool-use/handle-tool-calls ("Tool result blocks must come first").
+ * Merges neighbors of the same role into one message with tool results first: the vendor requires them directly after
+ * the calls. The vendor rejects empty texts and trailing whitespace of an answer to be continued, so they are left out.
+ * Source: …/tool-use/handle-tool-calls ("Tool result blocks must come first").
  */
 function messagesOf({ messages }: TextRequest): Message[] {
   const merged: Message[] = []
@@ -69,12 +69,14 @@ function messagesOf({ messages }: TextRequest): Message[] {
       ...content.filter(({ type }) => type === 'tool_result'),
       ...content.filter(({ type }) => type !== 'tool_result'),
     ].map((block, index, all) =>
-      role === 'assistant' && content === last?.content && index === all.length - 1 ? withoutFinalBlanks(block) : block,
+      role === 'assistant' && content === last?.content && index === all.length - 1
+        ? withoutTrailingWhitespace(block)
+        : block,
     ),
   }))
 }
 
-function withoutFinalBlanks(block: Block): Block {
+function withoutTrailingWhitespace(block: Block): Block {
   const text = block['text']
   return typeof text === 'string' ? { ...block, text: text.trimEnd() } : block
 }
@@ -84,7 +86,7 @@ function blockOf(part: TextPart): Block | undefined {
     case 'text':
       return part.text.trim() === '' ? undefined : { type: 'text', text: part.text }
     case 'image': {
-      // Remote images have been refused before.
+      // Remote images were rejected earlier.
       if (part.source.kind !== 'inline') return undefined
       const source = { type: 'base64', media_type: part.source.media_type, data: part.source.base64 }
       return { type: 'image', source }
@@ -101,7 +103,7 @@ function blockOf(part: TextPart): Block | undefined {
   }
 }
 
-/** The vendor takes ids of letters, digits, `_` and `-`; callers of other families may have used others. */
+/** Returns an id of letters, digits, `_` and `-`, as the vendor requires; callers of other families may use others. */
 function acceptedId(id: string): string {
   return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${createHash('sha256').update(id).digest('hex').slice(0, 24)}`
 }
@@ -111,7 +113,7 @@ function readArguments(text: string): object {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
   } catch {
-    // Told to the model as it is, below.
+    // Sent to the model as it is, below.
   }
   return text.trim() === '' ? {} : { arguments: text }
 }
@@ -121,7 +123,7 @@ function toolChoice(choice: TextRequest['tool_choice']): object {
   return { type: choice === 'required' ? 'any' : (choice ?? 'auto') }
 }
 
-/** The vendor's temperature ends at 1, and its models take temperature or nucleus sampling but not both. */
+/** The vendor's temperature is at most 1, and its models accept temperature or nucleus sampling but not both. */
 function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): object {
   return {
     ...(temperature === undefined ? {} : { temperature: Math.min(1, Math.max(0, temperature)) }),

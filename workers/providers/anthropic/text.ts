@@ -7,10 +7,10 @@ import { failureOf, requestIdOf } from './errors.ts'
 import { textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 
-/** 65,536 tokens are well below 1 MiB; thinking signatures and escapes come on top. */
-const maximumResponseBytes = 16 * 1024 * 1024
+/** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
+const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
-const withheldRefusal = 'The answer was withheld by the model’s content filter.'
+const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
 export interface AnthropicTextDependencies {
   /** Origin, with a path if the API is mounted below one: `https://api.anthropic.com`. */
@@ -20,16 +20,16 @@ export interface AnthropicTextDependencies {
   readonly upstreamModel: string
   readonly http: SendHttp
   /**
-   * Whether temperature, top_p and top_k are sent; default false. Current models refuse them with a 400 and the current
-   * SDK does not know them any more (platform.claude.com/docs/en/about-claude/models/migration-guide), older ones take them.
+   * Whether temperature, top_p and top_k are sent; default false. Current models reject them with a 400 and the current
+   * SDK no longer has them (platform.claude.com/docs/en/about-claude/models/migration-guide); older models accept them.
    */
   readonly acceptsSampling?: boolean
 }
 
 /**
- * Text by the Anthropic API: one `POST {baseUrl}/v1/messages` per call.
+ * Creates the text provider for the Anthropic API: one `POST {baseUrl}/v1/messages` per call.
  *
- * Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed.
+ * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: platform.claude.com/docs/en/api/messages, …/api/versioning
  */
 export function createAnthropicText(dependencies: AnthropicTextDependencies): TextProvider {
@@ -48,7 +48,7 @@ export function createAnthropicText(dependencies: AnthropicTextDependencies): Te
       }
       const exchange = await http(
         { method: 'POST', url, headers, body: JSON.stringify(textBody(request, dependencies)) },
-        { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) },
+        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       return readAnswer(exchange.bytes, requestIdOf(exchange.headers))
@@ -61,38 +61,38 @@ function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutco
   try {
     body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch {
-    // The parser's message quotes the body, which is the answer.
+    // The parser's message quotes the body, which is the output.
     return unknownOutcome('HTTP 200 with a body that is not JSON')
   }
   const message = messageWire.safeParse(body)
-  if (!message.success) return unknownOutcome('HTTP 200 with an ill-shaped message')
+  if (!message.success) return unknownOutcome('HTTP 200 with a malformed message')
   const outcome = readOutput(message.data)
   const vendorRequestId = requestId ?? message.data.id ?? undefined
   return vendorRequestId === undefined ? outcome : { ...outcome, vendorRequestId }
 }
 
 /**
- * A refusal without any output is not billed, so it is a rejection; one that stops an answer half-way is billed, and the
- * text so far is returned with `content_filter`.
+ * Maps a message to its outcome. A refusal without any output is not billed, so it is a rejection; one that interrupts
+ * an answer is billed, and the text so far is returned with `content_filter`.
  *
- * Source: platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals, release notes of
- * 2 June 2026, and …/build-with-claude/handling-stop-reasons.
+ * Source: platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals, release notes
+ * of 2 June 2026, and …/build-with-claude/handling-stop-reasons.
  */
 function readOutput(message: MessageWire): TextOutcome {
   const reason = message.stop_reason ?? 'no stop reason'
   const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
   const visible = text.trim() === '' ? null : text
   const calls = toolCalls(message)
-  const wordless = visible === null && calls.length === 0
-  if (wordless && reason === 'refusal' && (message.usage?.output_tokens ?? 0) === 0)
+  const isEmpty = visible === null && calls.length === 0
+  if (isEmpty && reason === 'refusal' && (message.usage?.output_tokens ?? 0) === 0)
     return rejected('HTTP 200 with refusal')
-  if (wordless && reason !== 'refusal') return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+  if (isEmpty && reason !== 'refusal') return emptyOutput(`HTTP 200 without text or call, ${reason}`)
   const usage = readUsage(message)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))
   const output: TextOutput = {
     text: visible,
-    refusal: wordless ? withheldRefusal : null,
+    refusal: isEmpty ? WITHHELD_REFUSAL : null,
     tool_calls: calls,
     finish_reason: finishReason(reason, calls.length > 0),
     usage,
@@ -101,7 +101,7 @@ function readOutput(message: MessageWire): TextOutcome {
   return { outcome: 'generated', output }
 }
 
-/** A reason that is not known here means that the vendor ended the answer on its own account. */
+/** Maps the stop reason; an unknown one means that the vendor ended the answer. */
 function finishReason(reason: string, calls: boolean): TextOutput['finish_reason'] {
   switch (reason) {
     case 'max_tokens':
@@ -116,7 +116,7 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
   }
 }
 
-/** Ids are our own, because the vendor's would tell which vendor it is. */
+/** Generates ids, because the vendor's would reveal the vendor. */
 function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_calls'] {
   const calls = content.flatMap((block) => (block.type === 'tool_use' ? [block] : []))
   return calls.map(({ name, input }, index) => {
@@ -130,7 +130,10 @@ function toolCalls({ id: messageId, content }: MessageWire): TextOutput['tool_ca
   })
 }
 
-/** Total input is the sum of the three counts (…/build-with-claude/prompt-caching, "Tracking cache performance"). */
+/**
+ * Reads the token counts; total input is the sum of three counts (…/build-with-claude/prompt-caching, "Tracking cache
+ * performance").
+ */
 function readUsage({ usage }: MessageWire): TextUsage | undefined {
   if (usage === undefined) return undefined
   const thinkingTokens = usage.output_tokens_details?.thinking_tokens

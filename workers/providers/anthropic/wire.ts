@@ -3,7 +3,7 @@ import { z } from 'zod'
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
-/** A name such as `end_turn`; anything else is read as absent, so that free text never reaches a log. */
+/** A name such as `end_turn`; anything else counts as absent, so that free text never reaches a log. */
 const token = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,128}$/)
@@ -18,15 +18,15 @@ const usedBlocks = z.discriminatedUnion('type', [
   z.object({ type: z.literal('thinking'), signature: z.string().nullish() }),
 ])
 
-/** `redacted_thinking` and kinds that do not exist yet; a used kind in a wrong shape is not let through here. */
+/** `redacted_thinking` and future types. A malformed block of a used type does not match. */
 const otherBlock = z
   .object({ type: z.string() })
   .refine(({ type }) => !['text', 'tool_use', 'thinking'].includes(type))
   .transform(() => ({ type: 'other' as const }))
 
 /**
- * The 200 answer of `POST /v1/messages`, without the fields that are not used. `output_tokens` includes thinking;
- * `input_tokens` excludes what was written to or read from the cache.
+ * The 200 answer of `POST /v1/messages`, without unused fields. `output_tokens` includes thinking; `input_tokens`
+ * excludes tokens written to or read from the cache.
  *
  * Source: platform.claude.com/docs/en/api/messages (Message, Usage) and the vendor's TypeScript SDK 1.11,
  * resources/messages/messages.d.ts.
@@ -49,8 +49,8 @@ export const messageWire = z.object({
 export type MessageWire = z.infer<typeof messageWire>
 
 /**
- * The vendor's error body. `message` quotes the request, so it is matched against known account trouble and never kept.
- * Source: platform.claude.com/docs/en/api/errors ("Error shapes")
+ * The vendor's error body. `message` quotes the request, so it is matched against known account problems and never
+ * kept. Source: platform.claude.com/docs/en/api/errors ("Error shapes")
  */
 export const errorWire = z.object({
   error: z.object({ type: token, message: z.string().optional().catch(undefined) }),

@@ -1,26 +1,28 @@
-import { failureWithoutAnswer, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
+import { failureWithoutResponse, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { errorWire } from './wire.ts'
 
-/** Refusals of the request itself, before any work. */
-const inputRefusals: ReadonlySet<number> = new Set([400, 413, 415, 422])
+/** Statuses that reject the request itself, before any work. */
+const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 413, 415, 422])
 
-/** Refusals that lie with the account, the address or the moment; another deployment may accept the same input. */
-const deploymentRefusals: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
-
-/** Account trouble that the vendor also reports with status 400 (help.elevenlabs.io, "API - Error Code 400 or 401"). */
-const accountCodes: ReadonlySet<string> = new Set(['invalid_api_key', 'quota_exceeded'])
+/** Statuses caused by the account, the URL or the load; another deployment may accept the same input. */
+const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
 
 /**
- * Turns every exchange that is not a 200 into a failure.
+ * Account problems that the vendor also reports with status 400 (help.elevenlabs.io, "API - Error Code 400 or 401").
+ */
+const ACCOUNT_CODES: ReadonlySet<string> = new Set(['invalid_api_key', 'quota_exceeded'])
+
+/**
+ * Maps every exchange other than a 200 to a failure.
  *
- * The vendor documents its 4xx as problems with the request and gives no promise for 5xx
+ * The vendor documents its 4xx as problems with the request and promises nothing about 5xx
  * (elevenlabs.io/docs/eleven-api/resources/errors), so a 5xx, a redirect, 408, 409, 425 and a 2xx other than 200 are
  * ambiguous. The service has no idempotency key: an ambiguous call cannot be repeated safely.
  */
 export function failureOf(exchange: HttpOutcome): ProviderFailure {
-  if (exchange.outcome !== 'response') return failureWithoutAnswer(exchange)
+  if (exchange.outcome !== 'response') return failureWithoutResponse(exchange)
   const { status, headers } = exchange
   const { code, requestId } = errorTokens(exchange.bytes)
   const reason = code === undefined ? `HTTP ${status}` : `HTTP ${status} ${code}`
@@ -28,9 +30,9 @@ export function failureOf(exchange: HttpOutcome): ProviderFailure {
     ...(requestId === undefined ? {} : { vendorRequestId: requestId }),
     ...retryAfter(headers),
   }
-  if (deploymentRefusals.has(status)) return { ...unavailable(reason), ...known }
-  if (inputRefusals.has(status)) {
-    if (code !== undefined && accountCodes.has(code)) return { ...unavailable(reason), ...known }
+  if (DEPLOYMENT_REJECTIONS.has(status)) return { ...unavailable(reason), ...known }
+  if (INPUT_REJECTIONS.has(status)) {
+    if (code !== undefined && ACCOUNT_CODES.has(code)) return { ...unavailable(reason), ...known }
     return { ...rejected(reason), ...known }
   }
   return { ...unknownOutcome(reason), ...known }
@@ -41,7 +43,7 @@ function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {
   try {
     body = JSON.parse(new TextDecoder().decode(bytes))
   } catch {
-    // A proxy in between answers with HTML or nothing; the status carries the meaning.
+    // A proxy responded with HTML or nothing; the status decides.
     return {}
   }
   const parsed = errorWire.safeParse(body)

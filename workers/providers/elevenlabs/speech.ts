@@ -1,11 +1,11 @@
-import { unknownOutcome } from '../failures.ts'
+import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
-import type { ProviderFailure, SpeechInput, SpeechProvider } from '../provider.ts'
+import type { SpeechInput, SpeechProvider } from '../provider.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 4 MB at 128 kbit/s. */
-const maximumResponseBytes = 32 * 1024 * 1024
+const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
 export interface ElevenLabsSpeechDependencies {
   /** Origin, with a path if the API is mounted below one: `https://api.elevenlabs.io`. */
@@ -17,10 +17,10 @@ export interface ElevenLabsSpeechDependencies {
 }
 
 /**
- * Text to speech by ElevenLabs: one `POST {baseUrl}/v1/text-to-speech/{voice_id}` per call, answered with an MP3 of
- * 44.1 kHz and 128 kbit/s.
+ * Creates the text-to-speech provider for ElevenLabs: one `POST {baseUrl}/v1/text-to-speech/{voice_id}` per call,
+ * answered with an MP3 of 44.1 kHz and 128 kbit/s.
  *
- * Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed.
+ * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert, and the vendor's Python SDK,
  * src/elevenlabs/text_to_speech/raw_client.py and types/voice_settings.py.
  */
@@ -38,26 +38,20 @@ export function createElevenLabsSpeech(dependencies: ElevenLabsSpeechDependencie
       const body = JSON.stringify(requestBody(input, upstreamModel))
       const exchange = await http(
         { method: 'POST', url, headers, body },
-        { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) },
+        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const vendorRequestId = exchange.headers.get('request-id')
       const known = vendorRequestId === null ? {} : { vendorRequestId }
-      if (exchange.bytes.byteLength === 0) return { ...emptyOutput, ...known }
-      if (!looksLikeMp3(exchange.bytes)) return { ...unknownOutcome('HTTP 200 with a body that is no MP3'), ...known }
+      if (exchange.bytes.byteLength === 0) return { ...emptyOutput('HTTP 200 without audio'), ...known }
+      if (!looksLikeMp3(exchange.bytes))
+        return { ...unknownOutcome('HTTP 200 with a body that is not an MP3'), ...known }
       return { outcome: 'synthesized', audio: exchange.bytes, ...known }
     },
   }
 }
 
-/** The settings override the stored ones of the voice, for this request only. */
+/** Overrides the voice's stored settings for this request only. */
 function requestBody({ text, speed }: SpeechInput, upstreamModel: string) {
   return { text, model_id: upstreamModel, voice_settings: { speed } }
-}
-
-const emptyOutput: ProviderFailure = {
-  outcome: 'failed',
-  certainty: 'definite',
-  code: 'provider_empty_output',
-  reason: 'HTTP 200 without audio',
 }

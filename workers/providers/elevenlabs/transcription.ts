@@ -1,7 +1,6 @@
-import { unknownOutcome } from '../failures.ts'
+import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import type {
-  ProviderFailure,
   TranscribedCharacter,
   TranscribedWord,
   Transcript,
@@ -13,10 +12,10 @@ import { failureOf } from './errors.ts'
 import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
 
 /**
- * Fast speech has about 25 characters a second and an item of `characters` takes about 60 bytes, so 32 MiB holds more
+ * Fast speech has about 25 characters a second and an item of `characters` takes about 60 bytes, so 32 MiB fit more
  * than five hours of the most detailed answer.
  */
-const maximumResponseBytes = 32 * 1024 * 1024
+const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
 export interface ElevenLabsTranscriptionDependencies {
   /** Origin, with a path if the API is mounted below one: `https://api.elevenlabs.io`. */
@@ -28,9 +27,9 @@ export interface ElevenLabsTranscriptionDependencies {
 }
 
 /**
- * Speech to text by ElevenLabs: one `POST {baseUrl}/v1/speech-to-text` per call.
+ * Creates the speech-to-text provider for ElevenLabs: one `POST {baseUrl}/v1/speech-to-text` per call.
  *
- * Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed.
+ * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
  */
 export function createElevenLabsTranscription(
@@ -46,7 +45,7 @@ export function createElevenLabsTranscription(
     async transcribe(input, { signal, timeoutMs }) {
       const exchange = await http(
         { method: 'POST', url, headers: { 'xi-api-key': apiKey }, body: requestForm(input, upstreamModel) },
-        { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) },
+        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       return readTranscript(exchange.bytes, input)
@@ -55,7 +54,7 @@ export function createElevenLabsTranscription(
 }
 
 /**
- * Every option with an upstream default is sent: `tag_audio_events` defaults to true and `timestamps_granularity` to
+ * Sends every option that has an upstream default: `tag_audio_events` defaults to true and `timestamps_granularity` to
  * `word` there, both unlike ours.
  */
 function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
@@ -83,11 +82,11 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
     return unknownOutcome('HTTP 200 with a body that is not JSON')
   }
   const answer = transcriptWire.safeParse(body)
-  if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped transcript')
+  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
   const { text, language_code: language, language_probability: probability } = answer.data
-  if (text === undefined || text === null || text.trim() === '') return emptyOutput
+  if (text === undefined || text === null || text.trim() === '') return emptyOutput('HTTP 200 with a blank transcript')
   const words = wantsWords(input) ? readWords(answer.data.words, input) : undefined
-  if (words === 'ill_shaped') return unknownOutcome('HTTP 200 without usable words')
+  if (words === 'malformed') return unknownOutcome('HTTP 200 without usable words')
   const transcript: Transcript = {
     text,
     ...(language === undefined || language === null || language === '' ? {} : { language }),
@@ -101,19 +100,12 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   return { outcome: 'transcribed', transcript, vendorRequestId }
 }
 
-const emptyOutput: ProviderFailure = {
-  outcome: 'failed',
-  certainty: 'definite',
-  code: 'provider_empty_output',
-  reason: 'HTTP 200 with a blank transcript',
-}
-
-/** Details that were paid for must be there: at least one time, and characters if asked for. */
-function readWords(words: unknown, input: TranscriptionInput): TranscribedWord[] | 'ill_shaped' {
+/** Reads the words. Paid details must be present: at least one time, and characters when requested. */
+function readWords(words: unknown, input: TranscriptionInput): TranscribedWord[] | 'malformed' {
   const parsed = wordsWire.safeParse(words)
-  if (!parsed.success || !parsed.data.some((word) => typeof (word.start ?? word.end) === 'number')) return 'ill_shaped'
+  if (!parsed.success || !parsed.data.some((word) => typeof (word.start ?? word.end) === 'number')) return 'malformed'
   const wantsCharacters = input.timestamps === 'character'
-  if (wantsCharacters && !parsed.data.some((word) => (word.characters ?? []).length > 0)) return 'ill_shaped'
+  if (wantsCharacters && !parsed.data.some((word) => (word.characters ?? []).length > 0)) return 'malformed'
   return withTimes(parsed.data, 0).map(({ item, ...times }) => ({
     text: item.text,
     type: item.type,
@@ -133,8 +125,8 @@ interface Timed {
 }
 
 /**
- * The vendor may leave single times null. A missing start becomes the end before it and a missing end the start after
- * it, which are the tightest bounds that the answer itself gives.
+ * Fills in times that the vendor left null. A missing start becomes the previous end and a missing end the next start,
+ * which are the tightest bounds in the answer.
  */
 function withTimes<Item extends Timed>(items: readonly Item[], earliestSeconds: number) {
   let previousEndSeconds = earliestSeconds

@@ -20,9 +20,9 @@ export type WordWire = z.infer<typeof wordWire>
 export const wordsWire = z.array(wordWire)
 
 /**
- * The 200 answer of `POST /v1/speech-to-text` for one channel, without the fields that are not used (`logprob`,
- * `additional_formats`, `entities`, …). `words` is checked apart and only when words were asked for, so that a new kind of
- * item cannot spoil a plain transcript.
+ * The 200 answer of `POST /v1/speech-to-text` for one channel, without unused fields (`logprob`, `additional_formats`,
+ * `entities`, …). `words` is validated separately and only when words were requested, so that a new type of item cannot
+ * break a plain transcript.
  *
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert (SpeechToTextChunkResponseModel) and the vendor's
  * Python SDK, src/elevenlabs/types/speech_to_text_*_response_model.py.
@@ -43,9 +43,9 @@ const errorToken = z
 
 /**
  * The error body in its two forms: the vendor's own object, and the list its framework sends for an invalid field.
- * Only short tokens are taken. `message`, `msg` and `input` quote the caller's values and stay unread.
+ * Only short tokens are read. `message`, `msg` and `input` quote the caller's values and are ignored.
  *
- * Source: elevenlabs.io/docs/eleven-api/resources/errors: `code` is current, `status` its older name.
+ * Source: elevenlabs.io/docs/eleven-api/resources/errors: `code` is the current name, `status` the older one.
  */
 export const errorWire = z.object({
   detail: z.union([

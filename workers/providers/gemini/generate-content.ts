@@ -16,9 +16,9 @@ export interface GeminiDependencies {
 export type Answered = { readonly outcome: 'answered'; readonly answer: AnswerWire } | ProviderFailure
 
 /**
- * The one call that text and images share: `POST {baseUrl}/v1beta/models/{model}:generateContent`, sent once.
+ * Creates the call that text and images share: `POST {baseUrl}/v1beta/models/{model}:generateContent`, sent once.
  *
- * Throws at once when the base URL is no URL, or key or model cannot stand in a request, since no call could ever succeed.
+ * Throws immediately when the base URL, the key or the model is unusable, since no call could ever succeed.
  * Source: ai.google.dev/api/generate-content
  */
 export function createGenerateContent({ baseUrl, apiKey, upstreamModel, http }: GeminiDependencies) {
@@ -44,11 +44,11 @@ function readAnswer(bytes: Uint8Array): Answered {
   try {
     body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch {
-    // The parser's message quotes the body, which is the answer.
+    // The parser's message quotes the body, which is the output.
     return unknownOutcome('HTTP 200 with a body that is not JSON')
   }
   const answer = answerWire.safeParse(body)
   return answer.success
     ? { outcome: 'answered', answer: answer.data }
-    : unknownOutcome('HTTP 200 with an ill-shaped answer')
+    : unknownOutcome('HTTP 200 with a malformed answer')
 }

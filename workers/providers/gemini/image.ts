@@ -4,11 +4,11 @@ import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'
 
-/** A PNG of 1024 × 1024 pixels has at most 4 MiB before Base64; drafts of thinking models come beside it. */
-const maximumResponseBytes = 48 * 1024 * 1024
+/** A PNG of 1024 × 1024 pixels has at most 4 MiB before Base64; thinking models add drafts. */
+const MAXIMUM_RESPONSE_BYTES = 48 * 1024 * 1024
 
-/** Refusals of what the prompt asks for: the same prompt fails again. */
-const refusedPrompts: ReadonlySet<string> = new Set([
+/** Finish reasons that reject the prompt: the same prompt fails again. */
+const REJECTED_PROMPT_REASONS: ReadonlySet<string> = new Set([
   'SAFETY',
   'RECITATION',
   'BLOCKLIST',
@@ -20,7 +20,7 @@ const refusedPrompts: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Images by a Gemini image model, one per call.
+ * Creates the image provider for a Gemini image model, one image per call.
  * Source: ai.google.dev/gemini-api/docs/image-generation and GenerationConfig.imageConfig
  */
 export function createGeminiImage(dependencies: GeminiDependencies): ImageProvider {
@@ -31,13 +31,13 @@ export function createGeminiImage(dependencies: GeminiDependencies): ImageProvid
         contents: [{ role: 'user', parts: [{ text: prompt }] }],
         generationConfig: { responseModalities: ['IMAGE'], imageConfig: { aspectRatio: '1:1', imageSize: '1K' } },
       }
-      const answered = await generateContent(body, options, maximumResponseBytes)
+      const answered = await generateContent(body, options, MAXIMUM_RESPONSE_BYTES)
       return answered.outcome === 'failed' ? answered : readImage(answered.answer)
     },
   }
 }
 
-/** The first image that is not a draft. Price and charge are per image, so token counts are not needed. */
+/** Reads the first image that is not a draft. The charge is per image, so token counts are not needed. */
 function readImage(answer: AnswerWire): ImageOutcome {
   const candidate = answer.candidates?.[0]
   const blocked = answer.promptFeedback?.blockReason
@@ -51,7 +51,7 @@ function readImage(answer: AnswerWire): ImageOutcome {
   const data = parts.find(({ inlineData }) => inlineData !== undefined)?.inlineData?.data
   if (data === undefined || data === '') {
     const text = `HTTP 200 without an image, ${reason}`
-    return refusedPrompts.has(reason) ? rejected(text) : emptyOutput(text)
+    return REJECTED_PROMPT_REASONS.has(reason) ? rejected(text) : emptyOutput(text)
   }
   const bytes = Buffer.from(data, 'base64')
   const contentType = generatedImageType(bytes)

@@ -1,7 +1,7 @@
 type JsonSchema = { [keyword: string]: unknown }
 
-/** Keywords whose value is taken as it is. */
-const plain: ReadonlySet<string> = new Set([
+/** Keywords whose value is kept as it is. */
+const PLAIN_KEYWORDS: ReadonlySet<string> = new Set([
   '$id',
   '$ref',
   '$anchor',
@@ -17,16 +17,16 @@ const plain: ReadonlySet<string> = new Set([
 ])
 
 /** Annotations that constrain nothing. */
-const dropped: ReadonlySet<string> = new Set(['$schema', '$comment', 'strict', 'examples'])
+const IGNORED_KEYWORDS: ReadonlySet<string> = new Set(['$schema', '$comment', 'strict', 'examples'])
 
 /**
- * Reduces a caller's JSON Schema to the keywords the vendor reads in `parametersJsonSchema` and `responseJsonSchema`, so
- * that an unknown one is no error. `const` becomes `enum`, `allOf` is merged, `definitions` become `$defs`, a list of `items`
- * becomes `prefixItems`; a constraint without counterpart (`pattern`, `maxLength`, …) is told in the description, where the
- * model still reads it. Returns undefined for a schema that says nothing.
+ * Reduces a caller's JSON Schema to the keywords that the vendor supports in `parametersJsonSchema` and
+ * `responseJsonSchema`. `const` becomes `enum`, `allOf` is merged, `definitions` become `$defs`, a list of `items`
+ * becomes `prefixItems`; a constraint without a counterpart (`pattern`, `maxLength`, …) moves into the description,
+ * where the model still reads it. Returns undefined for an empty schema.
  *
  * Source: ai.google.dev/api/generate-content, GenerationConfig.responseJsonSchema ("only the following properties are
- * supported"; beside `$ref` only names that begin with `$`).
+ * supported"; next to `$ref` only names that start with `$`).
  */
 export function geminiSchema(schema: unknown): JsonSchema | undefined {
   if (!isObject(schema)) return undefined
@@ -42,19 +42,19 @@ function reduce(given: JsonSchema): JsonSchema {
     return { $ref: reference, ...(isObject(definitions) ? { $defs: reduceEach(definitions) } : {}) }
   }
   const reduced: JsonSchema = {}
-  const told: string[] = []
+  const untranslated: string[] = []
   for (const [keyword, value] of Object.entries(schema)) {
-    if (dropped.has(keyword) || keyword === 'description') continue
-    const entry = plain.has(keyword) ? { [keyword]: value } : translate(keyword, value)
-    if (entry === undefined) told.push(`${keyword}: ${JSON.stringify(value)}`)
+    if (IGNORED_KEYWORDS.has(keyword) || keyword === 'description') continue
+    const entry = PLAIN_KEYWORDS.has(keyword) ? { [keyword]: value } : translate(keyword, value)
+    if (entry === undefined) untranslated.push(`${keyword}: ${JSON.stringify(value)}`)
     else Object.assign(reduced, entry)
   }
-  const description = [schema['description'], told.length === 0 ? undefined : `{${told.join(', ')}}`]
+  const description = [schema['description'], untranslated.length === 0 ? undefined : `{${untranslated.join(', ')}}`]
   const text = description.filter((line) => typeof line === 'string').join('\n\n')
   return text === '' ? reduced : { ...reduced, description: text }
 }
 
-/** The vendor's form of one keyword, or undefined when it has none. */
+/** Returns the vendor's form of one keyword, or undefined when there is none. */
 function translate(keyword: string, value: unknown): JsonSchema | undefined {
   switch (keyword) {
     case 'properties':
@@ -84,8 +84,8 @@ function translate(keyword: string, value: unknown): JsonSchema | undefined {
 }
 
 /**
- * Of several branches with the same property the last one is kept, which is the usual way to refine a base type; a branch
- * that is a reference wins over all others, because nothing may stand beside it.
+ * Merges `allOf`. The last branch with a property wins, which is the usual way to refine a base type; a branch that is
+ * a reference wins over all others, because no keyword is allowed next to it.
  */
 function withoutAllOf({ allOf, ...rest }: JsonSchema): JsonSchema {
   if (!Array.isArray(allOf)) return allOf === undefined ? rest : { ...rest, allOf }

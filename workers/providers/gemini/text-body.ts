@@ -1,7 +1,9 @@
 import type { TextPart, TextRequest } from '#shared/operations/text-request.ts'
 import { geminiSchema } from './json-schema.ts'
 
-/** How much the model may think before it writes; absent: the vendor's default. Models of generation 2.5 take a budget. */
+/**
+ * How much the model may think before it writes; absent: the vendor's default. Models of generation 2.5 use a budget.
+ */
 export type GeminiThinking =
   | { readonly budgetTokens: number }
   | { readonly level: 'minimal' | 'low' | 'medium' | 'high' }
@@ -12,14 +14,14 @@ interface Content {
 }
 
 /**
- * Gemini 3 refuses a function call of the conversation's current turn that comes back without its thought signature. Callers
- * of other API families never hold one, and for such calls the vendor documents this value.
- * Source: ai.google.dev/gemini-api/docs/thought-signatures
+ * Gemini 3 rejects a function call of the current turn that is sent back without its thought signature. Callers of
+ * other API families never have one, and for such calls the vendor documents this value. Source:
+ * ai.google.dev/gemini-api/docs/thought-signatures
  */
-const unsignedCall = 'skip_thought_signature_validator'
+const UNSIGNED_CALL = 'skip_thought_signature_validator'
 
 /**
- * The body of `generateContent` for a text request whose images are inline.
+ * Builds the body of `generateContent` for a text request whose images are inline.
  * Source: ai.google.dev/api/generate-content and ai.google.dev/gemini-api/docs/function-calling
  */
 export function textBody(
@@ -37,7 +39,7 @@ export function textBody(
   }
 }
 
-/** Neighbours of the same role become one content; calls and their results must not be torn apart. */
+/** Merges neighbors of the same role into one content; calls and their results must stay together. */
 function contentsOf({ messages }: TextRequest, signCalls: boolean): Content[] {
   const toolNames = new Map<string, string>()
   const contents: Content[] = []
@@ -51,7 +53,7 @@ function contentsOf({ messages }: TextRequest, signCalls: boolean): Content[] {
       const signed = signCalls && part.type === 'tool_call' && !content.parts.some((known) => 'functionCall' in known)
       const vendorPart = partOf(part, toolNames)
       if (vendorPart !== undefined)
-        content.parts.push(signed ? { ...vendorPart, thoughtSignature: unsignedCall } : vendorPart)
+        content.parts.push(signed ? { ...vendorPart, thoughtSignature: UNSIGNED_CALL } : vendorPart)
     }
     if (content !== previous && content.parts.length > 0) contents.push(content)
   }
@@ -63,7 +65,7 @@ function partOf(part: TextPart, toolNames: ReadonlyMap<string, string>): object 
     case 'text':
       return part.text === '' ? undefined : { text: part.text }
     case 'image':
-      // Remote images have been refused before.
+      // Remote images were rejected earlier.
       return part.source.kind === 'inline'
         ? { inlineData: { mimeType: part.source.media_type, data: part.source.base64 } }
         : undefined
@@ -85,7 +87,7 @@ function readArguments(text: string): object {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
   } catch {
-    // Told to the model as it is, below.
+    // Sent to the model as it is, below.
   }
   return text.trim() === '' ? {} : { arguments: text }
 }

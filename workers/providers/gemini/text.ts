@@ -6,11 +6,11 @@ import { createGenerateContent, type GeminiDependencies } from './generate-conte
 import { type GeminiThinking, textBody } from './text-body.ts'
 import type { AnswerWire, PartWire } from './wire.ts'
 
-/** 65,536 tokens are well below 1 MiB; thought signatures and escapes come on top. */
-const maximumResponseBytes = 16 * 1024 * 1024
+/** 65,536 tokens are well below 1 MiB; thought signatures and escapes add to it. */
+const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
-/** The model tried to call a function and failed; what else it wrote does not answer the request. */
-const failedCalls: ReadonlySet<string> = new Set([
+/** Finish reasons of a failed function call; any other output does not answer the request. */
+const FAILED_CALL_REASONS: ReadonlySet<string> = new Set([
   'MALFORMED_FUNCTION_CALL',
   'UNEXPECTED_TOOL_CALL',
   'TOO_MANY_TOOL_CALLS',
@@ -18,9 +18,9 @@ const failedCalls: ReadonlySet<string> = new Set([
   'MALFORMED_RESPONSE',
 ])
 
-const withheldRefusal = 'The answer was withheld by the model’s content filter.'
+const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
-/** Text by the Gemini API. Source: ai.google.dev/api/generate-content */
+/** Creates the text provider for the Gemini API. Source: ai.google.dev/api/generate-content */
 export function createGeminiText(
   dependencies: GeminiDependencies & { readonly thinking?: GeminiThinking },
 ): TextProvider {
@@ -31,17 +31,19 @@ export function createGeminiText(
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
       }
-      const answered = await generateContent(textBody(request, dependencies), options, maximumResponseBytes)
+      const answered = await generateContent(textBody(request, dependencies), options, MAXIMUM_RESPONSE_BYTES)
       return answered.outcome === 'failed' ? answered : readOutput(answered.answer)
     },
   }
 }
 
 /**
+ * Maps an answer to its outcome:
+ *
  * - A blocked prompt (`promptFeedback.blockReason`, no candidates) is refused before anything was generated: rejected.
- * - A withheld answer (SAFETY, RECITATION, …) was worked on and is billed: a refusal with finish reason `content_filter`, or
- *   the part of the text that was let through.
- * - Any further reason than STOP and MAX_TOKENS also means that the vendor cut the answer short: `content_filter`.
+ * - A withheld answer (SAFETY, RECITATION, …) was worked on and is billed: a refusal with finish reason
+ *   `content_filter`, or the part of the text that passed the filter.
+ * - Any reason other than STOP and MAX_TOKENS also means that the vendor cut the answer short: `content_filter`.
  *
  * Source: ai.google.dev/gemini-api/docs/safety-settings ("Safety feedback") and Candidate.FinishReason.
  */
@@ -54,22 +56,22 @@ function readOutput(answer: AnswerWire): TextOutcome {
     return emptyOutput('HTTP 200 without a candidate')
   }
   const reason = candidate.finishReason ?? 'no finish reason'
-  if (failedCalls.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`)
+  if (FAILED_CALL_REASONS.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`)
   const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
   const text = parts.map((part) => part.text ?? '').join('')
   const visible = text.trim() === '' ? null : text
   const calls = toolCalls(parts, answer)
   const finished = reason === 'STOP' || reason === 'MAX_TOKENS'
-  const wordless = visible === null && calls.length === 0
-  if (wordless && (finished || candidate.finishReason === undefined)) {
+  const isEmpty = visible === null && calls.length === 0
+  if (isEmpty && (finished || candidate.finishReason === undefined)) {
     return emptyOutput(`HTTP 200 without text or call, ${reason}`)
   }
-  const usage = readUsage(answer, !wordless)
+  const usage = readUsage(answer, !isEmpty)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = (candidate.content?.parts ?? []).flatMap(({ thoughtSignature }) => thoughtSignature ?? [])
   const output: TextOutput = {
     text: visible,
-    refusal: wordless ? withheldRefusal : null,
+    refusal: isEmpty ? WITHHELD_REFUSAL : null,
     tool_calls: calls,
     finish_reason: finishReason(reason, calls.length > 0),
     usage,
@@ -85,7 +87,7 @@ function finishReason(reason: string, calls: boolean): TextOutput['finish_reason
   return calls ? 'tool_calls' : 'stop'
 }
 
-/** Ids are our own: the vendor's may be missing, and would tell which vendor it is. */
+/** Generates ids: the vendor's may be missing, and would reveal the vendor. */
 function toolCalls(parts: readonly PartWire[], answer: AnswerWire): TextOutput['tool_calls'] {
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? [])
   return calls.map(({ name, args }, index) => {
@@ -97,8 +99,8 @@ function toolCalls(parts: readonly PartWire[], answer: AnswerWire): TextOutput['
 }
 
 /**
- * `promptTokenCount` includes cached tokens and excludes tool prompts; `candidatesTokenCount` excludes thinking.
- * Source: ai.google.dev/api/generate-content, UsageMetadata; both output counts are billed as output
+ * Reads the token counts. `promptTokenCount` includes cached tokens and excludes tool prompts; `candidatesTokenCount`
+ * excludes thinking. Source: ai.google.dev/api/generate-content, UsageMetadata; both output counts are billed as output
  * (ai.google.dev/gemini-api/docs/thinking, "Pricing").
  */
 function readUsage({ usageMetadata: counts }: AnswerWire, hasOutput: boolean): TextUsage | undefined {

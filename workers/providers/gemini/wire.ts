@@ -3,17 +3,17 @@ import { z } from 'zod'
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
-/** The vendor leaves out a count that is zero. */
+/** The vendor omits a count that is zero. */
 const tokens = z.int().nonnegative().optional()
 
-/** A name such as `MAX_TOKENS`; anything else is read as absent, so that free text never reaches a log. */
+/** A name such as `MAX_TOKENS`; anything else counts as absent, so that free text never reaches a log. */
 const token = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/)
   .optional()
   .catch(undefined)
 
-/** One part holds one kind of content. `thought` marks what the model only thought: summaries and draft images. */
+/** One part has one kind of content. `thought` marks thinking: summaries and draft images. */
 const part = z.object({
   text: storableText.optional(),
   thought: z.boolean().optional(),
@@ -25,11 +25,11 @@ const part = z.object({
 export type PartWire = z.infer<typeof part>
 
 /**
- * The 200 answer of `generateContent`, without the fields that are not used (`safetyRatings`, `modelVersion`, token counts
- * by modality, …). A blocked prompt has `promptFeedback.blockReason` and no candidates.
+ * The 200 answer of `generateContent`, without the fields that are not used (`safetyRatings`, `modelVersion`, token
+ * counts by modality, …). A blocked prompt has `promptFeedback.blockReason` and no candidates.
  *
- * Source: ai.google.dev/api/generate-content: GenerateContentResponse, Candidate, UsageMetadata; ai.google.dev/api/caching:
- * Content, Part.
+ * Source: ai.google.dev/api/generate-content: GenerateContentResponse, Candidate, UsageMetadata;
+ * ai.google.dev/api/caching: Content, Part.
  */
 export const answerWire = z.object({
   candidates: z
@@ -50,7 +50,7 @@ export const answerWire = z.object({
 export type AnswerWire = z.infer<typeof answerWire>
 
 /**
- * Google's error body. Only names are taken; `message` quotes the request and stays unread. Of the details, ErrorInfo
+ * Google's error body. Only names are read; `message` quotes the request and is ignored. Of the details, ErrorInfo
  * carries `reason` (`API_KEY_INVALID`) and RetryInfo `retryDelay` (`34s`).
  *
  * Source: google.aip.dev/193 (google.rpc.Status and its standard details).

@@ -1,11 +1,11 @@
 import type { HttpOutcome, HttpRequest, SendHttp } from '../http.ts'
 import type { CallOptions } from '../provider.ts'
 
-/** What every adapter of this wire needs. */
+/** The dependencies of every provider of this API. */
 export interface OpenAiCompatibleDependencies {
   /** Up to and with the version: `https://api.openai.com/v1`, `http://10.0.0.5:8000/v1`. */
   readonly baseUrl: string
-  /** Absent for a self-hosted server that asks for none. */
+  /** Absent for a self-hosted server that needs none. */
   readonly apiKey?: string | undefined
   /** The server's model name. */
   readonly upstreamModel: string
@@ -18,7 +18,10 @@ export type Post = (
   options: CallOptions & { readonly maximumResponseBytes: number },
 ) => Promise<HttpOutcome>
 
-/** Throws at once when the base URL is no URL or the key cannot be a header value, since no call could ever succeed. */
+/**
+ * Creates the sender for one path. Throws immediately when the base URL or the key is unusable, since no call could
+ * succeed.
+ */
 export function createPost({ baseUrl, apiKey, http }: OpenAiCompatibleDependencies, path: string): Post {
   const url = `${baseUrl.replace(/\/+$/, '')}${path}`
   if (!URL.canParse(url)) throw new Error('The base URL of the OpenAI-compatible server is not a URL')
@@ -42,7 +45,9 @@ export function createPost({ baseUrl, apiKey, http }: OpenAiCompatibleDependenci
   }
 }
 
-/** The body as JSON; `undefined` when it is none. The parser's own message quotes the body, so nobody gets to see it. */
+/**
+ * Parses the body as JSON; `undefined` when it is not JSON. The parser's message quotes the body, so it is discarded.
+ */
 export function readJson(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
@@ -51,8 +56,8 @@ export function readJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** The server's name for the call: the header that OpenAI's support asks for, else the body's `id`. */
-export function callName(headers: Headers, id?: string | null): { vendorRequestId?: string } {
+/** Reads the server's id of the call: the header that OpenAI's support asks for, else the body's `id`. */
+export function callId(headers: Headers, id?: string | null): { vendorRequestId?: string } {
   const name = [headers.get('x-request-id'), id].find((each) => /^[\w.:-]{1,128}$/.test(each ?? ''))
   return typeof name === 'string' ? { vendorRequestId: name } : {}
 }

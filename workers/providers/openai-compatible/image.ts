@@ -1,52 +1,52 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { generatedImageType } from '../generated-image-type.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
-import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
 import { failureOf } from './errors.ts'
 import { imagesWire } from './wire.ts'
 
-/** 1024 × 1024 pixels of four bytes, not compressed at all, in Base64, twice. */
-const maximumResponseBytes = 12 * 1024 * 1024
+/** Twice 1024 × 1024 pixels of four bytes, uncompressed, in Base64. */
+const MAXIMUM_RESPONSE_BYTES = 12 * 1024 * 1024
 
 export interface OpenAiCompatibleImageDependencies extends OpenAiCompatibleDependencies {
   /**
-   * Whether to ask for `response_format: b64_json`. Self-hosted servers answer with a URL otherwise; OpenAI's GPT image models
-   * refuse the field and always answer inline. Sent by default.
+   * Whether to send `response_format: b64_json`; the default. Self-hosted servers return a URL otherwise; OpenAI's GPT
+   * image models reject the field and always return the image inline.
    */
   readonly sendResponseFormat?: boolean
 }
 
 /**
- * Images by an OpenAI-style server: one `POST {baseUrl}/images/generations` per call. An answer with a URL in place of the
- * bytes is `provider_outcome_unknown`, since nothing is fetched from where an answer points to. Throws at creation like
+ * Creates the image provider for an OpenAI-style server: one `POST {baseUrl}/images/generations` per call. An answer
+ * with a URL instead of the bytes is `provider_outcome_unknown`, since URLs in answers are never fetched. Throws like
  * `createPost`. Source: see `wire.ts`.
  */
 export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageDependencies): ImageProvider {
   const { upstreamModel, sendResponseFormat = true } = dependencies
   const post = createPost(dependencies, '/images/generations')
-  const asked = sendResponseFormat ? { response_format: 'b64_json' } : {}
+  const format = sendResponseFormat ? { response_format: 'b64_json' } : {}
   return {
     async generateImage({ prompt, size }, options) {
       const exchange = await post(
-        { model: upstreamModel, prompt, n: 1, size, ...asked },
-        { ...options, maximumResponseBytes },
+        { model: upstreamModel, prompt, n: 1, size, ...format },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const outcome = readImage(exchange.bytes)
-      return { ...outcome, ...callName(exchange.headers) }
+      return { ...outcome, ...callId(exchange.headers) }
     },
   }
 }
 
 function readImage(answerBytes: Uint8Array): ImageOutcome {
   const answer = imagesWire.safeParse(readJson(answerBytes))
-  if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped image answer')
+  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed image answer')
   const [item] = answer.data.data ?? []
   const base64 = item?.b64_json ?? ''
-  if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL in place of the image') : noImage
+  if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
   const bytes = Buffer.from(base64, 'base64')
   const contentType = generatedImageType(bytes)
-  if (contentType === null) return unknownOutcome('HTTP 200 with bytes that are no PNG, JPEG or WebP')
+  if (contentType === null) return unknownOutcome('HTTP 200 with bytes that are not PNG, JPEG or WebP')
   const revisedPrompt = item?.revised_prompt
   return {
     outcome: 'generated',

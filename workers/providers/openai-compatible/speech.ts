@@ -1,15 +1,15 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { SpeechProvider } from '../provider.ts'
-import { callName, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
+import { callId, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
 import { failureOf } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 10 MB at the highest bitrate. */
-const maximumResponseBytes = 32 * 1024 * 1024
+const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
 /**
- * Text to speech by an OpenAI-style server: one `POST {baseUrl}/audio/speech` per call, answered with an MP3. Throws at
- * creation like `createPost`. Source: the npm package `openai` 7, resources/audio/speech.d.ts.
+ * Creates the text-to-speech provider for an OpenAI-style server: one `POST {baseUrl}/audio/speech` per call, answered
+ * with an MP3. Throws like `createPost`. Source: the npm package `openai` 7, resources/audio/speech.d.ts.
  */
 export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDependencies): SpeechProvider {
   const post = createPost(dependencies, '/audio/speech')
@@ -17,12 +17,13 @@ export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDepen
     async synthesize({ text, voice, speed }, options) {
       const exchange = await post(
         { model: dependencies.upstreamModel, input: text, voice, response_format: 'mp3', speed },
-        { ...options, maximumResponseBytes },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
-      const known = callName(exchange.headers)
+      const known = callId(exchange.headers)
       if (exchange.bytes.byteLength === 0) return { ...emptyOutput('HTTP 200 without audio'), ...known }
-      if (!looksLikeMp3(exchange.bytes)) return { ...unknownOutcome('HTTP 200 with a body that is no MP3'), ...known }
+      if (!looksLikeMp3(exchange.bytes))
+        return { ...unknownOutcome('HTTP 200 with a body that is not an MP3'), ...known }
       return { outcome: 'synthesized', audio: exchange.bytes, ...known }
     },
   }

@@ -3,31 +3,31 @@ import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
-import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
 import { failureOf } from './errors.ts'
 import { type CompletionWire, completionWire } from './wire.ts'
 
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
-const maximumResponseBytes = 16 * 1024 * 1024
+const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
 export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDependencies {
   /**
-   * The field that limits the output. OpenAI's reasoning models refuse `max_tokens` and its other models refuse both at once;
-   * older self-hosted servers know only `max_tokens` and would run without a limit on the other.
+   * The field that limits the output. OpenAI's reasoning models reject `max_tokens` and its other models reject both
+   * together; older self-hosted servers support only `max_tokens` and would ignore the other.
    */
   readonly outputLimit?: 'max_completion_tokens' | 'max_tokens' | 'both'
-  /** `developer` is OpenAI's newer name; chat templates of open models know only `system`, the default. */
+  /** `developer` is OpenAI's newer name; chat templates of open models support only `system`, the default. */
   readonly systemRole?: 'system' | 'developer'
-  /** Whether the server takes `top_k` (vLLM, llama.cpp); OpenAI refuses it. Not sent by default. */
+  /** Whether the server accepts `top_k` (vLLM, llama.cpp); OpenAI rejects it. Not sent by default. */
   readonly sendTopK?: boolean
 }
 
 /**
- * Text by an OpenAI-style server: one `POST {baseUrl}/chat/completions` per call.
+ * Creates the text provider for an OpenAI-style server: one `POST {baseUrl}/chat/completions` per call.
  *
- * `is_error` of a tool result has no place in this wire; its text tells. A tool call whose arguments were cut off by the
- * output limit is dropped; any other call with arguments that are no JSON object spoils the answer. Throws at creation like
- * `createPost`. Sources: see `wire.ts`.
+ * This API has no counterpart to `is_error` of a tool result; only its text is sent. A tool call whose arguments were
+ * cut off by the output limit is dropped; any other call whose arguments are not a JSON object makes the outcome
+ * unknown. Throws like `createPost`. Sources: see `wire.ts`.
  */
 export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDependencies): TextProvider {
   const post = createPost(dependencies, '/chat/completions')
@@ -35,21 +35,24 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
     async generateText(request, options) {
       const obstacle = obstacleIn(request)
       if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
-      const exchange = await post(requestBody(request, dependencies), { ...options, maximumResponseBytes })
+      const exchange = await post(requestBody(request, dependencies), {
+        ...options,
+        maximumResponseBytes: MAXIMUM_RESPONSE_BYTES,
+      })
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const answer = completionWire.safeParse(readJson(exchange.bytes))
-      if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped completion')
-      return { ...readCompletion(answer.data), ...callName(exchange.headers, answer.data.id) }
+      if (!answer.success) return unknownOutcome('HTTP 200 with a malformed completion')
+      return { ...readCompletion(answer.data), ...callId(exchange.headers, answer.data.id) }
     },
   }
 }
 
-/** What this wire cannot carry. Another vendor's may. */
+/** Returns the first content that this API cannot carry; another vendor's may. */
 function obstacleIn({ messages }: TextRequest): string | undefined {
   for (const { role, parts } of messages) {
     for (const part of parts) {
       if (part.type !== 'image') continue
-      if (role === 'assistant') return 'an image by the assistant'
+      if (role === 'assistant') return 'an image in an assistant message'
       if (part.source.kind === 'url') return 'an image that was not fetched'
     }
   }
@@ -70,7 +73,7 @@ function requestBody(request: TextRequest, settings: OpenAiCompatibleTextDepende
     ],
     ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
     ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
-    // A choice without tools is refused by OpenAI.
+    // OpenAI rejects a choice without tools.
     ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
     ...responseFormat(request.response_format),
     ...present({
@@ -89,7 +92,7 @@ function present(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
-/** Results of tools are messages of their own here, and must follow the calls directly, so they come first. */
+/** Tool results are separate messages in this API and must directly follow the calls, so they come first. */
 function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
   const results = parts.flatMap((part) =>
     part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
@@ -100,7 +103,7 @@ function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
     return [{ type: 'image_url', image_url: { url: `data:${part.source.media_type};base64,${part.source.base64}` } }]
   })
   if (content.length === 0) return results.length > 0 ? results : [{ role: 'user', content: '' }]
-  // Servers with text-only chat templates accept a plain string everywhere and parts not always.
+  // Servers with text-only chat templates always accept a plain string, but not always parts.
   const [only] = content
   const plain = content.length === 1 && only?.['type'] === 'text' ? only['text'] : content
   return [...results, { role: 'user', content: plain }]
@@ -129,12 +132,12 @@ function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown>
 function responseFormat(format: TextRequest['response_format']): Record<string, unknown> {
   if (format === undefined || format.type === 'text') return {}
   if (format.type === 'json_object') return { response_format: { type: 'json_object' } }
-  // The wire requires a name, of these characters.
+  // The API requires a name of these characters.
   const name = /^[\w-]{1,64}$/.test(format.name ?? '') ? format.name : 'answer'
   return { response_format: { type: 'json_schema', json_schema: { name, schema: format.schema } } }
 }
 
-const finishReasons = {
+const FINISH_REASONS = {
   stop: 'stop',
   eos: 'stop',
   length: 'length',
@@ -146,8 +149,8 @@ const finishReasons = {
 function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
   const [choice] = choices
   if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
-  const finishReason = finishReasons[choice.finish_reason]
-  // Ids are our own, because the server's would tell which server it is.
+  const finishReason = FINISH_REASONS[choice.finish_reason]
+  // Generated ids, because the server's would reveal the server.
   const calls = (choice.message.tool_calls ?? []).map((call, index) => ({
     id: `call_${createHash('sha256')
       .update(JSON.stringify([id, index, call.id]))
@@ -158,12 +161,12 @@ function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
   }))
   const whole = calls.filter((call) => isJsonObject(call.arguments_json))
   if (whole.length < calls.length && finishReason !== 'length') {
-    return unknownOutcome('HTTP 200 with tool arguments that are no JSON object')
+    return unknownOutcome('HTTP 200 with tool arguments that are not a JSON object')
   }
   const text = blankToNull(choice.message.content)
   const refusal = blankToNull(choice.message.refusal)
   if (text === null && refusal === null && whole.length === 0) {
-    return emptyOutput(`HTTP 200 with nothing written, finish reason ${choice.finish_reason}`)
+    return emptyOutput(`HTTP 200 without output, finish reason ${choice.finish_reason}`)
   }
   const thinking = usage.completion_tokens_details?.reasoning_tokens
   return {
@@ -172,7 +175,7 @@ function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
       text,
       refusal,
       tool_calls: whole,
-      // A call that was forced by name ends with `stop` at OpenAI.
+      // OpenAI ends a call that was forced by name with `stop`.
       finish_reason: finishReason === 'stop' && whole.length > 0 ? 'tool_calls' : finishReason,
       usage: {
         input_tokens: usage.prompt_tokens,
@@ -183,7 +186,7 @@ function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
   }
 }
 
-/** White space alone is nothing that anyone would pay for. */
+/** Returns null for blank text: whitespace alone is not billable output. */
 function blankToNull(text: string | null | undefined): string | null {
   return text === undefined || text === null || text.trim() === '' ? null : text
 }

@@ -1,30 +1,32 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
-import { callName, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
+import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
 import { failureOf } from './errors.ts'
 import { transcriptionWire, wordsWire } from './wire.ts'
 
-/** An hour of fast speech is some 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists. */
-const maximumResponseBytes = 32 * 1024 * 1024
+/**
+ * An hour of fast speech is about 12,000 words of about 60 bytes each, and `segments` repeat the text with token lists.
+ */
+const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
 
 /**
- * Speech to text by an OpenAI-style server (OpenAI's whisper-1, vLLM, LocalAI, Speaches): one multipart
- * `POST {baseUrl}/audio/transcriptions` per call, answered as `verbose_json`.
+ * Creates the speech-to-text provider for an OpenAI-style server (OpenAI's whisper-1, vLLM, LocalAI, Speaches): one
+ * multipart `POST {baseUrl}/audio/transcriptions` per call, answered as `verbose_json`.
  *
- * The wire knows neither speakers nor audio events: words come without speaker, events are not tagged. Characters with times
- * cannot be had either; such a request is not sent and left to another deployment (`provider_unavailable`). Throws at creation
- * like `createPost`. Source: see `wire.ts`.
+ * This API has neither speakers nor audio events: words have no speaker, events are not tagged. It has no character
+ * times either; such a request is not sent and left to another deployment (`provider_unavailable`). Throws like
+ * `createPost`. Source: see `wire.ts`.
  */
 export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatibleDependencies): TranscriptionProvider {
   const post = createPost(dependencies, '/audio/transcriptions')
   return {
     async transcribe(input, options) {
-      if (input.timestamps === 'character') return unserviceable('not sent: this wire has no times of characters')
+      if (input.timestamps === 'character') return unserviceable('not sent: this API has no character times')
       const form = requestForm(input, dependencies.upstreamModel)
-      const exchange = await post(form, { ...options, maximumResponseBytes })
+      const exchange = await post(form, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
-      return { ...readTranscript(exchange.bytes, input), ...callName(exchange.headers) }
+      return { ...readTranscript(exchange.bytes, input), ...callId(exchange.headers) }
     },
   }
 }
@@ -45,9 +47,9 @@ function wantsWords(input: TranscriptionInput): boolean {
 
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
   const answer = transcriptionWire.safeParse(readJson(bytes))
-  if (!answer.success) return unknownOutcome('HTTP 200 with an ill-shaped transcript')
+  if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
   const { language } = answer.data
-  // Whisper begins every segment with a space.
+  // Whisper starts every segment with a space.
   const text = (answer.data.text ?? '').trim()
   if (text === '') return emptyOutput('HTTP 200 with a blank transcript')
   const words = wantsWords(input) ? readWords(answer.data.words) : undefined
@@ -62,7 +64,7 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   }
 }
 
-/** Empty when they are ill-shaped. Servers built on faster-whisper keep the space before each word. */
+/** Returns no words when they are malformed. Servers built on faster-whisper keep the space before each word. */
 function readWords(words: unknown): TranscribedWord[] {
   const parsed = wordsWire.safeParse(words)
   if (!parsed.success) return []

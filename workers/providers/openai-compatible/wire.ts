@@ -6,8 +6,8 @@ const storableText = z.string().transform((text) => text.toWellFormed().replaceA
 const tokenCount = z.int().min(0)
 
 /**
- * The 200 answer of `POST /chat/completions`, without the fields that are not used. `reasoning_content` (vLLM, llama.cpp)
- * is hidden thinking and stays unread; it is counted in `completion_tokens`.
+ * The 200 answer of `POST /chat/completions`, without unused fields. `reasoning_content` (vLLM, llama.cpp) is hidden
+ * thinking and is ignored; `completion_tokens` includes it.
  *
  * `eos` and `function_call` are older spellings of `stop` and `tool_calls` that some servers still send.
  *
@@ -62,9 +62,8 @@ export const imagesWire = z.object({
 })
 
 /**
- * The 200 answer of `POST /audio/transcriptions` in `verbose_json`. `words` is checked apart and only when words were asked
- * for.
- * Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
+ * The 200 answer of `POST /audio/transcriptions` in `verbose_json`. `words` is validated separately and only when words
+ * were requested. Source: `openai` 7, resources/audio/transcriptions.d.ts, TranscriptionVerbose.
  */
 export const transcriptionWire = z.object({
   text: storableText.nullish(),
@@ -76,7 +75,7 @@ const seconds = z.number().nonnegative()
 
 export const wordsWire = z.array(z.object({ word: storableText, start: seconds, end: seconds }))
 
-/** `code` is a string at OpenAI, and often the status as a number elsewhere, which says nothing new. */
+/** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */
 const errorToken = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/)
@@ -86,7 +85,7 @@ const errorToken = z
 const errorFields = z.object({ type: errorToken, code: errorToken })
 
 /**
- * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older vLLM.
- * Only short tokens are taken; `message` quotes the caller's values and stays unread.
+ * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older
+ * vLLM. Only short tokens are read; `message` quotes the caller's values and is ignored.
  */
 export const errorWire = z.union([z.object({ error: errorFields }).transform(({ error }) => error), errorFields])

@@ -1,35 +1,30 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { Confirmation, SettlementEvidence } from '#shared/payment/facilitator.ts'
-
-/** One transaction of a settlement and what the chain says of it. */
-export interface TransactionStatus {
-  readonly transaction: StoredTransaction
-  readonly confirmation: Confirmation
-}
+import type { TransactionStatus } from './read-statuses.ts'
 
 export type Verdict =
   | {
-      verdict: 'collected'
+      verdict: 'settled'
       transaction: StoredTransaction
       confirmation: Extract<Confirmation, { outcome: 'confirmed' }>
     }
-  /** It can never be collected with what was signed, nor by signing again. */
+  /** Neither the signed transactions nor another one can settle the charge. */
   | { verdict: 'uncollectable'; reason: string }
-  /** None of the transactions can be mined any more, and none moved money: another account nonce is needed. */
+  /** No signed transaction can be mined any more and none moved money, so another account nonce is needed. */
   | { verdict: 'nonce_used_elsewhere'; accountNonceCount: bigint }
-  /** Mined, and yet not what was signed for. A person must look. */
+  /** Mined without the signed transfer. A person must review it. */
   | { verdict: 'transfer_missing'; reason: string }
-  /** The evidence contradicts itself. A person must look, unless the nodes agree within a while. */
+  /** The evidence contradicts itself. A person must review it unless the nodes soon agree. */
   | { verdict: 'unexplained'; reason: string }
   | { verdict: 'open' }
 
 /**
- * What has become of a settlement, judged over all transactions that were ever signed for it. `evidence` comes from one block
- * and must have been read before the transactions were looked at; without it only what receipts prove is concluded.
+ * Returns the verdict on a settlement over all transactions that were ever signed for it. `evidence` comes from one
+ * block and must be read before the statuses; without it, only receipts count.
  *
- * Nothing final rests on a receipt that was not found, since nodes lag. What is concluded from the evidence holds by itself:
- * while Permit2 has the payer's nonce as unused, no transaction up to that block moved money, and one whose account nonce is
- * used up, or whose deadline that block has passed, never will.
+ * A missing receipt proves nothing, since nodes lag. Evidence is conclusive: while Permit2 reports the payer's nonce as
+ * unused, no transaction up to that block moved money, and one whose account nonce is used, or whose deadline has
+ * passed, never will.
  */
 export function judgeSettlement(
   statuses: readonly TransactionStatus[],
@@ -37,7 +32,7 @@ export function judgeSettlement(
   deadline: bigint,
 ): Verdict {
   for (const { transaction, confirmation } of statuses) {
-    if (confirmation.outcome === 'confirmed') return { verdict: 'collected', transaction, confirmation }
+    if (confirmation.outcome === 'confirmed') return { verdict: 'settled', transaction, confirmation }
     if (confirmation.outcome === 'transfer_missing')
       return { verdict: 'transfer_missing', reason: `no transfer in ${transaction.hash}` }
   }
@@ -50,10 +45,10 @@ export function judgeSettlement(
   if (!evidence) return { verdict: 'open' }
   const { accountNonceCount } = evidence
   if (evidence.isNonceUsed) {
-    // None of ours was mined up to that block without being seen to fail, so it was the payer who used the nonce.
+    // Each of our transactions reverted or was not mined up to that block, so the payer used the nonce.
     return accountNonces.every((nonce) => reverts.has(nonce) || nonce >= accountNonceCount)
-      ? { verdict: 'uncollectable', reason: 'the payer burnt the nonce' }
-      : { verdict: 'unexplained', reason: 'the nonce is used and no transaction of ours is found' }
+      ? { verdict: 'uncollectable', reason: 'the payer invalidated the nonce' }
+      : { verdict: 'unexplained', reason: 'the nonce is used, but none of our transactions is found' }
   }
   if (evidence.chainTime.getTime() > Number(deadline) * 1000)
     return { verdict: 'uncollectable', reason: 'the authorization expired' }
@@ -63,7 +58,7 @@ export function judgeSettlement(
     : { verdict: 'uncollectable', reason: revert }
 }
 
-/** A revert of one transaction ends all that share its account nonce. */
+/** Returns reverts by account nonce: a revert rules out every transaction that shares it. */
 function findReverts(statuses: readonly TransactionStatus[]): ReadonlyMap<bigint, string> {
   return new Map(
     statuses.flatMap(({ transaction, confirmation }) =>

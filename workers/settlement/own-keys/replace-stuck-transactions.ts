@@ -1,53 +1,53 @@
 import type {
   NonceQueue,
+  NonceQueueStore,
   QueuedTransaction,
   SettlementAccount,
-  SettlementStore,
 } from '#shared/jobs/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
 
-export interface KeeperDependencies {
-  readonly settlements: Pick<
-    SettlementStore,
+export interface ReplacementDependencies {
+  readonly settlementStore: Pick<
+    NonceQueueStore,
     'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'fillGap' | 'releaseNonceQueue'
   >
   readonly accounts: SettlementAccounts
   readonly network: string
   readonly feeBumpAfterMs: number
-  /** Counts what was done, for the metrics. */
+  /** Called after each replacement, for the metrics. */
   readonly onReplacement: (account: SettlementAccount) => void
-  /** Told how many account nonces somebody else used since the last look. */
+  /** Called with the number of account nonces that were used outside this ledger since the last poll. */
   readonly onUsedElsewhere: (account: SettlementAccount, count: number) => void
   readonly logger: Logger
 }
 
-/** A round takes longer only with an RPC at its limit; a second keeper meanwhile would do no harm, a dead one's lease does. */
+/** Short, since the lease of a dead worker blocks the queue. A round rarely takes longer, and two at once are harmless. */
 const LEASE_MS = 10_000
-/** A head that is younger was sent by its own job a moment ago. */
+/** The job of a younger head has only just sent it. */
 const RESEND_AFTER_MS = 1000
-/** How many times longer than another one a transaction is sent again, before it is replaced, when its result was released. */
+/** How many times longer a transaction that a receipt names is resent before it is replaced. */
 const RELEASED_PATIENCE = 10
 
 /**
- * Keeps each key's line of account nonces moving, whatever has become of the jobs in it: what is next is sent again, after a
- * while with a higher fee, and a nonce that nothing was signed for is filled. Everything behind it waits for it.
+ * Rebroadcasts the next transaction of each key, replaces it with a higher fee once it is stuck, and fills nonce gaps:
+ * a blocked nonce blocks every later settlement.
  */
-export function replaceStuckTransactions(dependencies: KeeperDependencies): Sweep {
-  const { accounts, settlements, network } = dependencies
+export function replaceStuckTransactions(dependencies: ReplacementDependencies): Sweep {
+  const { accounts, settlementStore, network } = dependencies
   return {
-    name: 'moved account nonces',
+    name: 'advanced nonce queues',
     run: async () => {
       let moved = 0
       for (const facilitator of accounts.facilitators) {
         const account = { network, facilitator }
-        if (!(await settlements.leaseNonceQueue(account, LEASE_MS))) continue
+        if (!(await settlementStore.leaseNonceQueue(account, LEASE_MS))) continue
         try {
-          moved += await keepLine(dependencies, account)
+          moved += await advanceNonceQueue(dependencies, account)
         } finally {
-          await settlements.releaseNonceQueue(account)
+          await settlementStore.releaseNonceQueue(account)
         }
       }
       return moved
@@ -55,46 +55,47 @@ export function replaceStuckTransactions(dependencies: KeeperDependencies): Swee
   }
 }
 
-async function keepLine(dependencies: KeeperDependencies, account: SettlementAccount): Promise<number> {
-  const { accounts, settlements, feeBumpAfterMs, onUsedElsewhere, logger } = dependencies
+/** Resends, replaces or fills the head of one queue. Returns how many transactions it changed. */
+async function advanceNonceQueue(dependencies: ReplacementDependencies, account: SettlementAccount): Promise<number> {
+  const { accounts, settlementStore, feeBumpAfterMs, onUsedElsewhere, logger } = dependencies
   const count = await accounts.countAccountNonces(account.facilitator)
-  const line = await settlements.readNonceQueue(account, count)
-  if (line.usedElsewhere > 0) {
-    logger.error('SETTLEMENT_PRIVATE_KEYS: somebody else sends transactions with a settlement key', {
+  const queue = await settlementStore.readNonceQueue(account, count)
+  if (queue.usedElsewhere > 0) {
+    logger.error('SETTLEMENT_PRIVATE_KEYS: another sender uses a settlement key', {
       facilitator: account.facilitator,
-      count: line.usedElsewhere,
+      count: queue.usedElsewhere,
     })
-    onUsedElsewhere(account, line.usedElsewhere)
+    onUsedElsewhere(account, queue.usedElsewhere)
   }
-  if (line.nextAccountNonce === count) return 0
-  if (line.nextAccountNonce < count) {
-    logger.error('a node tells of more account nonces than can have been used', { facilitator: account.facilitator })
+  if (queue.nextAccountNonce === count) return 0
+  if (queue.nextAccountNonce < count) {
+    logger.error('a node reports more used account nonces than were signed', { facilitator: account.facilitator })
     return 0
   }
-  const [head] = line.transactions
-  if (head?.accountNonce !== count || head.isGivenUp) return await fillHead(dependencies, account, count, head)
-  if (line.headAgeMs < RESEND_AFTER_MS) return 0
-  const patienceMs = feeBumpAfterMs * (await patienceFor(accounts, line.released))
-  if (line.headAgeMs < patienceMs || head.ageMs < feeBumpAfterMs) {
-    const answer = await accounts.broadcast(line.released ?? head)
+  const [head] = queue.transactions
+  if (head?.accountNonce !== count || head.isAbandoned) return await fillNonceGap(dependencies, account, count, head)
+  if (queue.headAgeMs < RESEND_AFTER_MS) return 0
+  const patienceMs = feeBumpAfterMs * (await patienceFactor(accounts, queue.released))
+  if (queue.headAgeMs < patienceMs || head.ageMs < feeBumpAfterMs) {
+    const answer = await accounts.broadcast(queue.released ?? head)
     if (answer.outcome === 'unreachable')
-      logger.warn('broadcast not answered', { facilitator: account.facilitator, error: answer.cause })
+      logger.warn('no response to a broadcast', { facilitator: account.facilitator, error: answer.cause })
     return 0
   }
   let replaced = 0
-  for (const transaction of await findStuck(dependencies, line, head))
-    if (await replace(dependencies, account, transaction)) replaced += 1
+  for (const transaction of await findStuck(dependencies, queue, head))
+    if (await replaceTransaction(dependencies, account, transaction)) replaced += 1
   return replaced
 }
 
-/** What a receipt names was mined once and will be again, unless the base fee has risen above it. */
-async function patienceFor(accounts: SettlementAccounts, released: SignedTransaction | null): Promise<number> {
+/** Returns a longer patience for what a receipt names: it was mined once and will be again, unless base fees rose. */
+async function patienceFactor(accounts: SettlementAccounts, released: SignedTransaction | null): Promise<number> {
   return released && !(await accounts.isUnderpriced(released.raw)) ? RELEASED_PATIENCE : 1
 }
 
-/** With the head, everything behind it that offers less than the next block burns: it would get stuck at the head as well. */
+/** Returns the head and every later transaction that offers less than the next base fee: it would get stuck as well. */
 async function findStuck(
-  { accounts, feeBumpAfterMs }: KeeperDependencies,
+  { accounts, feeBumpAfterMs }: ReplacementDependencies,
   { transactions }: NonceQueue,
   head: QueuedTransaction,
 ): Promise<readonly QueuedTransaction[]> {
@@ -105,37 +106,38 @@ async function findStuck(
   return stuck
 }
 
-/** Sends a replacement, or what is stored once more when a higher fee is not allowed. */
-async function replace(
-  { accounts, settlements, onReplacement, logger }: KeeperDependencies,
+/** Replaces a transaction, or resends it when a higher fee is not allowed. Returns whether it was replaced. */
+async function replaceTransaction(
+  { accounts, settlementStore, onReplacement, logger }: ReplacementDependencies,
   account: SettlementAccount,
   stuck: QueuedTransaction,
 ): Promise<boolean> {
   const { facilitator } = account
   const replacement = await accounts.replace(facilitator, stuck.raw)
   if (!replacement) {
-    logger.warn('a settlement is stuck at the highest fee allowed', { facilitator })
+    logger.warn('a settlement is stuck at the maximum fee', { facilitator })
     await accounts.broadcast(stuck)
     return false
   }
-  await settlements.addReplacement(stuck.hash, replacement)
+  await settlementStore.addReplacement(stuck.hash, replacement)
   onReplacement(account)
   const answer = await accounts.broadcast(replacement)
-  if (answer.outcome === 'unreachable') logger.warn('broadcast not answered', { facilitator, error: answer.cause })
+  if (answer.outcome === 'unreachable') logger.warn('no response to a broadcast', { facilitator, error: answer.cause })
   return true
 }
 
-async function fillHead(
-  { accounts, settlements, logger }: KeeperDependencies,
+/** Fills the next nonce when no transaction for it is wanted any more. Returns how many were filled. */
+async function fillNonceGap(
+  { accounts, settlementStore, logger }: ReplacementDependencies,
   account: SettlementAccount,
   accountNonce: bigint,
   head: QueuedTransaction | undefined,
 ): Promise<number> {
   const { facilitator } = account
-  const givenUp = head?.accountNonce === accountNonce ? head.raw : null
-  const filler = await accounts.fill(facilitator, accountNonce, givenUp)
-  if (!(await settlements.fillGap(account, accountNonce, filler))) return 0
-  logger.warn('an account nonce without a transaction that is still wanted was filled', { facilitator })
+  const abandoned = head?.accountNonce === accountNonce ? head.raw : null
+  const filler = await accounts.fill(facilitator, accountNonce, abandoned)
+  if (!(await settlementStore.fillGap(account, accountNonce, filler))) return 0
+  logger.warn('filled a nonce gap', { facilitator })
   await accounts.broadcast(filler)
   return 1
 }

@@ -1,46 +1,46 @@
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { NonceQueueStore } from '#shared/jobs/settlement-store.ts'
 import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 
-export interface OwnKeysDependencies {
-  readonly accounts: Pick<SettlementAccounts, 'facilitators' | 'countAccountNonces' | 'countWaitingNonces'>
-  readonly settlements: Pick<SettlementStore, 'readNextAccountNonce'>
+export interface ExclusiveKeysDependencies {
+  readonly accounts: Pick<SettlementAccounts, 'facilitators' | 'countAccountNonces' | 'countPendingNonces'>
+  readonly settlementStore: Pick<NonceQueueStore, 'readNextAccountNonce'>
   readonly network: string
   readonly logger: Logger
 }
 
 /**
- * Throws a `StartFailure` when transactions of a settlement key are on their way that this ledger did not sign: another
- * installation, over another database, sends with the same key, and both would take the same account nonces. Processes over one
- * database share their keys safely. A chain that cannot be asked holds nobody up.
+ * Throws a `StartFailure` when a settlement key has pending transactions that this ledger did not sign: then an
+ * installation with another database uses the same key, and both would take the same account nonces. Processes over one
+ * database share keys safely. A chain that cannot be reached does not prevent the start.
  */
 export async function requireExclusiveKeys({
   accounts,
-  settlements,
+  settlementStore,
   network,
   logger,
-}: OwnKeysDependencies): Promise<void> {
+}: ExclusiveKeysDependencies): Promise<void> {
   for (const facilitator of accounts.facilitators) {
     const counts = await readCounts(accounts, facilitator).catch((error: unknown) => {
-      logger.warn('whether a settlement key is used elsewhere could not be asked', { facilitator, error })
+      logger.warn('could not check whether a settlement key is used elsewhere', { facilitator, error })
       return null
     })
     if (!counts) continue
-    // Read after the chain: what another process over this database has signed meanwhile is in it.
-    const next = (await settlements.readNextAccountNonce({ network, facilitator })) ?? counts.mined
-    if (counts.withWaiting > counts.mined && counts.withWaiting > next)
+    // Read after the chain, so it includes what other processes over this database have signed since.
+    const next = (await settlementStore.readNextAccountNonce({ network, facilitator })) ?? counts.mined
+    if (counts.withPending > counts.mined && counts.withPending > next)
       throw new StartFailure(
-        `SETTLEMENT_PRIVATE_KEYS: transactions of ${facilitator} are on their way that this database knows nothing of; ` +
-          'give each installation settlement keys of its own',
+        `SETTLEMENT_PRIVATE_KEYS: ${facilitator} has pending transactions that this database does not know; ` +
+          'use separate settlement keys for each installation',
       )
   }
 }
 
-async function readCounts(accounts: OwnKeysDependencies['accounts'], facilitator: `0x${string}`) {
-  const [mined, withWaiting] = await Promise.all([
+async function readCounts(accounts: ExclusiveKeysDependencies['accounts'], facilitator: `0x${string}`) {
+  const [mined, withPending] = await Promise.all([
     accounts.countAccountNonces(facilitator),
-    accounts.countWaitingNonces(facilitator),
+    accounts.countPendingNonces(facilitator),
   ])
-  return { mined, withWaiting }
+  return { mined, withPending }
 }

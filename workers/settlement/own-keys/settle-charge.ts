@@ -1,7 +1,8 @@
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { SettlementSteps } from '../../job/settlement-steps.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
@@ -12,18 +13,26 @@ import {
 import { awaitConfirmation } from './await-confirmation.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
-  readonly store: FinishSettlementDependencies['store'] &
-    Pick<ExecutionStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'>
+  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
+    Pick<JobSettlementStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'>
   readonly settler: Settler
   readonly logger: Logger
 }
 
-/** Between attempts against a chain that cannot be reached or has not mined yet. */
+/** Delay before the next attempt while the chain cannot be reached or has not mined the transaction. */
 const CHAIN_RETRY_MS = 1000
 
-/** generated → settling: fixes and signs the transaction that collects the charge, and stores it. Nothing is sent yet. */
-export async function recordSettlement(
-  { store, settler, logger }: SettlementDependencies,
+/** Settles with settlement keys of our own. */
+export function createOwnKeySettlement(dependencies: SettlementDependencies): SettlementSteps {
+  return {
+    recordSettlement: (job) => recordSettlement(dependencies, job),
+    settleCharge: (job) => settleCharge(dependencies, job),
+  }
+}
+
+/** generated → settling: signs the transaction that settles the charge, and stores it. Nothing is sent yet. */
+async function recordSettlement(
+  { settlementStore, settler, logger }: SettlementDependencies,
   job: ClaimedJob,
 ): Promise<StepOutcome> {
   const { chargeAmount } = requireSealed(job)
@@ -32,9 +41,9 @@ export async function recordSettlement(
     logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
   }
-  if (prepared.outcome === 'refused') return failSettlement({ store }, job, prepared.code)
+  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code)
   const { terms, minimumAccountNonce } = prepared
-  const settlement = await store.recordSettlement(job, {
+  const settlement = await settlementStore.recordSettlement(job, {
     chargeAmount,
     minimumAccountNonce,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, terms, accountNonce),
@@ -42,12 +51,12 @@ export async function recordSettlement(
   return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
 }
 
-/** settling → completed: sends what is stored, as often as it takes, and believes only the chain's proof. */
-export async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
-  const { store } = dependencies
+/** settling → completed: sends the stored transaction until the chain proves the transfer. */
+async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
+  const { settlementStore } = dependencies
   const { settlement, verdict } = await awaitConfirmation(dependencies, job, requireSealed(job))
   switch (verdict.verdict) {
-    case 'collected':
+    case 'settled':
       return completeSettlement(dependencies, job, settlement.settlementId, {
         ...verdict.confirmation,
         hash: verdict.transaction.hash,
@@ -58,15 +67,15 @@ export async function settleCharge(dependencies: SettlementDependencies, job: Cl
       return signAgain(dependencies, job, settlement, verdict.accountNonceCount)
     case 'transfer_missing':
     case 'unexplained':
-      return finished(await store.markForReview(job, verdict.reason))
+      return finished(await settlementStore.markForReview(job, verdict.reason))
     case 'open':
       return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'settlement pending' }
   }
 }
 
-/** Nothing that was signed can be mined any more: the same charge is signed for the next account nonce, if it can be had still. */
+/** Signs the same charge for another account nonce, once none of the signed transactions can be mined any more. */
 async function signAgain(
-  { store, settler, logger }: SettlementDependencies,
+  { settlementStore, settler, logger }: SettlementDependencies,
   job: ClaimedJob,
   { settlementId, transactions }: StoredSettlement,
   accountNonceCount: bigint,
@@ -75,15 +84,15 @@ async function signAgain(
   const [newest] = transactions
   if (!newest) throw new Error(`job ${job.id} is settling without a transaction`)
   const { facilitator } = job.authorization
-  logger.warn('an account nonce was used elsewhere; signing again', { jobId: job.id, facilitator })
+  logger.warn('an account nonce was used outside this ledger; signing again', { jobId: job.id, facilitator })
   const prepared = await settler.prepare(job.authorization, chargeAmount)
   if (prepared.outcome === 'unreachable')
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
-  // What was signed before may have used it after all: that must not look as if nothing was paid.
+  // An earlier transaction may have used the nonce after all, so this is no proof that nothing was paid.
   if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
-    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the nonce is used after all' }
-  if (prepared.outcome === 'refused') return failSettlement({ store }, job, prepared.code)
-  const written = await store.renewSettlement(job, {
+    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment nonce is used after all' }
+  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code)
+  const written = await settlementStore.renewSettlement(job, {
     settlementId,
     usedAccountNonce: newest.accountNonce,
     minimumAccountNonce: accountNonceCount,

@@ -1,13 +1,14 @@
-import type { SettledBlock, SettlementStore, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
+import type { FinalityStore, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
-import { judgeSettlement, type TransactionStatus } from './judge-settlement.ts'
+import { judgeSettlement } from './judge-settlement.ts'
+import { readStatuses } from './read-statuses.ts'
 
 export interface FinalityDependencies {
-  readonly settlements: Pick<
-    SettlementStore,
+  readonly settlementStore: Pick<
+    FinalityStore,
     'findUnfinalBlocks' | 'readUnfinal' | 'markFinal' | 'moveSettlement' | 'loseSettlement'
   >
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
@@ -15,32 +16,34 @@ export interface FinalityDependencies {
   readonly logger: Logger
 }
 
-/** Two calls and one for each of the newest settled blocks; a reorganisation is noticed within this time. */
-export const FINALITY_LOOK_MS = 5000
+/** Reorganizations are noticed within this time. A poll takes two calls, and one for each of the newest settled blocks. */
+const FINALITY_POLL_MS = 5000
 const BATCH = 200
 
 /**
- * Looks after confirmed settlements until their block is final. What a reorganisation took out of the chain is sent again; what
- * cannot be settled any more is `lost`, for a person to look at. Results were released, so the jobs stay as they are.
+ * Watches confirmed settlements until their block is final. Resends those that a reorganization removed from the chain;
+ * one that cannot be settled any more is marked `lost` for review. Results are released already, so jobs keep their
+ * state.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
-  const { settlements, blocks } = dependencies
+  const { settlementStore, blocks } = dependencies
   return {
-    name: 'settlements became final or moved',
-    leastIntervalMs: FINALITY_LOOK_MS,
+    name: 'finalized or moved settlements',
+    leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
-      const [newest] = await settlements.findUnfinalBlocks(0n)
+      const [newest] = await settlementStore.findUnfinalBlocks(0n)
       if (!newest) return 0
       const finalizedNumber = await blocks.readFinalizedNumber()
-      const { standing, replaced } = await sortBlocks(blocks, await settlements.findUnfinalBlocks(finalizedNumber))
+      const { standing, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
       const final = standing.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
-      const finalized = await settlements.markFinal(final)
+      const finalized = await settlementStore.markFinal(final)
       const [firstReplaced] = replaced
-      return firstReplaced ? finalized + (await lookAgain(dependencies, firstReplaced)) : finalized
+      return firstReplaced ? finalized + (await recheckFrom(dependencies, firstReplaced)) : finalized
     },
   }
 }
 
+/** Splits settled blocks into those still on the chain and those a reorganization replaced, both in order. */
 async function sortBlocks(
   blocks: BlockReader,
   settled: readonly SettledBlock[],
@@ -53,52 +56,51 @@ async function sortBlocks(
   }
 }
 
-/** Everything from the first replaced block on may have gone with it. */
-async function lookAgain(dependencies: FinalityDependencies, { number }: SettledBlock): Promise<number> {
-  const { settlements } = dependencies
+/** Rechecks every settlement from the first replaced block on. Returns how many were moved or lost. */
+async function recheckFrom(dependencies: FinalityDependencies, { number }: SettledBlock): Promise<number> {
+  const { settlementStore } = dependencies
   let moved = 0
-  for (const settlement of await settlements.readUnfinal(number, BATCH))
-    if (await lookForSettlement(dependencies, settlement)) moved += 1
+  for (const settlement of await settlementStore.readUnfinal(number, BATCH))
+    if (await recheckSettlement(dependencies, settlement)) moved += 1
   return moved
 }
 
-async function lookForSettlement(
-  { settlements, settler, logger }: FinalityDependencies,
+/** Judges a settlement again and resends it if needed. Returns whether it was moved or lost. */
+async function recheckSettlement(
+  { settlementStore, settler, logger }: FinalityDependencies,
   { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions }: UnfinalSettlement,
 ): Promise<boolean> {
   const evidence = await settler.readEvidence(authorization)
-  const statuses: TransactionStatus[] = []
-  for (const transaction of transactions)
-    statuses.push({ transaction, confirmation: await settler.confirm(transaction.hash, authorization, chargeAmount) })
+  const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
   const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
   switch (verdict.verdict) {
-    case 'collected': {
+    case 'settled': {
       const { blockNumber, blockHash } = verdict.confirmation
       if (blockHash === block.hash) return false
-      await settlements.moveSettlement(settlementId, {
+      await settlementStore.moveSettlement(settlementId, {
         transactionHash: verdict.transaction.hash,
         blockNumber,
         blockHash,
       })
-      logger.warn('a settlement is in another block now', { jobId })
+      logger.warn('a settlement moved to another block', { jobId })
       return true
     }
     case 'uncollectable':
-      await settlements.loseSettlement(settlementId, verdict.reason)
-      logger.error('a settlement was lost to a reorganisation of the chain', { jobId, reason: verdict.reason })
+      await settlementStore.loseSettlement(settlementId, verdict.reason)
+      logger.error('a settlement was lost in a reorganization', { jobId, reason: verdict.reason })
       return true
     case 'open': {
-      // Its receipt names this one; a replacement would settle as well, but who kept the receipt would not find it by that.
+      // The transaction that the receipt names. A replacement would settle too, but the receipt would not lead to it.
       const released = transactions.find(({ hash }) => hash === transactionHash) ?? transactions[0]
       if (released) await settler.broadcast(released)
-      logger.warn('a settlement was taken out of the chain and sent again', { jobId })
+      logger.warn('a settlement was removed from the chain and sent again', { jobId })
       return false
     }
-    // Signing again needs the job's fence, which no worker has any more. It stays here until its deadline has passed.
+    // Signing again needs the job's fence, which no worker has any more. Rechecked until the deadline has passed.
     case 'nonce_used_elsewhere':
     case 'transfer_missing':
     case 'unexplained':
-      logger.error('a settlement was taken out of the chain and cannot be sent again', {
+      logger.error('a settlement was removed from the chain and cannot be sent again', {
         jobId,
         reason: verdict.verdict,
       })

@@ -9,13 +9,13 @@ export interface GasWatchDependencies {
   readonly logger: Logger
 }
 
-const LOOK_EVERY_MS = 30_000
+const POLL_EVERY_MS = 30_000
 
-/** Warns, every 30 seconds, of each settlement key whose gas will not last. */
+/** Warns every 30 seconds about settlement keys that are low on gas. */
 export function watchGas({ gas, facilitators, gasWarningSettlements, logger }: GasWatchDependencies): Sweep {
   return {
-    name: 'looked at gas balances',
-    leastIntervalMs: LOOK_EVERY_MS,
+    name: 'checked gas balances',
+    leastIntervalMs: POLL_EVERY_MS,
     run: async () => {
       for (const facilitator of facilitators) {
         const { settlementsLeft } = await gas.readGas(facilitator)

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
-import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type { JobSettlementStore, RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { SettlementSteps } from '../../job/settlement-steps.ts'
 import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
@@ -12,30 +12,34 @@ import {
   type MinedTransfer,
   requireSealed,
 } from '../finish-settlement.ts'
-import type { SettlementSteps } from '../settlement-steps.ts'
 
 export interface RemoteSettlementDependencies extends FinishSettlementDependencies {
-  readonly store: FinishSettlementDependencies['store'] & RemoteSettlementStore & Pick<ExecutionStore, 'markForReview'>
+  readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
+    RemoteSettlementStore &
+    Pick<JobSettlementStore, 'markForReview'>
   readonly facilitator: RemoteFacilitator
   readonly logger: Logger
 }
 
-/** Between looks at a chain or a facilitator that does not go on. */
+/** Delay before the next attempt while the chain or the facilitator makes no progress. */
 const RETRY_MS = 1000
-/** After an answer that never came the chain is watched first: two of its blocks, so that nothing is paid for twice in gas. */
-const ASK_AGAIN_AFTER_MS = 5000
-/** A named transaction is given longer: the facilitator itself may still be raising its fee. */
-const ASK_AGAIN_BESIDE_HASH_MS = 60_000
-/** A node that is behind may show the nonce before the transfer; what stays unexplained for longer needs a person. */
+/** After a request without a response, two blocks are awaited before the next request, which might cost gas twice. */
+const REQUEST_AGAIN_AFTER_MS = 5000
+/** A reported transaction gets more time: the facilitator may still be raising its fee. */
+const REQUEST_AGAIN_WITH_HASH_MS = 60_000
+/** A lagging node may show the used nonce before the transfer; after this time a person must review it. */
 const UNEXPLAINED_FOR_MS = 30_000
-/** How long one run watches a named transaction before it gives the job back; long enough for several blocks. */
+/** How long one run polls a reported transaction before it releases the job; several blocks. */
 const WATCH_MS = 20_000
-const FIRST_LOOK_MS = 20
+const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 1000
-/** Recorded by a worker with keys of its own; only such a worker can go on. */
-const OTHER_WAY_RETRY_MS = 30_000
+/** Delay for a job that was recorded with a settlement key; only a worker with that key can settle it. */
+const OWN_KEY_RETRY_MS = 30_000
 
-/** Collects through a remote facilitator: recorded first, asked for as often as it takes, believed only from the chain. */
+/**
+ * Settles through a remote facilitator: records the settlement, requests it until it succeeds, and trusts only the
+ * chain.
+ */
 export function createRemoteSettlement(dependencies: RemoteSettlementDependencies): SettlementSteps {
   return {
     recordSettlement: (job) => recordSettlement(dependencies, job),
@@ -43,9 +47,9 @@ export function createRemoteSettlement(dependencies: RemoteSettlementDependencie
   }
 }
 
-/** generated → settling: fixes what the facilitator will be asked for. It is not asked yet. */
+/** generated → settling: stores what the facilitator will be asked to settle, without asking yet. */
 async function recordSettlement(
-  { store, facilitator, logger }: RemoteSettlementDependencies,
+  { settlementStore, facilitator, logger }: RemoteSettlementDependencies,
   job: ClaimedJob,
 ): Promise<StepOutcome> {
   const first = await facilitator.readFirstBlock()
@@ -54,60 +58,63 @@ async function recordSettlement(
     return later('the payment network cannot be reached')
   }
   const { chargeAmount } = requireSealed(job)
-  const written = await store.recordRemoteSettlement(job, { chargeAmount, recordedBlock: first.blockNumber })
+  const written = await settlementStore.recordRemoteSettlement(job, { chargeAmount, recordedBlock: first.blockNumber })
   return moved(written, { ...job, state: 'settling' })
 }
 
-/** settling → completed: what was asked for before is looked for on chain first; only then is it asked for (again). */
+/** settling → completed: looks for the outcome of earlier requests on chain before it sends another one. */
 async function settleCharge(dependencies: RemoteSettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
-  const settlement = await dependencies.store.readRemoteSettlement(job)
+  const settlement = await dependencies.settlementStore.readRemoteSettlement(job)
   if (!settlement) {
-    dependencies.logger.error('a settlement waits for a worker with its settlement key', { jobId: job.id })
-    return { next: 'later', delayMs: OTHER_WAY_RETRY_MS, reason: 'recorded for a settlement key of our own' }
+    dependencies.logger.error('a settlement needs a worker with its settlement key', { jobId: job.id })
+    return { next: 'later', delayMs: OWN_KEY_RETRY_MS, reason: 'recorded for a settlement key of our own' }
   }
-  const known = await readKnown(dependencies, job, settlement)
-  if (known.outcome === 'confirmed') return completeSettlement(dependencies, job, settlement.settlementId, known)
-  // Nobody was asked yet, so the chain has nothing to tell.
-  if (settlement.sinceRequestMs === null) return request(dependencies, job, settlement)
-  const ended = await readEnd(dependencies, job, settlement)
+  const reported = await readReported(dependencies, job, settlement)
+  if (reported.outcome === 'confirmed') return completeSettlement(dependencies, job, settlement.settlementId, reported)
+  // Without an earlier request there is nothing to find on chain.
+  if (settlement.sinceRequestMs === null) return requestSettlement(dependencies, job, settlement)
+  const ended = await finishFromChain(dependencies, job, settlement)
   if (ended) return ended
-  if (known.outcome === 'reverted' && settlement.unansweredRequests === 0)
-    return failSettlement(dependencies, job, 'every transaction of the facilitator was reverted')
-  const patienceMs = known.outcome === 'pending' ? ASK_AGAIN_BESIDE_HASH_MS : ASK_AGAIN_AFTER_MS
+  if (reported.outcome === 'reverted' && settlement.unansweredRequests === 0)
+    return failSettlement(dependencies, job, 'every transaction of the facilitator reverted')
+  const patienceMs = reported.outcome === 'pending' ? REQUEST_AGAIN_WITH_HASH_MS : REQUEST_AGAIN_AFTER_MS
   if (settlement.sinceRequestMs < patienceMs) return later('settlement pending')
-  return request(dependencies, job, settlement)
+  return requestSettlement(dependencies, job, settlement)
 }
 
-/** Asks for the charge. The request is on record before it is sent, so a crash leaves it as unanswered. */
-async function request(
+/** Requests the settlement. The request is stored before it is sent, so a crash leaves it as unanswered. */
+async function requestSettlement(
   dependencies: RemoteSettlementDependencies,
   job: ClaimedJob,
   settlement: RemoteSettlement,
 ): Promise<StepOutcome> {
-  const { store, facilitator, logger } = dependencies
+  const { settlementStore, facilitator, logger } = dependencies
   const { settlementId, unansweredRequests, hashes } = settlement
-  if ((await store.noteSettlementRequest(job, settlementId)) === 'stale') return { next: 'stale' }
+  if ((await settlementStore.recordSettlementRequest(job, settlementId)) === 'stale') return { next: 'stale' }
   const answer = await facilitator.settle(job.authorization, requireSealed(job).chargeAmount)
   if (answer.outcome === 'unknown') {
-    logger.warn('settlement request not answered', { jobId: job.id, error: answer.cause })
+    logger.warn('no response to a settlement request', { jobId: job.id, error: answer.cause })
     return later('the outcome of the settlement request is unknown')
   }
   const hash = answer.outcome === 'sent' ? answer.hash : null
-  if ((await store.noteSettlementAnswer(job, settlementId, hash)) === 'stale') return later('the answer is not kept')
+  if ((await settlementStore.recordSettlementAnswer(job, settlementId, hash)) === 'stale')
+    return later('the response was not stored')
   if (answer.outcome === 'sent') {
-    const mined = await watch(dependencies, job, answer.hash)
+    const mined = await awaitTransfer(dependencies, job, answer.hash)
     return mined ? completeSettlement(dependencies, job, settlement.settlementId, mined) : later('settlement pending')
   }
   logger.warn('settlement request refused', { jobId: job.id, reason: answer.reason })
-  // An earlier request may still come through; then only the deadline ends it.
+  // An earlier request may still succeed; then only the deadline is final.
   const isFinal = answer.outcome === 'refused' && unansweredRequests === 0 && hashes.length === 0
   return isFinal
     ? failSettlement(dependencies, job, answer.code)
     : later(`the facilitator did not settle: ${answer.reason}`)
 }
 
-/** What became of the transactions that the facilitator named. A wrong hash proves nothing, not even that it sent nothing. */
-async function readKnown(
+/**
+ * Reads the transactions that the facilitator reported. A wrong hash proves nothing, not even that nothing was sent.
+ */
+async function readReported(
   { facilitator }: RemoteSettlementDependencies,
   job: ClaimedJob,
   { hashes }: RemoteSettlement,
@@ -122,8 +129,8 @@ async function readKnown(
   return { outcome: hashes.length === 0 ? 'none' : 'pending' }
 }
 
-/** How the chain itself ended the settlement; `null` while it can still be collected. */
-async function readEnd(
+/** Finishes the settlement if the chain has decided it; returns `null` while it can still be settled. */
+async function finishFromChain(
   dependencies: RemoteSettlementDependencies,
   job: ClaimedJob,
   settlement: RemoteSettlement,
@@ -141,21 +148,22 @@ async function readEnd(
       return failSettlement(dependencies, job, 'the payer invalidated the nonce')
     case 'unexplained':
       return (settlement.sinceRequestMs ?? 0) < UNEXPLAINED_FOR_MS
-        ? later('the nonce is used, its transfer not found yet')
-        : finished(await dependencies.store.markForReview(job, 'the nonce is used, and no transfer is found'))
+        ? later('the nonce is used, and its transfer is not found yet')
+        : finished(await dependencies.settlementStore.markForReview(job, 'the nonce is used, and no transfer is found'))
     case 'unreachable':
       dependencies.logger.warn('payment network unreachable', { jobId: job.id, error: finding.cause })
       return later('the payment network cannot be reached')
   }
 }
 
-async function watch(
+/** Polls a reported transaction. Returns `null` when it fails or the time is up. */
+async function awaitTransfer(
   { facilitator }: RemoteSettlementDependencies,
   job: ClaimedJob,
   hash: `0x${string}`,
 ): Promise<MinedTransfer | null> {
   const { chargeAmount } = requireSealed(job)
-  for (let [waited, pause] = [0, FIRST_LOOK_MS]; waited < WATCH_MS; waited += pause, pause = longer(pause)) {
+  for (let [waited, pause] = [0, FIRST_PAUSE_MS]; waited < WATCH_MS; waited += pause, pause = longer(pause)) {
     const confirmation = await facilitator.confirm(hash, job.authorization, chargeAmount)
     if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
     if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return null

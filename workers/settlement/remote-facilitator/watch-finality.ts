@@ -1,67 +1,67 @@
-import type { RemoteSettlementStore, UnfinalRemoteSettlement } from '#shared/jobs/remote-settlement-store.ts'
-import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { FinalityStore, UnfinalRemoteSettlement } from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
-import { FINALITY_LOOK_MS } from '../own-keys/watch-finality.ts'
 
 export interface RemoteFinalityDependencies {
-  readonly settlements: Pick<SettlementStore, 'moveSettlement' | 'loseSettlement'> &
-    Pick<RemoteSettlementStore, 'readUnfinalRemote'>
+  readonly settlementStore: Pick<FinalityStore, 'readUnfinalRemote' | 'moveSettlement' | 'loseSettlement'>
   readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle'>
   readonly blocks: Pick<BlockReader, 'readHash'>
   readonly logger: Logger
 }
 
+/** Reorganizations are noticed within this time. */
+const FINALITY_POLL_MS = 5000
 const BATCH = 200
 
 /**
- * Looks after confirmed settlements of a remote facilitator whose block was replaced. There is no transaction of ours to send
- * again: the facilitator is asked once more. What cannot be settled any more is `lost`, for a person to look at.
+ * Watches confirmed settlements of a remote facilitator. When a block was replaced, requests the settlement from the
+ * facilitator again, since there is no transaction of ours to resend; one that cannot be settled any more is marked
+ * `lost` for review.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
-  const { settlements, blocks } = dependencies
+  const { settlementStore, blocks } = dependencies
   return {
-    name: 'settlements of the facilitator moved',
-    leastIntervalMs: FINALITY_LOOK_MS,
+    name: 'moved or lost settlements of the facilitator',
+    leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
       const hashes = new Map<bigint, string | null>()
       let moved = 0
-      for (const settlement of await settlements.readUnfinalRemote(BATCH)) {
+      for (const settlement of await settlementStore.readUnfinalRemote(BATCH)) {
         const { number, hash } = settlement.block
         const present = hashes.get(number) ?? (await blocks.readHash(number))
         hashes.set(number, present)
-        if (present !== hash && (await lookAgain(dependencies, settlement))) moved += 1
+        if (present !== hash && (await recheckSettlement(dependencies, settlement))) moved += 1
       }
       return moved
     },
   }
 }
 
-async function lookAgain(
-  { settlements, facilitator, logger }: RemoteFinalityDependencies,
+async function recheckSettlement(
+  { settlementStore, facilitator, logger }: RemoteFinalityDependencies,
   { settlementId, jobId, authorization, chargeAmount, recordedBlock }: UnfinalRemoteSettlement,
 ): Promise<boolean> {
   const finding = await facilitator.find(authorization, chargeAmount, recordedBlock)
   switch (finding.outcome) {
     case 'found': {
       const { hash: transactionHash, blockNumber, blockHash } = finding
-      await settlements.moveSettlement(settlementId, { transactionHash, blockNumber, blockHash })
-      logger.warn('a settlement is in another block now', { jobId })
+      await settlementStore.moveSettlement(settlementId, { transactionHash, blockNumber, blockHash })
+      logger.warn('a settlement moved to another block', { jobId })
       return true
     }
     case 'expired':
     case 'burned':
-      await settlements.loseSettlement(settlementId, `taken out of the chain, and ${finding.outcome} since`)
-      logger.error('a settlement was lost to a reorganisation of the chain', { jobId, reason: finding.outcome })
+      await settlementStore.loseSettlement(settlementId, `removed from the chain, and ${finding.outcome} since`)
+      logger.error('a settlement was lost in a reorganization', { jobId, reason: finding.outcome })
       return true
-    // Nodes that lag show it too, and losing a settlement is for good.
+    // Lagging nodes show this as well, and `lost` is permanent.
     case 'unexplained':
-      logger.error('a settlement is not where it was, and its nonce is used', { jobId })
+      logger.error('a settlement left its block although its nonce is used', { jobId })
       return false
     case 'open':
-      logger.warn('a settlement was taken out of the chain and is asked for again', { jobId })
+      logger.warn('a settlement was removed from the chain and requested again', { jobId })
       await facilitator.settle(authorization, chargeAmount)
       return false
     case 'unreachable':

@@ -1,17 +1,19 @@
 import { z } from 'zod'
 import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import type { Deployment, ProviderPorts } from './deployment.ts'
 import type { SendHttp } from './http.ts'
-import { adapters, type Deployment, type ProviderPorts } from './registry.ts'
+import { adapters } from './registry.ts'
 
 export interface DeploymentDependencies {
-  /** The process environment, for the keys that the file names. */
+  /** The process environment, which contains the keys that the file names. */
   readonly environment: Readonly<Record<string, string | undefined>>
   readonly http: SendHttp
 }
 
 /**
- * Makes the deployments of the file callable. Throws one error that names every deployment that cannot be: its key variable
- * is missing or empty, its adapter needs a key and none is named, or its options are not the adapter's. Never quotes a key.
+ * Creates the deployments of the file. Throws one error that names every unusable deployment: its key variable is
+ * missing or empty, its adapter needs a key and none is named, or its adapter does not support its options. Never
+ * quotes a key.
  */
 export function createDeployments(file: DeploymentsFile, dependencies: DeploymentDependencies): readonly Deployment[] {
   const problems: string[] = []

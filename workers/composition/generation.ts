@@ -1,0 +1,49 @@
+import { readFile } from 'node:fs/promises'
+import type { Registry } from 'prom-client'
+import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { underSetting } from '#shared/runtime/start-process.ts'
+import type { WorkerConfig } from '../config.ts'
+import { createImageFetcher } from '../executions/fetch-remote-image.ts'
+import { createExecutions } from '../executions/registry.ts'
+import type { RunJobDependencies } from '../job/run-job.ts'
+import { createDeployments } from '../providers/create-deployments.ts'
+import { createHttp, type SendHttp } from '../providers/http.ts'
+import { createRouter } from '../providers/route.ts'
+import { createModerationScreener } from '../screening/moderation-endpoint.ts'
+import { noScreening, type Screener } from '../screening/screener.ts'
+import { measuredRouter } from '../telemetry/deployment-metrics.ts'
+
+export interface GenerationOptions {
+  /** Whether this process serves a queue other than settlement. */
+  readonly callsProviders: boolean
+  readonly metrics: Registry
+  readonly now: () => Date
+}
+
+type GenerationParts = Pick<RunJobDependencies, 'router' | 'screener' | 'executionOf' | 'providerTimeoutMs'>
+
+/** Composes what screens requests and calls providers. */
+export async function composeGeneration(
+  config: WorkerConfig,
+  { callsProviders, metrics, now }: GenerationOptions,
+): Promise<GenerationParts> {
+  const http = createHttp({ fetch })
+  const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
+  const deployments = await underSetting('DEPLOYMENTS_FILE', async () => {
+    const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
+    // A process that only settles calls no provider, so it needs none of their keys.
+    return createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http })
+  })
+  const router = createRouter(deployments, { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
+  return {
+    router: measuredRouter(metrics, router),
+    screener: composeScreener(config, http),
+    executionOf: createExecutions(createImageFetcher()),
+    providerTimeoutMs,
+  }
+}
+
+function composeScreener(config: WorkerConfig, http: SendHttp): Screener {
+  const { SCREENING_BASE_URL: baseUrl, SCREENING_API_KEY: apiKey, SCREENING_MODEL: model } = config
+  return baseUrl === undefined ? noScreening : createModerationScreener({ baseUrl, apiKey, model, http })
+}

@@ -1,0 +1,121 @@
+import type { PublicClient } from 'viem'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
+import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
+import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
+import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
+import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { Settler } from '#shared/payment/facilitator.ts'
+import type { GasReader } from '#shared/payment/gas-reader.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
+import type { WorkerConfig } from '../config.ts'
+import type { RunJobDependencies } from '../job/run-job.ts'
+import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
+import { createOwnKeySettlement } from '../settlement/own-keys/settle-charge.ts'
+import type { FinalityDependencies } from '../settlement/own-keys/watch-finality.ts'
+import type { GasWatchDependencies } from '../settlement/own-keys/watch-gas.ts'
+import { createRemoteSettlement } from '../settlement/remote-facilitator/settle-charge.ts'
+import type { RemoteFinalityDependencies } from '../settlement/remote-facilitator/watch-finality.ts'
+import { tracedFacilitator, tracedSettlementSteps, tracedSettler } from '../telemetry/traced-ports.ts'
+
+export interface PaymentOptions {
+  /** Whether this process serves the settlement queue. */
+  readonly settles: boolean
+  readonly settlementStore: SettlementStore
+  readonly logger: Logger
+  readonly tracer: Tracer
+  readonly now: () => Date
+}
+
+export interface PaymentParts
+  extends SettlingParty,
+    Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
+    Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
+    Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements'>,
+    Pick<FinalityDependencies, 'blocks'> {
+  readonly settler: Settler
+}
+
+/** The party that verifies and settles: settlement keys of our own, or a remote facilitator. */
+interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 'settlementSteps'> {
+  /** `null` with settlement keys of our own. */
+  readonly remote: Pick<RemoteFinalityDependencies, 'facilitator'> | null
+}
+
+/** Composes what checks and settles payments. */
+export function composePayment(config: WorkerConfig, options: PaymentOptions): PaymentParts {
+  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
+  const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
+  // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to
+  // watch.
+  const keys = options.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
+  const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
+  const settlerOptions = { confirmations: config.CONFIRMATIONS, estimateFees }
+  const settler = tracedSettler(options.tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
+  const party =
+    config.FACILITATOR_URL === undefined
+      ? composeOwnKeys(config, options, { chain, settler, gas: createGasReader(chain, estimateFees) })
+      : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL })
+  return {
+    ...party,
+    payerFunds: createPayerFundsReader(chain, () => performance.now()),
+    chainClock: createChainClock(chain, options.now),
+    blocks: createBlockReader(chain),
+    settler,
+    accounts,
+    facilitators: accounts.facilitators,
+    network: `eip155:${CHAIN_ID}`,
+    feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
+    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
+    settlementMarginMs: config.SETTLEMENT_MARGIN_SECONDS * 1000,
+  }
+}
+
+function composeOwnKeys(
+  { RECEIPT_SECRET_ID: receiptSecretId }: WorkerConfig,
+  { settlementStore, logger, tracer, now }: PaymentOptions,
+  { chain, settler, gas }: { readonly chain: PublicClient; readonly settler: Settler; readonly gas: GasReader },
+): SettlingParty {
+  const steps = createOwnKeySettlement({ receiptSecretId, now, logger, settlementStore, settler })
+  return {
+    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
+    gas,
+    settlementSteps: tracedSettlementSteps(tracer, steps),
+    remote: null,
+  }
+}
+
+/** A remote facilitator pays for gas itself and does not report its balance. */
+const unlimitedGas: GasReader = {
+  readGas: async () => ({ balanceWei: 0n, settlementsLeft: Number.POSITIVE_INFINITY }),
+}
+
+function composeRemoteFacilitator(
+  config: WorkerConfig,
+  { settlementStore, logger, tracer, now }: PaymentOptions,
+  { chain, url }: { readonly chain: PublicClient; readonly url: string },
+): SettlingParty {
+  const { FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations, RECEIPT_SECRET_ID: receiptSecretId } = config
+  const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
+  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const facilitator = tracedFacilitator(
+    tracer,
+    createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
+  )
+  const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator })
+  return {
+    verifier: createRemoteVerifier({ url, apiKey }, own),
+    gas: unlimitedGas,
+    settlementSteps: tracedSettlementSteps(tracer, steps),
+    remote: { facilitator },
+  }
+}

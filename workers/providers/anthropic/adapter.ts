@@ -1,0 +1,10 @@
+import { type Adapter, noOptionsSchema } from '../adapter.ts'
+import { createAnthropicText } from './text.ts'
+
+export const anthropic: Adapter = {
+  needsKey: true,
+  ports: (connection, options) => {
+    noOptionsSchema.parse(options)
+    return { text: createAnthropicText(connection) }
+  },
+}

@@ -1,0 +1,30 @@
+import type { ImageProvider, SpeechProvider, TextProvider, TranscriptionProvider } from './provider.ts'
+
+/** The ports of one upstream; an adapter has those that its API offers. */
+export interface ProviderPorts {
+  readonly text?: TextProvider
+  readonly image?: ImageProvider
+  readonly speech?: SpeechProvider
+  readonly transcription?: TranscriptionProvider
+}
+
+/** A private upstream, ready to be called. Its name is for logs and the attempts' rows, never for callers. */
+export interface Deployment extends ProviderPorts {
+  readonly name: string
+  /** Public model ids. */
+  readonly serves: readonly string[]
+  /** The lowest is tried first. */
+  readonly priority: number
+  readonly weight: number
+  readonly maximumConcurrency?: number
+  readonly requestsPerMinute?: number
+  readonly timeoutMs?: number
+  /** Public alias → the upstream's voice id; absent: the upstream accepts the aliases as they are. */
+  readonly voices?: Readonly<Record<string, string>>
+}
+
+/** Returns the upstream's id of a public voice, or `undefined` when the deployment does not offer it. */
+export function upstreamVoice({ voices }: Pick<Deployment, 'voices'>, alias: string): string | undefined {
+  if (voices === undefined) return alias
+  return Object.hasOwn(voices, alias) ? voices[alias] : undefined
+}
