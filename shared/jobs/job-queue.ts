@@ -1,34 +1,31 @@
+import { OPERATION_QUEUES } from '#shared/operations/queues.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import type { JobState } from './job.ts'
 
-/** One queue for each kind of upstream work, so that none waits behind another, and one for what collects money. */
-export const queueNames = ['text', 'images', 'speech', 'transcriptions', 'settlement'] as const
+/** One queue for each kind of provider work, so that none waits behind another, and one for settlement. */
+export const QUEUE_NAMES = [...OPERATION_QUEUES, 'settlement'] as const
 
-export type QueueName = (typeof queueNames)[number]
+export type QueueName = (typeof QUEUE_NAMES)[number]
 
-const queueOfCategory = {
-  text_generation: 'text',
-  image_generation: 'images',
-  text_to_speech: 'speech',
-  speech_to_text: 'transcriptions',
-} as const satisfies Record<string, QueueName>
-
-/** Where a job goes next: to the queue of its operation until its result is stored, then to settlement. */
+/** Returns the queue for a job's next step: that of its operation until the result is stored, then settlement. */
 export function queueOf({ operation, state }: { readonly operation: string; readonly state: JobState }): QueueName {
   if (state === 'generated' || state === 'settling') return 'settlement'
-  return queueOfCategory[operationById(operation).category]
+  return operationById(operation).queue
 }
 
-/** Carries job ids from the API to the workers. It may lose or repeat them: the row decides, sweepers enqueue again. */
+/**
+ * Carries job ids from the API to the workers. It may lose or repeat them: the row is authoritative, sweepers enqueue
+ * again.
+ */
 export interface JobQueue {
-  /** Fails within some seconds when the queue cannot be reached; it never holds up its caller for longer. */
+  /** Rejects within a few seconds when the queue cannot be reached. */
   enqueue(jobId: string, queue: QueueName): Promise<void>
-  /** Throws when the queue cannot be used at the moment. */
+  /** Rejects when the queue cannot be used at present. */
   check(): Promise<void>
   close(): Promise<void>
 }
 
-/** Delivers job ids to a handler, for each queue up to its own concurrency at once. */
+/** Delivers job ids to a handler, up to the concurrency of each queue. */
 export interface JobConsumer {
   /** Stops taking jobs and waits for the running ones, at most `deadlineMs`. */
   close(deadlineMs: number): Promise<void>

@@ -3,8 +3,9 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { RequestOrigin } from '#shared/runtime/tracing.ts'
 
-export const jobStates = [
+export const JOB_STATES = [
   'accepted',
   'generating',
   'generated',
@@ -15,14 +16,7 @@ export const jobStates = [
   'review',
 ] as const
 
-export type JobState = (typeof jobStates)[number]
-
-/** Where a job comes from, for whoever works on it to say. Both are `null` for jobs from before they were kept. */
-export interface RequestOrigin {
-  readonly requestId: string | null
-  /** W3C Trace Context; `null` when the request was not traced. */
-  readonly traceparent: string | null
-}
+export type JobState = (typeof JOB_STATES)[number]
 
 /** A paid request and everything that was fixed when it was accepted. */
 export interface Job {
@@ -39,34 +33,39 @@ export interface Job {
   readonly authorization: Authorization
   readonly stagedUploadId: string | null
   readonly acceptedAt: Date
-  /** The request that was accepted last, in whose name it is worked on. */
+  /** The latest accepted request for this job. */
   readonly origin: RequestOrigin
 }
 
-/** A job under a worker's lease. Every write names the fence; a stale one changes nothing and is told so. */
+/**
+ * A job under a worker's lease. Every write carries the fence; with a stale fence it changes nothing and returns
+ * `stale`.
+ */
 export interface ClaimedJob extends Job {
   readonly state: 'accepted' | 'generating' | 'generated' | 'settling'
   readonly fence: bigint
-  /** Between when it was due and this claim, by PostgreSQL's clock; the time of a worker that was lost meanwhile is in it. */
+  /**
+   * Time from when the job was due to this claim, by PostgreSQL's clock; includes the lease of a worker that was lost.
+   */
   readonly waitedMs: number
   readonly sealed: SealedResult | null
-  /** As this claim recorded it; `null` when it is to be read. */
+  /** The settlement as this claim recorded it; `null` when it must be read. */
   readonly settlement: StoredSettlement | null
 }
 
-/** A transaction as it was signed, for good: it may be mined as long as nothing else has used its account nonce. */
+/** A signed transaction, stored permanently: it may be mined until another one has used its account nonce. */
 export interface StoredTransaction extends SignedTransaction {
   readonly accountNonce: bigint
 }
 
-/** What collects a job's charge, stored before anything of it is sent. */
+/** The transactions that settle a job's charge, stored before any of them is sent. */
 export interface StoredSettlement {
   readonly settlementId: string
   /** Newest first; any of them may be the one on chain. */
   readonly transactions: readonly StoredTransaction[]
 }
 
-/** What a provider's success was turned into: the exact response text and the charge computed from usage. */
+/** A provider's successful answer: the exact response text, and the charge computed from its usage. */
 export interface SealedResult {
   readonly usage: Record<string, number>
   readonly chargeAmount: AtomicAmount
@@ -83,7 +82,16 @@ export interface PaymentResponse {
   readonly amount: string
 }
 
-/** How a job stands for the caller who waits on it. */
+/** `stale` means that another worker has claimed the job since: stop immediately, write nothing. */
+export type Written = 'written' | 'stale'
+
+export interface Failure {
+  readonly code: ErrorCode
+  /** For operators, without prompt, audio, transcript or key. */
+  readonly reason: string
+}
+
+/** A job's outcome for the waiting caller. */
 export type JobOutcome =
   | { state: 'accepted' | 'generating' | 'generated' | 'settling' }
   | {
@@ -95,7 +103,7 @@ export type JobOutcome =
       receiptIssuedAt: Date
       paymentResponse: PaymentResponse
     }
-  /** Completed, and its result is past its retention. */
+  /** Completed, with a result past its retention. */
   | { state: 'expired'; receiptId: string; receiptSecretId: string }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
   | { state: 'review' }

@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { parseQueueUrl } from './queue-url.ts'
 
-/** Settings that say where the queue lives, the same for API, workers and the migration. */
+/** Settings of the queue's location, the same for API, workers and the migration. */
 export const queueSettings = {
-  /** The database when left out. */
+  /** Defaults to the database. */
   QUEUE_URL: z
     .string()
     .check(({ value, issues }) => {
@@ -11,12 +11,15 @@ export const queueSettings = {
         parseQueueUrl(value)
       } catch (error) {
         const message = error instanceof Error ? error.message : 'unreadable'
-        // The input holds a password.
+        // The input contains a password.
         issues.push({ code: 'custom', message, input: undefined })
       }
     })
     .optional(),
-  /** Apart from others on the same Redis. The braces keep all keys in one slot of a cluster, as multi-key scripts need. */
+  /**
+   * Separates services on the same Redis. The braces keep all keys in one slot of a cluster, as multi-key scripts
+   * require.
+   */
   QUEUE_PREFIX: z
     .string()
     .regex(/^[^{}]*\{[^{}]+\}[^{}]*$/, 'QUEUE_PREFIX needs one hash tag in braces, like {farebox}')

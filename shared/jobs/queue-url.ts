@@ -9,7 +9,7 @@ interface RedisAccess {
   readonly tls: boolean
 }
 
-/** Where the queue lives, read from `QUEUE_URL`. `shown` is the address without user and password, for messages. */
+/** The queue's address, parsed from `QUEUE_URL`. `shown` is the address without user and password, for messages. */
 export type QueueAddress = { readonly shown: string } & (
   | { readonly kind: 'postgres'; readonly url: string }
   | ({ readonly kind: 'redis'; readonly node: RedisNode; readonly database: number } & RedisAccess)
@@ -29,12 +29,12 @@ const FORMS =
 const REDIS_PORT = 6379
 const SENTINEL_PORT = 26_379
 
-/** scheme, user and password, hosts, path. A list of hosts is no URL of the standard, which allows one. */
+/** Scheme, user and password, hosts, path. Not parsed by `URL`, which does not allow a list of hosts. */
 const URL_PARTS = /^([a-z]+(?:\+[a-z]+)?):\/\/(?:([^@/]*)@)?([^/?#]*)(\/[^?#]*)?$/
 
-/** Reads a queue's URL. Throws with the forms that are known; the message never quotes the URL, which holds a password. */
+/** Parses a queue's URL. Throws with the known forms; the message never quotes the URL, which contains a password. */
 export function parseQueueUrl(url: string): QueueAddress {
-  // PostgreSQL's own URLs may carry parameters, which its client reads.
+  // URLs of PostgreSQL may carry parameters, which its client reads.
   if (/^postgres(ql)?:\/\//.test(url)) return { kind: 'postgres', url, shown: withoutUser(url) }
   const [, scheme = '', user, hosts = '', path = '/'] = URL_PARTS.exec(url) ?? []
   const access = { ...readUser(user), tls: scheme.startsWith('rediss') }

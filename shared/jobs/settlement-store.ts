@@ -1,9 +1,83 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
-import type { StoredTransaction } from './job.ts'
+import type { Receipt } from '#shared/payment/receipt.ts'
+import type { ClaimedJob, Failure, PaymentResponse, StoredSettlement, StoredTransaction, Written } from './job.ts'
 
 type Hex = `0x${string}`
+
+/**
+ * The settlement of one job: with own keys, or through a remote facilitator. Every write is fenced by the job's claim.
+ */
+export interface JobSettlementStore {
+  /**
+   * generated → settling: takes the next account nonce and stores the transaction signed for it, before anything is
+   * sent.
+   */
+  recordSettlement(
+    job: ClaimedJob,
+    settlement: {
+      chargeAmount: AtomicAmount
+      minimumAccountNonce: bigint
+      sign(accountNonce: bigint): Promise<SignedTransaction>
+    },
+  ): Promise<StoredSettlement | 'stale'>
+  readSettlement(job: ClaimedJob): Promise<StoredSettlement>
+  /** Stays settling: signs a settlement for the next account nonce after its own was used outside this ledger. */
+  renewSettlement(
+    job: ClaimedJob,
+    renewal: {
+      settlementId: string
+      usedAccountNonce: bigint
+      minimumAccountNonce: bigint
+      sign(accountNonce: bigint): Promise<SignedTransaction>
+    },
+  ): Promise<Written>
+  /** settling → completed: settlement, receipt and payment response in one transaction; notifies the waiting API. */
+  completeJob(
+    job: ClaimedJob,
+    completion: {
+      settlementId: string
+      transactionHash: string
+      blockNumber: bigint
+      blockHash: string
+      receipt: Receipt
+      receiptSecretId: string
+      paymentResponse: PaymentResponse
+    },
+  ): Promise<Written>
+  /** generated or settling → settlement_failed: the result is withheld. */
+  failSettlement(job: ClaimedJob, failure: Failure): Promise<Written>
+  /** settling → review. */
+  markForReview(job: ClaimedJob, reason: string): Promise<Written>
+}
+
+/** A settlement requested, or to be requested, from a remote facilitator. */
+export interface RemoteSettlement {
+  readonly settlementId: string
+  readonly recordedBlock: bigint
+  /** Transactions named by the facilitator, newest first. */
+  readonly hashes: readonly Hex[]
+  /** Number of requests whose outcome is unknown. */
+  readonly unansweredRequests: number
+  /** Time since the latest request, by the ledger's clock; `null` before the first one. */
+  readonly sinceRequestMs: number | null
+}
+
+/** Settlements through a remote facilitator. Every write is fenced by the job's claim. */
+export interface RemoteSettlementStore {
+  /** generated → settling: records the charge to request, before anything is requested. */
+  recordRemoteSettlement(
+    job: ClaimedJob,
+    settlement: { chargeAmount: AtomicAmount; recordedBlock: bigint },
+  ): Promise<Written>
+  /** Returns `null` when the job's settlement was signed with an own key. */
+  readRemoteSettlement(job: ClaimedJob): Promise<RemoteSettlement | null>
+  /** Counts a request as unanswered; written before it is sent. */
+  recordSettlementRequest(job: ClaimedJob, settlementId: string): Promise<Written>
+  /** Counts the request as answered: with the transaction that the facilitator named, or with nothing sent. */
+  recordSettlementAnswer(job: ClaimedJob, settlementId: string, hash: Hex | null): Promise<Written>
+}
 
 /** One settlement key on one network. */
 export interface SettlementAccount {
@@ -14,31 +88,57 @@ export interface SettlementAccount {
 /** The newest transaction of one account nonce. */
 export interface QueuedTransaction extends StoredTransaction {
   readonly ageMs: number
-  /** Its settlement has failed: the payer was told so, and it must not collect anything any more. */
-  readonly isGivenUp: boolean
+  /** Whether its settlement has failed: the payer was notified, and it must not collect the charge any more. */
+  readonly isAbandoned: boolean
 }
 
-/** What waits in an account's line, from the account nonce on that the chain takes next. */
+/** The unmined transactions of an account, starting at the next account nonce on chain. */
 export interface NonceQueue {
-  /** How long that nonce has been the next one, as far as was seen. */
+  /** How long the ledger has known that nonce to be the next one. */
   readonly headAgeMs: number
-  /** The first account nonce that is not taken yet; nothing waits when it is the next one. */
+  /** The first account nonce that is not taken; the queue is empty when the chain's next nonce equals it. */
   readonly nextAccountNonce: bigint
-  /** How many account nonces were found used that this ledger did not give out: somebody else sends with the key. */
+  /**
+   * Number of account nonces newly found used on chain that this ledger did not take: someone else sends with the key.
+   */
   readonly usedElsewhere: number
-  /** In order, at most a batch of them. */
+  /** In order of account nonce, at most one batch. */
   readonly transactions: readonly QueuedTransaction[]
-  /** Of the next account nonce: the one that a receipt names, which a reorganisation took out of the chain. */
+  /** The transaction of the next account nonce that a receipt names, if a reorganization took it off the chain. */
   readonly released: SignedTransaction | null
 }
 
-/** A block that confirmed settlements stand in. `hash` is `null` where only the number was kept. */
+/**
+ * The transactions of each settlement key, in order of account nonce. Writes need no job's fence: a transaction added
+ * here shares its account nonce with those it replaces, so at most one of them is ever mined.
+ */
+export interface NonceQueueStore {
+  /**
+   * Takes the lease on an account's nonce queue; `false` while another process has it, or when there is nothing to do
+   * yet.
+   */
+  leaseNonceQueue(account: SettlementAccount, leaseMs: number): Promise<boolean>
+  releaseNonceQueue(account: SettlementAccount): Promise<void>
+  /** Returns the first account nonce that is not taken; `null` for a key that this ledger never settled with. */
+  readNextAccountNonce(account: SettlementAccount): Promise<bigint | null>
+  /** Stores the chain's transaction count and returns the queue behind it. */
+  readNonceQueue(account: SettlementAccount, accountNonceCount: bigint): Promise<NonceQueue>
+  /** Stores a replacement transaction for the same settlement and account nonce; the replaced one stays. */
+  addReplacement(replacedHash: Hex, replacement: SignedTransaction): Promise<void>
+  /**
+   * Stores a filler for an account nonce without a usable transaction; returns `false` when the nonce has one after
+   * all.
+   */
+  fillGap(account: SettlementAccount, accountNonce: bigint, filler: SignedTransaction): Promise<boolean>
+}
+
+/** A block with confirmed settlements. `hash` is `null` where only the number was stored. */
 export interface SettledBlock {
   readonly number: bigint
   readonly hash: string | null
 }
 
-/** A confirmed settlement whose block may be replaced still. */
+/** A confirmed settlement whose block is not final. */
 export interface UnfinalSettlement {
   readonly settlementId: string
   readonly jobId: string
@@ -51,45 +151,38 @@ export interface UnfinalSettlement {
   readonly transactions: readonly StoredTransaction[]
 }
 
-/** Where a settlement is proven to be. */
+/** A confirmed settlement by a remote facilitator whose block is not final. */
+export interface UnfinalRemoteSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly recordedBlock: bigint
+  readonly block: SettledBlock
+}
+
+/** The transaction and block that prove a settlement. */
 export interface SettledAt {
   readonly transactionHash: string
   readonly blockNumber: bigint
   readonly blockHash: string
 }
 
-/** What a look at the whole of the ledger's settlements gives. */
-export interface SettlementTotals {
-  /** Those that are not done with: signed, confirmed but not final, unproven, lost. */
-  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost', number>>
-  readonly oldestSignedAgeSeconds: number
+/** Confirmed settlements until their block is final. The jobs are completed and stay so. */
+export interface FinalityStore {
+  /** Returns the newest blocks with confirmed settlements, and the oldest of those up to `finalizedNumber`. */
+  findUnfinalBlocks(finalizedNumber: bigint): Promise<readonly SettledBlock[]>
+  /** Returns confirmed settlements in this block and later ones, oldest block first, at most `limit`. */
+  readUnfinal(fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]>
+  /** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
+  readUnfinalRemote(limit: number): Promise<readonly UnfinalRemoteSettlement[]>
+  /** Marks the confirmed settlements in these blocks as final. Returns their number. */
+  markFinal(blockHashes: readonly string[]): Promise<number>
+  /** Moves a confirmed settlement to another block after a reorganization. A final one does not move. */
+  moveSettlement(settlementId: string, to: SettledAt): Promise<void>
+  /** confirmed → lost: a reorganization removed it and it cannot be settled any more. The job stays completed. */
+  loseSettlement(settlementId: string, reason: string): Promise<void>
 }
 
-/**
- * The ledger of account nonces. None of it needs a job's fence: whatever is added here shares an account nonce with what was
- * there before, so that at most one of them is ever mined.
- */
-export interface SettlementStore {
-  /** Whether this process may keep the account's line now; nobody else may until it releases it or `leaseMs` are over. */
-  leaseNonceQueue(account: SettlementAccount, leaseMs: number): Promise<boolean>
-  /** The first account nonce that is not taken yet; `null` for a key that this ledger never settled with. */
-  readNextAccountNonce(account: SettlementAccount): Promise<bigint | null>
-  /** Remembers the chain's count and gives what waits behind it. */
-  readNonceQueue(account: SettlementAccount, accountNonceCount: bigint): Promise<NonceQueue>
-  /** Stores a replacement beside the transaction that it replaces, for the same settlement and account nonce. */
-  addReplacement(replacedHash: Hex, replacement: SignedTransaction): Promise<void>
-  /** Stores a filler for an account nonce that has no transaction which is still wanted; `false` when it has one after all. */
-  fillGap(account: SettlementAccount, accountNonce: bigint, filler: SignedTransaction): Promise<boolean>
-  releaseNonceQueue(account: SettlementAccount): Promise<void>
-  /** The newest blocks that confirmed settlements stand in, and the oldest of those up to `finalizedNumber`. */
-  findUnfinalBlocks(finalizedNumber: bigint): Promise<readonly SettledBlock[]>
-  /** Confirmed settlements from this block number on, oldest block first, at most `limit`. */
-  readUnfinal(fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]>
-  /** confirmed, final from now on: all settlements in these blocks. Gives their number. */
-  markFinal(blockHashes: readonly string[]): Promise<number>
-  /** confirmed, in another block than before: the chain was reorganised. A final one does not move. */
-  moveSettlement(settlementId: string, to: SettledAt): Promise<void>
-  /** confirmed → lost: the chain gave it up and it cannot be settled any more. The job stays completed. */
-  loseSettlement(settlementId: string, reason: string): Promise<void>
-  readTotals(): Promise<SettlementTotals>
-}
+/** The workers' access to settlements. */
+export interface SettlementStore extends JobSettlementStore, RemoteSettlementStore, NonceQueueStore, FinalityStore {}

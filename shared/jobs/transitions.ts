@@ -1,31 +1,32 @@
-import { type JobOutcome, type JobState, jobStates } from './job.ts'
+import { JOB_STATES, type JobOutcome, type JobState } from './job.ts'
 
-/** Every move a job may make. The store's statements take their guards from here. */
-const transitions: Record<JobState, readonly JobState[]> = {
+/** Every transition a job may make. The store's statements take their guards from here. */
+const TRANSITIONS: Record<JobState, readonly JobState[]> = {
   accepted: ['generating', 'failed'],
-  // Again, with the next deployment, after a definite failure of the one before.
+  // generating again: with the next deployment, after a definite failure of the previous one.
   generating: ['generating', 'generated', 'failed'],
   generated: ['settling', 'settlement_failed'],
   settling: ['completed', 'settlement_failed', 'review'],
-  // Uncharged: a fresh authorization under the same key may try again.
+  // Uncharged: a new authorization under the same key may try again.
   failed: ['accepted'],
-  // The work is stored: a fresh authorization pays for it without another provider call, or for new work when its hosted
-  // media have expired meanwhile.
+  // The result is stored: a new authorization pays for it without another provider call, or for new work once its
+  // hosted media have expired.
   settlement_failed: ['generated', 'accepted'],
   completed: [],
   review: [],
 }
 
+/** Returns whether a job may move from one state to the other. */
 export function mayMove(from: JobState, to: JobState): boolean {
-  return transitions[from].includes(to)
+  return TRANSITIONS[from].includes(to)
 }
 
-/** The states from which `to` may be reached: the guard of the statement that moves a job there. */
+/** Returns the states from which `to` may be reached: the guard of the statement that moves a job there. */
 export function statesBefore(to: JobState): readonly JobState[] {
-  return jobStates.filter((from) => mayMove(from, to))
+  return JOB_STATES.filter((from) => mayMove(from, to))
 }
 
-/** Whether a worker still has something to do. */
+/** Returns whether a worker still has something to do for the job. */
 export function isUnfinished(
   state: JobOutcome['state'],
 ): state is 'accepted' | 'generating' | 'generated' | 'settling' {

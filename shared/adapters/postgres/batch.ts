@@ -1,26 +1,26 @@
 import DataLoader from 'dataloader'
 
 /**
- * Does for many callers in one go what each asks for: who comes while `run` is under way is served by the next run, together with
- * all others who came meanwhile; who comes alone waits for nobody. `run` gives a result or an error for each, in their order;
- * what it throws is everybody's.
+ * Creates a function that batches concurrent calls: items that arrive while `run` is in progress are passed together to
+ * the next `run`; a single item is not delayed. `run` returns a result or an error for each item, in their order; if it
+ * throws, every call of the batch rejects with that error.
  */
 export function batch<Item, Result>(
   run: (items: readonly Item[]) => Promise<readonly (Result | Error)[]>,
-  mostAtOnce: number,
+  maximumBatch: number,
 ): (item: Item) => Promise<Result> {
-  let underWay: Promise<unknown> = Promise.resolve()
+  let inProgress: Promise<unknown> = Promise.resolve()
   const loader = new DataLoader<Item, Result>(
     (items) => {
       const running = run(items)
-      underWay = running.catch(() => undefined)
+      inProgress = running.catch(() => undefined)
       return running
     },
     {
       cache: false,
-      maxBatchSize: mostAtOnce,
-      // Not before everything has been read that arrived together.
-      batchScheduleFn: (runNext) => void underWay.then(() => setImmediate(runNext)),
+      maxBatchSize: maximumBatch,
+      // After everything that arrived in the same turn of the event loop has been read.
+      batchScheduleFn: (runNext) => void inProgress.then(() => setImmediate(runNext)),
     },
   )
   return (item) => loader.load(item)

@@ -5,10 +5,10 @@ import { inTransaction } from './transaction.ts'
 
 const MIGRATIONS = new URL('./migrations/', import.meta.url)
 
-/** Any constant: it only keeps two migrating processes apart. */
+/** An arbitrary constant: it serializes migrating processes. */
 const ADVISORY_LOCK = 8453_2026
 
-/** SQLSTATE of a table that is not there. */
+/** SQLSTATE of a missing table. */
 const UNDEFINED_TABLE = '42P01'
 
 interface Migration {
@@ -18,13 +18,13 @@ interface Migration {
 }
 
 /**
- * Brings the schema up to date in one transaction and returns the names of the migrations it ran. Safe to run at the
- * same time from several processes. Throws when an applied file was changed afterwards: write a new one instead.
+ * Brings the schema up to date in one transaction and returns the names of the migrations it ran. Safe to run
+ * concurrently in several processes. Throws when a file was changed after it was applied: add a new one instead.
  */
 export async function migrate(pool: Pool): Promise<readonly string[]> {
   const migrations = await readMigrations()
   return await inTransaction(pool, async (sql) => {
-    await sql.query('SELECT pg_advisory_xact_lock($1)', [ADVISORY_LOCK])
+    await sql.query({ name: 'lock_migrations', text: 'SELECT pg_advisory_xact_lock($1)', values: [ADVISORY_LOCK] })
     await sql.query(
       `CREATE TABLE IF NOT EXISTS schema_migrations (
          name text PRIMARY KEY, digest text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
@@ -32,21 +32,27 @@ export async function migrate(pool: Pool): Promise<readonly string[]> {
     const pending = await withoutApplied(sql, migrations)
     for (const { name, sql: statements, digest } of pending) {
       await sql.query(statements)
-      await sql.query('INSERT INTO schema_migrations (name, digest) VALUES ($1, $2)', [name, digest])
+      await sql.query({
+        name: 'record_migration',
+        text: 'INSERT INTO schema_migrations (name, digest) VALUES ($1, $2)',
+        values: [name, digest],
+      })
     }
     return pending.map(({ name }) => name)
   })
 }
 
-/** How the schema of a database differs from the one that these files make; by the files' names. */
+/** Differences between a database's migrations and these files, by file name. */
 export interface SchemaDifference {
   readonly missing: readonly string[]
   readonly changed: readonly string[]
-  /** Of a newer version. */
+  /** Migrations of a newer version. */
   readonly unknown: readonly string[]
 }
 
-/** Compares without changing anything. A database that was never migrated lacks every file. */
+/**
+ * Compares a database's migrations with these files, read-only. A database that was never migrated lacks all of them.
+ */
 export async function compareSchema(sql: Sql): Promise<SchemaDifference> {
   const migrations = await readMigrations()
   const applied = await readApplied(sql)

@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-/** Between attempts to listen again after the connection was lost; the poll covers the gap. */
+/** Delay between attempts to reconnect; outcomes are polled in the meantime. */
 const RECONNECT_DELAY_MS = 500
 
 export interface OutcomeListener {
@@ -8,8 +8,9 @@ export interface OutcomeListener {
 }
 
 /**
- * Listens for `farebox_outcomes` on one connection, whatever the number of waiting callers, and reconnects by itself.
- * `onOutcome` gets the id of a job whose row is worth reading; notifications may be missed and say nothing by themselves.
+ * Listens for `farebox_outcomes` on one connection, for any number of waiting callers, and reconnects when it is lost.
+ * `onOutcome` receives the id of a job that has finished. Notifications may be lost; only the job's row is
+ * authoritative.
  */
 export function listenForOutcomes(options: {
   connectionString: string
@@ -45,7 +46,7 @@ async function listenOnce(options: Parameters<typeof listenForOutcomes>[0], clos
     keepAlive: true,
   })
   const lost = Promise.withResolvers<void>()
-  // A connection that is lost before anyone waits here fails `connect` or the statement; unhandled it would end the process.
+  // A connection lost before the await below fails `connect` or the statement; this rejection would be unhandled.
   lost.promise.catch(() => undefined)
   client.on('error', lost.reject)
   client.on('end', () => lost.resolve())
@@ -61,7 +62,7 @@ async function listenOnce(options: Parameters<typeof listenForOutcomes>[0], clos
   } finally {
     closing.removeEventListener('abort', stop)
     await client.end().catch(() => {
-      // The connection is gone already; there is nothing left to end.
+      // The connection is already lost.
     })
   }
 }

@@ -1,16 +1,27 @@
 import pg from 'pg'
-import { PreparingClient } from './preparing-client.ts'
 
-/** Anything that runs a statement: the pool, or one client inside a transaction. */
-export type Sql = Pick<pg.ClientBase, 'query'>
+/**
+ * A statement with parameters. PostgreSQL parses and plans it once for each connection, under its name: one name for
+ * each text. Its result must keep its shape while processes run, also across migrations, so no statement returns `*`.
+ */
+export interface PreparedStatement {
+  readonly name: string
+  readonly text: string
+  readonly values: readonly unknown[]
+}
+
+/** Runs statements: the pool, or one client inside a transaction. Parameters require a prepared statement. */
+export interface Sql {
+  query<Row extends pg.QueryResultRow>(statement: string | PreparedStatement): Promise<pg.QueryResult<Row>>
+}
 export type Pool = pg.Pool
 
-/** Long enough for a restart of the server to be ridden out by retries, short enough for a caller to get a 503. */
+/** Long enough for retries to outlast a restart of the server, short enough for a caller to get a 503. */
 const CONNECT_TIMEOUT_MS = 5000
-/** No statement of the service itself is long; one that hangs must not hold a connection for good. */
+/** The service's own statements are short; one that hangs must not occupy a connection permanently. */
 const STATEMENT_TIMEOUT_MS = 15_000
 
-/** A pool over `connectionString`. A lost idle connection is logged by `onError` and replaced at the next use. */
+/** Creates a connection pool. A lost idle connection is passed to `onError` and replaced at the next use. */
 export function createPool(options: {
   connectionString: string
   maximumConnections: number
@@ -21,7 +32,6 @@ export function createPool(options: {
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const pool = new pg.Pool({
-    Client: PreparingClient,
     connectionString: options.connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,
@@ -31,8 +41,8 @@ export function createPool(options: {
     keepAlive: true,
   })
   pool.on('error', options.onError)
-  // pg also emits the loss of a connection that is in use, where the pool does not listen. Whoever waits for its statement is
-  // told by that; the emitted error would end the process.
+  // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the
+  // emitted error would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }

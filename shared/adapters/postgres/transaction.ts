@@ -1,8 +1,8 @@
 import type { Pool, Sql } from './pool.ts'
 
 /**
- * Runs `work` in one transaction: commits when it returns, rolls back when it throws. Never call the network inside.
- * A client whose rollback fails is destroyed instead of going back to the pool.
+ * Runs `work` in one transaction: commits when it returns, rolls back when it throws. `work` must not use the network.
+ * A client whose rollback fails is destroyed instead of returned to the pool.
  */
 export async function inTransaction<T>(pool: Pool, work: (sql: Sql) => Promise<T>): Promise<T> {
   const client = await pool.connect()

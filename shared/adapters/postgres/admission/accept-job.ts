@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
+import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import type { Acceptance, NewJob } from '#shared/jobs/job-store.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inTransaction } from '../transaction.ts'
-import { claimNonce, Refused } from './claim-nonce.ts'
+import { AcceptanceRefused, claimNonce } from './claim-nonce.ts'
 import { runAgain } from './run-again.ts'
-import { isResultWhole, settleAgain } from './settle-again.ts'
+import { isResultComplete, settleAgain } from './settle-again.ts'
 
 interface KeyRow {
   request_digest: string
@@ -20,22 +20,22 @@ interface HolderRow {
 }
 
 /**
- * Claims the payment nonce and creates the job, or reopens the uncharged job behind the key, in one transaction. The key's
- * row is locked first, so simultaneous duplicates queue up here and all but one find the job already there; then the payer,
- * so that his open work can be summed. A refusal leaves nothing behind.
+ * Claims the payment nonce and creates the job, or reopens the key's uncharged job, in one transaction. The key's row
+ * is locked first, so simultaneous duplicates wait here and all but one find the job; then the payer, so that their
+ * open work can be summed. A refusal rolls everything back.
  */
 export async function acceptJob(pool: Pool, job: NewJob): Promise<Acceptance> {
   const calledAt = performance.now()
   try {
-    return await inTransaction(pool, (sql) => acceptUnderLocks(sql, olderBy(performance.now() - calledAt, job)))
+    return await inTransaction(pool, (sql) => acceptUnderLocks(sql, withElapsed(performance.now() - calledAt, job)))
   } catch (error) {
-    if (error instanceof Refused) return error.acceptance
+    if (error instanceof AcceptanceRefused) return error.acceptance
     throw error
   }
 }
 
-/** The transaction's time is that of its begin, for which a connection may have been waited. */
-function olderBy(waitedMs: number, job: NewJob): NewJob {
+/** Adds the wait for a connection: PostgreSQL's `now()` is the beginning of the transaction. */
+function withElapsed(waitedMs: number, job: NewJob): NewJob {
   const { exposure } = job
   return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + waitedMs } }
 }
@@ -46,23 +46,31 @@ async function acceptUnderLocks(sql: Sql, job: NewJob): Promise<Acceptance> {
   if (key.job_id === null) return await insertJob(sql, job)
   const holder = await readHolder(sql, key.job_id)
   if (holder.payer !== job.authorization.payer) return { outcome: 'other_request' }
-  if (holder.state === 'settlement_failed' && (await isResultWhole(sql, key.job_id)))
+  if (holder.state === 'settlement_failed' && (await isResultComplete(sql, key.job_id)))
     return await settleAgain(sql, key.job_id, job)
   if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job)
   return { outcome: 'exists', jobId: key.job_id }
 }
 
 async function lockKey(sql: Sql, idempotencyKey: string): Promise<KeyRow | undefined> {
-  const { rows } = await sql.query<KeyRow>(
-    'SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE',
-    [idempotencyKey],
-  )
+  const { rows } = await sql.query<KeyRow>({
+    name: 'lock_idempotency_key',
+    text: 'SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE',
+    values: [idempotencyKey],
+  })
   return rows[0]
 }
 
-/** A statement of its own, after the lock: joined to the locking one it would still see the time before the wait. */
+/**
+ * Reads in a separate statement, after the lock: joined to the locking one it would see the snapshot from before the
+ * wait.
+ */
 async function readHolder(sql: Sql, jobId: string): Promise<HolderRow> {
-  const { rows } = await sql.query<HolderRow>('SELECT payer, state FROM jobs WHERE id = $1', [jobId])
+  const { rows } = await sql.query<HolderRow>({
+    name: 'read_job_holder',
+    text: 'SELECT payer, state FROM jobs WHERE id = $1',
+    values: [jobId],
+  })
   const [row] = rows
   if (!row) throw new Error(`the key is bound to job ${jobId}, which does not exist`)
   return row
@@ -72,14 +80,15 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
   const jobId = randomUUID()
   const claim = await claimNonce(sql, jobId, job)
   if (claim.outcome !== 'claimed') return claim
-  await sql.query(
-    `WITH job AS (
+  await sql.query({
+    name: 'insert_job',
+    text: `WITH job AS (
        INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
          catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
        VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)
        RETURNING id, idempotency_key)
      UPDATE idempotency_keys SET job_id = job.id FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
-    [
+    values: [
       jobId,
       job.idempotencyKey,
       job.operation,
@@ -95,7 +104,7 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
       job.origin.requestId,
       job.origin.traceparent,
     ],
-  )
+  })
   await insertStagedUpload(sql, jobId, job.stagedUpload)
   return { outcome: 'accepted', jobId }
 }

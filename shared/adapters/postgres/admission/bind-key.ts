@@ -1,5 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { KeyBinding, KeyBindingRequest, PresentBinding } from '#shared/jobs/job-store.ts'
+import type { KeyBinding, KeyBindingRequest, PresentBinding } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Sql } from '../pool.ts'
@@ -12,12 +12,13 @@ interface BoundRow {
 }
 
 /**
- * Binds a key to a request until its challenge expires. A live challenge of the same request is kept as it is, price and
- * expiry, until three quarters of its life are over; then the next one replaces it, so that no price is held for ever.
+ * Binds a key to a request until its challenge expires. A live challenge of the same request keeps its price and expiry
+ * until three quarters of its lifetime are over; then a new one replaces it, so that no price is kept forever.
  */
 export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<KeyBinding> {
-  const { rows } = await sql.query<BoundRow>(
-    `INSERT INTO idempotency_keys AS bound
+  const { rows } = await sql.query<BoundRow>({
+    name: 'bind_key',
+    text: `INSERT INTO idempotency_keys AS bound
        (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, expires_at)
      VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
      ON CONFLICT (idempotency_key) DO UPDATE SET
@@ -28,7 +29,7 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
        expires_at = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.expires_at ELSE EXCLUDED.expires_at END
      WHERE bound.request_digest = EXCLUDED.request_digest OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum, catalog_version, terms, expires_at`,
-    [
+    values: [
       request.idempotencyKey,
       request.requestDigest,
       request.quote.quotedMaximum.toString(),
@@ -36,37 +37,23 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
       JSON.stringify(request.quote.terms),
       request.lifetimeSeconds,
     ],
-  )
+  })
   const [row] = rows
   return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
 }
 
-/** What holds a key at present; an expired challenge without a job holds nothing. */
+/** Returns a key's present binding; `null` for an expired challenge without a job. */
 export async function findBinding(sql: Sql, idempotencyKey: string): Promise<PresentBinding | null> {
-  const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>(
-    `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live
+  const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>({
+    name: 'find_binding',
+    text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live
      FROM idempotency_keys WHERE idempotency_key = $1 AND (job_id IS NOT NULL OR expires_at > now())`,
-    [idempotencyKey],
-  )
+    values: [idempotencyKey],
+  })
   const [row] = rows
   return row
     ? { requestDigest: row.request_digest, quote: quoteFromRow(row), expiresAt: row.expires_at, isLive: row.is_live }
     : null
-}
-
-/** A payment that was signed late is answered with a fresh challenge, for which the key need not be remembered. */
-const FORGET_AFTER_SECONDS = 3600
-
-/** Forgets keys whose challenge expired long ago and that no job has. */
-export async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
-  const { rowCount } = await sql.query(
-    `DELETE FROM idempotency_keys WHERE idempotency_key IN (
-       SELECT idempotency_key FROM idempotency_keys
-       WHERE job_id IS NULL AND expires_at <= now() - make_interval(secs => $1)
-       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-    [FORGET_AFTER_SECONDS, limit],
-  )
-  return rowCount ?? 0
 }
 
 function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {

@@ -7,7 +7,9 @@ import type { Sql } from '../pool.ts'
 const SETTLED_AFTER_BLOCK =
   "SELECT charge_amount FROM settlements WHERE payer = $1 AND state = 'confirmed' AND block_number > $3::numeric"
 
-/** `OFFSET 0` keeps to the few jobs first: planned before the tables were first analysed, all settlements were. */
+/**
+ * `OFFSET 0` makes the planner start from the payer's few jobs: without table statistics it would read all settlements.
+ */
 const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
     SELECT charge_amount FROM settlements
     WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
@@ -15,16 +17,16 @@ const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
 
 interface ExposureRow {
   amount: string
-  /** `null` in the one row that tells the total of what settled. */
+  /** `null` in the one row with the total of settled charges. */
   nonce: string | null
   by_permit: boolean
   is_settling: boolean
 }
 
 /**
- * What a payer's work takes from him beside one job. Open work counts with its signed maximum, or with its charge once that is
- * fixed. Charges that settled after the block of `funds` are added, since they are still in that balance; without a
- * reading, charges that settled within `verifiedMsAgo`.
+ * Returns the payer's exposure; with `aheadOf`, leaves out that job and waiting jobs accepted after it. Open work
+ * counts with its signed maximum, or with its charge once that is fixed. Charges settled after the block of `funds` are
+ * added, since they are still in that balance; without a reading of funds, charges settled within `verifiedMsAgo`.
  */
 export async function readExposure(
   sql: Sql,
@@ -32,8 +34,9 @@ export async function readExposure(
   options: { readonly funds: PayerFunds | null; readonly verifiedMsAgo: number; readonly aheadOf: ClaimedJob | null },
 ): Promise<Exposure> {
   const { funds, verifiedMsAgo, aheadOf } = options
-  const { rows } = await sql.query<ExposureRow>(
-    `SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
+  const { rows } = await sql.query<ExposureRow>({
+    name: funds ? 'read_exposure_since_block' : 'read_exposure_within',
+    text: `SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
        nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.payer = $1 AND finished_at IS NULL
@@ -41,8 +44,8 @@ export async function readExposure(
          OR (jobs.accepted_at, jobs.id) < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = $2))))
      UNION ALL
      SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
-    [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo],
-  )
+    values: [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo],
+  })
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
     open: rows.flatMap(({ nonce, amount, by_permit, is_settling }) =>

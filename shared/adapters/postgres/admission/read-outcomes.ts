@@ -16,17 +16,19 @@ interface OutcomeRow {
   failure_code: ErrorCode | null
 }
 
-/** How jobs stand, by id. The result is read only where it is released, so a large one is never fetched in vain. */
+/** Returns the outcomes of jobs by id. The result body is read only for completed jobs, as it may be large. */
 export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise<Map<string, JobOutcome>> {
-  // With a list PostgreSQL plans anew each time, which takes longer than the reading; nearly always one job is asked for.
-  const [which, wanted] = jobIds.length === 1 ? ['= $1', jobIds[0]] : ['= ANY($1)', jobIds]
-  const { rows } = await sql.query<OutcomeRow>(
-    `SELECT jobs.id, state, catalog_version, receipt_id, token_secret_id, payment_response, failure_code,
+  // With a list PostgreSQL plans every execution again, which takes longer than the read; nearly always there is one
+  // id.
+  const [condition, value] = jobIds.length === 1 ? ['= $1', jobIds[0]] : ['= ANY($1)', jobIds]
+  const { rows } = await sql.query<OutcomeRow>({
+    name: jobIds.length === 1 ? 'read_outcome' : 'read_outcomes',
+    text: `SELECT jobs.id, state, catalog_version, receipt_id, token_secret_id, payment_response, failure_code,
        receipts.body->>'issued_at' AS receipt_issued_at,
        CASE WHEN state = 'completed' THEN result_body END AS result_body, result_expired_at IS NOT NULL AS result_expired
-     FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id WHERE jobs.id ${which}`,
-    [wanted],
-  )
+     FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id WHERE jobs.id ${condition}`,
+    values: [value],
+  })
   return new Map(rows.map((row) => [row.id, outcomeFromRow(row)]))
 }
 

@@ -1,8 +1,8 @@
 import type { Sql } from '../pool.ts'
 
 /**
- * How long the oldest accepted job of each operation has been waiting for a worker, in milliseconds. Jobs that are put off
- * or held by a worker do not wait.
+ * Returns how long the oldest accepted job of each operation has waited for a worker, in milliseconds. Deferred and
+ * leased jobs do not count.
  */
 export async function readQueueAges(sql: Sql): Promise<ReadonlyMap<string, number>> {
   const { rows } = await sql.query<{ operation: string; age_ms: number }>(

@@ -1,16 +1,20 @@
-import type { Acceptance, NewJob } from '#shared/jobs/job-store.ts'
+import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { claimNonce } from './claim-nonce.ts'
 
-/** failed or settlement_failed → accepted: nothing was charged, and the fresh authorization pays for a fresh attempt at today's quote. */
+/**
+ * failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at the new
+ * quote.
+ */
 export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job)
   if (claim.outcome !== 'claimed') return claim
   await insertStagedUpload(sql, jobId, job.stagedUpload)
-  await sql.query(
-    `UPDATE jobs SET state = 'accepted', authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
+  await sql.query({
+    name: 'run_again',
+    text: `UPDATE jobs SET state = 'accepted', authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
        catalog_version = $5, terms = $6, effective_request = convert_from($8, 'UTF8'),
        request_id = $9, traceparent = $10,
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
@@ -18,7 +22,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Ac
        fence = fence + 1, lease_expires_at = NULL, orphaned_at = NULL, run_after = now(), enqueued_at = NULL,
        accepted_at = now()
      WHERE id = $1 AND state = ANY($7)`,
-    [
+    values: [
       jobId,
       claim.authorizationId,
       job.stagedUpload?.id ?? null,
@@ -30,6 +34,6 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Ac
       job.origin.requestId,
       job.origin.traceparent,
     ],
-  )
+  })
   return { outcome: 'accepted', jobId }
 }

@@ -1,19 +1,20 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { Failure, Written } from '#shared/jobs/job-store.ts'
+import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
+import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { erasedUpload } from '../retention/staged-uploads.ts'
-import { moveJob } from './move-job.ts'
+import { eraseUpload } from '../retention/staged-uploads.ts'
 
 /**
- * accepted or generating → failed, uncharged. An attempt that is still open ends as `attempt` says. After an ambiguous
- * failure the provider may hold the audio still, so the staged copy stays until its own expiry (specification, States).
+ * accepted or generating → failed, uncharged. An open attempt ends in the state `attempt`. After an ambiguous failure
+ * the provider may still be working on the audio, so the staged upload stays until it expires.
  */
 export function failJob(
   sql: Sql,
   job: ClaimedJob,
   failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },
 ): Promise<Written> {
+  const erasesUpload = failure.attempt !== 'failed_ambiguous' && job.stagedUploadId !== null
   return moveJob(sql, job, 'failed', (parameter) => ({
+    name: erasesUpload ? 'fail_job_erasing_upload' : 'fail_job',
     set: [
       `failure_code = ${parameter(failure.code)}`,
       `failure_reason = ${parameter(failure.reason)}`,
@@ -22,7 +23,7 @@ export function failJob(
       'effective_request = NULL',
     ],
     together: [
-      // An open attempt is the present authorization's, by which it is indexed.
+      // An open attempt belongs to the present authorization, which the index is on.
       `ended AS (
          UPDATE upstream_attempts SET state = ${parameter(failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt)},
            reason = ${parameter(failure.reason)}, finished_at = now()
@@ -30,7 +31,7 @@ export function failJob(
       `released AS (
          UPDATE authorizations SET permit_released_at = now()
          FROM moved WHERE authorizations.id = ${parameter(job.authorizationId)})`,
-      ...(failure.attempt === 'failed_ambiguous' ? [] : erasedUpload(job.stagedUploadId, parameter)),
+      ...(erasesUpload ? eraseUpload(job.stagedUploadId, parameter) : []),
     ],
   }))
 }

@@ -3,7 +3,7 @@ import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 
-/** The columns that a claim returns; numeric and bigint arrive as strings. */
+/** The columns of a claimed job; node-postgres returns numeric and bigint as strings. */
 export interface ClaimedJobRow {
   id: string
   operation: string
@@ -19,7 +19,7 @@ export interface ClaimedJobRow {
   accepted_at: Date
   state: ClaimedJob['state']
   fence: string
-  /** Only of a claim. */
+  /** Only returned by a claim. */
   waited_ms?: number
   request_id: string | null
   traceparent: string | null
@@ -29,8 +29,8 @@ export interface ClaimedJobRow {
   result_digest: string | null
 }
 
-/** Each by its name: a later migration's column must not change what a prepared statement returns. */
-const claimedColumns = {
+/** Listed one by one: a column added by a later migration must not change the result of a prepared statement. */
+const CLAIMED_COLUMNS = {
   id: true,
   operation: true,
   public_model: true,
@@ -52,10 +52,11 @@ const claimedColumns = {
   result_digest: true,
 } satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms'>, true>
 
-/** What a statement over `jobs` and `authorizations` must return for `claimedJobFromRow`. */
-export const CLAIMED_JOB = [...Object.keys(claimedColumns).map((name) => `jobs.${name}`), 'authorizations.signed'].join(
-  ', ',
-)
+/** The select list over `jobs` and `authorizations` that `claimedJobFromRow` reads. */
+export const CLAIMED_JOB = [
+  ...Object.keys(CLAIMED_COLUMNS).map((name) => `jobs.${name}`),
+  'authorizations.signed',
+].join(', ')
 
 export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
   return {

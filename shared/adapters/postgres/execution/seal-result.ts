@@ -1,12 +1,14 @@
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import type { Written } from '#shared/jobs/job-store.ts'
+import type { ClaimedJob, SealedResult, Written } from '#shared/jobs/job.ts'
 import type { Media } from '#shared/media/media.ts'
+import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { insertedMedia } from '../retention/media.ts'
-import { erasedUpload } from '../retention/staged-uploads.ts'
-import { moveJob } from './move-job.ts'
+import { insertMedia } from '../retention/media.ts'
+import { eraseUpload } from '../retention/staged-uploads.ts'
 
-/** generating → generated: the result and its charge are fixed; prompt text and staged audio go with the same commit. */
+/**
+ * generating → generated: fixes the result and its charge; the same commit erases the prompt and the staged audio's
+ * data key.
+ */
 export function sealResult(
   sql: Sql,
   job: ClaimedJob,
@@ -15,6 +17,7 @@ export function sealResult(
   media: Media | null,
 ): Promise<Written> {
   return moveJob(sql, job, 'generated', (parameter) => ({
+    name: statementName(media, job.stagedUploadId),
     set: [
       `usage = ${parameter(JSON.stringify(usage))}`,
       `charge_amount = ${parameter(chargeAmount.toString())}`,
@@ -26,8 +29,12 @@ export function sealResult(
       `succeeded AS (
          UPDATE upstream_attempts SET state = 'succeeded', finished_at = now()
          FROM moved WHERE upstream_attempts.id = ${parameter(attemptId)})`,
-      ...(media ? [insertedMedia(media, parameter)] : []),
-      ...erasedUpload(job.stagedUploadId, parameter),
+      ...(media ? [insertMedia(media, parameter)] : []),
+      ...eraseUpload(job.stagedUploadId, parameter),
     ],
   }))
+}
+
+function statementName(media: Media | null, stagedUploadId: string | null): string {
+  return ['seal_result', ...(media ? ['with_media'] : []), ...(stagedUploadId ? ['erasing_upload'] : [])].join('_')
 }

@@ -3,15 +3,15 @@ import type { LedgerPeriod } from './period.ts'
 import { type CountAndSum, countAndSum } from './revenue.ts'
 
 /**
- * Provider calls of the period that may have been billed to us without a charge to anyone, in the only measure the ledger has:
- * what the caller would have paid. What the vendor really billed stands on the vendor's invoice.
+ * Provider calls of the period that vendors may have billed without a charge to anyone, in the only measure the ledger
+ * has: the price that the caller would have paid. The vendor's invoice has the actual cost.
  */
 export interface AbsorbedCost {
-  /** Finished work whose charge could not be collected, at that charge. */
+  /** Finished work whose charge could not be settled, at that charge. */
   readonly withheldCharges: CountAndSum
   /** Calls with an unknown outcome, at the maximum authorized for them: an upper bound. */
   readonly ambiguousAttempts: CountAndSum
-  /** Finished work that was done anew since, at the maximum authorized for it: an upper bound. */
+  /** Finished work that was repeated later, at the maximum authorized for it: an upper bound. */
   readonly replacedResults: CountAndSum
 }
 
@@ -24,33 +24,36 @@ export async function readAbsorbedCost(sql: Sql, period: LedgerPeriod): Promise<
 }
 
 async function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>(
-    `SELECT count(*)::int AS count, COALESCE(sum(charge_amount), 0) AS total
+  const { rows } = await sql.query<{ count: number; total: string }>({
+    name: 'read_withheld_charges',
+    text: `SELECT count(*)::int AS count, COALESCE(sum(charge_amount), 0) AS total
      FROM jobs WHERE state = 'settlement_failed' AND finished_at >= $1 AND finished_at < $2`,
-    [from, to],
-  )
+    values: [from, to],
+  })
   return countAndSum(rows)
 }
 
-/** An attempt keeps the authorization it was made for, also when its job was reopened at another price since. */
+/** An attempt keeps its authorization, also when its job was reopened at another price later. */
 async function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>(
-    `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
+  const { rows } = await sql.query<{ count: number; total: string }>({
+    name: 'read_ambiguous_attempts',
+    text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'failed_ambiguous' AND finished_at >= $1 AND finished_at < $2`,
-    [from, to],
-  )
+    values: [from, to],
+  })
   return countAndSum(rows)
 }
 
 async function readReplacedResults(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
-  const { rows } = await sql.query<{ count: number; total: string }>(
-    `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
+  const { rows } = await sql.query<{ count: number; total: string }>({
+    name: 'read_replaced_results',
+    text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
      FROM upstream_attempts AS earlier JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'succeeded' AND finished_at >= $1 AND finished_at < $2
        AND EXISTS (SELECT 1 FROM upstream_attempts AS later WHERE later.job_id = earlier.job_id
          AND later.state = 'succeeded' AND later.started_at > earlier.started_at)`,
-    [from, to],
-  )
+    values: [from, to],
+  })
   return countAndSum(rows)
 }

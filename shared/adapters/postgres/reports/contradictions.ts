@@ -1,7 +1,7 @@
 import type { Sql } from '../pool.ts'
 import type { LedgerPeriod } from './period.ts'
 
-/** A place where the ledger does not agree with itself; amounts are atomic USDC, `null` where there is none. */
+/** A job whose rows contradict each other; amounts are atomic USDC, `null` where there is none. */
 export interface Contradiction {
   readonly jobId: string
   readonly jobState: string
@@ -12,18 +12,19 @@ export interface Contradiction {
   readonly receiptTransaction: string | null
 }
 
-const LIMIT = 1000
+const MAXIMUM_ROWS = 1000
 
 /**
- * Jobs whose charge, confirmed settlement and receipt of the period differ in amount or transaction, and confirmed settlements
- * of jobs that are not completed; at most 1,000. A charge of zero needs no settlement.
+ * Returns the period's jobs whose charge, confirmed settlement and receipt differ in amount or transaction, and those
+ * with a confirmed settlement that are not completed; at most 1,000. A charge of zero needs no settlement.
  */
 export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly Contradiction[]> {
   const { rows } = await sql.query<
     Record<'job_id' | 'job_state', string> &
       Record<'charge' | 'settled' | 'receipted' | 'settled_transaction' | 'receipt_transaction', string | null>
-  >(
-    `SELECT jobs.id AS job_id, jobs.state AS job_state, jobs.charge_amount AS charge,
+  >({
+    name: 'read_contradictions',
+    text: `SELECT jobs.id AS job_id, jobs.state AS job_state, jobs.charge_amount AS charge,
        settlements.charge_amount AS settled, settlements.transaction_hash AS settled_transaction,
        receipts.body ->> 'charge_atomic' AS receipted, receipts.body ->> 'transaction' AS receipt_transaction
      FROM jobs
@@ -35,9 +36,9 @@ export async function readContradictions(sql: Sql, { from, to }: LedgerPeriod): 
          OR jobs.charge_amount <> COALESCE(settlements.charge_amount, 0)
          OR (receipts.body ->> 'charge_atomic')::numeric IS DISTINCT FROM jobs.charge_amount
          OR settlements.id IS NOT NULL AND receipts.body ->> 'transaction' IS DISTINCT FROM settlements.transaction_hash)
-     ORDER BY jobs.id LIMIT ${LIMIT}`,
-    [from, to],
-  )
+     ORDER BY jobs.id LIMIT ${MAXIMUM_ROWS}`,
+    values: [from, to],
+  })
   return rows.map((row) => ({
     jobId: row.job_id,
     jobState: row.job_state,

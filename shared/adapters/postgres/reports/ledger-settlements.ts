@@ -1,7 +1,7 @@
 import type { Sql } from '../pool.ts'
 import type { LedgerPeriod } from './period.ts'
 
-/** A settlement as the ledger has it. Addresses and hashes are lower case, the charge is atomic USDC. */
+/** A settlement according to the ledger. Addresses and hashes are lower case, the charge is atomic USDC. */
 export interface LedgerSettlement {
   readonly settlementId: string
   readonly jobId: string
@@ -11,7 +11,7 @@ export interface LedgerSettlement {
   readonly chargeAtomic: bigint
   readonly payer: string
   readonly payTo: string
-  /** Whether it was confirmed within the period asked for. */
+  /** Whether it was confirmed within the report's period. */
   readonly isInPeriod: boolean
 }
 
@@ -32,47 +32,53 @@ const COLUMNS = `settlements.id AS settlement_id, settlements.job_id, settlement
   settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2 AS is_in_period`
 const SOURCE = 'settlements JOIN authorizations ON authorizations.id = settlements.authorization_id'
 
-/** The confirmed settlements that the ledger places in these blocks, whenever they were confirmed. */
+/** Returns the confirmed settlements in these blocks according to the ledger, whenever they were confirmed. */
 export async function readSettlementsInBlocks(
   sql: Sql,
   { from, to }: LedgerPeriod,
   blocks: { readonly first: bigint; readonly last: bigint },
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>(
-    `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
+  const { rows } = await sql.query<SettlementRow>({
+    name: 'read_settlements_in_blocks',
+    text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND block_number BETWEEN $3 AND $4`,
-    [from, to, blocks.first.toString(), blocks.last.toString()],
-  )
+    values: [from, to, blocks.first.toString(), blocks.last.toString()],
+  })
   return rows.map(settlementOf)
 }
 
-/** The period's settlements outside of these blocks, in the order of their ids, at most `limit` after the id given. */
+/**
+ * Returns one page of the period's settlements outside of these blocks: at most `limit` after the id `after`, in order
+ * of id.
+ */
 export async function readSettlementsOutsideBlocks(
   sql: Sql,
   { from, to }: LedgerPeriod,
   blocks: { readonly first: bigint; readonly last: bigint },
   page: { readonly after: string; readonly limit: number },
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>(
-    `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
+  const { rows } = await sql.query<SettlementRow>({
+    name: 'read_settlements_outside_blocks',
+    text: `SELECT ${COLUMNS}, settlements.transaction_hash AS transaction FROM ${SOURCE}
      WHERE settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2
        AND block_number NOT BETWEEN $3 AND $4 AND settlements.id > $5 ORDER BY settlements.id LIMIT $6`,
-    [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
-  )
+    values: [from, to, blocks.first.toString(), blocks.last.toString(), page.after, page.limit],
+  })
   return rows.map(settlementOf)
 }
 
-/** The settlements that these transactions were signed for, in whatever state; hashes that the ledger does not know are left out. */
+/** Returns the settlements of these transactions, in any state; hashes unknown to the ledger are left out. */
 export async function readSettlementsByTransaction(
   sql: Sql,
   { from, to }: LedgerPeriod,
   transactions: readonly string[],
 ): Promise<readonly LedgerSettlement[]> {
-  const { rows } = await sql.query<SettlementRow>(
-    `SELECT ${COLUMNS}, hash AS transaction
+  const { rows } = await sql.query<SettlementRow>({
+    name: 'read_settlements_by_transaction',
+    text: `SELECT ${COLUMNS}, hash AS transaction
      FROM settlement_transactions JOIN ${SOURCE} ON settlements.id = settlement_id WHERE hash = ANY($3)`,
-    [from, to, transactions],
-  )
+    values: [from, to, transactions],
+  })
   return rows.map(settlementOf)
 }
 

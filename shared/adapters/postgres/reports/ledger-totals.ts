@@ -1,6 +1,6 @@
 import type { JobState } from '#shared/jobs/job.ts'
-import { type QueueName, queueNames, queueOf } from '#shared/jobs/job-queue.ts'
-import type { CountAndTotal, LedgerTotals, QueueFigures } from '#shared/jobs/ledger-figures.ts'
+import { QUEUE_NAMES, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
+import type { CountAndTotal, LedgerTotals, QueueTotals } from '#shared/jobs/reports-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Sql } from '../pool.ts'
 
@@ -9,24 +9,27 @@ interface UnfinishedRow {
   state: JobState
   waiting: number
   running: number
-  put_off: number
+  deferred: number
   oldest: number
   open: string
 }
 
 type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'total'}` | 'in_review', string>
 
-/** Two statements over partial indexes, whose cost follows the open work and the last minutes and not the history. */
+/**
+ * Reads the totals by partial indexes: the cost depends on open work and the last minutes, not on the length of the
+ * history.
+ */
 export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
   const unfinished = await sql.query<UnfinishedRow>(
     `SELECT operation, state,
-       count(*) FILTER (WHERE NOT is_held AND run_after <= now())::int AS waiting,
-       count(*) FILTER (WHERE is_held)::int AS running,
-       count(*) FILTER (WHERE NOT is_held AND run_after > now())::int AS put_off,
-       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE NOT is_held AND run_after <= now())), 0)::float8
+       count(*) FILTER (WHERE NOT is_leased AND run_after <= now())::int AS waiting,
+       count(*) FILTER (WHERE is_leased)::int AS running,
+       count(*) FILTER (WHERE NOT is_leased AND run_after > now())::int AS deferred,
+       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE NOT is_leased AND run_after <= now())), 0)::float8
          AS oldest,
        sum(coalesce(charge_amount, quoted_maximum)) AS open
-     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_held FROM jobs
+     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_leased FROM jobs
        WHERE state IN ('accepted', 'generating', 'generated', 'settling')) AS unfinished
      GROUP BY operation, state`,
   )
@@ -57,36 +60,39 @@ export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
   }
 }
 
-function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueFigures> {
-  const ofQueue = (name: QueueName): QueueFigures => {
+function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueTotals> {
+  const ofQueue = (name: QueueName): QueueTotals => {
     const own = rows.filter((row) => queueOf(row) === name)
-    const sum = (figure: 'waiting' | 'running' | 'put_off') => own.reduce((total, row) => total + row[figure], 0)
+    const sum = (column: 'waiting' | 'running' | 'deferred') => own.reduce((total, row) => total + row[column], 0)
     return {
       waiting: sum('waiting'),
       running: sum('running'),
-      putOff: sum('put_off'),
+      deferred: sum('deferred'),
       oldestWaitingSeconds: Math.max(0, ...own.map(({ oldest }) => oldest)),
     }
   }
-  return new Map(queueNames.map((name) => [name, ofQueue(name)]))
+  return new Map(QUEUE_NAMES.map((name) => [name, ofQueue(name)]))
 }
 
 function countAndTotal(count: string, total: string): CountAndTotal {
   return { count: Number(count), total: atomicAmount(BigInt(total)) }
 }
 
-/** Longer than any transaction of the service: one that began before may still commit a `finished_at` of its beginning. */
-const SETTLED_AFTER = '10 minutes'
-/** Rolled up when this much has gathered. */
+/**
+ * Longer than any transaction of the service: a commit may carry a `finished_at` as old as its transaction's beginning.
+ */
+const STABLE_AFTER = '10 minutes'
+/** The age of the stored totals at which they are brought up to date. */
 const ROLL_UP_AFTER = '20 minutes'
 
 /**
- * Safe in every worker at once: who comes second finds the row locked, or moved on. What has ended so long ago stays as it is:
- * completed jobs and closed attempts never change.
+ * Adds old charges to the stored totals. Safe in every worker concurrently: the second one finds the row locked, or up
+ * to date. Completed jobs and finished attempts never change, so the totals stay right.
  */
 export async function rollUpTotals(sql: Sql): Promise<number> {
-  const { rows } = await sql.query<{ moved: number }>(
-    `WITH present AS MATERIALIZED (
+  const { rows } = await sql.query<{ moved: number }>({
+    name: 'roll_up_totals',
+    text: `WITH present AS MATERIALIZED (
        SELECT through, now() - $1::interval AS until FROM ledger_totals
        WHERE id AND through < now() - $2::interval FOR UPDATE SKIP LOCKED),
      charged AS (
@@ -101,7 +107,7 @@ export async function rollUpTotals(sql: Sql): Promise<number> {
        ambiguous_attempts = ambiguous_attempts + ambiguous.count, ambiguous_total = ambiguous_total + ambiguous.total
      FROM present, charged, ambiguous WHERE ledger_totals.id
      RETURNING charged.count::int AS moved`,
-    [SETTLED_AFTER, ROLL_UP_AFTER],
-  )
+    values: [STABLE_AFTER, ROLL_UP_AFTER],
+  })
   return rows[0]?.moved ?? 0
 }

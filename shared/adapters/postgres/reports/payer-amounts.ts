@@ -1,11 +1,11 @@
-/** What stands open with one payer; atomic USDC. */
+/** The open amount of one payer, in atomic USDC. */
 export interface PayerAmount {
   readonly payer: string
   readonly count: number
   readonly totalAtomic: bigint
 }
 
-/** Sums over all payers, and the greatest payers one by one. */
+/** Sums over all payers, and the payers with the largest amounts. */
 export interface PayerAmounts {
   readonly count: number
   readonly totalAtomic: bigint
@@ -15,7 +15,7 @@ export interface PayerAmounts {
 
 export const SHOWN_PAYERS = 20
 
-/** A row carries one payer's sums and, alike in each, those over all payers. */
+/** One payer's sums; every row repeats the sums over all payers. */
 export interface PayerAmountRow {
   readonly payer: string
   readonly count: number

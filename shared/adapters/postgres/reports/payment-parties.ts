@@ -1,12 +1,15 @@
 import type { Sql } from '../pool.ts'
 
-/** Whom payments went to and who collected them, as far as the ledger remembers. Addresses are lower case. */
+/** All recipients and facilitators of payments in the ledger. Addresses are lower case. */
 export interface PaymentParties {
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
 }
 
-/** Read from the authorizations, which are never removed: a settlement that is missing still leaves its parties here. */
+/**
+ * Reads the parties from the authorizations, which are never deleted, so that those of a missing settlement are
+ * included.
+ */
 export async function readPaymentParties(sql: Sql): Promise<PaymentParties> {
   const { rows } = await sql.query<{ recipient: string; facilitator: string }>(
     `SELECT DISTINCT signed ->> 'payTo' AS recipient, signed ->> 'facilitator' AS facilitator FROM authorizations`,

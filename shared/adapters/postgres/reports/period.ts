@@ -1,22 +1,23 @@
 import type { Sql } from '../pool.ts'
 
-/** Half-open, `from` ≤ t < `to`. Texts that PostgreSQL reads as timestamptz, since a JavaScript date would cut microseconds off. */
+/** A half-open period, `from` ≤ t < `to`. Texts of timestamptz, since a JavaScript date would lose the microseconds. */
 export interface LedgerPeriod {
   readonly from: string
   readonly to: string
 }
 
-/** Fills in what was not said: `to` is the database's present moment and `from` a day before `to`. */
+/** Returns the period with defaults: `to` is the database's present time, `from` is 24 hours before `to`. */
 export async function resolvePeriod(
   sql: Sql,
   { from, to }: { readonly from?: string | undefined; readonly to?: string | undefined },
 ): Promise<LedgerPeriod> {
-  const { rows } = await sql.query<LedgerPeriod>(
-    `SELECT to_json(COALESCE($1, upper - interval '24 hours')) #>> '{}' AS "from", to_json(upper) #>> '{}' AS "to"
+  const { rows } = await sql.query<LedgerPeriod>({
+    name: 'resolve_report_period',
+    text: `SELECT to_json(COALESCE($1, upper - interval '24 hours')) #>> '{}' AS "from", to_json(upper) #>> '{}' AS "to"
      FROM (SELECT COALESCE($2, clock_timestamp()) AS upper) AS bound`,
-    [from ?? null, to ?? null],
-  )
+    values: [from ?? null, to ?? null],
+  })
   const [period] = rows
-  if (!period) throw new Error('a query over one row gives one row')
+  if (!period) throw new Error('a query over one row always returns it')
   return period
 }

@@ -1,6 +1,6 @@
 import type { Sql } from '../pool.ts'
 
-/** Something that a person must look at. Times are ISO 8601. */
+/** A job or settlement that needs a person's decision. Times are ISO 8601. */
 export interface ReviewItem {
   readonly jobId: string
   readonly jobState: string
@@ -19,15 +19,16 @@ export interface ReviewItems {
 const SHOWN_ITEMS = 100
 
 /**
- * Jobs in review, and settlements that ended neither confirmed nor reverted, however long ago; the oldest first. Any other
- * state that a settlement may end in is worth a look too, so the usual ones are excluded instead of naming the odd ones.
+ * Returns jobs in review, and settlements that ended neither confirmed nor reverted, of any age, oldest first. The
+ * usual states are excluded instead of listing the others, so that a new state is included.
  */
 export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
   const { rows } = await sql.query<
     Record<'job_id' | 'job_state' | 'since', string> &
       Record<'settlement_state' | 'transaction' | 'charge' | 'reason', string | null> & { count: number }
-  >(
-    `SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
+  >({
+    name: 'read_review_items',
+    text: `SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
        COALESCE(settlements.transaction_hash, (SELECT hash FROM settlement_transactions
          WHERE settlement_id = settlements.id ORDER BY signed_at DESC LIMIT 1)) AS transaction,
        COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge, jobs.failure_reason AS reason,
@@ -37,8 +38,8 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
        ON settlements.job_id = jobs.id AND settlements.state NOT IN ('signed', 'confirmed', 'reverted')
      WHERE jobs.state = 'review' OR settlements.id IS NOT NULL
      ORDER BY since, jobs.id LIMIT $1`,
-    [SHOWN_ITEMS],
-  )
+    values: [SHOWN_ITEMS],
+  })
   return {
     count: rows[0]?.count ?? 0,
     oldest: rows.map((row) => ({

@@ -7,13 +7,14 @@ export interface FailureCount {
   readonly count: number
 }
 
-/** Jobs that stand failed and ended in the period, by the code their callers were given, the most frequent first. */
+/** Counts the jobs that failed in the period and are still failed by their error code, most frequent first. */
 export async function readUnchargedFailures(sql: Sql, { from, to }: LedgerPeriod): Promise<readonly FailureCount[]> {
-  const { rows } = await sql.query<FailureCount>(
-    `SELECT state, failure_code AS code, count(*)::int AS count
+  const { rows } = await sql.query<FailureCount>({
+    name: 'read_uncharged_failures',
+    text: `SELECT state, failure_code AS code, count(*)::int AS count
      FROM jobs WHERE state IN ('failed', 'settlement_failed') AND finished_at >= $1 AND finished_at < $2
      GROUP BY state, failure_code ORDER BY count(*) DESC, failure_code, state`,
-    [from, to],
-  )
+    values: [from, to],
+  })
   return rows
 }

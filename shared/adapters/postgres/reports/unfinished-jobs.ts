@@ -8,7 +8,7 @@ export interface UnfinishedJobs {
   readonly oldestAgeMs: number
 }
 
-/** The unfinished jobs of each state with the age of the oldest one. */
+/** Returns for each unfinished state its number of jobs and the age of the oldest one. */
 export async function readUnfinishedJobs(sql: Sql): Promise<readonly UnfinishedJobs[]> {
   const { rows } = await sql.query<UnfinishedJobs>(
     `SELECT state, count(*)::int AS count, (array_agg(id ORDER BY accepted_at))[1] AS "oldestJobId",

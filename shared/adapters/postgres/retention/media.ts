@@ -1,9 +1,9 @@
 import type { Media, ServedMedia } from '#shared/media/media.ts'
-import type { Parameter } from '../execution/move-job.ts'
+import type { Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
-/** Part of sealing a result; the object itself is stored before. */
-export function insertedMedia(media: Media, parameter: Parameter): string {
+/** Returns the part of sealing a result that inserts the media's row; the object is already stored. */
+export function insertMedia(media: Media, parameter: Parameter): string {
   const { tokenSha256, objectKey, contentType, sha256, bytes, expiresAt } = media
   return `media AS (
     INSERT INTO media (id, job_id, token_sha256, object_key, content_type, sha256, bytes, expires_at)
@@ -12,26 +12,32 @@ export function insertedMedia(media: Media, parameter: Parameter): string {
     FROM moved)`
 }
 
-/** Media of a settled job that has not expired. Unknown, unpaid and expired look alike. */
+/** Returns unexpired media of a completed job; `null` for unknown, unpaid and expired ones without distinction. */
 export async function findMedia(sql: Sql, tokenSha256: string): Promise<ServedMedia | null> {
-  const { rows } = await sql.query<ServedMedia & { bytes: string }>(
-    `SELECT object_key AS "objectKey", content_type AS "contentType", sha256, bytes, expires_at AS "expiresAt"
+  const { rows } = await sql.query<ServedMedia & { bytes: string }>({
+    name: 'find_media',
+    text: `SELECT object_key AS "objectKey", content_type AS "contentType", sha256, bytes, expires_at AS "expiresAt"
      FROM media JOIN jobs ON jobs.id = media.job_id
      WHERE token_sha256 = $1 AND expires_at > now() AND state = 'completed'`,
-    [tokenSha256],
-  )
+    values: [tokenSha256],
+  })
   return rows[0] ? { ...rows[0], bytes: Number(rows[0].bytes) } : null
 }
 
-/** Object keys of expired media that are still there. */
+/** Returns the object keys of expired media that are not deleted yet. */
 export async function findExpiredMedia(sql: Sql, limit: number): Promise<readonly string[]> {
-  const { rows } = await sql.query<{ object_key: string }>(
-    `SELECT object_key FROM media WHERE object_deleted_at IS NULL AND expires_at <= now() ORDER BY expires_at LIMIT $1`,
-    [limit],
-  )
+  const { rows } = await sql.query<{ object_key: string }>({
+    name: 'find_expired_media',
+    text: `SELECT object_key FROM media WHERE object_deleted_at IS NULL AND expires_at <= now() ORDER BY expires_at LIMIT $1`,
+    values: [limit],
+  })
   return rows.map(({ object_key }) => object_key)
 }
 
 export async function markMediaDeleted(sql: Sql, objectKeys: readonly string[]): Promise<void> {
-  await sql.query('UPDATE media SET object_deleted_at = now() WHERE object_key = ANY($1)', [objectKeys])
+  await sql.query({
+    name: 'mark_media_deleted',
+    text: 'UPDATE media SET object_deleted_at = now() WHERE object_key = ANY($1)',
+    values: [objectKeys],
+  })
 }

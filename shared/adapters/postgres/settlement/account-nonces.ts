@@ -3,15 +3,16 @@ import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Sql } from '../pool.ts'
 
 /**
- * A key that somebody else uses as well is ahead of the ledger by a few account nonces. A node that tells of more is wrong, and
- * following it would leave a gap that nothing is mined behind.
+ * The largest step by which an account nonce follows the chain. A key that is also used elsewhere is a few nonces ahead
+ * of the ledger; a node that reports more is wrong, and following it would leave a nonce gap that blocks every later
+ * settlement.
  */
-export const LARGEST_LEAP = 1000
+export const LARGEST_NONCE_STEP = 1000
 
 /**
- * Takes the next `count` account nonces of a key and gives the first; its row stays locked until the transaction ends, so that
- * whoever waits for it finds the signed transactions beside the nonces. `minimum` is the chain's own count: a key that was used
- * elsewhere goes on from there, never back and never far ahead.
+ * Takes the next `count` account nonces of a key and returns the first. The account's row stays locked until the
+ * transaction ends, so the next process to lock it also finds the transactions signed for them. `minimum` is the
+ * chain's count: a key that was used elsewhere continues from there, never backwards and never far ahead.
  */
 export async function takeAccountNonces(
   sql: Sql,
@@ -19,21 +20,24 @@ export async function takeAccountNonces(
   minimum: bigint,
   count: number,
 ): Promise<bigint> {
-  const { rows } = await sql.query<{ first: string }>(
-    `INSERT INTO settlement_accounts AS account (network, facilitator, next_account_nonce)
+  const { rows } = await sql.query<{ first: string }>({
+    name: 'take_account_nonces',
+    text: `INSERT INTO settlement_accounts AS account (network, facilitator, next_account_nonce)
      VALUES ($1, $2, $3::numeric + $5)
      ON CONFLICT (network, facilitator)
        DO UPDATE SET next_account_nonce = $5 + CASE
          WHEN $3::numeric - account.next_account_nonce BETWEEN 0 AND $4 THEN $3::numeric ELSE account.next_account_nonce END
      RETURNING next_account_nonce - $5 AS first`,
-    [network, facilitator, minimum.toString(), LARGEST_LEAP, count],
-  )
+    values: [network, facilitator, minimum.toString(), LARGEST_NONCE_STEP, count],
+  })
   const [row] = rows
   if (!row) throw new Error('an upsert always returns its row')
   return BigInt(row.first)
 }
 
-/** Stores a signed transaction, which must happen before anyone sends it. `settlementId` is `null` for one that fills a gap. */
+/**
+ * Stores a signed transaction; it may be sent only afterwards. `settlementId` is `null` for a filler of a nonce gap.
+ */
 export async function insertTransaction(
   sql: Sql,
   signed: {
@@ -45,9 +49,10 @@ export async function insertTransaction(
   },
 ): Promise<void> {
   const { network, facilitator, settlementId, accountNonce, transaction } = signed
-  await sql.query(
-    `INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
+  await sql.query({
+    name: 'insert_transaction',
+    text: `INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
      VALUES ($1, $2, $3, $4, $5, $6)`,
-    [transaction.hash, settlementId, transaction.raw, network, facilitator, accountNonce.toString()],
-  )
+    values: [transaction.hash, settlementId, transaction.raw, network, facilitator, accountNonce.toString()],
+  })
 }

@@ -1,4 +1,9 @@
-import type { SettledAt, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
+import type {
+  SettledAt,
+  SettledBlock,
+  UnfinalRemoteSettlement,
+  UnfinalSettlement,
+} from '#shared/jobs/settlement-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Sql } from '../pool.ts'
@@ -6,21 +11,22 @@ import type { Sql } from '../pool.ts'
 type Hex = `0x${string}`
 
 /**
- * A reorganisation replaces the newest blocks, and only a few new ones come between two looks: among this many there is a
- * replaced one, if any settlement was in one.
+ * A reorganization replaces the newest blocks, and only a few are added between two polls: checking this many detects
+ * it.
  */
 const NEWEST_BLOCKS = 8
 const FINAL_BLOCKS = 100
 
 export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Promise<readonly SettledBlock[]> {
-  const { rows } = await sql.query<{ block_number: string; block_hash: string | null }>(
-    `(SELECT DISTINCT block_number, block_hash FROM settlements
+  const { rows } = await sql.query<{ block_number: string; block_hash: string | null }>({
+    name: 'find_unfinal_blocks',
+    text: `(SELECT DISTINCT block_number, block_hash FROM settlements
       WHERE state = 'confirmed' AND finalized_at IS NULL ORDER BY block_number DESC LIMIT $2)
      UNION
      (SELECT DISTINCT block_number, block_hash FROM settlements
       WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number <= $1 ORDER BY block_number LIMIT $3)`,
-    [finalizedNumber.toString(), NEWEST_BLOCKS, FINAL_BLOCKS],
-  )
+    values: [finalizedNumber.toString(), NEWEST_BLOCKS, FINAL_BLOCKS],
+  })
   return rows.map(({ block_number, block_hash }) => ({ number: BigInt(block_number), hash: block_hash }))
 }
 
@@ -34,16 +40,17 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
     block_hash: string | null
     transaction_hash: string
     transactions: readonly { hash: Hex; raw: Hex; account_nonce: string }[]
-  }>(
-    `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash,
+  }>({
+    name: 'read_unfinal_settlements',
+    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash,
        (SELECT json_agg(json_build_object('hash', hash, 'raw', raw_transaction, 'account_nonce', account_nonce::text)
           ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
         FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1 AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $2`,
-    [fromNumber.toString(), limit],
-  )
+    values: [fromNumber.toString(), limit],
+  })
   return rows.map((row) => ({
     settlementId: row.id,
     jobId: row.job_id,
@@ -59,41 +66,71 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
   }))
 }
 
-/** confirmed, final from now on. */
+export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readonly UnfinalRemoteSettlement[]> {
+  const { rows } = await sql.query<{
+    id: string
+    job_id: string
+    signed: unknown
+    charge_amount: string
+    recorded_block: string
+    block_number: string
+    block_hash: string | null
+  }>({
+    name: 'read_unfinal_remote_settlements',
+    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash
+     FROM settlements JOIN authorizations ON authorizations.id = authorization_id
+     WHERE state = 'confirmed' AND finalized_at IS NULL AND settled_by = 'remote_facilitator'
+     ORDER BY block_number DESC LIMIT $1`,
+    values: [limit],
+  })
+  return rows.map((row) => ({
+    settlementId: row.id,
+    jobId: row.job_id,
+    authorization: storedAuthorizationSchema.parse(row.signed),
+    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
+    recordedBlock: BigInt(row.recorded_block),
+    block: { number: BigInt(row.block_number), hash: row.block_hash },
+  }))
+}
+
+/** Marks the confirmed settlements in these blocks as final. */
 export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promise<number> {
   if (blockHashes.length === 0) return 0
-  const { rowCount } = await sql.query(
-    `UPDATE settlements SET finalized_at = now()
+  const { rowCount } = await sql.query({
+    name: 'mark_settlements_final',
+    text: `UPDATE settlements SET finalized_at = now()
      WHERE state = 'confirmed' AND finalized_at IS NULL AND block_hash = ANY($1)`,
-    [blockHashes],
-  )
+    values: [blockHashes],
+  })
   return rowCount ?? 0
 }
 
 /**
- * confirmed, in another block. Guarded by the state: what is final or lost stays as it is. Replays name the transaction that is
- * in the chain; the receipt is immutable and is served with the settlement beside it.
+ * Moves a confirmed settlement to another block; final and lost ones do not move. Replays return the transaction that
+ * is on chain; the receipt never changes and is served together with the present settlement.
  */
 export async function moveSettlement(
   sql: Sql,
   settlementId: string,
   { transactionHash, blockNumber, blockHash }: SettledAt,
 ): Promise<void> {
-  await sql.query(
-    `WITH moved AS (
+  await sql.query({
+    name: 'move_settlement',
+    text: `WITH moved AS (
        UPDATE settlements SET transaction_hash = $2, block_number = $3, block_hash = $4
        WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL RETURNING job_id)
      UPDATE jobs SET payment_response = jsonb_set(payment_response, '{transaction}', to_jsonb($2::text))
      FROM moved WHERE jobs.id = moved.job_id AND payment_response->>'transaction' <> $2`,
-    [settlementId, transactionHash, blockNumber.toString(), blockHash],
-  )
+    values: [settlementId, transactionHash, blockNumber.toString(), blockHash],
+  })
 }
 
-/** confirmed → lost. The job is not touched: its result was released, and replays go on. */
+/** confirmed → lost. The job stays completed: its result was released, and replays continue. */
 export async function loseSettlement(sql: Sql, settlementId: string, reason: string): Promise<void> {
-  await sql.query(
-    `UPDATE settlements SET state = 'lost', failure_reason = $2
+  await sql.query({
+    name: 'lose_settlement',
+    text: `UPDATE settlements SET state = 'lost', failure_reason = $2
      WHERE id = $1 AND state = 'confirmed' AND finalized_at IS NULL`,
-    [settlementId, reason],
-  )
+    values: [settlementId, reason],
+  })
 }

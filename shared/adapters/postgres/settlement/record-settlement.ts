@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto'
 import type { ClaimedJob, StoredSettlement, StoredTransaction } from '#shared/jobs/job.ts'
-import type { ExecutionStore } from '#shared/jobs/job-store.ts'
+import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import { isConnectionFailure } from '../../connection-failure.ts'
 import { batch } from '../batch.ts'
-import { isConnectionFailure } from '../connection-failure.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { takeAccountNonces } from './account-nonces.ts'
 
 type Hex = `0x${string}`
-type NewSettlement = Parameters<ExecutionStore['recordSettlement']>[1]
+type NewSettlement = Parameters<JobSettlementStore['recordSettlement']>[1]
 
-/** Signing that many takes some tens of milliseconds, for which other workers wait. */
-const MOST_AT_ONCE = 64
+/** Other workers wait while a batch is signed; this many take tens of milliseconds. */
+const MAXIMUM_BATCH = 64
 
 interface Recording {
   readonly job: ClaimedJob
@@ -27,27 +27,28 @@ interface SignedRecording extends Recording {
 }
 
 /**
- * generated → settling. The account nonce is taken under a row lock and the signed transaction is stored with it, so
- * nonces have no gap: whatever was signed can be sent by anyone who reads the row. Signing is computation, not network.
+ * generated → settling. Takes the account nonce under a row lock and stores the transaction signed for it in the same
+ * database transaction, so there are no nonce gaps and any worker can send what was signed. Signing is computation, not
+ * network.
  *
- * All settlements of a key pass that lock one after the other, so those of one process that wait for it take it together: alone
- * each of them would hold it for four ways to PostgreSQL and back, which bounded everything at 60 settlements a second.
+ * All settlements of a key take that lock in turn, so those that wait in one process take it as a batch: one by one,
+ * each would hold it for four round trips, which limited throughput to 60 settlements a second.
  */
-export function createSettlementRecorder(pool: Pool): ExecutionStore['recordSettlement'] {
+export function createSettlementRecorder(pool: Pool): JobSettlementStore['recordSettlement'] {
   const recorders = new Map<string, ReturnType<typeof batch<Recording, RecordingOutcome>>>()
-  const recorderOf = (line: string) => {
-    const recorder = recorders.get(line) ?? batch((recordings) => recordEach(pool, recordings), MOST_AT_ONCE)
-    recorders.set(line, recorder)
+  const recorderOf = (account: string) => {
+    const recorder = recorders.get(account) ?? batch((recordings) => recordEach(pool, recordings), MAXIMUM_BATCH)
+    recorders.set(account, recorder)
     return recorder
   }
   return (job, settlement) => {
     const { network, facilitator } = job.authorization
-    // Minimums differ only before the first settlement of a key, whose count the chain is asked for once.
+    // The minimum is the chain's count, read once per key, so it differs only around a key's first settlement.
     return recorderOf(`${network} ${facilitator} ${settlement.minimumAccountNonce}`)({ job, settlement })
   }
 }
 
-/** Together if that can be done; else each alone, so that one which cannot be signed or stored fails by itself. */
+/** Records all together; if that fails, one by one, so that only those that cannot be signed or stored fail. */
 async function recordEach(
   pool: Pool,
   recordings: readonly Recording[],
@@ -66,7 +67,7 @@ function asOutcome(error: unknown): readonly Error[] {
   return [error instanceof Error ? error : new Error(String(error))]
 }
 
-/** All of one key, and with one minimum. */
+/** Records settlements of one key with one minimum. */
 async function recordTogether(pool: Pool, recordings: readonly Recording[]): Promise<readonly RecordingOutcome[]> {
   return await inTransaction(pool, async (sql) => {
     const moved = await moveToSettling(sql, recordings)
@@ -82,28 +83,29 @@ async function recordTogether(pool: Pool, recordings: readonly Recording[]): Pro
   })
 }
 
-/** The guard of every transition, for several jobs. */
+/** Moves several jobs with the guard of every transition. Returns the ids of those that moved. */
 async function moveToSettling(sql: Sql, recordings: readonly Recording[]): Promise<ReadonlySet<string>> {
-  const { rows } = await sql.query<{ id: string }>(
-    `UPDATE jobs SET state = 'settling' FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)
+  const { rows } = await sql.query<{ id: string }>({
+    name: 'move_jobs_to_settling',
+    text: `UPDATE jobs SET state = 'settling' FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)
      WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY($3) RETURNING jobs.id`,
-    [
+    values: [
       recordings.map(({ job }) => job.id),
       recordings.map(({ job }) => job.fence.toString()),
       statesBefore('settling').filter(isUnfinished),
     ],
-  )
+  })
   return new Set(rows.map(({ id }) => id))
 }
 
 async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<readonly SignedRecording[]> {
-  const [any] = recordings
-  if (!any) return []
-  const { minimumAccountNonce } = any.settlement
-  const first = await takeAccountNonces(sql, any.job.authorization, minimumAccountNonce, recordings.length)
+  const [first] = recordings
+  if (!first) return []
+  const { minimumAccountNonce } = first.settlement
+  const firstNonce = await takeAccountNonces(sql, first.job.authorization, minimumAccountNonce, recordings.length)
   const signed: SignedRecording[] = []
   for (const [index, { job, settlement }] of recordings.entries()) {
-    const accountNonce = first + BigInt(index)
+    const accountNonce = firstNonce + BigInt(index)
     const transaction = await settlement.sign(accountNonce)
     signed.push({ job, settlement, settlementId: randomUUID(), transaction: { ...transaction, accountNonce } })
   }
@@ -111,11 +113,12 @@ async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<rea
 }
 
 async function storeSigned(sql: Sql, signed: readonly SignedRecording[]): Promise<void> {
-  const [any] = signed
-  if (!any) return
-  const { network, facilitator } = any.job.authorization
-  await sql.query(
-    `WITH new AS (
+  const [first] = signed
+  if (!first) return
+  const { network, facilitator } = first.job.authorization
+  await sql.query({
+    name: 'insert_signed_settlements',
+    text: `WITH new AS (
        SELECT id, job_id, authorization_id, payer, account_nonce, charge_amount, hash, raw
        FROM unnest($3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::numeric[], $8::numeric[], $9::text[], $10::text[])
          AS new (id, job_id, authorization_id, payer, account_nonce, charge_amount, hash, raw)
@@ -125,7 +128,7 @@ async function storeSigned(sql: Sql, signed: readonly SignedRecording[]): Promis
        SELECT id, job_id, authorization_id, payer, $1::text, $2::text, account_nonce, charge_amount, 'signed' FROM new)
      INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
      SELECT hash, id, raw, $1::text, $2::text, account_nonce FROM new`,
-    [
+    values: [
       network,
       facilitator,
       signed.map(({ settlementId }) => settlementId),
@@ -137,20 +140,21 @@ async function storeSigned(sql: Sql, signed: readonly SignedRecording[]): Promis
       signed.map(({ transaction }) => transaction.hash),
       signed.map(({ transaction }) => transaction.raw),
     ],
-  )
+  })
 }
 
-/** The settlement of the job's present authorization with every transaction signed for it, newest first. */
+/** Returns the settlement of the job's present authorization with every transaction signed for it, newest first. */
 export async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettlement> {
-  const { rows } = await sql.query<{ id: string; hash: Hex; raw_transaction: Hex; account_nonce: string }>(
-    `SELECT settlements.id, hash, raw_transaction, settlement_transactions.account_nonce
+  const { rows } = await sql.query<{ id: string; hash: Hex; raw_transaction: Hex; account_nonce: string }>({
+    name: 'read_settlement',
+    text: `SELECT settlements.id, hash, raw_transaction, settlement_transactions.account_nonce
      FROM settlements JOIN settlement_transactions ON settlement_id = settlements.id
      WHERE authorization_id = $1 AND settlements.settled_by = 'own_key'
      ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC`,
-    [job.authorizationId],
-  )
+    values: [job.authorizationId],
+  })
   const [newest] = rows
-  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by a key of ours`)
+  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by an own settlement key`)
   return {
     settlementId: newest.id,
     transactions: rows.map(({ hash, raw_transaction, account_nonce }) => ({

@@ -1,8 +1,11 @@
-import type { SettlementTotals } from '#shared/jobs/settlement-store.ts'
+import type { SettlementTotals } from '#shared/jobs/reports-store.ts'
 import type { Sql } from '../pool.ts'
 
-/** One statement over the partial indexes of what is not done with, so that it costs the same however long the history is. */
-export async function readTotals(sql: Sql): Promise<SettlementTotals> {
+/**
+ * Reads the totals by partial indexes on unfinished settlements, so the cost does not depend on the length of the
+ * history.
+ */
+export async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
   const { rows } = await sql.query<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'oldest', number>>(
     `SELECT (SELECT count(*) FROM settlements WHERE state = 'signed')::int AS signed,
        (SELECT count(*) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL)::int AS confirmed,
@@ -12,7 +15,7 @@ export async function readTotals(sql: Sql): Promise<SettlementTotals> {
          AS oldest`,
   )
   const [row] = rows
-  if (!row) throw new Error('a SELECT of counts gives one row')
+  if (!row) throw new Error('a SELECT of counts always returns one row')
   const { oldest, ...counts } = row
   return { counts, oldestSignedAgeSeconds: oldest }
 }

@@ -1,22 +1,23 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ExecutionStore, Written } from '#shared/jobs/job-store.ts'
+import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { moveJob } from './move-job.ts'
 
-type Completion = Parameters<ExecutionStore['completeJob']>[1]
+type Completion = Parameters<JobSettlementStore['completeJob']>[1]
 
-/** A completed job points to its receipt. */
+/** The foreign key from a completed job to its receipt. */
 const RECEIPT_CONSTRAINT = 'jobs_receipt'
 
 /**
- * settling → completed: payment, receipt and released result become durable together, and only then does anyone wake. Nothing
- * is released on the strength of another payment than the job's present one: without its open settlement there is no receipt,
- * and a job that pointed to none is refused.
+ * settling → completed: commits settlement, receipt and payment response together; waiting API processes are notified
+ * on commit. Only the open settlement of the job's present authorization can release the result: without it no receipt
+ * is written, and the foreign key rejects a completed job without a receipt.
  */
 export async function completeJob(sql: Sql, job: ClaimedJob, completion: Completion): Promise<Written> {
   const { receipt, receiptSecretId, paymentResponse, settlementId } = completion
   try {
     return await moveJob(sql, job, 'completed', (parameter) => ({
+      name: job.authorization.gasSponsoring ? 'complete_job_releasing_permit' : 'complete_job',
       set: [
         `receipt_id = ${parameter(receipt.id)}`,
         `payment_response = ${parameter(JSON.stringify(paymentResponse))}`,
@@ -31,7 +32,7 @@ export async function completeJob(sql: Sql, job: ClaimedJob, completion: Complet
            FROM moved WHERE settlements.id = ${parameter(settlementId)}
              AND authorization_id = ${parameter(job.authorizationId)} AND state = 'signed'
            RETURNING job_id)`,
-        // Used by now, or not needed in the end: then the payer's next payment may count on it.
+        // The permit is used by now, or was not needed: the payer's next payment may rely on another one.
         ...(job.authorization.gasSponsoring
           ? [
               `released AS (

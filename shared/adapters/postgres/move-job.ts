@@ -1,0 +1,68 @@
+import type { ClaimedJob, JobState, Written } from '#shared/jobs/job.ts'
+import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import type { Pool, Sql } from './pool.ts'
+import { inTransaction } from './transaction.ts'
+
+/** Adds a value to the statement's parameters and returns its placeholder. */
+export type Parameter = (value: unknown) => string
+
+/** One transition's statement. Each combination of optional parts has a separate name. */
+export interface Transition {
+  readonly name: string
+  /** Further assignments to the job's row. */
+  readonly set?: readonly string[]
+  /**
+   * Writes to other rows: common table expressions over `moved`, which is the job's row, or empty when the fence was
+   * lost.
+   */
+  readonly together?: readonly string[]
+}
+
+/**
+ * Moves a job to `to`, from an unfinished state that may precede it (only a payment reopens a finished job) and only
+ * under the fence of this claim; the other writes depend on that. One statement, so one transaction and one round trip.
+ * Waiting API processes are notified on commit when the job is finished.
+ */
+export async function moveJob(
+  sql: Sql,
+  job: ClaimedJob,
+  to: JobState,
+  transition: (parameter: Parameter) => Transition,
+): Promise<Written> {
+  const values: unknown[] = [job.id, job.fence.toString(), to, statesBefore(to).filter(isUnfinished)]
+  const { name, set = [], together = [] } = transition((value) => `$${values.push(value)}`)
+  const moved = `moved AS (
+    UPDATE jobs SET ${['state = $3', ...set].join(', ')} WHERE id = $1 AND fence = $2 AND state = ANY($4) RETURNING id)`
+  const notified = isUnfinished(to) ? '1' : "pg_notify('farebox_outcomes', id::text)"
+  const text = `WITH ${[moved, ...together].join(',\n')}
+     SELECT ${notified} FROM moved`
+  const { rowCount } = await sql.query({ name, text, values })
+  return rowCount === 1 ? 'written' : 'stale'
+}
+
+/** Thrown inside a transaction to roll it back; never leaves this file. */
+class StaleFence extends Error {}
+
+/**
+ * Locks the job's row until the transaction ends; throws `StaleFence` unless the job is in `state` under this claim's
+ * fence.
+ */
+export async function lockClaimedJob(sql: Sql, job: ClaimedJob, state: JobState): Promise<void> {
+  const { rowCount } = await sql.query({
+    name: 'lock_claimed_job',
+    text: 'SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3 FOR UPDATE',
+    values: [job.id, job.fence.toString(), state],
+  })
+  if (rowCount !== 1) throw new StaleFence(`job ${job.id} is no longer claimed by this worker while ${state}`)
+}
+
+/** Runs fenced writes in one transaction; returns `stale` after a lost fence, with everything rolled back. */
+export async function inFencedTransaction(pool: Pool, work: (sql: Sql) => Promise<void>): Promise<Written> {
+  try {
+    await inTransaction(pool, work)
+    return 'written'
+  } catch (error) {
+    if (error instanceof StaleFence) return 'stale'
+    throw error
+  }
+}

@@ -1,0 +1,13 @@
+import type { ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { Pool } from '../pool.ts'
+import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
+import { readSettlementTotals } from './settlement-totals.ts'
+
+/** Creates the workers' store of totals over one pool. */
+export function createReportsStore(pool: Pool): ReportsStore {
+  return {
+    readLedgerTotals: () => readLedgerTotals(pool),
+    readSettlementTotals: () => readSettlementTotals(pool),
+    rollUpTotals: () => rollUpTotals(pool),
+  }
+}

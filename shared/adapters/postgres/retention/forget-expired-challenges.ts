@@ -1,0 +1,19 @@
+import type { Sql } from '../pool.ts'
+
+/**
+ * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored.
+ */
+const FORGET_AFTER_SECONDS = 3600
+
+/** Deletes keys without a job whose challenge expired long ago. Returns their number. */
+export async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'forget_expired_challenges',
+    text: `DELETE FROM idempotency_keys WHERE idempotency_key IN (
+       SELECT idempotency_key FROM idempotency_keys
+       WHERE job_id IS NULL AND expires_at <= now() - make_interval(secs => $1)
+       ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    values: [FORGET_AFTER_SECONDS, limit],
+  })
+  return rowCount ?? 0
+}

@@ -1,0 +1,59 @@
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { Pool } from '../pool.ts'
+import { completeJob } from './complete-job.ts'
+import { failSettlement, markForReview } from './fail-settlement.ts'
+import {
+  findUnfinalBlocks,
+  loseSettlement,
+  markFinal,
+  moveSettlement,
+  readUnfinal,
+  readUnfinalRemote,
+} from './finality.ts'
+import {
+  addReplacement,
+  fillGap,
+  leaseNonceQueue,
+  readNextAccountNonce,
+  readNonceQueue,
+  releaseNonceQueue,
+} from './nonce-queue.ts'
+import { createSettlementRecorder, readSettlement } from './record-settlement.ts'
+import {
+  readRemoteSettlement,
+  recordRemoteSettlement,
+  recordSettlementAnswer,
+  recordSettlementRequest,
+} from './remote-settlement.ts'
+import { renewSettlement } from './renew-settlement.ts'
+
+/** Creates the workers' store of settlements over one pool. */
+export function createSettlementStore(pool: Pool): SettlementStore {
+  return {
+    recordSettlement: createSettlementRecorder(pool),
+    readSettlement: (job) => readSettlement(pool, job),
+    renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
+    completeJob: (job, completion) => completeJob(pool, job, completion),
+    failSettlement: (job, failure) => failSettlement(pool, job, failure),
+    markForReview: (job, reason) => markForReview(pool, job, reason),
+
+    recordRemoteSettlement: (job, settlement) => recordRemoteSettlement(pool, job, settlement),
+    readRemoteSettlement: (job) => readRemoteSettlement(pool, job),
+    recordSettlementRequest: (job, settlementId) => recordSettlementRequest(pool, job, settlementId),
+    recordSettlementAnswer: (job, settlementId, hash) => recordSettlementAnswer(pool, job, settlementId, hash),
+
+    leaseNonceQueue: (account, leaseMs) => leaseNonceQueue(pool, account, leaseMs),
+    releaseNonceQueue: (account) => releaseNonceQueue(pool, account),
+    readNextAccountNonce: (account) => readNextAccountNonce(pool, account),
+    readNonceQueue: (account, accountNonceCount) => readNonceQueue(pool, account, accountNonceCount),
+    addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
+    fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
+
+    findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),
+    readUnfinal: (fromNumber, limit) => readUnfinal(pool, fromNumber, limit),
+    readUnfinalRemote: (limit) => readUnfinalRemote(pool, limit),
+    markFinal: (blockHashes) => markFinal(pool, blockHashes),
+    moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
+    loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
+  }
+}

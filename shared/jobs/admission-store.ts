@@ -1,0 +1,105 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { ServedMedia } from '#shared/media/media.ts'
+import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { PayerFunds } from '#shared/payment/payer-funds.ts'
+import type { PresentReceipt } from '#shared/payment/receipt.ts'
+import type { Quote } from '#shared/pricing/quote.ts'
+import type { RequestOrigin } from '#shared/runtime/tracing.ts'
+import type { JobOutcome, JobState } from './job.ts'
+
+export interface KeyBindingRequest {
+  readonly idempotencyKey: string
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly lifetimeSeconds: number
+}
+
+/** `quote` is the one of the key's first challenge, kept until that challenge expires. */
+export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
+
+/** The request a key is bound to: until its challenge expires, or permanently once the key has a job. */
+export interface PresentBinding {
+  readonly requestDigest: string
+  readonly quote: Quote<JsonValue>
+  readonly expiresAt: Date
+  /** Whether the challenge has not expired; a key with a job stays bound afterwards. */
+  readonly isLive: boolean
+}
+
+/** The jobs that a key and an authorization already belong to, read in one snapshot. */
+export interface PriorWork {
+  /** The job that the key is permanently bound to. */
+  readonly holder: { readonly jobId: string; readonly payer: string; readonly state: JobState } | null
+  /** The id of the job that claimed the authorization's nonce. */
+  readonly claimedFor: string | null
+}
+
+export interface NewJob {
+  readonly idempotencyKey: string
+  readonly operation: string
+  readonly publicModel: string
+  readonly requestDigest: string
+  /** JSON in UTF-8; bytes, since inline images make it tens of megabytes long. */
+  readonly effectiveJson: Uint8Array
+  readonly quote: Quote<JsonValue>
+  readonly authorization: Authorization
+  /** `null` for requests without an upload. */
+  readonly stagedUpload: StagedUpload | null
+  readonly exposure: ExposureTerms
+  readonly origin: RequestOrigin
+}
+
+/** Input to the decision whether a payer can afford a verified payment in addition to their unfinished work. */
+export interface ExposureTerms {
+  /** Upper limit on the sum of the payer's open maxima, whatever their balance. */
+  readonly maximumOpen: AtomicAmount
+  /** Whether the payment relies on its own permit instead of the allowance. */
+  readonly needsPermit: boolean
+  /** Time since the payment's verification began: charges settled since may have spent the funds that it saw. */
+  readonly verifiedMsAgo: number
+  /** `null` until they are needed, which is when the payer has other unfinished work. */
+  readonly funds: PayerFunds | null
+}
+
+export type Acceptance =
+  | { outcome: 'accepted'; jobId: string }
+  /** The authorization pays for the stored result of a job whose settlement failed; the upload is not needed. */
+  | { outcome: 'settles_again'; jobId: string }
+  /** Another request with the same key, payer and digest came first. */
+  | { outcome: 'exists'; jobId: string }
+  | { outcome: 'other_request' }
+  | { outcome: 'authorization_already_used' }
+  | { outcome: 'permit_already_used' }
+  /**
+   * Open work exceeds the payer's known funds. `settlingNonces` are the nonces whose use a new funds reading should
+   * check.
+   */
+  | { outcome: 'exceeds_funds'; openTotal: AtomicAmount; settlingNonces: readonly bigint[] }
+  | { outcome: 'exceeds_open_limit'; openTotal: AtomicAmount }
+  /** An earlier call of the payer was completed but its charge could not be settled. */
+  | { outcome: 'unpaid_debt'; idempotencyKey: string; chargeAmount: AtomicAmount }
+
+/** The API's access to the ledger: keys, acceptance, and what callers read about their jobs. */
+export interface AdmissionStore {
+  bindKey(request: KeyBindingRequest): Promise<KeyBinding>
+  /** Returns `null` for a key that is free. */
+  findBinding(idempotencyKey: string): Promise<PresentBinding | null>
+  findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
+  /** Returns whether the key has a job, of any payer, other than a failed one that would be run again. */
+  hasJob(idempotencyKey: string): Promise<boolean>
+  /** Writes authorization and job in one transaction; the job's row is the outbox. */
+  acceptJob(job: NewJob): Promise<Acceptance>
+  /** Records that the queue has the job, so that the sweeper does not enqueue it again. */
+  markEnqueued(jobId: string): Promise<void>
+  readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>
+  /**
+   * Returns by operation how long its oldest accepted job has waited for a worker, in milliseconds; no entry for an
+   * empty queue.
+   */
+  readQueueAges(): Promise<ReadonlyMap<string, number>>
+  findReceipt(receiptId: string): Promise<PresentReceipt | null>
+  /** Finds media that may be served now, by the hash of its token. */
+  findMedia(tokenSha256: string): Promise<ServedMedia | null>
+}

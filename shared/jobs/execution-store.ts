@@ -1,0 +1,47 @@
+import type { Media } from '#shared/media/media.ts'
+import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { Exposure } from '#shared/payment/exposure.ts'
+import type { ExposureTerms } from './admission-store.ts'
+import type { ClaimedJob, Failure, Job, JobState, SealedResult, Written } from './job.ts'
+
+/** The part of a job that the sweepers need in order to enqueue it. */
+export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
+
+/** A worker's access to jobs, from the claim to the stored result. Every write to a claimed job is fenced. */
+export interface ExecutionStore {
+  /** Takes the job's lease; `null` when the job is finished, not due, or leased by another worker. */
+  claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
+  renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
+  /** Ends the lease; the job runs again no earlier than `delayMs` from now. */
+  releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>
+  /**
+   * Ends the lease and raises the fence, for the worker that the job is enqueued for next; `null` when that is not
+   * possible.
+   */
+  handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
+  /** Returns jobs in these states that are due, not leased and not enqueued lately; marks them enqueued. */
+  takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly DueJob[]>
+  openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
+  /**
+   * Returns the payer's other work that has a prior claim on their funds (accepted before this job, or already being
+   * worked on), with the charges that settled since `funds` were read or, without a reading, within the last
+   * `verifiedMsAgo` milliseconds.
+   */
+  readExposureAhead(job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<Exposure>
+  /**
+   * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
+   * generating. `failed` ends the previous attempt.
+   */
+  startAttempt(
+    job: ClaimedJob,
+    deployment: string,
+    failed: { attemptId: string; reason: string } | null,
+  ): Promise<{ written: Written; attemptId: string }>
+  /** generating → generated: result, usage and charge; the upload's data key is erased with them. */
+  sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult, media: Media | null): Promise<Written>
+  /** accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
+  failJob(
+    job: ClaimedJob,
+    failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },
+  ): Promise<Written>
+}

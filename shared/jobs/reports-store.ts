@@ -1,0 +1,48 @@
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { QueueName } from './job-queue.ts'
+
+/** The jobs of one queue according to their rows; the queue itself may have more or fewer messages. */
+export interface QueueTotals {
+  /** Due, and leased by no worker. */
+  readonly waiting: number
+  readonly running: number
+  /** To be tried again later. */
+  readonly deferred: number
+  /** How long the oldest waiting job has been due; 0 when none waits. */
+  readonly oldestWaitingSeconds: number
+}
+
+export interface CountAndTotal {
+  readonly count: number
+  readonly total: AtomicAmount
+}
+
+/** Totals over the whole ledger, the same in every process. */
+export interface LedgerTotals {
+  readonly queues: ReadonlyMap<QueueName, QueueTotals>
+  /** Sum that unfinished jobs may still charge: the charge where it is fixed, the quoted maximum before. */
+  readonly openExposure: AtomicAmount
+  /** Since the beginning. */
+  readonly charged: CountAndTotal
+  /** Provider calls with an unknown outcome since the beginning, at the maximum that was authorized for them. */
+  readonly ambiguous: CountAndTotal
+  /** Results whose charge could not be settled and has not been paid since. */
+  readonly withheld: CountAndTotal
+  /** Number of jobs that need a person's decision. */
+  readonly inReview: number
+}
+
+/** Totals over all settlements of the ledger. */
+export interface SettlementTotals {
+  /** Settlements that are not done: signed, confirmed but not final, unproven, lost. */
+  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost', number>>
+  readonly oldestSignedAgeSeconds: number
+}
+
+/** Totals for the workers' metrics. */
+export interface ReportsStore {
+  readLedgerTotals(): Promise<LedgerTotals>
+  readSettlementTotals(): Promise<SettlementTotals>
+  /** Moves old charges into the stored totals, so that reading stays cheap. Returns the number of charges moved. */
+  rollUpTotals(): Promise<number>
+}
