@@ -1,6 +1,6 @@
-import { frameLengthAt, freeFormat, layerAt, paddingAt, sideInformationBytesAt, streamKeyAt } from './mpeg-header.ts'
+import { FREE_FORMAT, frameLengthAt, layerAt, paddingAt, sideInformationBytesAt, streamKeyAt } from './mpeg-header.ts'
 
-/** Where the walk stands with free format: the length it found last, and how many searches it may still make in vain. */
+/** The walk's knowledge about free format: the length found last and the remaining budget of failed searches. */
 export interface FreeFormatState {
   /** Stream key that `baseBytes` belongs to, or -1. */
   key: number
@@ -9,26 +9,29 @@ export interface FreeFormatState {
   failuresLeft: number
 }
 
-// LAME goes to 640 kbit/s: 2,880 bytes at 32 kHz. Decoders stop a little above.
-const maximumFreeFormatBytes = 4_096
+// LAME encodes up to 640 kbit/s, 2,880 bytes at 32 kHz. Decoders accept a little more.
+const MAXIMUM_FREE_FORMAT_BYTES = 4_096
 
-// A search costs up to 4 KiB of looking, so a hostile file may make only some in vain. An honest one makes none.
-const maximumFailures = 64
+// A search reads up to 4 KiB, so a hostile file gets only a few failed ones. An ordinary file causes none.
+const MAXIMUM_FAILED_SEARCHES = 64
 
-/** State for a new walk. */
+/** Creates the state of a new walk. */
 export function newFreeFormatState(): FreeFormatState {
-  return { key: -1, baseBytes: 0, failuresLeft: maximumFailures }
+  return { key: -1, baseBytes: 0, failuresLeft: MAXIMUM_FAILED_SEARCHES }
 }
 
 function isFreeFormatOf(bytes: Uint8Array, offset: number, end: number, key: number): boolean {
-  return frameLengthAt(bytes, offset, end) === freeFormat && streamKeyAt(bytes, offset) === key
+  return frameLengthAt(bytes, offset, end) === FREE_FORMAT && streamKeyAt(bytes, offset) === key
 }
 
-/** Distance to the next free-format header of the same stream that is confirmed by a third one or by the end. */
+/**
+ * Returns the distance to the next free-format header of the same stream, confirmed by a third one or by the end, or
+ * zero.
+ */
 function searchFreeFormatBytes(bytes: Uint8Array, offset: number, end: number, key: number): number {
   const smallest = 4 + sideInformationBytesAt(bytes, offset)
   const padding = paddingAt(bytes, offset)
-  const last = Math.min(end - 4, offset + maximumFreeFormatBytes)
+  const last = Math.min(end - 4, offset + MAXIMUM_FREE_FORMAT_BYTES)
   let next = bytes.indexOf(0xff, offset + smallest)
   for (; next >= 0 && next <= last; next = bytes.indexOf(0xff, next + 1)) {
     if (!isFreeFormatOf(bytes, next, end, key)) continue
@@ -39,8 +42,8 @@ function searchFreeFormatBytes(bytes: Uint8Array, offset: number, end: number, k
 }
 
 /**
- * Bytes of the free-format frame at `offset`, whose header says only that its length is the stream's, or zero when
- * neither the length found last nor a search explains it.
+ * Returns the length of the free-format frame at `offset`, whose header does not state it, or zero when neither the
+ * length found last nor a search determines it.
  */
 function freeFormatBytesAt(bytes: Uint8Array, offset: number, end: number, state: FreeFormatState): number {
   const key = streamKeyAt(bytes, offset)
@@ -57,14 +60,17 @@ function freeFormatBytesAt(bytes: Uint8Array, offset: number, end: number, state
   return base + paddingAt(bytes, offset)
 }
 
-/** Bytes of the layer III frame whose header stands at `offset` (it may reach past `end`), or zero when there is none. */
+/**
+ * Returns the length of the layer III frame with its header at `offset` (it may exceed `end`), or zero when there is
+ * none.
+ */
 export function layer3BytesAt(bytes: Uint8Array, offset: number, end: number, state: FreeFormatState): number {
   const length = frameLengthAt(bytes, offset, end)
   if (length === 0 || layerAt(bytes, offset) !== 3) return 0
-  return length === freeFormat ? freeFormatBytesAt(bytes, offset, end, state) : length
+  return length === FREE_FORMAT ? freeFormatBytesAt(bytes, offset, end, state) : length
 }
 
-/** Whether three whole frames of one stream stand one behind the other at `offset`, whatever the layer. */
+/** Returns whether three complete consecutive frames of one stream, of any layer, start at `offset`. */
 export function threeFramesAt(bytes: Uint8Array, offset: number, end: number, state: FreeFormatState): boolean {
   let position = offset
   let key = -1
@@ -73,7 +79,7 @@ export function threeFramesAt(bytes: Uint8Array, offset: number, end: number, st
     if (length === 0) return false
     if (count > 0 && streamKeyAt(bytes, position) !== key) return false
     key = streamKeyAt(bytes, position)
-    if (length === freeFormat) length = freeFormatBytesAt(bytes, position, end, state)
+    if (length === FREE_FORMAT) length = freeFormatBytesAt(bytes, position, end, state)
     if (length === 0) return false
     position += length
   }

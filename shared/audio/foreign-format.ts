@@ -1,7 +1,7 @@
 import { byteAt } from './mpeg-header.ts'
 
 interface Signature {
-  /** Phrase for the public message. */
+  /** The phrase for the public message. */
   readonly found: string
   readonly matches: (bytes: Uint8Array, offset: number, end: number) => boolean
 }
@@ -11,28 +11,28 @@ function hasBytes(bytes: Uint8Array, offset: number, expected: readonly number[]
   return expected.every((value, index) => byteAt(bytes, offset + index) === value)
 }
 
-function mark(text: string, further?: { at: number; text: string }): Signature['matches'] {
+function mark(text: string, second?: { at: number; text: string }): Signature['matches'] {
   const codes = Array.from(text, (letter) => letter.charCodeAt(0))
-  const furtherCodes = Array.from(further?.text ?? '', (letter) => letter.charCodeAt(0))
+  const secondCodes = Array.from(second?.text ?? '', (letter) => letter.charCodeAt(0))
   return (bytes, offset, end) =>
-    hasBytes(bytes, offset, codes, end) && hasBytes(bytes, offset + (further?.at ?? 0), furtherCodes, end)
+    hasBytes(bytes, offset, codes, end) && hasBytes(bytes, offset + (second?.at ?? 0), secondCodes, end)
 }
 
 function bigEndian32(bytes: Uint8Array, offset: number): number {
   return ((byteAt(bytes, offset) << 24) >>> 0) + (byteAt(bytes, offset + 1) << 16) + (byteAt(bytes, offset + 2) << 8)
 }
 
-// A box size says nothing certain of a cut file, so it is held only against the absurd.
-const largestBoxBytes = 2 ** 30
-const isoBoxTypes = ['ftyp', 'moov', 'mdat', 'wide', 'skip', 'styp', 'moof']
+// A truncated file may be shorter than its box sizes, so only absurd sizes are rejected.
+const MAXIMUM_BOX_BYTES = 2 ** 30
+const ISO_BOX_TYPES = ['ftyp', 'moov', 'mdat', 'wide', 'skip', 'styp', 'moof']
 
 function isIsoBaseMedia(bytes: Uint8Array, offset: number, end: number): boolean {
-  if (offset + 16 > end || bigEndian32(bytes, offset) > largestBoxBytes) return false
+  if (offset + 16 > end || bigEndian32(bytes, offset) > MAXIMUM_BOX_BYTES) return false
   const type = String.fromCharCode(...bytes.subarray(offset + 4, offset + 8))
-  return isoBoxTypes.includes(type)
+  return ISO_BOX_TYPES.includes(type)
 }
 
-/** Length of the ADTS frame at `offset`, or zero. Source: ISO/IEC 13818-7 section 6.2. */
+/** Returns the length of the ADTS frame at `offset`, or zero. Source: ISO/IEC 13818-7 section 6.2. */
 function adtsFrameBytes(bytes: Uint8Array, offset: number, end: number): number {
   if (offset + 7 > end || byteAt(bytes, offset) !== 0xff || (byteAt(bytes, offset + 1) & 0xf6) !== 0xf0) return 0
   if (((byteAt(bytes, offset + 2) >> 2) & 15) > 12) return 0
@@ -42,8 +42,8 @@ function adtsFrameBytes(bytes: Uint8Array, offset: number, end: number): number 
 }
 
 /**
- * Whether AAC in ADTS begins at `offset`: three frames in a row, or two that end exactly where the file does. Its
- * twelve sync bits are also MPEG audio's, whose reserved layer bits tell the two apart.
+ * Returns whether AAC in ADTS begins at `offset`: three consecutive frames, or two that end exactly with the file. MPEG
+ * audio has the same sync bits; its reserved layer bits distinguish the two.
  */
 export function isAdtsAt(bytes: Uint8Array, offset: number, end: number): boolean {
   let position = offset
@@ -56,17 +56,17 @@ export function isAdtsAt(bytes: Uint8Array, offset: number, end: number): boolea
   return position <= end
 }
 
-const packetBytesOfTransportStream = 188
+const TRANSPORT_PACKET_BYTES = 188
 
 function isTransportStream(bytes: Uint8Array, offset: number, end: number): boolean {
   for (let packet = 0; packet < 4; packet++) {
-    if (!hasBytes(bytes, offset + packet * packetBytesOfTransportStream, [0x47], end)) return false
+    if (!hasBytes(bytes, offset + packet * TRANSPORT_PACKET_BYTES, [0x47], end)) return false
   }
   return true
 }
 
-// Each takes at least 32 bits of agreement, so that a damaged MP3 is not mistaken for one of them.
-const signatures: readonly Signature[] = [
+// Each compares at least 32 bits, so a damaged MP3 is not mistaken for one of them.
+const SIGNATURES: readonly Signature[] = [
   { found: 'a RIFF/WAVE container', matches: mark('RIFF', { at: 8, text: 'WAVE' }) },
   { found: 'an RF64/WAVE container', matches: mark('RF64', { at: 8, text: 'WAVE' }) },
   { found: 'a RIFF container', matches: mark('RIFF') },
@@ -94,9 +94,9 @@ const signatures: readonly Signature[] = [
 ]
 
 /**
- * Names the container or codec other than MPEG audio that begins at `offset`, as a phrase for a message ("a RIFF/WAVE
- * container"), or undefined. By signature and structure at this very place; nothing is searched for.
+ * Returns the name of the container or codec other than MPEG audio that begins at `offset`, as a phrase for a message
+ * ("a RIFF/WAVE container"), or undefined. Checks signature and structure at `offset` only, without searching.
  */
 export function foreignFormatAt(bytes: Uint8Array, offset: number, end: number): string | undefined {
-  return signatures.find((signature) => signature.matches(bytes, offset, end))?.found
+  return SIGNATURES.find((signature) => signature.matches(bytes, offset, end))?.found
 }

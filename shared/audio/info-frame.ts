@@ -1,13 +1,13 @@
 import { byteAt, hasCrcAt, sideInformationBytesAt } from './mpeg-header.ts'
 
-const headerBytes = 4
-const crcBytes = 2
-const letterI = 0x49
-const letterV = 0x56
-const letterX = 0x58
+const HEADER_BYTES = 4
+const CRC_BYTES = 2
+const LETTER_I = 0x49
+const LETTER_V = 0x56
+const LETTER_X = 0x58
 
-// Fraunhofer's encoders put it there whatever the version and the channels.
-const vbriOffset = 36
+// Fraunhofer's encoders use this offset for every version and channel count.
+const VBRI_OFFSET = 36
 
 function hasText(bytes: Uint8Array, offset: number, text: string): boolean {
   for (let index = 0; index < text.length; index++) {
@@ -18,27 +18,27 @@ function hasText(bytes: Uint8Array, offset: number, text: string): boolean {
 
 function hasXingAt(bytes: Uint8Array, offset: number): boolean {
   const first = byteAt(bytes, offset)
-  if (first === letterX) return hasText(bytes, offset, 'Xing')
-  return first === letterI && hasText(bytes, offset, 'Info')
+  if (first === LETTER_X) return hasText(bytes, offset, 'Xing')
+  return first === LETTER_I && hasText(bytes, offset, 'Info')
 }
 
 /**
- * Whether the layer III frame at `offset` is a Xing, Info or VBRI frame: a frame that carries an index for players where
- * audio would be, and that players therefore do not play. Its claims (frames, bytes, delays) are not read at all.
+ * Returns whether the layer III frame at `offset` is a Xing, Info or VBRI frame: it contains an index for players
+ * instead of audio, so players do not play it. Its claims (frames, bytes, delays) are not read.
  */
 export function isInfoFrameAt(bytes: Uint8Array, offset: number, lengthBytes: number): boolean {
-  const afterSideInformation = headerBytes + sideInformationBytesAt(bytes, offset)
-  if (lengthBytes < afterSideInformation + crcBytes + 4) return false
+  const afterSideInformation = HEADER_BYTES + sideInformationBytesAt(bytes, offset)
+  if (lengthBytes < afterSideInformation + CRC_BYTES + 4) return false
   if (hasXingAt(bytes, offset + afterSideInformation)) return true
-  // Writers disagree whether the mark of a frame with a CRC stands after the CRC or where it would be without.
-  if (hasCrcAt(bytes, offset) && hasXingAt(bytes, offset + afterSideInformation + crcBytes)) return true
-  if (lengthBytes < vbriOffset + 4 || byteAt(bytes, offset + vbriOffset) !== letterV) return false
-  return hasText(bytes, offset + vbriOffset, 'VBRI')
+  // In a frame with a CRC, some encoders write the mark after the CRC and others where it would be without one.
+  if (hasCrcAt(bytes, offset) && hasXingAt(bytes, offset + afterSideInformation + CRC_BYTES)) return true
+  if (lengthBytes < VBRI_OFFSET + 4 || byteAt(bytes, offset + VBRI_OFFSET) !== LETTER_V) return false
+  return hasText(bytes, offset + VBRI_OFFSET, 'VBRI')
 }
 
-/** Whether the side information is all zero, so that a decoder which plays the frame plays silence. */
+/** Returns whether the side information is all zero, so a decoder that plays the frame plays silence. */
 export function isSilentFrameAt(bytes: Uint8Array, offset: number): boolean {
-  const start = offset + headerBytes + (hasCrcAt(bytes, offset) ? crcBytes : 0)
+  const start = offset + HEADER_BYTES + (hasCrcAt(bytes, offset) ? CRC_BYTES : 0)
   const end = start + sideInformationBytesAt(bytes, offset)
   for (let index = start; index < end; index++) if (byteAt(bytes, index) !== 0) return false
   return true

@@ -6,13 +6,13 @@ import {
   frameLengthAt,
   layerAt,
   rateIndexAt,
-  sampleRates,
-  samplesPerFrame,
+  SAMPLE_RATES,
+  SAMPLES_PER_FRAME,
   streamKeyAt,
 } from './mpeg-header.ts'
-import { noTag, runsPastTheFile, startOfTrailingTags, tagBytesAt } from './skip-tags.ts'
+import { EXCEEDS_FILE, NO_TAG, startOfTrailingTags, tagBytesAt } from './skip-tags.ts'
 
-/** All audio of one sample rate, wherever it stands in the file. */
+/** All audio of one sample rate in a file. */
 export interface AudioPart {
   /** Hz. */
   readonly sampleRate: number
@@ -23,28 +23,33 @@ export interface AudioPart {
 /** An upload that is MP3 throughout. */
 export interface Mp3Walk {
   readonly outcome: 'mp3'
-  /** Exact sum over the parts of samples ÷ rate, in milliseconds, rounded up. */
+  /** Exact sum of samples ÷ rate over the parts, in milliseconds, rounded up. */
   readonly durationMs: number
-  /** In order of appearance; one entry for each sample rate. */
+  /** One for each sample rate, in order of appearance. */
   readonly parts: readonly AudioPart[]
   /** Counted frames. */
   readonly frameCount: number
-  /** Bytes that are neither frame nor tag; at most `maximumUnrecognisedBytes`. A cut last frame is not among them. */
-  readonly unrecognisedBytes: number
-  /** Places where the stream starts anew: tags or unrecognised bytes between frames, another rate or channel count. */
+  /** Bytes that are neither frame nor tag, at most `MAXIMUM_UNRECOGNIZED_BYTES`. Excludes a truncated last frame. */
+  readonly unrecognizedBytes: number
+  /**
+   * How often the stream restarts: at tags or unrecognized bytes between frames, or at another rate or channel count.
+   */
   readonly discontinuities: number
-  /** What a decoder that reads on from `offset` to the end of the file should find. */
+  /** The expected result of a decoder that reads from `offset` to the end of the file. */
   readonly decodable: {
-    /** First frame behind the leading tags, unrecognised bytes and Xing, Info or VBRI frame. */
+    /** First frame after the leading tags, unrecognized bytes and Xing, Info or VBRI frame. */
     readonly offset: number
-    /** Counted frames except free format, which ffmpeg cannot decode, and the Xing frames of later parts, which it plays. */
+    /**
+     * Counted frames except free format, which ffmpeg cannot decode, plus the Xing frames of later parts, which it
+     * plays.
+     */
     readonly parts: readonly AudioPart[]
-    /** Bytes from `offset` on that are none of those frames. */
+    /** Bytes from `offset` on that do not belong to those frames. */
     readonly otherBytes: number
   }
 }
 
-/** An upload that is refused. `found` is a phrase for the public message: "a RIFF/WAVE container". */
+/** An upload that is not supported. `found` is a phrase for the public message: "a RIFF/WAVE container". */
 export interface UnsupportedWalk {
   readonly outcome: 'unsupported'
   readonly found: string
@@ -52,38 +57,39 @@ export interface UnsupportedWalk {
 
 export type FrameWalk = Mp3Walk | UnsupportedWalk
 
-/** What may stand before, between and behind the frames in total without the upload being refused. */
-const maximumUnrecognisedBytes = 65_536
+/** Limit of unrecognized bytes before, between and after the frames in total. */
+const MAXIMUM_UNRECOGNIZED_BYTES = 65_536
 
-// The least common multiple of the nine rates: a sample of any of them is a whole number of ticks, and so is a millisecond.
-// The 1.1 million smallest frames that 25 MiB hold make 1.2e12 ticks, far inside the safe integers.
-const ticksPerSecond = 14_112_000
-const ticksPerMillisecond = ticksPerSecond / 1000
+// The least common multiple of the nine rates: a sample of any of them is a whole number of ticks, and so is a
+// millisecond. The 1.1 million smallest frames that fit into 25 MiB make 1.2e12 ticks, far below the largest safe
+// integer.
+const TICKS_PER_SECOND = 14_112_000
+const TICKS_PER_MILLISECOND = TICKS_PER_SECOND / 1000
 
-// An hour of joined one-second clips has 3,600. Each costs the decoder a third of a millisecond and loosens the comparison
-// with it, so a file made of nothing else would buy 20 s of processor time and hide audio.
-const maximumDiscontinuities = 4_000
+// An hour of joined one-second clips has 3,600. Each takes the decoder a third of a millisecond and makes the
+// comparison with it less exact, so a file of nothing else would take 20 s of CPU time and could hide audio.
+const MAXIMUM_DISCONTINUITIES = 4_000
 
-// A player that knows no Xing frame plays it as silence, so a file made of them could be heard for longer than it is
-// counted. Sixteen joined clips of any length go uncounted, and from there one frame in 32.
-const freeInfoFrames = 16
-const framesPerInfoFrame = 32
+// A player that does not know Xing frames plays them as silence, so a file of them could play for longer than counted.
+// The first sixteen are not counted, for joined clips, and after that one in 32 frames.
+const FREE_INFO_FRAMES = 16
+const FRAMES_PER_INFO_FRAME = 32
 
-const noStream = -1
+const NO_STREAM = -1
 
 interface Walk {
   readonly bytes: Uint8Array
-  /** Where the trailing tags begin. */
+  /** Offset of the trailing tags. */
   readonly end: number
   readonly freeFormat: ReturnType<typeof newFreeFormatState>
   position: number
-  /** Stream key of the frame before, or `noStream` where none was. */
+  /** Stream key of the previous frame, or `NO_STREAM`. */
   key: number
   frameCount: number
   infoFrames: number
-  unrecognisedBytes: number
+  unrecognizedBytes: number
   discontinuities: number
-  /** -1 until the first frame that a decoder plays. */
+  /** -1 before the first frame that a decoder plays. */
   decodableOffset: number
   decodableBytes: number
   /** By `rateIndexAt`. */
@@ -95,14 +101,14 @@ interface Walk {
 function isUncountedInfoFrame(walk: Walk, length: number): boolean {
   if (!isInfoFrameAt(walk.bytes, walk.position, length)) return false
   if (walk.frameCount === 0 && walk.infoFrames === 0) return true
-  const permitted = freeInfoFrames + walk.frameCount / framesPerInfoFrame
+  const permitted = FREE_INFO_FRAMES + walk.frameCount / FRAMES_PER_INFO_FRAME
   return walk.infoFrames < permitted && isSilentFrameAt(walk.bytes, walk.position)
 }
 
 function takeFrame(walk: Walk, length: number): void {
   const { bytes, position } = walk
   const rateIndex = rateIndexAt(bytes, position)
-  const samples = samplesPerFrame[rateIndex] as number
+  const samples = SAMPLES_PER_FRAME[rateIndex] as number
   const isInfoFrame = isUncountedInfoFrame(walk, length)
   const isLeadingInfoFrame = isInfoFrame && walk.frameCount === 0 && walk.infoFrames === 0
   if (isInfoFrame) walk.infoFrames++
@@ -122,14 +128,14 @@ function takeFrame(walk: Walk, length: number): void {
   walk.position += length
 }
 
-/** Takes frames of the stream under way for as long as they follow one another. */
+/** Takes consecutive frames of the current stream. */
 function takeFramesOfSameStream(walk: Walk): void {
   const { bytes, end } = walk
   for (;;) {
     const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
     if (length === 0 || streamKeyAt(bytes, walk.position) !== walk.key) return
     if (walk.position + length > end) {
-      // A cut last frame is neither decodable nor foreign: not counted, not held against the file.
+      // A truncated last frame is neither decodable nor unrecognized.
       walk.position = end
       return
     }
@@ -137,7 +143,7 @@ function takeFramesOfSameStream(walk: Walk): void {
   }
 }
 
-/** Whether a first frame at a place where one is due is borne out by what follows: a frame, a tag or the end. */
+/** Returns whether a stream's first frame is confirmed by what follows it: a frame, a tag or the end. */
 function isStreamStart(walk: Walk, length: number): boolean {
   const { bytes, end } = walk
   const next = walk.position + length
@@ -146,7 +152,7 @@ function isStreamStart(walk: Walk, length: number): boolean {
   return layer3BytesAt(bytes, next, end, walk.freeFormat) > 0 || tagBytesAt(bytes, next, end) > 0
 }
 
-/** Names what is not MP3 at a place where a frame or tag is due. Two frames of another layer are enough to name it. */
+/** Returns the name of audio other than MP3 where a frame or tag should be. Two frames of another layer suffice. */
 function otherAudioAt(bytes: Uint8Array, offset: number, end: number): string | undefined {
   const length = frameLengthAt(bytes, offset, end)
   if (length > 0 && layerAt(bytes, offset) !== 3) {
@@ -162,11 +168,11 @@ function layerName(layer: number): string {
   return layer === 1 ? 'MPEG layer I audio' : 'MPEG layer II audio'
 }
 
-/** Moves to the next three consistent frames. Returns what else was found on the way, if anything. */
-function resynchronise(walk: Walk): string | undefined {
+/** Moves to the next three consistent frames. Returns what makes the file unsupported, if anything. */
+function resynchronize(walk: Walk): string | undefined {
   const { bytes, end } = walk
   const start = walk.position
-  const farthest = start + maximumUnrecognisedBytes - walk.unrecognisedBytes
+  const farthest = start + MAXIMUM_UNRECOGNIZED_BYTES - walk.unrecognizedBytes
   let candidate = bytes.indexOf(0xff, start + 1)
   for (; candidate >= 0 && candidate < end && candidate <= farthest; candidate = bytes.indexOf(0xff, candidate + 1)) {
     if (threeFramesAt(bytes, candidate, end, walk.freeFormat)) {
@@ -177,55 +183,55 @@ function resynchronise(walk: Walk): string | undefined {
     if (isAdtsAt(bytes, candidate, end)) return 'ADTS AAC audio'
   }
   walk.position = candidate < 0 ? end : Math.min(candidate, end)
-  walk.unrecognisedBytes += walk.position - start
-  if (walk.unrecognisedBytes <= maximumUnrecognisedBytes) return undefined
-  const limit = maximumUnrecognisedBytes.toLocaleString('en-US')
+  walk.unrecognizedBytes += walk.position - start
+  if (walk.unrecognizedBytes <= MAXIMUM_UNRECOGNIZED_BYTES) return undefined
+  const limit = MAXIMUM_UNRECOGNIZED_BYTES.toLocaleString('en-US')
   return walk.frameCount === 0
     ? `no MPEG audio frames in the first ${limit} bytes`
     : `more than ${limit} bytes that are not MP3 frames`
 }
 
-/** One step where no frame of the stream under way follows. Returns what makes the file unsupported, if anything. */
+/** Takes one step after the current stream has ended. Returns what makes the file unsupported, if anything. */
 function stepOver(walk: Walk): string | undefined {
   const { bytes, end } = walk
-  const hadFrames = walk.key !== noStream
+  const hadFrames = walk.key !== NO_STREAM
   const tagBytes = tagBytesAt(bytes, walk.position, end)
-  if (tagBytes === runsPastTheFile) return 'an ID3 tag whose size runs past the file'
+  if (tagBytes === EXCEEDS_FILE) return 'an ID3 tag whose size runs past the file'
   const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
-  if (tagBytes !== noTag) walk.position += tagBytes
+  if (tagBytes !== NO_TAG) walk.position += tagBytes
   else if (isStreamStart(walk, length)) takeFrame(walk, length)
   else {
-    const found = otherAudioAt(bytes, walk.position, end) ?? resynchronise(walk)
+    const found = otherAudioAt(bytes, walk.position, end) ?? resynchronize(walk)
     if (found !== undefined) return found
     if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end, walk.freeFormat))
   }
   if (hadFrames && walk.position < end) walk.discontinuities++
-  if (walk.discontinuities <= maximumDiscontinuities) return undefined
-  return `more than ${maximumDiscontinuities.toLocaleString('en-US')} breaks in the stream of frames`
+  if (walk.discontinuities <= MAXIMUM_DISCONTINUITIES) return undefined
+  return `more than ${MAXIMUM_DISCONTINUITIES.toLocaleString('en-US')} breaks in the stream of frames`
 }
 
 function partsOf(walk: Walk, samples: Float64Array): AudioPart[] {
   const parts: AudioPart[] = []
   for (const index of walk.rateOrder) {
     const count = samples[index] as number
-    if (count > 0) parts.push({ sampleRate: sampleRates[index] as number, samples: count })
+    if (count > 0) parts.push({ sampleRate: SAMPLE_RATES[index] as number, samples: count })
   }
   return parts
 }
 
-/** Milliseconds that the parts last together: summed exactly, then rounded up. */
+/** Returns the parts' total duration in milliseconds: summed exactly, then rounded up. */
 function durationMsOf(parts: readonly AudioPart[]): number {
   let ticks = 0
-  for (const { sampleRate, samples } of parts) ticks += samples * (ticksPerSecond / sampleRate)
-  return Math.ceil(ticks / ticksPerMillisecond)
+  for (const { sampleRate, samples } of parts) ticks += samples * (TICKS_PER_SECOND / sampleRate)
+  return Math.ceil(ticks / TICKS_PER_MILLISECOND)
 }
 
 /**
- * Decides from the bytes alone whether an upload is an MP3 and how long it lasts: tags are skipped by their structure,
- * every frame header is checked, samples are counted, and nothing that a header claims about the whole is believed.
+ * Determines from a whole file whether it is an MP3 and how long it is: skips tags by their structure, checks every
+ * frame header and counts samples. Ignores all claims of headers about the whole file.
  *
- * Takes the whole file. Never throws; time is linear in its length. A last frame that is not whole is not counted, since
- * no decoder plays it. Sources: ISO/IEC 11172-3, ISO/IEC 13818-3; `skip-tags.ts` names those of the tags.
+ * Never throws; takes time linear in the length. Does not count an incomplete last frame, which no decoder plays.
+ * Sources: ISO/IEC 11172-3, ISO/IEC 13818-3; `skip-tags.ts` names those of the tags.
  */
 export function walkFrames(bytes: Uint8Array): FrameWalk {
   if (bytes.length === 0) return { outcome: 'unsupported', found: 'an empty file' }
@@ -234,15 +240,15 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
     end: startOfTrailingTags(bytes),
     freeFormat: newFreeFormatState(),
     position: 0,
-    key: noStream,
+    key: NO_STREAM,
     frameCount: 0,
     infoFrames: 0,
-    unrecognisedBytes: 0,
+    unrecognizedBytes: 0,
     discontinuities: 0,
     decodableOffset: -1,
     decodableBytes: 0,
-    samples: new Float64Array(sampleRates.length),
-    decodableSamples: new Float64Array(sampleRates.length),
+    samples: new Float64Array(SAMPLE_RATES.length),
+    decodableSamples: new Float64Array(SAMPLE_RATES.length),
     rateOrder: [],
   }
   while (walk.position < walk.end) {
@@ -260,7 +266,7 @@ export function walkFrames(bytes: Uint8Array): FrameWalk {
     durationMs: durationMsOf(parts),
     parts,
     frameCount: walk.frameCount,
-    unrecognisedBytes: walk.unrecognisedBytes,
+    unrecognizedBytes: walk.unrecognizedBytes,
     discontinuities: walk.discontinuities,
     decodable: {
       offset: walk.decodableOffset,

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { type Catalog, createCatalog, type Model } from './catalog.ts'
 
-/** Decimal dollars with at most six decimals, as they are published. */
+/** Decimal dollars with at most six decimals, as in the published lists. */
 const price = z.string().regex(/^\d{1,6}(\.\d{1,6})?$/, { error: 'must be decimal dollars with at most six decimals' })
 const limit = z.int().min(1)
 
@@ -12,7 +12,7 @@ const common = {
   maximum_charge_usd: price.optional(),
 }
 
-/** What may be said about a model of each category, in the field names of the pricing and models lists. */
+/** The overridable fields of a model of each category, named as in the pricing and models lists. */
 const overrideSchemas = {
   text_generation: z.strictObject({
     ...common,
@@ -36,8 +36,8 @@ const overrideSchemas = {
   }),
 } satisfies Record<Model['category'], z.ZodType>
 
-/** From the file's field names to the catalog's. */
-const properties: Readonly<Record<string, string>> = {
+/** Maps the file's field names to the catalog's. */
+const CATALOG_FIELDS: Readonly<Record<string, string>> = {
   minimum_charge_usd: 'minimumChargeUsd',
   maximum_charge_usd: 'maximumChargeUsd',
   input_per_million_tokens: 'inputPerMillionTokensUsd',
@@ -56,9 +56,11 @@ const properties: Readonly<Record<string, string>> = {
 const fileSchema = z.strictObject({ models: z.record(z.string(), z.unknown()) })
 
 /**
- * `published` with an operator's overrides: `{"models": {"<id>": {"enabled": false}, "<id>": {"max_output_tokens": 8192}}}`.
- * `text` is the file's content. Limits and bounds of a call may only be narrowed, because the interface publishes them.
- * Throws an `Error` that names the model, the field and what is allowed; meant to stop the start of a process.
+ * Returns `published` with the overrides of an operator's file, whose content is `text`:
+ * `{"models": {"<id>": {"enabled": false}, "<id>": {"max_output_tokens": 8192}}}`.
+ *
+ * Limits and bounds of a call can only be narrowed, because the interface publishes them. Throws an `Error` with the
+ * model, the field and the allowed range, which is meant to stop the start of a process.
  */
 export function overrideCatalog(published: Catalog, text: string): Catalog {
   const { models: overrides } = parse(fileSchema, parseJson(text), 'catalog file')
@@ -76,10 +78,10 @@ function overrideModel(model: Model, override: unknown, { voices }: Catalog): Mo
   if (!enabled) return []
   const changed = {
     ...model,
-    ...Object.fromEntries(Object.entries(changes).map(([field, value]) => [properties[field], value])),
+    ...Object.fromEntries(Object.entries(changes).map(([field, value]) => [CATALOG_FIELDS[field], value])),
   } as Model
   for (const [field, value] of Object.entries(changes)) {
-    const bound = model[properties[field] as keyof Model] as unknown
+    const bound = model[CATALOG_FIELDS[field] as keyof Model] as unknown
     if (typeof value === 'number' && typeof bound === 'number' && value > bound)
       throw new Error(`${subject}: ${field} is ${value}; the published limit is ${bound}`)
   }
@@ -97,7 +99,7 @@ function refuseWiderBounds(subject: string, published: Model, changed: Model): v
     maximum <= atomicFromDollars(published.maximumChargeUsd)
   const bounds = `${published.minimumChargeUsd} to ${published.maximumChargeUsd} USD`
   if (!inside) throw new Error(`${subject}: the bounds of a call must lie within the published ${bounds}`)
-  // An image has one fixed price; outside of the bounds every request would be refused.
+  // An image has one fixed price; outside the bounds every request would be rejected.
   if (changed.category !== 'image_generation') return
   const fixed = atomicFromDollars(changed.pricePerImageUsd)
   if (fixed < minimum || fixed > maximum)
@@ -108,7 +110,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw new Error('catalog file: it is not valid JSON', { cause })
+    throw new Error('catalog file: not valid JSON', { cause })
   }
 }
 

@@ -1,10 +1,10 @@
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
 
-/** What every published model has. Prices are decimal dollars, `created` Unix seconds. */
+/** The fields of every published model. Prices are decimal dollars, `created` is in Unix seconds. */
 interface PublishedModel {
   readonly id: string
   readonly created: number
-  /** Bounds of one call's quote and charge (specification, Limits). */
+  /** Bounds of one call's quote and charge. */
   readonly minimumChargeUsd: string
   readonly maximumChargeUsd: string
 }
@@ -46,13 +46,13 @@ export interface Voice {
   readonly name: string
   readonly description: string
   readonly languages: readonly string[]
-  /** ISO date after which the voice is gone, or `null`. */
+  /** ISO date after which the voice is no longer available, or `null`. */
   readonly retirementDate: string | null
 }
 
-/** Everything that is published about models and prices; immutable, and named by its content. */
+/** Everything that is published about models and prices; immutable, and versioned by its content. */
 export interface Catalog {
-  /** Changes exactly when the content changes (specification, Versioning 3). */
+  /** Changes exactly when the content changes. */
   readonly version: string
   /** Enabled models only, in the order they are listed. */
   readonly models: readonly Model[]
@@ -61,13 +61,13 @@ export interface Catalog {
 
 const VERSION_DIGITS = 16
 
-/** Builds a catalog and derives its version from its content. */
+/** Creates a catalog and derives its version from its content. */
 export function createCatalog(content: Omit<Catalog, 'version'>): Catalog {
   const plain = JSON.parse(JSON.stringify(content)) as Parameters<typeof canonicalJson>[0]
   return { version: `catalog-${sha256Hex(canonicalJson(plain)).slice(0, VERSION_DIGITS)}`, ...content }
 }
 
-/** The model of this id and category, or `undefined` when the catalog does not offer it. */
+/** Returns the model with this id and category, or `undefined` when the catalog does not offer it. */
 export function findModel<C extends Model['category']>(
   catalog: Catalog,
   category: C,

@@ -3,57 +3,55 @@ import type { Model } from './catalog.ts'
 export type CategoryId = Model['category']
 export type Modality = 'text' | 'image' | 'video' | 'audio'
 
-/** What all models of one category have in common: where they are called, what goes in and what comes out. */
+/** The properties that all models of a category share. Their endpoints are the operations of the category. */
 export interface Category {
   readonly id: CategoryId
   readonly label: string
   readonly description: string
-  readonly endpoints: readonly { readonly method: 'POST'; readonly path: string; readonly compatibility: string }[]
   readonly inputModalities: readonly Modality[]
   readonly outputModalities: readonly Modality[]
+  /** The basis of a charge, as `GET /v1/pricing` names it. */
+  readonly billingMode: string
 }
 
-/** The four capability categories (specification, What the service does 4 and 5). */
+/** The four capability categories, in the order they are listed. */
 export const categories: readonly Category[] = [
   {
     id: 'text_generation',
     label: 'Text generation',
-    description: 'Answers in text to text and images, with tools and structured output.',
-    endpoints: [
-      { method: 'POST', path: '/v1/chat/completions', compatibility: 'chat_completions' },
-      { method: 'POST', path: '/v1/messages', compatibility: 'messages' },
-    ],
+    description: 'Generates text from text and images, with tools and structured output.',
     inputModalities: ['text', 'image'],
     outputModalities: ['text'],
+    billingMode: 'measured_tokens',
   },
   {
     id: 'image_generation',
     label: 'Image generation',
-    description: 'Draws one image from a prompt, hosted for seven days.',
-    endpoints: [{ method: 'POST', path: '/v1/images/generations', compatibility: 'image_generations' }],
+    description: 'Generates one image from a prompt, hosted for seven days.',
     inputModalities: ['text'],
     outputModalities: ['image'],
+    billingMode: 'per_image_specification',
   },
   {
     id: 'text_to_speech',
     label: 'Text to speech',
     description: 'Speaks a text as MP3, hosted for 24 hours.',
-    endpoints: [{ method: 'POST', path: '/v1/audio/speech', compatibility: 'audio_speech' }],
     inputModalities: ['text'],
     outputModalities: ['audio'],
+    billingMode: 'measured_characters',
   },
   {
     id: 'speech_to_text',
     label: 'Speech to text',
     description:
       'Transcribes one MP3, with word times, speakers and audio events. A third-party speech provider processes the audio and may retain it: do not submit sensitive or regulated audio.',
-    endpoints: [{ method: 'POST', path: '/v1/audio/transcriptions', compatibility: 'audio_transcriptions' }],
     inputModalities: ['audio'],
     outputModalities: ['text'],
+    billingMode: 'measured_audio_duration',
   },
 ]
 
-/** The category of this id; every model has one. */
+/** Returns the category with this id; every model has one. */
 export function categoryOf(id: CategoryId): Category {
   const category = categories.find((candidate) => candidate.id === id)
   if (!category) throw new Error(`there is no category ${id}`)

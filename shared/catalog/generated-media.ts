@@ -1,4 +1,4 @@
-/** What is published about generated images and speech, the same for every model of the category (specification, Limits). */
+/** The published properties of generated images, the same for every model of the category. */
 export const generatedImages = {
   sizes: ['1K'],
   aspectRatios: ['1:1'],
@@ -7,6 +7,7 @@ export const generatedImages = {
   urlRetentionHours: 168,
 } as const
 
+/** The published properties of generated speech, the same for every model of the category. */
 export const generatedSpeech = {
   responseFormats: ['mp3'],
   defaultResponseFormat: 'mp3',

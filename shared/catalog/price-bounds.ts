@@ -2,13 +2,13 @@ import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { Catalog } from './catalog.ts'
 import type { CategoryId } from './categories.ts'
 
-/** Decimal dollars between which every charge of an endpoint lies, whichever of its models is called. */
+/** The bounds of every charge of an endpoint, whichever of its models is called, in decimal dollars. */
 export interface PriceBounds {
   readonly minimumChargeUsd: string
   readonly maximumChargeUsd: string
 }
 
-/** The bounds over all models of a category, or `undefined` when the catalog has none. */
+/** Returns the bounds over all models of a category, or `undefined` when the catalog has none. */
 export function priceBounds(catalog: Catalog, category: CategoryId): PriceBounds | undefined {
   const models = catalog.models.filter((model) => model.category === category)
   const minima = models.map(({ minimumChargeUsd }) => minimumChargeUsd).sort(byAmount)

@@ -1,17 +1,18 @@
 import type { ImageModel, Model, SpeechModel, TextModel, TranscriptionModel } from './catalog.ts'
 
-/** Published bounds of one text call, whichever of the two endpoints it comes to (specification, Limits). */
+/** Published bounds of one text call, on either endpoint. */
 const TEXT_BOUNDS = { minimumChargeUsd: '0.002', maximumChargeUsd: '0.766952' } as const
 
-/** Every text model reads a million tokens; requests meet the price bound or their own output limit earlier. */
+/** The same for every text model; requests reach the price bound or their own output limit earlier. */
 const CONTEXT_WINDOW = 1_048_576
 
 /**
- * Prices follow what models of these sizes cost at retail. A short request with the default 512 output tokens stays at the
- * minimum charge on every model up to 3.8 USD per million output tokens; the largest one, 65,536 output tokens of the
- * dearest model and the input that the bound leaves room for, reaches the maximum exactly.
+ * The text models. Prices follow retail prices of models of these sizes. A short request with the default 512 output
+ * tokens stays at the minimum charge on every model up to 3.8 USD per million output tokens. The largest request,
+ * 65,536 output tokens of the most expensive model and the input that the bound leaves room for, reaches the maximum
+ * exactly.
  */
-const textModels: readonly TextModel[] = [
+export const textModels: readonly TextModel[] = [
   textModel('textmodel-3.6-flash', '2026-07-21', { input: '0.50', output: '3.00', maximumOutputTokens: 65_536 }),
   textModel('textmodel-3.5-flash-lite', '2026-07-21', { input: '0.15', output: '0.90', maximumOutputTokens: 65_536 }),
   textModel('textmodel-3.5-flash', '2026-05-19', { input: '0.40', output: '2.80', maximumOutputTokens: 65_536 }),
@@ -21,7 +22,7 @@ const textModels: readonly TextModel[] = [
   textModel('textmodel-2.5-flash-lite', '2025-07-22', { input: '0.10', output: '0.40', maximumOutputTokens: 32_768 }),
 ]
 
-const imageModel: ImageModel = {
+export const imageModel: ImageModel = {
   id: 'textmodel-3.1-flash-lite-image',
   category: 'image_generation',
   created: unixSeconds('2026-06-09'),
@@ -30,7 +31,7 @@ const imageModel: ImageModel = {
   maximumChargeUsd: '0.035',
 }
 
-const speechModel: SpeechModel = {
+export const speechModel: SpeechModel = {
   id: 'speechvendor/flash-v2.5',
   category: 'text_to_speech',
   created: unixSeconds('2024-12-18'),
@@ -41,7 +42,7 @@ const speechModel: SpeechModel = {
   defaultVoice: 'darian',
 }
 
-const transcriptionModel: TranscriptionModel = {
+export const transcriptionModel: TranscriptionModel = {
   id: 'speechvendor/scribe-v2',
   category: 'speech_to_text',
   created: unixSeconds('2026-01-01'),
@@ -49,12 +50,12 @@ const transcriptionModel: TranscriptionModel = {
   minimumChargeUsd: '0.005034',
   maximumChargeUsd: '0.122',
   maximumAudioDurationMs: 3_600_000,
-  // What 34,952,536 Base64 characters hold, the longest audio_base64 the specification allows.
+  // The size of 34,952,536 Base64 characters, the maximum length of audio_base64.
   maximumAudioBytes: 26_214_400,
   acceptedFormats: ['mp3'],
 }
 
-/** The models of the specification with their published prices and limits, in the order they are listed. */
+/** Every model with its published prices and limits, in the order they are listed. */
 export const publishedModels: readonly Model[] = [...textModels, imageModel, speechModel, transcriptionModel]
 
 function textModel(

@@ -1,10 +1,10 @@
 import type { Voice } from './catalog.ts'
 
-/** What the multilingual speech model speaks; every voice speaks all of it. Language codes of ISO 639-1. */
+/** The languages of the multilingual speech model, in ISO 639-1 codes; every voice speaks all of them. */
 const LANGUAGES =
   'en ar bg cs da de el es fi fil fr hi hr hu id it ja ko ms nl no pl pt ro ru sk sv ta tr uk vi zh'.split(' ')
 
-/** The 20 voice aliases of the specification, in its order. Which upstream voice speaks for each is the worker's secret. */
+/** The 20 public voice aliases, in the order they are listed. The deployments file maps each to an upstream voice. */
 export const publishedVoices: readonly Voice[] = [
   voice('darian', 'Even and confident; the default, fit for announcements and instructions.'),
   voice('talia', 'Bright and quick, with a smile; for short messages.'),

@@ -9,8 +9,9 @@ export type JsonValue =
   | { readonly [key: string]: JsonValue | undefined }
 
 /**
- * JSON with object keys in code-unit order and without spaces (the part of RFC 8785 that plain data needs), so that
- * equal values have equal text. `undefined` properties are left out. Throws `TypeError` on a number that JSON cannot hold.
+ * Writes JSON with object keys in code-unit order and without spaces (the part of RFC 8785 that plain data needs), so
+ * that equal values have equal text. `undefined` properties are left out. Throws `TypeError` on a number that JSON
+ * cannot represent.
  */
 export function canonicalJson(value: JsonValue): string {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`not a JSON number: ${value}`)
@@ -25,7 +26,7 @@ export function canonicalJson(value: JsonValue): string {
   return `{${text}}`
 }
 
-/** SHA-256 as 64 lower-case hexadecimal digits. */
+/** Returns the SHA-256 hash as 64 lower-case hexadecimal digits. */
 export function sha256Hex(data: string | Uint8Array): string {
   return hash('sha256', data)
 }

@@ -1,6 +1,6 @@
 /** Deeper than any SDK's request; a parser's memory grows with every level. */
 const MAXIMUM_DEPTH = 64
-/** Commas and openings; each value costs a parser many times its bytes. */
+/** Commas and opening brackets; each value costs a parser many times its bytes. */
 const MAXIMUM_STRUCTURE = 200_000
 
 export type JsonStructure =
@@ -12,9 +12,9 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Looks over JSON text before it is parsed: nesting and size of the structure are bounded, and no object may name a key
- * twice, since parsers disagree on which one counts. Text that is not JSON may pass; parsing refuses it. Linear, and as
- * fast as a search for the next quote inside strings.
+ * Checks JSON text before it is parsed: nesting and size of the structure are bounded, and no object may repeat a key,
+ * since parsers disagree on which value wins. Text that is not JSON may pass; parsing rejects it. Runs in linear time
+ * and skips strings by searching for the next quote.
  */
 export function checkJsonStructure(bytes: Buffer): JsonStructure {
   /** The keys of each open object, `null` for an array. */
@@ -57,7 +57,7 @@ export function checkJsonStructure(bytes: Buffer): JsonStructure {
         break
     }
     if (structure > MAXIMUM_STRUCTURE)
-      return { outcome: 'too_complex', message: `The JSON holds more than ${MAXIMUM_STRUCTURE} values.` }
+      return { outcome: 'too_complex', message: `The JSON contains more than ${MAXIMUM_STRUCTURE} values.` }
   }
   return { outcome: 'sound' }
 }
@@ -71,7 +71,7 @@ function closingQuote(bytes: Buffer, opening: number): number {
   return -1
 }
 
-/** Two spellings of one key are one key. */
+/** Decodes a key, so that two spellings of it are equal. */
 function readString(quoted: Buffer): string {
   const text = quoted.toString('utf8')
   try {

@@ -1,38 +1,46 @@
 import type { Readable } from 'node:stream'
 
-/** First and last byte, both included. */
+/** First and last byte, both inclusive. */
 export type ByteRange = readonly [first: number, last: number]
 
 export interface OpenedObject {
-  /** How many bytes `body` yields: of the whole object, or of the part that was asked for. */
+  /** Length of `body`: the whole object, or the requested range. */
   readonly bytes: number
-  /** To be read to its end or destroyed. */
+  /** Must be read to its end or destroyed. */
   readonly body: Readable
 }
 
-/** Stores opaque bytes by key. Keys are chosen by the caller and never reused with other bytes. */
+/** Opaque bytes by key. The caller chooses keys and never reuses one for other bytes. */
 export interface ObjectStore {
-  /** The object appears whole or not at all. */
+  /** Stores an object, atomically. */
   put(key: string, bytes: Uint8Array): Promise<void>
-  /** `null` when there is no such object. */
+  /** Returns `null` when there is no such object. */
   get(key: string): Promise<Uint8Array | null>
-  /** Streams an object, or the part of it within `range`; `null` when there is no such object. */
+  /** Streams an object or a range of it. Returns `null` when there is no such object. */
   open(key: string, range?: ByteRange): Promise<OpenedObject | null>
-  /** Deleting what is gone already is a success. */
+  /** Deletes an object. Succeeds when there is none. */
   delete(key: string): Promise<void>
-  /** Deletes what lies under `prefix` for longer than `ageMs`, known to anyone or not. Returns how many were deleted. */
+  /** Deletes every object under `prefix` that is older than `ageMs`, recorded or not. Returns the number deleted. */
   deleteOlderThan(prefix: string, ageMs: number): Promise<number>
 }
 
-/** Makes addresses at which an object can be fetched for a short while without credentials. */
+/** Short-lived URLs that serve an object without credentials. */
 export interface ObjectLinks {
   link(key: string, options: { contentType: string; lifetimeSeconds: number }): Promise<string>
 }
 
-/** Our own keys look like `staged/0f3c…` or `media/speech/0f3c…`; anything that could leave its prefix is refused. */
+/** An object store that the settings name, ready to use. */
+export interface OpenedObjectStore {
+  readonly objects: ObjectStore
+  /** `null` for a folder, which only the API can read. */
+  readonly links: ObjectLinks | null
+  readonly close: () => void
+}
+
+/** Keys look like `staged/0f3c…` or `media/speech/0f3c…`. No key can leave its prefix. */
 const SAFE_KEY = /^[a-z]+(\/[a-z]+)?\/[A-Za-z0-9-]+$/
 
-/** The key itself. Throws for one that is not ours. */
+/** Returns the key. Throws when it does not have the form of one. */
 export function requireObjectKey(key: string): string {
   if (!SAFE_KEY.test(key)) throw new RangeError('not an object key')
   return key

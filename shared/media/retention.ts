@@ -3,23 +3,23 @@ import { STAGED_UPLOAD_LIFETIME_SECONDS } from './staged-upload.ts'
 const DAY_SECONDS = 24 * 3600
 
 /**
- * What is stored for how long. Objects of a class share a prefix, so that a bucket's lifecycle rules can tell them apart.
- * Expiry itself is exact to the second and ours; `backstopDays` is when a store may delete what we failed to.
+ * How long objects are stored. Each class has its own prefix, which a bucket's lifecycle rules match. The service
+ * itself deletes objects at their exact expiry; after `backstopDays` the store may delete what the service failed to.
  */
-export const retentionClasses = {
+export const RETENTION_CLASSES = {
   staged: { prefix: 'staged', lifetimeSeconds: STAGED_UPLOAD_LIFETIME_SECONDS, backstopDays: 1 },
-  /** The specification's 24 hours. */
   speech: { prefix: 'media/speech', lifetimeSeconds: DAY_SECONDS, backstopDays: 2 },
-  /** The specification's seven days. */
   images: { prefix: 'media/images', lifetimeSeconds: 7 * DAY_SECONDS, backstopDays: 8 },
 } as const
 
 /** The classes of result media. */
-export const mediaClasses = ['speech', 'images'] as const
+export const MEDIA_CLASSES = ['speech', 'images'] as const
 
-export type MediaClass = (typeof mediaClasses)[number]
+export type MediaClass = (typeof MEDIA_CLASSES)[number]
 
-/** One object for each attempt: a rerun never overwrites what an earlier result points to. */
+/**
+ * Returns the object key of an attempt's media. One per attempt, so a rerun never overwrites an earlier result's media.
+ */
 export function mediaKey(mediaClass: MediaClass, attemptId: string): string {
-  return `${retentionClasses[mediaClass].prefix}/${attemptId}`
+  return `${RETENTION_CLASSES[mediaClass].prefix}/${attemptId}`
 }

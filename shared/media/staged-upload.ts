@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes, randomUUID } from 'node:crypto'
 
-/** Staged uploads are unreadable this long after upload, whatever happened (specification, Limits). */
+/** A staged upload becomes unreadable this long after the upload, even if its job is unfinished. */
 export const STAGED_UPLOAD_LIFETIME_SECONDS = 3600
 
 const ALGORITHM = 'aes-256-gcm'
@@ -8,31 +8,34 @@ const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Where an encrypted upload lies and the key that opens it. The key lives in PostgreSQL only, the bytes outside only. */
+/** The place of an encrypted upload and its key. The key is stored only in PostgreSQL, the bytes only outside it. */
 export interface StagedUpload {
   readonly id: string
   readonly objectKey: string
   readonly dataKey: Uint8Array
 }
 
-/** A new upload with a data key of its own. */
+/** Creates an upload with a new data key. */
 export function newStagedUpload(): StagedUpload {
   const id = randomUUID()
   return { id, objectKey: `staged/${id}`, dataKey: randomBytes(KEY_BYTES) }
 }
 
-/** AES-256-GCM: nonce, ciphertext, tag. The object key is authenticated with it, so objects cannot be swapped. */
+/**
+ * Encrypts with AES-256-GCM into nonce, ciphertext and tag. The object key is authenticated too, so objects cannot be
+ * swapped.
+ */
 export function encryptUpload(upload: StagedUpload, plaintext: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(ALGORITHM, upload.dataKey, nonce).setAAD(Buffer.from(upload.objectKey))
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Throws when the bytes were changed, cut, or belong to another upload. */
-export function decryptUpload(upload: StagedUpload, sealed: Uint8Array): Uint8Array {
-  const nonce = sealed.subarray(0, NONCE_BYTES)
+/** Decrypts an upload. Throws when the bytes were changed, truncated or belong to another upload. */
+export function decryptUpload(upload: StagedUpload, encrypted: Uint8Array): Uint8Array {
+  const nonce = encrypted.subarray(0, NONCE_BYTES)
   const decipher = createDecipheriv(ALGORITHM, upload.dataKey, nonce, { authTagLength: TAG_BYTES })
     .setAAD(Buffer.from(upload.objectKey))
-    .setAuthTag(sealed.subarray(-TAG_BYTES))
-  return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
+    .setAuthTag(encrypted.subarray(-TAG_BYTES))
+  return Buffer.concat([decipher.update(encrypted.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
 }

@@ -1,23 +1,23 @@
 declare const atomic: unique symbol
 
-/** An amount of USDC in atomic units (one millionth of a dollar). Money is never a `number` here. */
+/** An amount of USDC in atomic units (one millionth of a dollar). Money is never a `number`. */
 export type AtomicAmount = bigint & { readonly [atomic]: true }
 
-/** USDC has six decimals on every network this project serves. */
+/** USDC has six decimals on every supported network. */
 export const ATOMIC_PER_DOLLAR = 1_000_000n
 
 /** Brands a non-negative bigint as atomic USDC. Throws `RangeError` below zero. */
 export function atomicAmount(value: bigint): AtomicAmount {
-  if (value < 0n) throw new RangeError(`an amount is never negative: ${value}`)
+  if (value < 0n) throw new RangeError(`an amount cannot be negative: ${value}`)
   return value as AtomicAmount
 }
 
-/** Reads the wire form: decimal digits only, no sign, exponent, prefix or leading zero. `null` for anything else. */
+/** Parses the wire form: decimal digits without sign, exponent, prefix or leading zero. `null` for anything else. */
 export function parseAtomicAmount(text: string): AtomicAmount | null {
   return /^(0|[1-9][0-9]{0,77})$/.test(text) ? atomicAmount(BigInt(text)) : null
 }
 
-/** Reads a published price such as `0.122` exactly. Throws `RangeError` on more than six decimals or other text. */
+/** Parses a published price such as `0.122` exactly. Throws `RangeError` on more than six decimals or other text. */
 export function atomicFromDollars(dollars: string): AtomicAmount {
   const match = /^(\d+)(?:\.(\d{1,6}))?$/.exec(dollars)
   if (!match) throw new RangeError(`not a dollar amount with at most six decimals: ${dollars}`)

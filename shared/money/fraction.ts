@@ -4,7 +4,7 @@ export interface Fraction {
   readonly denominator: bigint
 }
 
-/** The exact sum, 0 of nothing. */
+/** Returns the exact sum; 0 for no fractions. */
 export function sumOf(fractions: readonly Fraction[]): Fraction {
   return fractions.reduce<Fraction>(
     (sum, { numerator, denominator }) => ({
@@ -15,7 +15,9 @@ export function sumOf(fractions: readonly Fraction[]): Fraction {
   )
 }
 
-/** A decimal without trailing zeros, such as `0.0000084`; `n/d` in lowest terms where the decimals never end. */
+/**
+ * Returns a decimal without trailing zeros, such as `0.0000084`, or `n/d` in lowest terms where the decimals never end.
+ */
 export function exactDecimal({ numerator, denominator }: Fraction): string {
   const divisor = greatestCommonDivisor(numerator, denominator)
   const [n, d] = [numerator / divisor, denominator / divisor]
@@ -25,7 +27,7 @@ export function exactDecimal({ numerator, denominator }: Fraction): string {
   return places === 0 ? digits : `${digits.slice(0, -places)}.${digits.slice(-places)}`
 }
 
-/** How many places 1/denominator takes in lowest terms; `null` when another prime than 2 and 5 divides it. */
+/** Counts the decimal places of 1/denominator; `null` when a prime other than 2 and 5 divides the denominator. */
 function decimalPlaces(denominator: bigint): number | null {
   let [rest, twos, fives] = [denominator, 0, 0]
   for (; rest % 2n === 0n; rest /= 2n) twos += 1

@@ -8,18 +8,18 @@ interface UnitPrice {
   readonly units: bigint
 }
 
-/** A published price, for example `unitPrice('0.122', 3_600_000n)` for 0.122 USD an hour measured in milliseconds. */
+/** Creates a published price: `unitPrice('0.122', 3_600_000n)` is 0.122 USD an hour measured in milliseconds. */
 export function unitPrice(dollars: string, units: bigint): UnitPrice {
   if (units <= 0n) throw new RangeError(`a price is for at least one unit: ${units}`)
   return { atomicPerUnits: atomicFromDollars(dollars), units }
 }
 
-/** What `quantity` units cost, in exact dollars. */
+/** Returns the cost of `quantity` units in exact dollars. */
 export function priceOf({ atomicPerUnits, units }: UnitPrice, quantity: bigint): Fraction {
   return { numerator: atomicPerUnits * quantity, denominator: ATOMIC_PER_DOLLAR * units }
 }
 
-/** Exact dollars as atomic USDC, rounded up: done once, with the sum of everything that is charged. */
+/** Rounds exact dollars up to atomic USDC: done once, on the sum of everything that is charged. */
 export function atomicRoundedUp({ numerator, denominator }: Fraction): AtomicAmount {
   return atomicAmount(divideRoundingUp(numerator * ATOMIC_PER_DOLLAR, denominator))
 }

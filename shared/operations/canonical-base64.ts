@@ -1,10 +1,10 @@
-/** A multiple of three, so that every slice but the last has no padding. */
+/** A multiple of three, so that only the last slice has padding. */
 const SLICE_BYTES = 3 * 65_536
 
 /**
- * Decodes canonical RFC 4648 Base64; `null` for anything else. Node decodes junk, missing padding and stray bits without
- * complaint, so only text that encodes back to itself is accepted. Held against it slice by slice: whole, an upload would
- * be in memory once more.
+ * Decodes canonical RFC 4648 Base64; returns `null` for anything else. Node silently decodes junk, missing padding and
+ * stray bits, so only text that encodes back to itself is accepted. The comparison runs slice by slice to avoid another
+ * copy of a whole upload in memory.
  */
 export function decodeCanonicalBase64(text: string): Buffer | null {
   const bytes = Buffer.from(text, 'base64')

@@ -1,17 +1,16 @@
 import { z } from 'zod'
 import { chatMessageSchema, translateChatMessages } from './chat-messages.ts'
-import { type ChatCompletionResult, chatCompletionResultSchema } from './chat-result.ts'
-import type { Operation } from './operation.ts'
+import { chatCompletionResultSchema } from './chat-result.ts'
+import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, pricedTokens, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
-import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
+import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text-quote.ts'
+import { textRequestSchema, textUsageSchema } from './text-request.ts'
 import { chatTooling } from './tool-definitions.ts'
 
-/** Specification, POST /v1/chat/completions. */
 const DEFAULT_MAX_TOKENS = 512
 
-/** Extra properties are accepted (decisions, open objects); those that text-options.ts knows are forwarded. */
+/** An open object: extra properties are accepted, and those that `text-options.ts` knows are forwarded. */
 const bodySchema = z
   .looseObject({
     model: textModelSchema,
@@ -24,6 +23,8 @@ const bodySchema = z
   })
   .check(refuseUnstorableText)
 
+type ChatCompletionBody = z.infer<typeof bodySchema>
+
 const effectiveRequestSchema = z.strictObject({
   operation: z.literal('createChatCompletion'),
   model: z.string(),
@@ -31,8 +32,7 @@ const effectiveRequestSchema = z.strictObject({
   include_thought_signatures: z.boolean(),
 })
 
-export type ChatCompletionBody = z.infer<typeof bodySchema>
-export type EffectiveChatCompletion = z.infer<typeof effectiveRequestSchema>
+type EffectiveChatCompletion = z.infer<typeof effectiveRequestSchema>
 
 function effectiveRequest(body: ChatCompletionBody): EffectiveChatCompletion {
   return {
@@ -49,20 +49,45 @@ function effectiveRequest(body: ChatCompletionBody): EffectiveChatCompletion {
   }
 }
 
-/** Text with vision, tools and structured output (specification, POST /v1/chat/completions). */
-export const chatCompletions: Operation<
-  ChatCompletionBody,
-  EffectiveChatCompletion,
-  TextTerms,
-  TextUsage,
-  ChatCompletionResult
-> = {
+/** Text with vision, tools and structured output, in the chat completions format. */
+export const chatCompletions = defineOperation({
   id: 'createChatCompletion',
   path: '/v1/chat/completions',
+  compatibility: 'chat_completions',
   summary: 'Create a chat completion',
+  description:
+    'Chat-completions-style text generation: text, images, tools and structured output. max_tokens (default 512) is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens. stream must be false.',
+  requestExample: {
+    model: 'textmodel-3.6-flash',
+    messages: [{ role: 'user', content: 'Say hello.' }],
+    max_tokens: 64,
+  },
+  resultExample: {
+    id: 'chatcmpl-1',
+    object: 'chat.completion',
+    created: EXAMPLE_CREATED,
+    model: 'textmodel-3.6-flash',
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: 'Hello.', refusal: null },
+        logprobs: null,
+        finish_reason: 'stop',
+      },
+    ],
+    usage: {
+      prompt_tokens: 4,
+      completion_tokens: 2,
+      total_tokens: 6,
+      completion_tokens_details: { reasoning_tokens: 0 },
+    },
+  },
   family: 'openai',
   category: 'text_generation',
+  queue: 'text',
+  bodyLimitBytes: null,
   upload: null,
+  mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,
   termsSchema: textTermsSchema,
@@ -73,4 +98,4 @@ export const chatCompletions: Operation<
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
   pricedQuantities: pricedTokens,
   charge: chargeText,
-}
+})

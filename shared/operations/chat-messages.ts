@@ -15,7 +15,7 @@ const partSchema = z.discriminatedUnion(
   { error: ({ code }) => (code === 'invalid_union' ? 'must be one of "text", "image_url", "refusal"' : undefined) },
 )
 
-/** SDKs send a turn that only called tools with `content: null`, or without it. Every other message has content. */
+/** SDKs send a turn of tool calls only with `content: null`, or without it. Every other message has content. */
 export const chatMessageSchema = z
   .looseObject({ role: z.string(), content: stringOr(z.array(partSchema), 'a string or an array').nullish() })
   .check(({ value, issues }) => {
@@ -23,7 +23,7 @@ export const chatMessageSchema = z
     if (hasContent || hasToolCalls(value)) return
     issues.push({ code: 'custom', path: ['content'], message: 'must be a string or an array', input: value.content })
   })
-  // The specification requires content, with null as the one exception that SDKs need.
+  // The published schema requires content; null is the exception that SDKs need.
   .meta({ required: ['role', 'content'] })
 
 type ChatMessage = z.infer<typeof chatMessageSchema>
@@ -34,11 +34,11 @@ const toolCallSchema = z.object({
 })
 
 /**
- * Chat messages as the conversation of a text request.
+ * Translates chat messages into the conversation of a text request.
  *
- * `system` and `developer` texts are joined into the one system text, wherever they stand; images among them become the
- * user's. `tool` and `function` messages are the user's tool results, neighbouring ones in one message. `assistant` is
- * the assistant. Any other role is taken for the user: the specification says only that a role is a string.
+ * `system` and `developer` texts are joined into the single system text, wherever they occur; images among them become
+ * the user's. `tool` and `function` messages are the user's tool results, neighboring ones in one message. `assistant`
+ * is the assistant. Any other role counts as the user: the published schema only requires that a role is a string.
  */
 export function translateChatMessages(messages: readonly ChatMessage[]): Pick<TextRequest, 'system' | 'messages'> {
   const conversation: Conversation = { system: [], messages: [] }
@@ -100,7 +100,7 @@ function hasToolCalls(message: Record<string, unknown>): boolean {
   return (Array.isArray(calls) && calls.length > 0) || isObject(message['function_call'])
 }
 
-/** Calls in a shape that this wire does not know are not forwarded. `function_call` is the older form, without an id. */
+/** Reads the calls; malformed ones are not forwarded. `function_call` is the older form, without an id. */
 function toolCalls(message: ChatMessage): Extract<TextPart, { type: 'tool_call' }>[] {
   const listed = Array.isArray(message['tool_calls']) ? (message['tool_calls'] as unknown[]) : []
   const older = message['function_call'] === undefined ? [] : [{ function: message['function_call'] }]
@@ -120,7 +120,7 @@ function toolResult(message: ChatMessage, parts: readonly TextPart[], toolNames:
   return { type: 'tool_result', tool_call_id: id, ...(name === undefined ? {} : { name }), text }
 }
 
-/** Older function calls and their results find each other by name alone. */
+/** Returns the id that links older function calls to their results: they share only the name. */
 function idOfUnnamedCall(name: string): string {
   return `function_${name}`
 }

@@ -7,7 +7,7 @@ const toolCallSchema = z.looseObject({
   function: z.looseObject({ name: z.string(), arguments: z.string() }),
 })
 
-/** Specification, Chat completion result; inner fields as the family's SDKs read them. */
+/** The chat completion result; inner fields as the family's SDKs read them. */
 export const chatCompletionResultSchema = z.looseObject({
   id: z.string(),
   object: z.literal('chat.completion'),
@@ -39,19 +39,19 @@ export const chatCompletionResultSchema = z.looseObject({
 
 export type ChatCompletionResult = z.infer<typeof chatCompletionResultSchema>
 
-/** What the result says besides the model's output. */
+/** The fields of a text result that do not come from the model's output. */
 export interface TextResultFacts {
   /** Without the family's prefix. */
   readonly id: string
   /** Unix seconds. */
   readonly created: number
-  /** The public identifier. */
+  /** The public model id. */
   readonly model: string
   /** Whether the caller asked for raw output; otherwise the vendor's thought signatures are dropped. */
   readonly includeThoughtSignatures: boolean
 }
 
-/** The public answer of `POST /v1/chat/completions`. `completion_tokens` includes hidden thinking. */
+/** Returns the public result of `POST /v1/chat/completions`. `completion_tokens` includes hidden thinking. */
 export function chatCompletionResult(facts: TextResultFacts, output: TextOutput): ChatCompletionResult {
   const { text, refusal, tool_calls: calls, usage } = output
   return {
@@ -82,12 +82,12 @@ export function chatCompletionResult(facts: TextResultFacts, output: TextOutput)
   }
 }
 
-/** Some vendors end a turn of tool calls with a plain stop; clients wait for `tool_calls`. */
+/** Returns the finish reason. Some vendors end a turn of tool calls with `stop`; clients expect `tool_calls`. */
 export function finishReason({ finish_reason: reason, tool_calls: calls }: TextOutput): TextOutput['finish_reason'] {
   return reason === 'stop' && calls.length > 0 ? 'tool_calls' : reason
 }
 
-/** The property that both families' results carry when raw output was asked for. */
+/** Returns the property that results of both families have when raw output was requested. */
 export function thoughtSignatures(
   { includeThoughtSignatures }: TextResultFacts,
   { thought_signatures: signatures = [] }: TextOutput,

@@ -2,16 +2,16 @@ import type { TextPart, TextRequest } from './text-request.ts'
 
 export type TextMessage = TextRequest['messages'][number]
 
-/** What a translation collects, in the order of the caller's messages. */
+/** The result of a translation, in the order of the caller's messages. */
 export interface Conversation {
-  /** System texts, wherever they stood: a text request has one system text only. */
+  /** System texts, wherever they occurred; a text request has a single system text. */
   readonly system: string[]
   readonly messages: TextMessage[]
 }
 
 const PARAGRAPH = '\n\n'
 
-/** Texts of several parts as one text, in their order. */
+/** Joins texts into one, in their order. */
 export function joinTexts(texts: readonly string[]): string {
   return texts.filter((text) => text !== '').join(PARAGRAPH)
 }
@@ -20,14 +20,15 @@ export function textPart(text: string): TextPart {
   return { type: 'text', text }
 }
 
-/** The texts among parts, as one. */
+/** Joins the texts among the parts into one. */
 export function textOf(parts: readonly TextPart[]): string {
   return joinTexts(parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])))
 }
 
 /**
- * The messages of a text request. Empty texts beside other parts are dropped, since vendors refuse them, and a message
- * left without any part keeps one empty text. System text alone becomes the user's message: there must be one to answer.
+ * Returns the messages of a text request. Empty texts next to other parts are dropped, since vendors reject them, and a
+ * message left without parts keeps one empty text. System text alone becomes the user's message: a model needs one to
+ * answer.
  */
 export function finishConversation({ system, messages }: Conversation): Pick<TextRequest, 'system' | 'messages'> {
   const systemText = joinTexts(system)

@@ -6,7 +6,7 @@ export interface PixelSize {
   readonly height: number
 }
 
-/** The type by the first bytes, whatever the image was called; `null` for anything else. */
+/** Returns the type of the image from its first bytes; `null` for anything else. */
 export function imageMediaType(bytes: Uint8Array): ImageMediaType | null {
   const head = Buffer.from(bytes.subarray(0, 12)).toString('latin1')
   if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'
@@ -17,8 +17,8 @@ export function imageMediaType(bytes: Uint8Array): ImageMediaType | null {
 }
 
 /**
- * Width and height where the header tells them once and for all: PNG and JPEG. `null` otherwise: GIF and WebP state a
- * canvas and then frames, and nothing holds the two together.
+ * Reads width and height where the header is definitive: PNG and JPEG. Returns `null` otherwise: GIF and WebP declare a
+ * canvas and then frames, which may differ.
  */
 export function pixelSize(bytes: Uint8Array): PixelSize | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -27,16 +27,16 @@ export function pixelSize(bytes: Uint8Array): PixelSize | null {
   return size && size.width > 0 && size.height > 0 ? size : null
 }
 
-/** The IHDR chunk is the first one of every PNG (PNG specification, 11.2.1). */
+/** Reads the IHDR chunk, the first one of every PNG (PNG specification, 11.2.1). */
 function pngSize(buffer: Buffer): PixelSize | null {
   if (buffer.length < 24 || buffer.toString('latin1', 12, 16) !== 'IHDR') return null
   return { width: buffer.readUInt32BE(16), height: buffer.readUInt32BE(20) }
 }
 
-/** Markers C0 to CF start a frame, except three that are tables (ITU T.81, table B.1). */
-const notFrames = new Set([0xc4, 0xc8, 0xcc])
+/** Markers C0 to CF start a frame, except these three, which are tables (ITU T.81, table B.1). */
+const TABLE_MARKERS = new Set([0xc4, 0xc8, 0xcc])
 
-/** Walks the marker segments to the frame header, so that a thumbnail inside a segment is never taken for the image. */
+/** Walks the marker segments to the frame header, so that a thumbnail inside a segment never counts as the image. */
 function jpegSize(buffer: Buffer): PixelSize | null {
   for (let at = 2; at + 9 <= buffer.length && buffer[at] === 0xff; ) {
     const marker = buffer[at + 1] ?? 0
@@ -44,9 +44,9 @@ function jpegSize(buffer: Buffer): PixelSize | null {
       at += 1
       continue
     }
-    if (marker >= 0xc0 && marker <= 0xcf && !notFrames.has(marker))
+    if (marker >= 0xc0 && marker <= 0xcf && !TABLE_MARKERS.has(marker))
       return { height: buffer.readUInt16BE(at + 5), width: buffer.readUInt16BE(at + 7) }
-    // The scan has begun, or something without a length stands where a table should: no frame header was found.
+    // The scan has started, or a marker without a length is in the place of a table: there is no frame header.
     if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xda)) return null
     at += 2 + buffer.readUInt16BE(at + 2)
   }

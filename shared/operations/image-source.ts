@@ -9,7 +9,7 @@ type ImageReading =
   | { readonly image: ImagePart; readonly fault: null }
   | { readonly image: null; readonly fault: string }
 
-const mediaTypes = ['image/png', 'image/jpeg', 'image/jpg', 'image/webp', 'image/gif'] as const
+const MEDIA_TYPES = ['image/png', 'image/jpeg', 'image/jpg', 'image/webp', 'image/gif'] as const
 
 const DATA_URI_HEAD = /^data:([^,;]{1,64});base64,/i
 
@@ -25,7 +25,7 @@ export const imageBlockSourceSchema = z.discriminatedUnion(
   [
     z.looseObject({
       type: z.literal('base64'),
-      media_type: z.enum(mediaTypes),
+      media_type: z.enum(MEDIA_TYPES),
       data: z.string().check(({ value, issues }) => {
         const { fault } = readBase64(value)
         if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
@@ -42,43 +42,43 @@ export const imageBlockSourceSchema = z.discriminatedUnion(
   { error: ({ code }) => (code === 'invalid_union' ? 'must be "base64" or "url"' : undefined) },
 )
 
-/** Translates what `imageUrlSchema` accepts. Throws `TypeError` on anything else. */
+/** Translates a URL that `imageUrlSchema` accepts. Throws `TypeError` on anything else. */
 export function imageFromUrl(url: string): ImagePart {
   return imageOf(readImageUrl(url))
 }
 
-/** Translates what `imageBlockSourceSchema` accepts. Throws `TypeError` on anything else. */
+/** Translates a source that `imageBlockSourceSchema` accepts. Throws `TypeError` on anything else. */
 export function imageFromBlock(source: z.infer<typeof imageBlockSourceSchema>): ImagePart {
   return imageOf(source.type === 'base64' ? readBase64(source.data) : readHttpsUrl(source.url))
 }
 
 function imageOf({ image, fault }: ImageReading): ImagePart {
-  if (!image) throw new TypeError(`an image that validation let through ${fault}`)
+  if (!image) throw new TypeError(`an image that passed validation ${fault}`)
   return image
 }
 
 function readImageUrl(url: string): ImageReading {
   if (!/^data:/i.test(url)) return readHttpsUrl(url, 'an https URL or a Base64 data URI of an image')
   const [head, mediaType] = DATA_URI_HEAD.exec(url) ?? []
-  if (head === undefined || !mediaTypes.some((known) => known === mediaType?.toLowerCase()))
-    return refused('must be a Base64 data URI of type image/png, image/jpeg, image/webp or image/gif')
+  if (head === undefined || !MEDIA_TYPES.some((known) => known === mediaType?.toLowerCase()))
+    return rejected('must be a Base64 data URI of type image/png, image/jpeg, image/webp or image/gif')
   return readBase64(url.slice(head.length))
 }
 
-/** The effective request carries the type that the bytes have; a caller's mistake about it harms nobody. */
+/** Reads inline Base64. The effective request carries the type of the bytes; the caller's declared type is ignored. */
 function readBase64(base64: string): ImageReading {
   const bytes = decodeCanonicalBase64(base64)
-  if (!bytes) return refused('must hold canonical RFC 4648 Base64 without whitespace or missing padding')
+  if (!bytes) return rejected('must be canonical RFC 4648 Base64 without whitespace and with padding')
   const mediaType = imageMediaType(bytes)
-  if (!mediaType) return refused('must hold the bytes of a PNG, JPEG, WebP or GIF image')
+  if (!mediaType) return rejected('must contain the bytes of a PNG, JPEG, WebP or GIF image')
   return accepted({ kind: 'inline', media_type: mediaType, base64 })
 }
 
-/** Whether the address may be reached is decided when the worker connects; only the form is checked here. */
+/** Reads an https URL. Only its form is checked; the worker checks the address when it connects. */
 function readHttpsUrl(text: string, expected = 'an https URL'): ImageReading {
   const url = URL.canParse(text) ? new URL(text) : null
-  if (url?.protocol !== 'https:') return refused(`must be ${expected}`)
-  if (url.username !== '' || url.password !== '') return refused('must not hold a user name or password')
+  if (url?.protocol !== 'https:') return rejected(`must be ${expected}`)
+  if (url.username !== '' || url.password !== '') return rejected('must not contain a user name or password')
   return accepted({ kind: 'url', url: url.href })
 }
 
@@ -86,6 +86,6 @@ function accepted(source: ImagePart['source']): ImageReading {
   return { image: { type: 'image', source }, fault: null }
 }
 
-function refused(fault: string): ImageReading {
+function rejected(fault: string): ImageReading {
   return { image: null, fault }
 }

@@ -1,20 +1,15 @@
 import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
-import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { clamp } from '#shared/money/rounding.ts'
-import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
+import { imageModel } from '#shared/catalog/published-models.ts'
+import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { Operation } from './operation.ts'
-import { refuseUnstorableText, textOfCodePoints } from './request-text.ts'
-
-const MODEL = 'textmodel-3.1-flash-lite-image'
-
-/** Days that the hosted URL serves the image (specification, Image result). */
-const URL_RETENTION_DAYS = 7
+import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
+import { refuseUnstorableText, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
 
 const bodySchema = z
   .strictObject({
-    model: z.literal(MODEL),
+    model: z.literal(imageModel.id),
     prompt: textOfCodePoints(1, 4000),
     n: z.literal(1).meta({ type: 'integer' }).default(1),
     image_size: z.literal('1K').default('1K'),
@@ -23,6 +18,8 @@ const bodySchema = z
     response_format: z.enum(['url', 'b64_json']).default('url'),
   })
   .check(refuseUnstorableText)
+
+type ImageBody = z.infer<typeof bodySchema>
 
 const effectiveRequestSchema = z.strictObject({
   operation: z.literal('createImageGeneration'),
@@ -34,17 +31,53 @@ const effectiveRequestSchema = z.strictObject({
   response_format: z.enum(['url', 'b64_json']),
 })
 
+type EffectiveImage = z.infer<typeof effectiveRequestSchema>
+
+/** Leaves out `size`, which only restates the single size there is. */
+function effectiveRequest(body: ImageBody): EffectiveImage {
+  const { model, prompt, n, image_size, aspect_ratio, response_format } = body
+  return { operation: 'createImageGeneration', model, prompt, n, image_size, aspect_ratio, response_format }
+}
+
 const termsSchema = z.strictObject({
   price_per_image_usd: z.string(),
   minimum_charge_usd: z.string(),
   maximum_charge_usd: z.string(),
 })
 
+type ImageTerms = z.infer<typeof termsSchema>
+
+function quote(effective: EffectiveImage, catalog: Catalog): Quote<ImageTerms> {
+  const model = findModel(catalog, 'image_generation', effective.model)
+  if (!model) throw new Error(`the catalog has no model ${effective.model}`)
+  const terms = {
+    price_per_image_usd: model.pricePerImageUsd,
+    minimum_charge_usd: model.minimumChargeUsd,
+    maximum_charge_usd: model.maximumChargeUsd,
+  }
+  return { quotedMaximum: charge({ images: 1 }, terms), catalogVersion: catalog.version, terms }
+}
+
 const usageSchema = z.strictObject({ images: z.literal(1) })
+
+type ImageUsage = z.infer<typeof usageSchema>
+
+function pricedQuantities({ images }: ImageUsage, terms: ImageTerms): readonly PricedQuantity[] {
+  return [
+    { usage: 'images', measured: images, atMost: null, unit: 'image', priceUsd: terms.price_per_image_usd, units: 1n },
+  ]
+}
+
+function charge(usage: ImageUsage, terms: ImageTerms) {
+  return boundedCharge(pricedQuantities(usage, terms), terms)
+}
+
+/** Days that the hosted URL serves the image. */
+const URL_RETENTION_DAYS = 7
 
 const resultSchema = z.strictObject({
   created: z.int(),
-  model: z.literal(MODEL),
+  model: z.literal(imageModel.id),
   image_size: z.literal('1K'),
   aspect_ratio: z.literal('1:1'),
   data: z
@@ -62,40 +95,7 @@ const resultSchema = z.strictObject({
   price: z.strictObject({ amount: z.string(), currency: z.literal('USD') }),
 })
 
-export type ImageBody = z.infer<typeof bodySchema>
-export type EffectiveImage = z.infer<typeof effectiveRequestSchema>
-export type ImageTerms = z.infer<typeof termsSchema>
-export type ImageUsage = z.infer<typeof usageSchema>
 export type ImageResult = z.infer<typeof resultSchema>
-
-/** `size` is another spelling of the only size there is, so it does not enter the effective request. */
-function effectiveRequest(body: ImageBody): EffectiveImage {
-  const { model, prompt, n, image_size, aspect_ratio, response_format } = body
-  return { operation: 'createImageGeneration', model, prompt, n, image_size, aspect_ratio, response_format }
-}
-
-function quote(effective: EffectiveImage, catalog: Catalog): Quote<ImageTerms> {
-  const model = findModel(catalog, 'image_generation', effective.model)
-  if (!model) throw new Error(`the catalog has no model ${effective.model}`)
-  const terms = {
-    price_per_image_usd: model.pricePerImageUsd,
-    minimum_charge_usd: model.minimumChargeUsd,
-    maximum_charge_usd: model.maximumChargeUsd,
-  }
-  return { quotedMaximum: charge({ images: 1 }, terms), catalogVersion: catalog.version, terms }
-}
-
-/** One successful image has one fixed price. */
-function pricedQuantities({ images }: ImageUsage, terms: ImageTerms): readonly PricedQuantity[] {
-  return [
-    { usage: 'images', measured: images, atMost: null, unit: 'image', priceUsd: terms.price_per_image_usd, units: 1n },
-  ]
-}
-
-function charge(usage: ImageUsage, terms: ImageTerms): AtomicAmount {
-  const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(roundedPrice(pricedQuantities(usage, terms)), minimum, maximum))
-}
 
 export interface ImageResultFacts {
   /** Unix seconds. */
@@ -103,18 +103,18 @@ export interface ImageResultFacts {
   readonly url: string
   /** Seven days after generation. */
   readonly expiresAt: Date
-  /** Standard Base64 of the image; only when `b64_json` was asked for. */
+  /** Standard Base64 of the image; only when `b64_json` was requested. */
   readonly base64?: string
   readonly revisedPrompt?: string
   /** Decimal dollars. */
   readonly price: string
 }
 
-/** The public answer of `POST /v1/images/generations`. */
+/** Returns the public result of `POST /v1/images/generations`. */
 export function imageResult({ created, url, expiresAt, base64, revisedPrompt, price }: ImageResultFacts): ImageResult {
   return {
     created,
-    model: MODEL,
+    model: imageModel.id,
     image_size: '1K',
     aspect_ratio: '1:1',
     data: [
@@ -131,14 +131,36 @@ export function imageResult({ created, url, expiresAt, base64, revisedPrompt, pr
   }
 }
 
-/** One image of a fixed size and price (specification, POST /v1/images/generations). */
-export const images: Operation<ImageBody, EffectiveImage, ImageTerms, ImageUsage, ImageResult> = {
+/** One image of a fixed size at a fixed price. */
+export const images = defineOperation({
   id: 'createImageGeneration',
   path: '/v1/images/generations',
+  compatibility: 'image_generations',
   summary: 'Generate one image',
+  description:
+    'Generates one 1024×1024 image (1K, 1:1). The image is hosted at data[0].url for seven days, until url_expires_at; with response_format b64_json its bytes are also returned inline. The URL is a capability: anyone who has it can fetch the image.',
+  requestExample: { model: imageModel.id, prompt: 'A lighthouse at dusk' },
+  resultExample: {
+    created: EXAMPLE_CREATED,
+    model: imageModel.id,
+    image_size: '1K',
+    aspect_ratio: '1:1',
+    data: [
+      {
+        url: 'https://example.com/media/token',
+        backed_up: true,
+        url_expires_at: '2026-01-08T00:00:00.000Z',
+        url_retention_days: URL_RETENTION_DAYS,
+      },
+    ],
+    price: { amount: imageModel.pricePerImageUsd, currency: 'USD' },
+  },
   family: 'openai',
   category: 'image_generation',
+  queue: 'images',
+  bodyLimitBytes: SHORT_BODY_BYTES,
   upload: null,
+  mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,
   termsSchema,
@@ -149,4 +171,4 @@ export const images: Operation<ImageBody, EffectiveImage, ImageTerms, ImageUsage
   quote,
   pricedQuantities,
   charge,
-}
+})

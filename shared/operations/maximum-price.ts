@@ -2,8 +2,8 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, atomicAmount, atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 
 /**
- * Holds a priced maximum, before any rounding up to the minimum, against the published bound of one call. Throws
- * `maximum_price_exceeded` (400), which says by how much, names `param` and ends with `advice`.
+ * Checks a maximum price, before it is raised to the minimum, against the published bound of one call. Throws
+ * `maximum_price_exceeded` (400) with the excess, `param` and `advice`.
  */
 export function refuseAboveBound(exact: AtomicAmount, maximumUsd: string, param: string, advice: string): void {
   const bound = atomicFromDollars(maximumUsd)

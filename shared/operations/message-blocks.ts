@@ -15,7 +15,7 @@ function oneOf(...types: string[]) {
 
 const resultBlockSchema = z.discriminatedUnion('type', [textBlock, imageBlock], oneOf('text', 'image'))
 
-/** Clients echo the model's thinking in their history; it is accepted and not forwarded. */
+/** Clients echo the model's thinking in their history; it is accepted but not forwarded. */
 const blockSchema = z.discriminatedUnion(
   'type',
   [
@@ -43,15 +43,15 @@ export const messageSchema = z.looseObject({
   content: stringOr(z.array(blockSchema), 'a string or an array'),
 })
 
-/** Text blocks only, as the specification says. */
+/** A string or text blocks only. */
 export const systemSchema = stringOr(z.array(textBlock), 'a string or an array')
 
 type Block = z.infer<typeof blockSchema>
 
 /**
- * Messages as the conversation of a text request. `system` (the field, and messages of role `system` or `developer`)
- * becomes the one system text; `assistant` is the assistant, and any other role is taken for the user. Images inside a
- * tool's result follow it in the same message.
+ * Translates messages into the conversation of a text request. `system` (the field, and messages of role `system` or
+ * `developer`) becomes the single system text; `assistant` is the assistant, and any other role counts as the user.
+ * Images inside a tool result follow it in the same message.
  */
 export function translateMessages(
   system: z.infer<typeof systemSchema> | undefined,
@@ -85,7 +85,7 @@ function blockParts(block: Block, toolNames: Map<string, string>): TextPart[] {
       return [imageFromBlock(block.source)]
     case 'tool_use': {
       toolNames.set(block.id, block.name)
-      // Canonical, so that the order in which a caller writes the input's properties makes no difference.
+      // Canonical, so that the order of the input's properties does not change the digest.
       const input = canonicalJson((block.input ?? {}) as JsonValue)
       return [{ type: 'tool_call', id: block.id, name: block.name, arguments_json: input }]
     }

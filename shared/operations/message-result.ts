@@ -13,7 +13,7 @@ const contentBlockSchema = z.discriminatedUnion('type', [
   }),
 ])
 
-/** Specification, Message result; inner fields as the family's SDKs read them. */
+/** The message result; inner fields as the family's SDKs read them. */
 export const messageResultSchema = z.looseObject({
   id: z.string(),
   type: z.literal('message'),
@@ -28,14 +28,14 @@ export const messageResultSchema = z.looseObject({
 
 export type MessageResult = z.infer<typeof messageResultSchema>
 
-const stopReasons = {
+const STOP_REASONS = {
   stop: 'end_turn',
   length: 'max_tokens',
   tool_calls: 'tool_use',
   content_filter: 'refusal',
 } as const satisfies Record<TextOutput['finish_reason'], MessageResult['stop_reason']>
 
-/** The public answer of `POST /v1/messages`. `output_tokens` includes hidden thinking. */
+/** Returns the public result of `POST /v1/messages`. `output_tokens` includes hidden thinking. */
 export function messageResult(facts: TextResultFacts, output: TextOutput): MessageResult {
   const { text, refusal, tool_calls: calls, usage } = output
   return {
@@ -44,7 +44,7 @@ export function messageResult(facts: TextResultFacts, output: TextOutput): Messa
     role: 'assistant',
     model: facts.model,
     content: [...textBlocks(text), ...textBlocks(refusal), ...calls.map(toolUseBlock)],
-    stop_reason: refusal === null ? stopReasons[finishReason(output)] : 'refusal',
+    stop_reason: refusal === null ? STOP_REASONS[finishReason(output)] : 'refusal',
     stop_sequence: null,
     usage: { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens },
     ...thoughtSignatures(facts, output),

@@ -1,19 +1,19 @@
 import { z } from 'zod'
 import { messageSchema, systemSchema, translateMessages } from './message-blocks.ts'
-import { type MessageResult, messageResultSchema } from './message-result.ts'
-import type { Operation } from './operation.ts'
+import { messageResultSchema } from './message-result.ts'
+import { defineOperation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
 import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, pricedTokens, quoteText, type TextTerms, textTermsSchema } from './text-quote.ts'
-import { type TextUsage, textRequestSchema, textUsageSchema } from './text-request.ts'
+import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text-quote.ts'
+import { textRequestSchema, textUsageSchema } from './text-request.ts'
 import { messageTooling } from './tool-definitions.ts'
 
-/** Extra properties are accepted (decisions, open objects); those that text-options.ts knows are forwarded. */
+/** An open object: extra properties are accepted, and those that `text-options.ts` knows are forwarded. */
 const bodySchema = z
   .looseObject({
     model: textModelSchema,
     messages: z.array(messageSchema).min(1),
-    // Required here, and the default declared all the same (specification, POST /v1/messages).
+    // Required, although the published schema declares a default.
     max_tokens: maxTokensSchema.meta({ default: 512 }),
     stream: z.literal(false).default(false),
     tools: z.array(z.unknown()).optional(),
@@ -22,6 +22,8 @@ const bodySchema = z
   })
   .check(refuseUnstorableText)
 
+type MessageBody = z.infer<typeof bodySchema>
+
 const effectiveRequestSchema = z.strictObject({
   operation: z.literal('createMessage'),
   model: z.string(),
@@ -29,8 +31,7 @@ const effectiveRequestSchema = z.strictObject({
   include_thought_signatures: z.boolean(),
 })
 
-export type MessageBody = z.infer<typeof bodySchema>
-export type EffectiveMessage = z.infer<typeof effectiveRequestSchema>
+type EffectiveMessage = z.infer<typeof effectiveRequestSchema>
 
 function effectiveRequest(body: MessageBody): EffectiveMessage {
   return {
@@ -47,14 +48,35 @@ function effectiveRequest(body: MessageBody): EffectiveMessage {
   }
 }
 
-/** Text with vision and tools in the messages shape (specification, POST /v1/messages). */
-export const messages: Operation<MessageBody, EffectiveMessage, TextTerms, TextUsage, MessageResult> = {
+/** Text with vision and tools, in the messages format. */
+export const messages = defineOperation({
   id: 'createMessage',
   path: '/v1/messages',
+  compatibility: 'messages',
   summary: 'Create a message',
+  description:
+    'Messages-style text generation: text, images, tools and a system prompt. max_tokens is required and is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens. stream must be false.',
+  requestExample: {
+    model: 'textmodel-3.6-flash',
+    max_tokens: 64,
+    messages: [{ role: 'user', content: 'Say hello.' }],
+  },
+  resultExample: {
+    id: 'msg_1',
+    type: 'message',
+    role: 'assistant',
+    model: 'textmodel-3.6-flash',
+    content: [{ type: 'text', text: 'Hello.' }],
+    stop_reason: 'end_turn',
+    stop_sequence: null,
+    usage: { input_tokens: 4, output_tokens: 2 },
+  },
   family: 'anthropic',
   category: 'text_generation',
+  queue: 'text',
+  bodyLimitBytes: null,
   upload: null,
+  mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,
   termsSchema: textTermsSchema,
@@ -65,4 +87,4 @@ export const messages: Operation<MessageBody, EffectiveMessage, TextTerms, TextU
   quote: (effective, catalog) => quoteText(effective.request, effective.model, catalog),
   pricedQuantities: pricedTokens,
   charge: chargeText,
-}
+})

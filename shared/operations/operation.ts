@@ -4,65 +4,108 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import type { OperationQueue } from './queues.ts'
 
-/** Whose error names and rate-limit headers an endpoint answers with (see the compatibility page). */
+/** The API family whose error names and rate-limit headers an endpoint uses. */
 export type EndpointFamily = 'openai' | 'anthropic'
 
-/** What inspection measured of an uploaded MP3; the bytes themselves travel beside it, never inside a request or a job. */
+/** The measured facts of an uploaded MP3. The bytes travel separately, never inside a request or a job. */
 export interface MeasuredAudio {
   readonly sha256: string
   readonly bytes: number
   readonly durationMs: number
 }
 
-/** Where an operation's upload stands in its two request forms, and its published limits. */
+/** The field names of an operation's upload in its two request forms, and its published limits. */
 export interface UploadField {
   readonly jsonField: string
   readonly multipartField: string
   readonly maximumBase64Length: number
   readonly maximumBytes: number
-  /** Options that are not text; a form sends them as text. */
+  /** Options that are not strings; a form sends them as text. */
   readonly formTypes: Readonly<Record<string, 'boolean' | 'integer'>>
+}
+
+/** The result's media as the response body, for callers whose `Accept` header asks for it. JSON is the default. */
+export interface MediaResponse {
+  /** The content type that the OpenAPI document lists next to JSON. */
+  readonly contentType: string
+  /** Whether a media type of the `Accept` header asks for the media. */
+  accepts(mediaType: string): boolean
+  /** Reads where the media are hosted and which headers carry the other fields of the JSON result. */
+  read(result: unknown): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
 }
 
 /**
  * One paid operation in one place: its request, its result, its usage, and the money that follows from them.
  *
- * - `Body`: the validated public fields with defaults applied; an upload is left out of it.
- * - `Effective`: what is really executed and digested; wire-shaped plain JSON so that it can be stored.
+ * - `Body`: the validated public fields with defaults applied, without the upload.
+ * - `Effective`: what is executed and digested; plain JSON in wire form so that it can be stored.
  * - `Terms`: the unit prices and bounds that a quote froze, as JSON.
  * - `Usage`: measured quantities with units, never money.
  */
 export interface Operation<
+  Id extends string,
   Body,
   Effective extends JsonValue,
   Terms extends JsonValue,
   Usage extends JsonValue,
   Result,
 > {
-  /** The operationId of the interface description. */
-  readonly id: string
+  /** The operationId of the OpenAPI document; stored with each job. */
+  readonly id: Id
   readonly path: string
+  /** The name of the wire format in `GET /v1/models`. */
+  readonly compatibility: string
   readonly summary: string
+  readonly description: string
+  /** A JSON request that `bodySchema` accepts, together with the upload. */
+  readonly requestExample: Readonly<Record<string, JsonValue>>
+  readonly resultExample: Result
   readonly family: EndpointFamily
   readonly category: Model['category']
+  readonly queue: OperationQueue
+  /** `null` for the API's general limit. */
+  readonly bodyLimitBytes: number | null
   /** `null` when requests are JSON only. */
   readonly upload: UploadField | null
+  /** `null` when the result is always JSON. */
+  readonly mediaResponse: MediaResponse | null
   readonly bodySchema: z.ZodType<Body>
   readonly effectiveRequestSchema: z.ZodType<Effective>
   readonly termsSchema: z.ZodType<Terms>
   readonly usageSchema: z.ZodType<Usage>
   readonly resultSchema: z.ZodType<Result>
-  /** `audio` is what was measured of the upload, for operations that have one. Throws `AppError` of status 400. */
+  /** Builds the effective request; `audio` is `null` without an upload. Throws `AppError` with status 400. */
   effectiveRequest(body: Body, audio: MeasuredAudio | null): Effective
   publicModel(effective: Effective): string
   /**
-   * The proven maximum. Throws `AppError` of status 400 when the maximum would exceed the published bound, saying by how
-   * much, or when a value passes a limit that the model publishes (`max_tokens`).
+   * Computes the proven maximum. Throws `AppError` with status 400 when the maximum would exceed the published bound,
+   * or when a value passes a limit that the model publishes (`max_tokens`).
    */
   quote(effective: Effective, catalog: Catalog): Quote<Terms>
-  /** What the charge is the sum of, before rounding, minimum and maximum: the receipt shows these. */
+  /** Returns the quantities that the charge sums up, before rounding, minimum and maximum. The receipt shows them. */
   pricedQuantities(usage: Usage, terms: Terms): readonly PricedQuantity[]
-  /** Never above the maximum of the quote whose terms these are; the caller still holds it against the authorization. */
+  /**
+   * Never exceeds the maximum of the quote that froze these terms; the caller still checks it against the
+   * authorization.
+   */
   charge(usage: Usage, terms: Terms): AtomicAmount
 }
+
+/** Returns the operation unchanged, with types inferred from its schemas and its id kept as a literal type. */
+export function defineOperation<
+  const Id extends string,
+  Body,
+  Effective extends JsonValue,
+  Terms extends JsonValue,
+  Usage extends JsonValue,
+  Result,
+>(
+  operation: Operation<Id, Body, Effective, Terms, Usage, Result>,
+): Operation<Id, Body, Effective, Terms, Usage, Result> {
+  return operation
+}
+
+/** The `created` of every result example; fixed, so that the OpenAPI document is the same at every start. */
+export const EXAMPLE_CREATED = 1_767_225_600

@@ -6,15 +6,20 @@ import type { Operation } from './operation.ts'
 import { speech } from './speech.ts'
 import { transcriptions } from './transcriptions.ts'
 
-/** Any operation, for code that treats all alike; each one's schemas guard what it is given. */
-export type AnyOperation = Operation<unknown, JsonValue, JsonValue, JsonValue, unknown>
+const registered = [chatCompletions, messages, images, speech, transcriptions] as const
+
+/** The id of a registered operation. Key tables by it, so that the compiler reports an operation that is missing. */
+export type OperationId = (typeof registered)[number]['id']
+
+/** Any operation, for code that treats them all the same way; each operation's schemas validate what it receives. */
+export type AnyOperation = Operation<OperationId, unknown, JsonValue, JsonValue, JsonValue, unknown>
 
 /** Every paid operation; the API serves exactly these. */
-export const operations: readonly AnyOperation[] = [chatCompletions, messages, images, speech, transcriptions]
+export const operations: readonly AnyOperation[] = registered
 
-/** The operation of this operationId. Throws for an id that no operation has: jobs hold only ids that were served. */
+/** Returns the operation with this id. Throws for an unknown id: stored jobs carry only ids that were served. */
 export function operationById(id: string): AnyOperation {
   const operation = operations.find((known) => known.id === id)
-  if (!operation) throw new Error(`no operation is called ${id}`)
+  if (!operation) throw new Error(`there is no operation ${id}`)
   return operation
 }

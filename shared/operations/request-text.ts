@@ -1,27 +1,28 @@
 import { z } from 'zod'
+import { textModels } from '#shared/catalog/published-models.ts'
 
-/** The identifiers of the specification; which of them are on offer is the catalog's matter. */
-export const textModelSchema = z.enum([
-  'textmodel-3.6-flash',
-  'textmodel-3.5-flash-lite',
-  'textmodel-3.5-flash',
-  'textmodel-3.1-flash-lite',
-  'textmodel-2.5-flash',
-  'textmodel-2.5-pro',
-  'textmodel-2.5-flash-lite',
-])
+/**
+ * Body limit of operations whose requests contain one bounded text: 4,000 code points, each fully escaped, and the
+ * rest.
+ */
+export const SHORT_BODY_BYTES = 256 * 1024
 
-/** The bounds come first, so that integers beyond the safe ones are told them too. */
+/** Every published text model; the catalog decides which of them are available. */
+export const textModelSchema = z.enum(textModels.map(({ id }) => id))
+
+/** The bounds come first, so that their message also covers integers beyond the safe ones. */
 export const maxTokensSchema = z.number().min(1).max(65_536).int()
 
-/** Unicode code points, which is what lengths and billed characters are counted in. */
+/** Counts Unicode code points, the unit of lengths and billed characters. */
 export function countCodePoints(text: string): number {
   let count = 0
   for (let at = 0; at < text.length; at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1) count += 1
   return count
 }
 
-/** Text whose length is bounded in code points, as JSON Schema counts it; `z.string().max()` counts UTF-16 units. */
+/**
+ * Creates a schema whose length is bounded in code points, like JSON Schema's; `z.string().max()` counts UTF-16 units.
+ */
 export function textOfCodePoints(minimum: number, maximum: number): z.ZodType<string> {
   return z
     .string()
@@ -35,8 +36,8 @@ export function textOfCodePoints(minimum: number, maximum: number): z.ZodType<st
 }
 
 /**
- * A string or something structured. A plain union would report only that neither matched; here the fault inside the
- * structure is reported where it stands. `expected` completes "must be …".
+ * Creates a schema of a string or an array. A plain union would only report that neither matched; this one reports the
+ * error inside the array at its path. `expected` completes "must be …".
  */
 export function stringOr<T>(structured: z.ZodType<T>, expected: string): z.ZodType<string | T> {
   const { $schema: _, ...jsonSchema } = z.toJSONSchema(z.union([z.string(), structured]), { io: 'input' })
@@ -56,8 +57,8 @@ export function stringOr<T>(structured: z.ZodType<T>, expected: string): z.ZodTy
 }
 
 /**
- * Refuses text that cannot be kept as it is, anywhere in a body: lone surrogates have no UTF-8 form, and PostgreSQL
- * stores no U+0000. Names of properties count as text too.
+ * Rejects text that cannot be stored unchanged, anywhere in a body: lone surrogates have no UTF-8 form, and PostgreSQL
+ * cannot store U+0000. Property names count as text too.
  */
 export function refuseUnstorableText({ value, issues }: z.core.ParsePayload): void {
   const path = pathToUnstorable(value)

@@ -1,60 +1,29 @@
 import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
+import { speechModel } from '#shared/catalog/published-models.ts'
+import { publishedVoices } from '#shared/catalog/voices.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { clamp } from '#shared/money/rounding.ts'
+import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
-import type { Operation } from './operation.ts'
-import { countCodePoints, refuseUnstorableText, textOfCodePoints } from './request-text.ts'
+import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
+import { countCodePoints, refuseUnstorableText, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
 
-const MODEL = 'speechvendor/flash-v2.5'
-const CHARACTERS_OF_A_PRICE = 1000n
+const CHARACTERS_PER_PRICE = 1000n
 const THOUSANDTHS = 1000
-
-/** The public aliases of the specification; which of them are on offer is the catalog's matter. */
-const voiceSchema = z.enum([
-  'darian',
-  'talia',
-  'elara',
-  'baxter',
-  'eldrin',
-  'kellan',
-  'elowen',
-  'kaelen',
-  'lawrence',
-  'alicia',
-  'maisie',
-  'warren',
-  'jade',
-  'eddie',
-  'caleb',
-  'sawyer',
-  'finley',
-  'florence',
-  'wyatt',
-  'bella',
-])
 
 /** Vendors bill for silence but return no audio for it. */
 const SPEAKABLE = /[\p{L}\p{N}]/u
 
-/**
- * Whether the decimal that the caller wrote has at most three places. A quotient of integers is the double nearest to
- * the decimal, and so is what JSON parsing made of it, hence the two are equal exactly when the decimals are.
- */
-function isWholeThousandths(speed: number): boolean {
-  return Math.round(speed * THOUSANDTHS) / THOUSANDTHS === speed
-}
-
 const bodySchema = z
   .strictObject({
-    model: z.literal(MODEL),
-    input: textOfCodePoints(1, 2000).refine((input) => SPEAKABLE.test(input), {
-      error: 'must hold at least one letter or number to speak',
+    model: z.literal(speechModel.id),
+    input: textOfCodePoints(1, speechModel.maximumCharacters).refine((input) => SPEAKABLE.test(input), {
+      error: 'must contain at least one letter or number',
     }),
-    voice: voiceSchema.default('darian'),
+    // Every published voice; the catalog decides which of them are available.
+    voice: z.enum(publishedVoices.map(({ id }) => id)).default(speechModel.defaultVoice),
     response_format: z.literal('mp3').default('mp3'),
     speed: z
       .number()
@@ -66,15 +35,31 @@ const bodySchema = z
   })
   .check(refuseUnstorableText)
 
+type SpeechBody = z.infer<typeof bodySchema>
+
+/**
+ * Returns whether the caller's decimal has at most three places. A quotient of integers is the double nearest to the
+ * decimal, and so is the result of parsing the JSON, so the two are equal exactly when the decimals are.
+ */
+function isWholeThousandths(speed: number): boolean {
+  return Math.round(speed * THOUSANDTHS) / THOUSANDTHS === speed
+}
+
 const effectiveRequestSchema = z.strictObject({
   operation: z.literal('createSpeech'),
   model: z.string(),
   input: z.string(),
   voice: z.string(),
   response_format: z.literal('mp3'),
-  /** 1000 is the natural speed; an integer, so that equal speeds are equal text. */
+  /** 1000 is the natural speed; an integer, so that equal speeds have equal text. */
   speed_thousandths: z.int().min(700).max(1200),
 })
+
+type EffectiveSpeech = z.infer<typeof effectiveRequestSchema>
+
+function effectiveRequest({ speed, ...options }: SpeechBody): EffectiveSpeech {
+  return { operation: 'createSpeech', ...options, speed_thousandths: Math.round(speed * THOUSANDTHS) }
+}
 
 const termsSchema = z.strictObject({
   price_per_thousand_characters_usd: z.string(),
@@ -84,48 +69,20 @@ const termsSchema = z.strictObject({
   maximum_characters: z.int().positive(),
 })
 
-const usageSchema = z.strictObject({ input_characters: z.int().min(1) })
-
-const resultSchema = z.strictObject({
-  id: z.string(),
-  created: z.int(),
-  model: z.literal(MODEL),
-  data: z
-    .array(
-      z.strictObject({
-        url: z.url(),
-        format: z.literal('mp3'),
-        content_type: z.string(),
-        bytes: z.int().min(1),
-        duration_ms: z.int().min(1),
-        characters: z.int().min(1),
-        expires_at: z.iso.datetime(),
-        backed_up: z.literal(true),
-      }),
-    )
-    .length(1),
-  usage: usageSchema,
-})
-
-export type SpeechBody = z.infer<typeof bodySchema>
-export type EffectiveSpeech = z.infer<typeof effectiveRequestSchema>
-export type SpeechTerms = z.infer<typeof termsSchema>
-export type SpeechUsage = z.infer<typeof usageSchema>
-export type SpeechResult = z.infer<typeof resultSchema>
-
-function effectiveRequest({ speed, ...options }: SpeechBody): EffectiveSpeech {
-  return { operation: 'createSpeech', ...options, speed_thousandths: Math.round(speed * THOUSANDTHS) }
-}
+type SpeechTerms = z.infer<typeof termsSchema>
 
 /**
- * Throws `invalid_field` (400) for a voice or a length that the catalog does not offer, though the interface knows it, and
+ * Throws `invalid_field` (400) for a voice or a length that the schema accepts but the catalog does not offer, and
  * `maximum_price_exceeded` (400).
  */
 function quote(effective: EffectiveSpeech, catalog: Catalog): Quote<SpeechTerms> {
   const model = findModel(catalog, 'text_to_speech', effective.model)
   if (!model) throw new Error(`the catalog has no model ${effective.model}`)
   if (!catalog.voices.some(({ id }) => id === effective.voice))
-    throw new AppError('invalid_field', { param: 'voice', message: `voice ${effective.voice} is not on offer now.` })
+    throw new AppError('invalid_field', {
+      param: 'voice',
+      message: `voice ${effective.voice} is currently not available.`,
+    })
   const characters = countCodePoints(effective.input)
   if (characters > model.maximumCharacters)
     throw new AppError('invalid_field', {
@@ -144,11 +101,9 @@ function quote(effective: EffectiveSpeech, catalog: Catalog): Quote<SpeechTerms>
   return { quotedMaximum: charge({ input_characters: characters }, terms), catalogVersion: catalog.version, terms }
 }
 
-function charge(usage: SpeechUsage, terms: SpeechTerms): AtomicAmount {
-  const price = roundedPrice(pricedQuantities(usage, terms))
-  const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(price, minimum, maximum))
-}
+const usageSchema = z.strictObject({ input_characters: z.int().min(1) })
+
+type SpeechUsage = z.infer<typeof usageSchema>
 
 function pricedQuantities(usage: SpeechUsage, terms: SpeechTerms): readonly PricedQuantity[] {
   return [
@@ -158,10 +113,37 @@ function pricedQuantities(usage: SpeechUsage, terms: SpeechTerms): readonly Pric
       atMost: terms.maximum_characters,
       unit: 'character',
       priceUsd: terms.price_per_thousand_characters_usd,
-      units: CHARACTERS_OF_A_PRICE,
+      units: CHARACTERS_PER_PRICE,
     },
   ]
 }
+
+function charge(usage: SpeechUsage, terms: SpeechTerms) {
+  return boundedCharge(pricedQuantities(usage, terms), terms)
+}
+
+const resultSchema = z.strictObject({
+  id: z.string(),
+  created: z.int(),
+  model: z.literal(speechModel.id),
+  data: z
+    .array(
+      z.strictObject({
+        url: z.url(),
+        format: z.literal('mp3'),
+        content_type: z.string(),
+        bytes: z.int().min(1),
+        duration_ms: z.int().min(1),
+        characters: z.int().min(1),
+        expires_at: z.iso.datetime(),
+        backed_up: z.literal(true),
+      }),
+    )
+    .length(1),
+  usage: usageSchema,
+})
+
+export type SpeechResult = z.infer<typeof resultSchema>
 
 export interface SpeechResultFacts {
   /** Without the prefix. */
@@ -169,7 +151,7 @@ export interface SpeechResultFacts {
   /** Unix seconds. */
   readonly created: number
   readonly url: string
-  /** Both measured from the audio received. */
+  /** Measured from the received audio, like `durationMs`. */
   readonly bytes: number
   readonly durationMs: number
   /** Code points of the input. */
@@ -178,12 +160,12 @@ export interface SpeechResultFacts {
   readonly expiresAt: Date
 }
 
-/** The public answer of `POST /v1/audio/speech`. */
+/** Returns the public result of `POST /v1/audio/speech`. */
 export function speechResult(facts: SpeechResultFacts): SpeechResult {
   return {
     id: `speech-${facts.id}`,
     created: facts.created,
-    model: MODEL,
+    model: speechModel.id,
     data: [
       {
         url: facts.url,
@@ -200,14 +182,65 @@ export function speechResult(facts: SpeechResultFacts): SpeechResult {
   }
 }
 
-/** Text to speech as one MP3 (specification, POST /v1/audio/speech). */
-export const speech: Operation<SpeechBody, EffectiveSpeech, SpeechTerms, SpeechUsage, SpeechResult> = {
+/** The fields of a stored result that the MP3 response carries in headers. */
+const audioFactsSchema = z.object({
+  usage: z.object({ input_characters: z.int() }),
+  data: z.tuple([z.object({ url: z.url(), expires_at: z.string(), duration_ms: z.int(), content_type: z.string() })]),
+})
+
+function readAudioFacts(result: unknown) {
+  const { usage, data } = audioFactsSchema.parse(result)
+  const [{ url, expires_at, duration_ms, content_type }] = data
+  return {
+    url,
+    headers: {
+      'content-type': content_type,
+      'x-media-url': url,
+      'x-media-expires-at': expires_at,
+      'x-audio-duration-ms': duration_ms.toString(),
+      'x-input-characters': usage.input_characters.toString(),
+    },
+  }
+}
+
+/** Text to speech, as one MP3. */
+export const speech = defineOperation({
   id: 'createSpeech',
   path: '/v1/audio/speech',
-  summary: 'Speak a text',
+  compatibility: 'audio_speech',
+  summary: 'Convert text to speech',
+  description:
+    'Speaks up to 2000 characters as MP3. The audio is hosted at data[0].url for 24 hours, until data[0].expires_at. An Accept header that names audio/* or application/octet-stream is answered with the MP3 bytes and the result in X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms and X-Input-Characters.',
+  requestExample: { model: speechModel.id, input: 'The last tram leaves at midnight.' },
+  resultExample: {
+    id: 'speech_1',
+    created: EXAMPLE_CREATED,
+    model: speechModel.id,
+    data: [
+      {
+        url: 'https://example.com/media/token',
+        format: 'mp3',
+        content_type: 'audio/mpeg',
+        bytes: 33_640,
+        duration_ms: 2102,
+        characters: 33,
+        expires_at: '2026-01-02T00:00:00.000Z',
+        backed_up: true,
+      },
+    ],
+    usage: { input_characters: 33 },
+  },
   family: 'openai',
   category: 'text_to_speech',
+  queue: 'speech',
+  bodyLimitBytes: SHORT_BODY_BYTES,
   upload: null,
+  mediaResponse: {
+    contentType: 'audio/mpeg',
+    // The OpenAI SDK asks for an octet stream.
+    accepts: (mediaType) => mediaType.startsWith('audio/') || mediaType === 'application/octet-stream',
+    read: readAudioFacts,
+  },
   bodySchema,
   effectiveRequestSchema,
   termsSchema,
@@ -218,4 +251,4 @@ export const speech: Operation<SpeechBody, EffectiveSpeech, SpeechTerms, SpeechU
   quote,
   pricedQuantities,
   charge,
-}
+})

@@ -3,8 +3,8 @@ import type { TextRequest } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
 /*
- * Extra properties of the open text bodies. Those that every vendor's wire knows are forwarded when they are well typed
- * and in the range that their family documents; all others are accepted and left out. None is ever an error.
+ * Extra properties of the open text bodies. Those that every vendor supports are forwarded when they have the right
+ * type and are in the range that their family documents; all others are accepted and ignored. None is ever an error.
  */
 
 type Extras = Readonly<Record<string, unknown>>
@@ -28,11 +28,11 @@ const samplingSchemas = {
 
 type Sampling = Pick<TextRequest, keyof typeof samplingSchemas | 'stop_sequences'>
 
-/** `stopField` is `stop` in chat completions and `stop_sequences` in messages. */
+/** Reads the sampling options. `stopField` is `stop` in chat completions and `stop_sequences` in messages. */
 export function samplingOptions(body: Extras, stopField: 'stop' | 'stop_sequences'): Sampling {
   const sampling: Sampling = {}
   for (const [name, schema] of Object.entries(samplingSchemas)) {
-    // Most are left out, and a failed parse costs more than all the others.
+    // Most are absent, and a failed parse is expensive.
     if (body[name] === undefined) continue
     const { data } = schema.safeParse(body[name])
     if (data !== undefined) sampling[name as keyof typeof samplingSchemas] = data
@@ -43,20 +43,21 @@ export function samplingOptions(body: Extras, stopField: 'stop' | 'stop_sequence
 }
 
 /**
- * `include_thought_signatures`, this service's own option for raw output: `true` puts the vendor's opaque thought
- * signatures into the result as `thought_signatures`. Anything else leaves them out and, like every extra, is no error.
+ * `include_thought_signatures`, this service's own option for raw output: `true` adds the vendor's opaque thought
+ * signatures to the result as `thought_signatures`. Any other value leaves them out and, like every extra, is not an
+ * error.
  */
 export const rawOutputSchema = z.unknown().optional().meta({
   type: 'boolean',
   default: false,
-  description: 'Asks for raw output: the result then holds the opaque thought signatures of the model.',
+  description: 'Requests raw output: the result then contains the opaque thought signatures of the model.',
 })
 
 const outputCeilingSchema = z.int().min(1).max(65_536)
 
 /**
- * The hard limit on what a chat model writes. `max_completion_tokens` is the family's newer name of `max_tokens`; where
- * both are given the lower one holds, so that the payer never buys more than either allows.
+ * Returns the hard limit on a chat model's output. `max_completion_tokens` is the family's newer name of `max_tokens`;
+ * when both are present the lower one applies, so the payer never buys more than either allows.
  */
 export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, fallback: number): number {
   const { max_completion_tokens: given } = body
@@ -67,7 +68,7 @@ export function chatOutputCeiling(maxTokens: number | undefined, body: Extras, f
 
 type ResponseFormat = NonNullable<TextRequest['response_format']>
 
-/** `response_format` of chat completions; plain text, being the default, and unknown formats are left out. */
+/** Reads `response_format` of chat completions; plain text, the default, and unknown formats are left out. */
 export function chatResponseFormat(format: unknown): Pick<TextRequest, 'response_format'> {
   if (!isObject(format)) return {}
   if (format['type'] === 'json_object') return { response_format: { type: 'json_object' } }
@@ -75,7 +76,7 @@ export function chatResponseFormat(format: unknown): Pick<TextRequest, 'response
   return jsonSchemaFormat(format['json_schema'])
 }
 
-/** Structured output of messages: `output_config.format`, or `output_format` as it was called first. */
+/** Reads the structured output of messages: `output_config.format`, or its earlier name `output_format`. */
 export function messageResponseFormat(body: Extras): Pick<TextRequest, 'response_format'> {
   const configured = isObject(body['output_config']) ? body['output_config']['format'] : undefined
   const format = configured ?? body['output_format']

@@ -2,7 +2,8 @@ import { z } from 'zod'
 
 /**
  * The one internal form of a text call, whichever endpoint family it came from. Chat completions and messages are both
- * translated into it before the quote, and every text provider translates from it. It is plain JSON, stored and digested.
+ * translated into it before the quote, and every text provider translates from it. It is plain JSON, stored and
+ * digested.
  */
 
 const textPart = z.strictObject({ type: z.literal('text'), text: z.string() })
@@ -27,7 +28,7 @@ const toolCallPart = z.strictObject({
 const toolResultPart = z.strictObject({
   type: z.literal('tool_result'),
   tool_call_id: z.string(),
-  /** The tool's name, where the conversation tells it; some vendors need it. */
+  /** The tool's name, where the conversation contains it; some vendors need it. */
   name: z.string().optional(),
   text: z.string(),
   is_error: z.boolean().optional(),
@@ -38,7 +39,7 @@ const partSchema = z.discriminatedUnion('type', [textPart, imagePart, toolCallPa
 const toolSchema = z.strictObject({
   name: z.string(),
   description: z.string().optional(),
-  /** JSON Schema of the arguments, as the caller gave it. */
+  /** JSON Schema of the arguments, as the caller sent it. */
   parameters: z.json(),
 })
 
@@ -51,7 +52,7 @@ const responseFormatSchema = z.discriminatedUnion('type', [
 export const textRequestSchema = z.strictObject({
   system: z.string().optional(),
   messages: z.array(z.strictObject({ role: z.enum(['user', 'assistant']), parts: z.array(partSchema) })).min(1),
-  /** A hard limit on everything the model writes, hidden thinking included. */
+  /** A hard limit on the model's whole output, hidden thinking included. */
   max_output_tokens: z.int().min(1),
   tools: z.array(toolSchema).optional(),
   tool_choice: z.union([z.enum(['auto', 'none', 'required']), z.strictObject({ name: z.string() })]).optional(),
@@ -65,7 +66,7 @@ export const textRequestSchema = z.strictObject({
   frequency_penalty: z.number().optional(),
 })
 
-/** Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` tells how much of it. */
+/** Measured by the provider. `output_tokens` includes hidden thinking; `thinking_tokens` is that part. */
 export const textUsageSchema = z.strictObject({
   input_tokens: z.int().min(0),
   output_tokens: z.int().min(0),

@@ -3,28 +3,28 @@ import { imageTokenBound } from './image-tokens.ts'
 import type { TextPart, TextRequest, TextTool } from './text-request.ts'
 
 /*
- * The most input tokens that a text request can be counted as, whichever tokenizer serves it.
+ * The maximum number of input tokens of a text request, whichever tokenizer serves it.
  *
- * Plain text: each token of a byte-level or byte-fallback tokenizer (GPT, Gemini and Gemma, Claude, Llama, Qwen) stands
- * for at least one byte of UTF-8, so there are at most as many tokens as bytes. Text that a chat template writes as JSON
- * (schemas, arguments, tool results) is counted in its longest plain rendering instead. What templates and vendors put
- * around it is bounded by the allowances below, each well above what is known of the templates in use.
+ * Plain text: each token of a byte-level or byte-fallback tokenizer (GPT, Gemini and Gemma, Claude, Llama, Qwen)
+ * represents at least one byte of UTF-8, so there are at most as many tokens as bytes. Text that a chat template writes
+ * as JSON (schemas, arguments, tool results) is counted in its longest plain rendering instead. Markup that templates
+ * and vendors add is covered by the allowances below, each well above the templates in use.
  */
 
-/** Start and end markers, generation prompt, and a template's own default system text (some 90 tokens at most). */
+/** Start and end markers, generation prompt, and a template's own default system text (about 90 tokens at most). */
 const TOKENS_PER_REQUEST = 256
 /** Role and turn markers; four to seven in the templates in use. */
 const TOKENS_PER_MESSAGE = 16
 /** Separators and markers around one part. */
 const TOKENS_PER_PART = 16
-/** The instructions that vendors add when there are tools (Claude documents up to 675). */
+/** The instructions that vendors add for tools (Claude documents up to 675). */
 const TOKENS_FOR_TOOLS = 1024
 /** The wrapping of one definition. */
 const TOKENS_PER_TOOL = 64
-/** The instructions that come with structured output. */
+/** The instructions that vendors add for structured output. */
 const TOKENS_FOR_RESPONSE_FORMAT = 256
 
-/** Whole tokens, at least 1. */
+/** Returns the bound in whole tokens, at least 1. */
 export function inputTokenBound(request: TextRequest): number {
   const { system = '', messages, tools = [], response_format: format } = request
   let tokens = TOKENS_PER_REQUEST + utf8Bytes(system)
@@ -67,8 +67,8 @@ function jsonBytes(value: TextTool['parameters']): number {
 }
 
 /**
- * Bytes of JSON text when every character beyond ASCII is written as `\uXXXX` and a space follows every comma and colon,
- * as Python's `json.dumps` does; chat templates use it or something shorter.
+ * Counts the bytes of JSON text when every character beyond ASCII is written as `\uXXXX` and a space follows every
+ * comma and colon, as Python's `json.dumps` does; chat templates use this or a shorter form.
  */
 function longestRendering(json: string): number {
   let bytes = 0

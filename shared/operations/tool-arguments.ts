@@ -1,7 +1,7 @@
-/** As deep as a request body may be; deeper text is not parsed into a value that later code walks. */
+/** The depth limit of request bodies; deeper values would overflow code that walks them. */
 const MAXIMUM_DEPTH = 64
 
-/** The object that a call's argument text stands for, or `null` when it is not the JSON text of an object. */
+/** Parses the argument text of a call; returns `null` when it is not the JSON text of an object. */
 export function parseToolArguments(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)
@@ -12,8 +12,8 @@ export function parseToolArguments(text: string): Record<string, unknown> | null
 }
 
 /**
- * Arguments as JSON text of an object, which is what every vendor's wire can carry. Models sometimes write text that is
- * no such object, and clients echo it: it is kept whole under `raw_arguments`. No text at all is an empty object.
+ * Returns arguments as the JSON text of an object, which every vendor accepts. Models sometimes write other text, and
+ * clients echo it: it is kept whole under `raw_arguments`. Blank text becomes an empty object.
  */
 export function toolArgumentsJson(text: string): string {
   if (text.trim() === '') return '{}'

@@ -3,8 +3,9 @@ import type { TextRequest, TextTool } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
 /*
- * Tools in each family's shape. The specification leaves their items unconstrained, so definitions in another shape (a
- * vendor's built-in search, for example) are accepted and not forwarded; so is a choice of a tool that is not there.
+ * Tools in each family's format. The published schema leaves their items unconstrained, so definitions in another
+ * format (a vendor's built-in search, for example) are accepted and not forwarded, like a choice of a tool that is not
+ * defined.
  */
 
 type Tooling = Pick<TextRequest, 'tools' | 'tool_choice'>
@@ -12,7 +13,7 @@ type ToolChoice = NonNullable<TextRequest['tool_choice']>
 
 const definitionSchema = z.object({ name: z.string().min(1), description: z.string().optional().catch(undefined) })
 
-/** `tools` and `tool_choice` of chat completions, and their older forms `functions` and `function_call`. */
+/** Translates `tools` and `tool_choice` of chat completions, and the older `functions` and `function_call`. */
 export function chatTooling(body: Readonly<Record<string, unknown>>): Tooling {
   const tools = [...listOf(body['tools']).map(functionOf), ...listOf(body['functions'])].flatMap((definition) =>
     isObject(definition) ? toolOf(definition, definition['parameters']) : [],
@@ -20,7 +21,9 @@ export function chatTooling(body: Readonly<Record<string, unknown>>): Tooling {
   return toolingOf(tools, chatChoice(body['tool_choice'] ?? body['function_call']))
 }
 
-/** `tools` and `tool_choice` of messages. Definitions without `input_schema` are the vendor's own tools. */
+/**
+ * Translates `tools` and `tool_choice` of messages. Definitions without `input_schema` are the vendor's built-in tools.
+ */
 export function messageTooling(body: Readonly<Record<string, unknown>>): Tooling {
   const tools = listOf(body['tools']).flatMap((definition) =>
     isObject(definition) && isObject(definition['input_schema']) ? toolOf(definition, definition['input_schema']) : [],
@@ -63,7 +66,7 @@ function messageChoice(choice: unknown): ToolChoice | undefined {
   return choice['type'] === 'tool' && typeof choice['name'] === 'string' ? { name: choice['name'] } : undefined
 }
 
-/** `auto` is what leaving the choice out means, so it is left out. */
+/** Leaves out `auto`, the default, and a choice of an unknown tool. */
 function toolingOf(tools: TextTool[], choice: ToolChoice | undefined): Tooling {
   if (tools.length === 0) return {}
   const isKnown = typeof choice === 'string' || tools.some(({ name }) => name === choice?.name)

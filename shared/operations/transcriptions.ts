@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { type Catalog, findModel } from '#shared/catalog/catalog.ts'
-import { type AtomicAmount, atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { clamp } from '#shared/money/rounding.ts'
-import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
+import { transcriptionModel } from '#shared/catalog/published-models.ts'
+import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
+import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { MeasuredAudio, Operation } from './operation.ts'
+import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
 
 const MILLISECONDS_PER_HOUR = 3_600_000n
 
-/** Longer than any BCP 47 tag in use; the provider decides which languages it knows. */
+/** Longer than any BCP 47 tag in use; the provider decides which languages it supports. */
 const MAXIMUM_LANGUAGE_LENGTH = 64
 
 const languageSchema = z
@@ -19,16 +19,18 @@ const languageSchema = z
   .refine((language) => language.isWellFormed(), { error: 'must be valid Unicode without lone surrogates' })
 
 const bodySchema = z.strictObject({
-  model: z.literal('speechvendor/scribe-v2'),
+  model: z.literal(transcriptionModel.id),
   file_format: z.literal('other').default('other'),
   language: languageSchema.optional(),
   diarize: z.boolean().default(false),
-  // Bounds first, so that their message wins over the one on unsafe integers.
+  // Bounds first, so that their message wins over the one about unsafe integers.
   num_speakers: z.number().min(1).max(32).int().optional(),
   timestamps: z.enum(['none', 'word', 'character']).default('none'),
   tag_audio_events: z.boolean().default(false),
   response_format: z.enum(['json', 'verbose_json']).default('json'),
 })
+
+type TranscriptionBody = z.infer<typeof bodySchema>
 
 const effectiveRequestSchema = z.strictObject({
   operation: z.literal('createTranscription'),
@@ -47,13 +49,61 @@ const effectiveRequestSchema = z.strictObject({
   response_format: z.enum(['json', 'verbose_json']),
 })
 
+export type EffectiveTranscription = z.infer<typeof effectiveRequestSchema>
+
+function effectiveRequest(options: TranscriptionBody, audio: MeasuredAudio | null): EffectiveTranscription {
+  if (!audio) throw new Error('a transcription request needs measured audio')
+  const { language, ...rest } = options
+  return {
+    operation: 'createTranscription',
+    ...rest,
+    // Form clients send an empty language for "not chosen"; it means the same as leaving the field out.
+    ...(language ? { language } : {}),
+    audio: { sha256: audio.sha256, bytes: audio.bytes, duration_ms: audio.durationMs },
+  }
+}
+
 const termsSchema = z.strictObject({
   price_per_audio_hour_usd: z.string(),
   minimum_charge_usd: z.string(),
   maximum_charge_usd: z.string(),
 })
 
+export type TranscriptionTerms = z.infer<typeof termsSchema>
+
+function quote(effective: EffectiveTranscription, catalog: Catalog): Quote<TranscriptionTerms> {
+  const model = findModel(catalog, 'speech_to_text', effective.model)
+  if (!model) throw new Error(`the catalog has no model ${effective.model}`)
+  const terms = {
+    price_per_audio_hour_usd: model.pricePerAudioHourUsd,
+    minimum_charge_usd: model.minimumChargeUsd,
+    maximum_charge_usd: model.maximumChargeUsd,
+  }
+  // The duration is measured before the quote and does not change, so the maximum is the charge itself.
+  const quotedMaximum = charge({ input_audio_ms: effective.audio.duration_ms }, terms)
+  return { quotedMaximum, catalogVersion: catalog.version, terms }
+}
+
 const usageSchema = z.strictObject({ input_audio_ms: z.int().positive() })
+
+type TranscriptionUsage = z.infer<typeof usageSchema>
+
+function pricedQuantities(usage: TranscriptionUsage, terms: TranscriptionTerms): readonly PricedQuantity[] {
+  return [
+    {
+      usage: 'input_audio_ms',
+      measured: usage.input_audio_ms,
+      atMost: null,
+      unit: 'millisecond',
+      priceUsd: terms.price_per_audio_hour_usd,
+      units: MILLISECONDS_PER_HOUR,
+    },
+  ]
+}
+
+function charge(usage: TranscriptionUsage, terms: TranscriptionTerms) {
+  return boundedCharge(pricedQuantities(usage, terms), terms)
+}
 
 const wordSchema = z.strictObject({
   word: z.string(),
@@ -79,76 +129,38 @@ const resultSchema = z.strictObject({
   duration: z.number().positive().optional(),
 })
 
-export type TranscriptionBody = z.infer<typeof bodySchema>
-export type EffectiveTranscription = z.infer<typeof effectiveRequestSchema>
-export type TranscriptionTerms = z.infer<typeof termsSchema>
-export type TranscriptionUsage = z.infer<typeof usageSchema>
 export type TranscriptionResult = z.infer<typeof resultSchema>
 
-function effectiveRequest(options: TranscriptionBody, audio: MeasuredAudio | null): EffectiveTranscription {
-  if (!audio) throw new Error('a transcription has an upload')
-  const { language, ...rest } = options
-  return {
-    operation: 'createTranscription',
-    ...rest,
-    // An empty language is how form clients say "not chosen"; it means the same as leaving the field out.
-    ...(language ? { language } : {}),
-    audio: { sha256: audio.sha256, bytes: audio.bytes, duration_ms: audio.durationMs },
-  }
-}
-
-function quote(effective: EffectiveTranscription, catalog: Catalog): Quote<TranscriptionTerms> {
-  const model = findModel(catalog, 'speech_to_text', effective.model)
-  if (!model) throw new Error(`the catalog has no model ${effective.model}`)
-  const terms = {
-    price_per_audio_hour_usd: model.pricePerAudioHourUsd,
-    minimum_charge_usd: model.minimumChargeUsd,
-    maximum_charge_usd: model.maximumChargeUsd,
-  }
-  // The duration is measured before the quote and does not change, so the maximum is the charge itself.
-  const quotedMaximum = charge({ input_audio_ms: effective.audio.duration_ms }, terms)
-  return { quotedMaximum, catalogVersion: catalog.version, terms }
-}
-
-function pricedQuantities(usage: TranscriptionUsage, terms: TranscriptionTerms): readonly PricedQuantity[] {
-  return [
-    {
-      usage: 'input_audio_ms',
-      measured: usage.input_audio_ms,
-      atMost: null,
-      unit: 'millisecond',
-      priceUsd: terms.price_per_audio_hour_usd,
-      units: MILLISECONDS_PER_HOUR,
-    },
-  ]
-}
-
-function charge(usage: TranscriptionUsage, terms: TranscriptionTerms): AtomicAmount {
-  const price = roundedPrice(pricedQuantities(usage, terms))
-  const [minimum, maximum] = [atomicFromDollars(terms.minimum_charge_usd), atomicFromDollars(terms.maximum_charge_usd)]
-  return atomicAmount(clamp(price, minimum, maximum))
-}
-
-/** Speech to text over one MP3 (specification, POST /v1/audio/transcriptions). */
-export const transcriptions: Operation<
-  TranscriptionBody,
-  EffectiveTranscription,
-  TranscriptionTerms,
-  TranscriptionUsage,
-  TranscriptionResult
-> = {
+/** Speech to text, of one MP3. */
+export const transcriptions = defineOperation({
   id: 'createTranscription',
   path: '/v1/audio/transcriptions',
+  compatibility: 'audio_transcriptions',
   summary: 'Transcribe one MP3',
+  description:
+    'Transcribes one MP3, sent as Base64 in JSON or as a file in a form. The audio is decoded and measured before the price is quoted, so the unpaid request and its signed retry must carry the identical audio and options. A third-party speech provider processes the audio in its standard retained mode and may keep it; deleting our staged copy does not delete theirs. Do not submit sensitive or regulated audio.',
+  requestExample: { model: transcriptionModel.id, audio_base64: 'SUQzBA==' },
+  resultExample: {
+    id: 'transcription_1',
+    created: EXAMPLE_CREATED,
+    model: transcriptionModel.id,
+    text: 'The last tram leaves at midnight.',
+    language: 'en',
+    language_probability_millionths: 998_000,
+    usage: { input_audio_ms: 2102 },
+  },
   family: 'openai',
   category: 'speech_to_text',
+  queue: 'transcriptions',
+  bodyLimitBytes: null,
   upload: {
     jsonField: 'audio_base64',
     multipartField: 'file',
     maximumBase64Length: 34_952_536,
-    maximumBytes: 26_214_400,
+    maximumBytes: transcriptionModel.maximumAudioBytes,
     formTypes: { diarize: 'boolean', tag_audio_events: 'boolean', num_speakers: 'integer' },
   },
+  mediaResponse: null,
   bodySchema,
   effectiveRequestSchema,
   termsSchema,
@@ -159,4 +171,4 @@ export const transcriptions: Operation<
   quote,
   pricedQuantities,
   charge,
-}
+})

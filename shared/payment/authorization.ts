@@ -4,7 +4,7 @@ import type { GasSponsoringPermit, SignedPayment } from './x402-wire.ts'
 
 type Hex = `0x${string}`
 
-/** The payer's signed, single-use, time-bound permission. Amounts and nonces are bigint, times Unix seconds. */
+/** The payer's signed permission: single-use, with a deadline. Amounts and nonces are bigint, times Unix seconds. */
 export interface Authorization {
   readonly network: string
   readonly asset: Hex
@@ -20,7 +20,7 @@ export interface Authorization {
   readonly gasSponsoring: GasSponsoringPermit | null
 }
 
-/** What the payer signed, in the project's words. Nothing is verified by this. */
+/** Maps a decoded payment to an authorization. Verifies nothing. */
 export function authorizationOf({ accepted, payload, gasSponsoring }: SignedPayment): Authorization {
   const { permit2Authorization: signed } = payload
   return {
@@ -42,7 +42,7 @@ export function authorizationOf({ accepted, payload, gasSponsoring }: SignedPaym
 const hex = z.custom<Hex>((value) => typeof value === 'string' && /^0x[0-9a-f]*$/.test(value))
 const integer = z.string().transform((digits) => BigInt(digits))
 
-/** The stored JSON form: every bigint a decimal string. */
+/** The stored JSON form, with every bigint as a decimal string. */
 export const storedAuthorizationSchema = z.strictObject({
   network: z.string(),
   asset: hex,
@@ -69,7 +69,7 @@ export const storedAuthorizationSchema = z.strictObject({
     .nullable(),
 })
 
-/** JSON for storage, read back with `storedAuthorizationSchema`. */
+/** Serializes an authorization for storage. `storedAuthorizationSchema` parses it. */
 export function storedAuthorization({ gasSponsoring, ...signed }: Authorization): string {
   const permit = gasSponsoring && {
     from: gasSponsoring.from,

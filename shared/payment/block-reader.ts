@@ -1,7 +1,7 @@
-/** Reads which blocks the chain holds to. What cannot be read throws. */
+/** Reads the canonical blocks of the chain. Throws when the network does not answer. */
 export interface BlockReader {
-  /** The number of the newest block that can never be replaced. */
+  /** Returns the number of the newest final block, which can never be replaced. */
   readFinalizedNumber(): Promise<bigint>
-  /** The hash of the block that has this number now; `null` when the chain is not that long (any more). */
+  /** Returns the hash of the current block with this number, or `null` when the chain is not that long (any more). */
   readHash(blockNumber: bigint): Promise<`0x${string}` | null>
 }

@@ -1,10 +1,13 @@
-/** Tells the time that deadlines are measured by. */
+/** The clock that deadlines are checked against. */
 export interface ChainClock {
   /**
-   * The later of the machine's time and the chain's: an authorization that is too old by either must not start work. Throws
-   * `payment_network_unavailable` when the chain cannot be asked. At most one RPC call per second.
+   * Returns the later of the machine's time and the chain's: an authorization that has expired by either must not start
+   * work. Throws `payment_network_unavailable` when the network does not answer. At most one RPC call per second.
    */
   chainNow(): Promise<Date>
-  /** How far the machine's clock is ahead of a block that just came, or behind; `null` while no block was seen to come. */
+  /**
+   * Returns how far the machine's clock is ahead of a block just produced (negative: behind), or `null` before one was
+   * seen.
+   */
   skewMs(): Promise<number | null>
 }

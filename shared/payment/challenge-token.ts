@@ -14,7 +14,7 @@ export interface ChallengeClaims {
   readonly expiresAt: Date
 }
 
-/** The key travels as a digest only: keys are capabilities and challenges are shown around. */
+/** Contains only a digest of the key: keys are capabilities, and challenges may be shared. */
 const claimsSchema = z.strictObject({
   k: z.string(),
   d: z.string(),
@@ -26,7 +26,7 @@ export type OpenedChallenge =
   | { outcome: 'genuine'; quotedMaximum: AtomicAmount; matchesRequest: boolean; expiresAt: Date }
   | { outcome: 'forged' }
 
-/** Seals claims with HMAC-SHA-256 under `secret`. */
+/** Creates a token of the claims, authenticated with HMAC-SHA-256 under `secret`. */
 export function sealChallengeToken(claims: ChallengeClaims, secret: string): string {
   const body = Buffer.from(
     JSON.stringify({
@@ -39,7 +39,7 @@ export function sealChallengeToken(claims: ChallengeClaims, secret: string): str
   return `${body}.${mac(body, secret)}`
 }
 
-/** Opens a token and says whether it was issued for this key and request. Expiry is the caller's decision. */
+/** Opens a token and checks whether it was issued for this key and request. The caller checks its expiry. */
 export function openChallengeToken(
   token: unknown,
   request: { idempotencyKey: string; requestDigest: string },
@@ -56,7 +56,7 @@ export function openChallengeToken(
   }
 }
 
-/** Whether a token was issued for this key, whatever the request and however long ago. */
+/** Returns whether a token was issued for this key, for any request and at any time. */
 export function isChallengeForKey(token: unknown, idempotencyKey: string, secret: string): boolean {
   return readClaims(token, secret)?.k === sha256Hex(idempotencyKey)
 }
@@ -67,7 +67,7 @@ function readClaims(token: unknown, secret: string) {
   if (!body || !tag || rest.length > 0) return null
   const [given, expected] = [Buffer.from(tag), Buffer.from(mac(body, secret))]
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
-  // Only our own JSON has a valid tag, so parsing cannot fail on a stranger's input.
+  // Only JSON of this service has a valid tag, so parsing cannot fail on a client's input.
   return claimsSchema.parse(JSON.parse(Buffer.from(body, 'base64url').toString('utf8')))
 }
 

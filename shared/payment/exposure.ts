@@ -1,40 +1,44 @@
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds } from './payer-funds.ts'
 
-/** A payment whose work is under way: its signed maximum, or its charge once that is fixed. */
+/** A payment of work in progress. `amount` is its signed maximum, or its charge once that is fixed. */
 export interface OpenPayment {
   readonly nonce: bigint
   readonly amount: AtomicAmount
-  /** It brings its own allowance, by a permit that is submitted with it. */
+  /** Whether its allowance comes from a permit that is submitted with it. */
   readonly byPermit: boolean
-  /** Its transaction may be on chain already. */
+  /** Whether its transaction may already be on chain. */
   readonly isSettling: boolean
 }
 
-/** What a payer owes beside the payment that is looked at. */
+/** A payer's open payments and recent charges, without the payment being checked. */
 export interface Exposure {
   readonly open: readonly OpenPayment[]
   /** Charges settled since the payer's funds were read. */
   readonly settledSince: AtomicAmount
 }
 
-/** How often the funds of a payer are read for one payment: the second reading knows of settlements that the first could not be asked about. */
+/**
+ * How often a payer's funds are read for one payment. The second reading includes settlements that started after the
+ * first.
+ */
 export const MAXIMUM_READINGS = 2
 
-/** What a reading of the funds has to ask the chain about: whether these nonces are used up already. */
+/** Returns the nonces that a reading of the funds must check: their payments may already be on chain. */
 export function settlingNonces({ open }: Exposure): readonly bigint[] {
   return open.filter(({ isSettling }) => isSettling).map(({ nonce }) => nonce)
 }
 
-/** Everything that `exposure` still takes from the payer's balance. */
+/** Returns the sum that `exposure` will still take from the payer's balance. */
 export function openTotal({ open, settledSince }: Exposure, funds: PayerFunds | null): AtomicAmount {
   const unused = open.filter(({ nonce }) => !funds?.usedNonces.has(nonce))
   return atomicAmount(unused.reduce((sum, { amount }) => sum + amount, settledSince as bigint))
 }
 
 /**
- * Whether a payment fits into what the payer holds beside everything open: Σ open maxima ≤ min(balance, allowance). Without
- * a reading of the funds only a payer with nothing else open fits: the payment's own verification has proved that much.
+ * Returns whether the payer's funds cover a payment in addition to everything open: Σ open maxima ≤ min(balance,
+ * allowance). Without a reading of the funds a payment fits only when nothing else is open: its own verification has
+ * proved that much.
  */
 export function fitsFunds(
   payment: { readonly maximum: AtomicAmount; readonly needsPermit: boolean },
@@ -49,8 +53,8 @@ export function fitsFunds(
 }
 
 /**
- * Whether a payment by permit meets one without: a permit replaces the allowance that the other one counts on, so whichever
- * settles second could fail.
+ * Returns whether a payment by permit and one without would be open together. A permit replaces the allowance that the
+ * other payment relies on, so the second settlement could fail.
  */
 export function mixesPermits(needsPermit: boolean, { open }: Exposure): boolean {
   return open.some(({ byPermit }) => byPermit !== needsPermit)

@@ -1,7 +1,7 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from './authorization.ts'
 
-/** Why the chain, or the signature itself, refuses an authorization. Each is an error code of the table. */
+/** Why an authorization is refused, by the chain or for its signature. Each is a public error code. */
 export type RefusalCode =
   | 'payment_signature_invalid'
   | 'payment_nonce_used'
@@ -11,33 +11,39 @@ export type RefusalCode =
   | 'permit2_allowance_required'
   | 'payment_rejected'
 
-/** `unreachable` is the network's failure, never the payment's: it must not be answered with a fresh challenge. */
+/**
+ * The result of verifying an authorization. `unreachable` is a failure of the network: it must not lead to a new
+ * challenge.
+ */
 export type Verification =
-  /** `needsPermit`: only by submitting its EIP-2612 permit; the allowance alone does not suffice. */
+  /** `needsPermit`: settles only if its EIP-2612 permit is submitted, because the allowance is too low. */
   | { outcome: 'valid'; needsPermit: boolean }
   | { outcome: 'refused'; code: RefusalCode; detail?: string }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** Checks authorizations. Holds no private key, so the API may have one. */
+/** Verifies authorizations. Has no private key, so the API can use it. */
 export interface AuthorizationVerifier {
-  /** Whether the named payer really signed this. Local arithmetic, no network. */
+  /** Returns whether the named payer signed the authorization. Computed locally. */
   isSignedByPayer(authorization: Authorization): Promise<boolean>
-  /** Whether the authorization could be settled now for `amount` (atomic USDC). One RPC call, or two at once with a permit. */
+  /**
+   * Checks whether the authorization could be settled now for `amount` (atomic USDC). One RPC call, or two concurrent
+   * ones with a permit.
+   */
   verify(authorization: Authorization, amount: AtomicAmount): Promise<Verification>
 }
 
-/** A settlement transaction, signed and not yet sent. */
+/** A signed transaction. */
 export interface SignedTransaction {
   readonly hash: `0x${string}`
   readonly raw: `0x${string}`
 }
 
-/** What must be fixed before signing; read from the chain outside of any database transaction. */
+/** Terms that are fixed before signing. Read from the chain outside of any database transaction. */
 export interface SettlementTerms {
   readonly maxFeePerGas: bigint
   readonly maxPriorityFeePerGas: bigint
   readonly gasLimit: bigint
-  /** Chosen anew for the charge: a permit is never submitted while the allowance suffices. */
+  /** Decided at settlement: a permit is not submitted while the allowance suffices. */
   readonly submitsPermit: boolean
 }
 
@@ -48,49 +54,52 @@ export type PreparedSettlement =
 
 export type Broadcast =
   | { outcome: 'sent' }
-  /** The account nonce is used up: by this transaction, by another of ours with the same nonce, or by a stranger. */
+  /** The account nonce is used: by this transaction, by another of this service, or by another user of the key. */
   | { outcome: 'account_nonce_used' }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** Proof of payment: a successful receipt that holds exactly the USDC transfer of the charge, deep enough in the chain. */
+/**
+ * The result of a confirmation. `confirmed` is proof of payment: the transaction succeeded, transferred the charge and
+ * is deep enough.
+ */
 export type Confirmation =
   | { outcome: 'confirmed'; blockNumber: bigint; blockHash: `0x${string}`; blockTimestamp: Date }
   | { outcome: 'reverted'; blockNumber: bigint }
-  /** The transaction succeeded without the expected transfer. A person must look. */
+  /** The transaction succeeded without the expected transfer. An operator must review it. */
   | { outcome: 'transfer_missing'; blockNumber: bigint }
   | { outcome: 'pending' }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** What one block, as deep as a confirmation must be, says about an authorization and the account that settles it. */
+/** The state of an authorization and of the account that settles it, at one block as deep as a confirmation must be. */
 export type SettlementEvidence =
   | {
       outcome: 'read'
-      /** Every account nonce below it is used up. */
+      /** Every account nonce below this is used. */
       accountNonceCount: bigint
-      /** Whether Permit2 has the payer's nonce as used: by a settlement, or burnt by the payer. */
+      /** Whether the payer's Permit2 nonce is used, by a settlement or invalidated by the payer. */
       isNonceUsed: boolean
-      /** The block's own time. A deadline before it cannot be met by any later block. */
+      /** The block's time. No later block can meet a deadline before it. */
       chainTime: Date
     }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** Collects charges on chain. Only workers have one, since it holds the settlement keys. */
+/** Settles charges on chain. It has the settlement keys, so only workers use it. */
 export interface Settler {
   /**
-   * Simulates the charge and reads fees. No state changes anywhere. `minimumAccountNonce` is the chain's own count for the
-   * first settlement of a key in this process, and 0 from then on, when the ledger counts.
+   * Simulates the charge and reads fees, without changing any state. `minimumAccountNonce` is the chain's count at a
+   * key's first settlement in this process and 0 afterwards, when the ledger counts.
    */
   prepare(authorization: Authorization, chargeAmount: AtomicAmount): Promise<PreparedSettlement>
-  /** Signs with the facilitator's own key; pure computation, so it may run inside a database transaction. */
+  /** Signs with the facilitator's key. Computed locally, so it may run inside a database transaction. */
   sign(
     authorization: Authorization,
     chargeAmount: AtomicAmount,
     terms: SettlementTerms,
     accountNonce: bigint,
   ): Promise<SignedTransaction>
-  /** Hands the raw transaction to the network. Resending one that is known already is a success. */
+  /** Broadcasts the raw transaction. Succeeds if the network already has it. */
   broadcast(transaction: SignedTransaction): Promise<Broadcast>
   confirm(hash: `0x${string}`, authorization: Authorization, chargeAmount: AtomicAmount): Promise<Confirmation>
-  /** For a settlement that is late: what can still become of it. All of it is read at one and the same block. */
+  /** Reads, at one block, the state that decides whether a late settlement can still happen. */
   readEvidence(authorization: Authorization): Promise<SettlementEvidence>
 }

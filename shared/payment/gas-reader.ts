@@ -1,12 +1,14 @@
-/** What a settlement key has for gas. */
+/** The gas balance of a settlement key. */
 export interface Gas {
   readonly balanceWei: bigint
-  /** How many of the dearest settlements that pays for at the fee a transaction offers now. */
+  /** How many of the most expensive settlements it pays for at the current fee. */
   readonly settlementsLeft: number
 }
 
-/** Reads gas balances by address; holds no key. */
+/** Reads gas balances by address, without any key. */
 export interface GasReader {
-  /** At most 30 seconds old, 2 when there is none left. Throws `payment_network_unavailable`. */
+  /**
+   * Returns a reading at most 30 seconds old, or 2 when no settlement is left. Throws `payment_network_unavailable`.
+   */
   readGas(facilitator: `0x${string}`): Promise<Gas>
 }

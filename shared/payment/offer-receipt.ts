@@ -1,14 +1,14 @@
 import type { StatementSigner } from './statement-signer.ts'
 
 /**
- * The x402 extension `offer-receipt`: what was offered in a 402 and what was delivered in a 200, signed by this origin's
- * key as a JWS, which official clients verify by the `did:web` in it. The package's own issuer reads the clock; ours is given
- * every time, so that replays are equal byte for byte. Source: x402 specification, extension offer and receipt 1.0.
+ * The x402 extension `offer-receipt`: the offer of a 402 and the delivery of a 200, each a JWS signed by this origin's
+ * key, which official clients verify through its `did:web`. The x402 package's own issuer reads the clock; here every
+ * time is passed in, so replays are equal byte for byte. Source: x402 specification, extension offer and receipt 1.0.
  */
 const OFFER_RECEIPT = 'offer-receipt'
 const VERSION = 1
 
-/** One `accepts` entry, as far as an offer states it. */
+/** The part of an `accepts` entry that an offer states. */
 interface OfferedTerms {
   readonly scheme: string
   readonly network: string
@@ -17,7 +17,7 @@ interface OfferedTerms {
   readonly amount: string
 }
 
-/** Signs the one `accepts` entry of a challenge for `resourceUrl`; goes into the challenge's `extensions`. */
+/** Signs the `accepts` entry of a challenge for `resourceUrl`. Returns the challenge's `extensions`. */
 export function offerExtension(
   signer: StatementSigner,
   resourceUrl: string,
@@ -39,7 +39,7 @@ export function offerExtension(
   }
 }
 
-/** Who paid for which resource, when and by which transaction. */
+/** A paid delivery: payer, resource, time and transaction. */
 interface Delivery {
   readonly resourceUrl: string
   readonly network: string
@@ -48,7 +48,7 @@ interface Delivery {
   readonly issuedAt: Date
 }
 
-/** Signs that the paid result was delivered; goes into the settlement response's `extensions`. */
+/** Signs that the paid result was delivered. Returns the settlement response's `extensions`. */
 export function deliveryExtension(signer: StatementSigner, { issuedAt, transaction, ...delivery }: Delivery) {
   const signature = signer.sign({
     version: VERSION,
@@ -64,7 +64,7 @@ function unixSeconds(date: Date): number {
   return Math.floor(date.getTime() / 1000)
 }
 
-/* The package's schemas without the EIP-712 form, which is not used here: headers have to stay short. */
+/* The x402 package's schemas without the unused EIP-712 form, which keeps headers short. */
 const text = { type: 'string' }
 const signed = { format: { const: 'jws' }, signature: text }
 

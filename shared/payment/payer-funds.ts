@@ -1,12 +1,12 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 
-/** What a payer could pay with, all read at one block. */
+/** A payer's funds, read at one block. */
 export interface PayerFunds {
   readonly balance: AtomicAmount
-  /** What Permit2 may take of it. */
+  /** How much of it Permit2 may transfer. */
   readonly allowance: AtomicAmount
   readonly blockNumber: bigint
-  /** Those of the payment nonces asked for that were used by then: what they paid is gone from `balance` already. */
+  /** The requested payment nonces that were used at that block: `balance` no longer includes their charges. */
   readonly usedNonces: ReadonlySet<bigint>
 }
 
@@ -14,10 +14,10 @@ export type FundsReading =
   | { readonly outcome: 'read'; readonly funds: PayerFunds }
   | { readonly outcome: 'unreachable'; readonly cause: unknown }
 
-/** Reads what payers hold. */
+/** Reads the funds of payers. */
 export interface PayerFundsReader {
-  /** A reading of the last second, or `null`. What the ledger knows of later settlements makes it exact. */
+  /** Returns a reading of the last second, or `null`. The ledger's settlements since then correct it. */
   recent(payer: `0x${string}`): PayerFunds | null
-  /** One RPC call, whatever the number of nonces. */
+  /** Reads the funds with one RPC call for any number of nonces. */
   read(payer: `0x${string}`, nonces: readonly bigint[]): Promise<FundsReading>
 }

@@ -1,17 +1,17 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 
-/** Exact dollars: a decimal, or `n/d` in lowest terms where the decimals never end. */
+/** Exact dollars: a decimal, or `n/d` in lowest terms when the decimal expansion is infinite. */
 const exactDollars = z.string().regex(/^\d+(\.\d+|\/\d+)?$/)
 
-/** How the charge follows from usage and unit prices; everything needed to do it again by hand. */
+/** The calculation of the charge from usage and unit prices, complete enough to repeat by hand. */
 const calculationSchema = z.strictObject({
   lines: z.array(
     z.strictObject({
       usage: z.string().meta({ description: 'The field of usage.' }),
       measured: z.int(),
-      at_most: z.int().nullable().meta({ description: 'What was proven before the call: no more is charged.' }),
-      quantity: z.string().meta({ description: 'The lower one of measured and at_most.' }),
+      at_most: z.int().nullable().meta({ description: 'The quantity known before the call. No more is charged.' }),
+      quantity: z.string().meta({ description: 'The lower of measured and at_most.' }),
       unit: z.string(),
       unit_price_usd: z.string(),
       per_units: z.string().meta({ description: 'How many units the price is for.' }),
@@ -22,19 +22,19 @@ const calculationSchema = z.strictObject({
   rounding: z.string(),
   rounded_atomic: z.string(),
   minimum_atomic: z.string(),
-  maximum_atomic: z.string().meta({ description: 'The lower one of quoted and authorized maximum.' }),
+  maximum_atomic: z.string().meta({ description: 'The lower of quoted and authorized maximum.' }),
   applied: z.enum(['none', 'minimum', 'maximum']),
   charge_atomic: z.string(),
 })
 
-/** The public, immutable record of one paid call. Amounts are decimal strings of atomic USDC; times ISO 8601. */
+/** The public, immutable record of one paid call. Amounts are decimal strings of atomic USDC, times ISO 8601. */
 export const receiptSchema = z.strictObject({
   id: z.uuid(),
   object: z.literal('receipt'),
   operation: z.string(),
   model: z.string(),
   usage: z.record(z.string(), z.int()),
-  /** The terms that the charge follows from: prices and bounds as decimal dollars, limits as integers. */
+  /** The terms of the charge: prices and bounds as decimal dollars, limits as integers. */
   unit_prices: z.record(z.string(), z.union([z.string(), z.int()])),
   catalog_version: z.string(),
   price_version: z.string(),
@@ -42,7 +42,7 @@ export const receiptSchema = z.strictObject({
   authorized_maximum_atomic: z.string(),
   charge_atomic: z.string(),
   charge_usdc: z.string(),
-  /** Receipts issued before it was introduced lack it; their usage and unit prices say the same. */
+  /** Missing in receipts issued before it was introduced. It follows from usage and unit prices. */
   calculation: calculationSchema.optional(),
   currency: z.literal('USDC'),
   payer: z.string(),
@@ -55,31 +55,32 @@ export const receiptSchema = z.strictObject({
   result_digest: z.string(),
   accepted_at: z.iso.datetime(),
   settled_at: z.iso.datetime().meta({
-    description: 'The time of the block, in whole seconds of the chain’s clock; it may lie before accepted_at.',
+    description: 'The time of the block, in whole seconds of the chain’s clock. It may be before accepted_at.',
   }),
   issued_at: z.iso.datetime(),
 })
 
 export type Receipt = z.infer<typeof receiptSchema>
 
-/** Where the chain has the charge now: a reorganisation can put it into another block than the receipt was issued for. */
+/** The present settlement of the charge: a reorganization can move it into another block than the receipt states. */
 const settlementSchema = z.strictObject({
   state: z.enum(['confirmed', 'final', 'lost']).meta({
     description:
-      'final: the chain no longer replaces its block. lost: a reorganisation took it out and it cannot be collected.',
+      'final: its block can no longer be replaced. lost: a reorganization removed it, and it cannot be settled again.',
   }),
   transaction: z.string().meta({
-    description: 'The receipt’s own, unless a replacement for the same account nonce was mined after a reorganisation.',
+    description:
+      'That of the receipt, unless a replacement with the same account nonce was mined after a reorganization.',
   }),
   block_number: z.string(),
 })
 
-/** The immutable receipt with what may change after it was issued. */
+/** The immutable receipt with its present settlement. */
 export const presentReceiptSchema = receiptSchema.extend({ settlement: settlementSchema })
 
 export type PresentReceipt = z.infer<typeof presentReceiptSchema>
 
-/** A receipt as it is sent: with our signature over the canonical JSON of everything else. */
+/** A receipt as sent, with the service's signature over the canonical JSON of all other fields. */
 export const signedReceiptSchema = presentReceiptSchema.extend({
   signature: z.string().meta({
     description:
@@ -90,19 +91,19 @@ export const signedReceiptSchema = presentReceiptSchema.extend({
 /** The `typ` of that signature. */
 export const RECEIPT_TYPE = 'farebox-receipt'
 
-/** A server secret by name, so that tokens issued under an older one stay valid while it is still listed. */
+/** A named server secret. Tokens issued under an older one stay valid while it is listed. */
 export interface ReceiptSecret {
   readonly id: string
   readonly secret: string
 }
 
-/** Derives the bearer capability of one receipt. Nothing readable is stored, and a replay derives the same token. */
+/** Derives the bearer token of one receipt. No token is stored; a replay derives the same one. */
 export function receiptToken(receiptId: string, { id, secret }: ReceiptSecret): string {
   const tag = createHmac('sha256', secret).update('farebox receipt\0').update(receiptId).digest('base64url')
   return `${id}.${tag}`
 }
 
-/** Whether `token` opens the receipt under any of the listed secrets; compared in constant time. */
+/** Returns whether `token` opens the receipt under any of the listed secrets. Compares in constant time. */
 export function opensReceipt(token: string, receiptId: string, secrets: readonly ReceiptSecret[]): boolean {
   const given = Buffer.from(token)
   return secrets.some((secret) => {

@@ -2,13 +2,15 @@ import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:cr
 import { LRUCache } from 'lru-cache'
 import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
 
-/** A named Ed25519 key by its secret seed of 32 bytes, as 64 hexadecimal digits. It moves no money and opens nothing. */
+/**
+ * A named Ed25519 key as its secret 32-byte seed in 64 hexadecimal digits. It only signs statements and moves no money.
+ */
 export interface SigningSeed {
   readonly id: string
   readonly seed: string
 }
 
-/** The public half of a signing key, as RFC 8037 writes it. */
+/** The public half of a signing key, in the form of RFC 8037. */
 export interface PublicSigningKey {
   /** The DID URL that signatures name: `did:web:farebox.example#k1`. */
   readonly kid: string
@@ -16,27 +18,27 @@ export interface PublicSigningKey {
 }
 
 /**
- * Signs what the service says about prices and payments, so that a payer can show it to others. Ed25519 has no random
- * part: the same statement has the same signature on every API process, and a replay the same bytes.
+ * Signs the service's statements about prices and payments, for payers to show to others. Ed25519 is deterministic:
+ * every API process creates the same signature, and a replay returns the same bytes.
  */
 export interface StatementSigner {
-  /** Of the origin, `did:web:…`: whoever controls the origin controls its keys. */
+  /** The origin's DID, `did:web:…`: control of the origin is control of its keys. */
   readonly did: string
-  /** Newest first; statements of any of them verify. */
+  /** Newest first. Statements signed by any of them verify. */
   readonly publicKeys: readonly PublicSigningKey[]
-  /** JWS in compact serialization over the canonical JSON of `payload`. */
+  /** Returns a JWS in compact serialization over the canonical JSON of `payload`. */
   sign(payload: JsonValue): string
-  /** The same with the payload left out (RFC 7515, appendix F). `type` keeps one kind of statement from passing for another. */
+  /** Returns the same without the payload (RFC 7515, appendix F). `type` prevents confusing kinds of statements. */
   signDetached(payload: JsonValue, type: string): string
 }
 
-/** What stands before the seed in the PKCS #8 form of an Ed25519 key (RFC 8410, section 7). */
+/** Bytes before the seed in the PKCS #8 form of an Ed25519 key (RFC 8410, section 7). */
 const PKCS8_PREFIX = '302e020100300506032b657004220420'
 
-/** Offers of one price and second are the same statement, and a signature costs as much as pricing the request. */
-const SIGNATURES_REMEMBERED = 1000
+/** Offers of the same price in the same second are one statement, and signing costs as much as pricing a request. */
+const CACHED_SIGNATURES = 1000
 
-/** The first seed signs, the public keys of all are published. Throws when there is none. */
+/** Creates a signer that signs with the first seed and publishes the public keys of all. Throws when there is none. */
 export function createStatementSigner(publicBaseUrl: string, seeds: readonly SigningSeed[]): StatementSigner {
   const did = didOfOrigin(publicBaseUrl)
   const keys = seeds.map(({ id, seed }) => ({ kid: `${did}#${id}`, privateKey: privateKeyOf(seed) }))
@@ -44,7 +46,7 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
   if (!newest) throw new Error('no signing key is configured')
   const { kid, privateKey } = newest
   const signatures = new LRUCache<string, string>({
-    max: SIGNATURES_REMEMBERED,
+    max: CACHED_SIGNATURES,
     memoMethod: (statement) => sign(null, Buffer.from(statement), privateKey).toString('base64url'),
   })
   const signed = (header: JsonValue, payload: JsonValue) => {
@@ -65,7 +67,7 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
   }
 }
 
-/** The `did:web` of an origin; a port's colon is written `%3A` (did:web method specification, section 3.2). */
+/** Returns the `did:web` of an origin. A port's colon becomes `%3A` (did:web method specification, section 3.2). */
 function didOfOrigin(publicBaseUrl: string): string {
   return `did:web:${encodeURIComponent(new URL(publicBaseUrl).host)}`
 }

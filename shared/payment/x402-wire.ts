@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
 
 /**
- * The x402 v2 wire forms of scheme `upto` as this service accepts them, stricter than the protocol packages, which cast.
- * Amounts, nonces and times are decimal strings; addresses and signatures are hexadecimal and read in lower case.
+ * The x402 v2 wire format of scheme `upto`, validated more strictly than by the protocol packages, which only cast.
+ * Amounts, nonces and times are decimal strings; addresses and signatures are hexadecimal and converted to lower case.
  */
 
 const MAXIMUM_UINT256 = 2n ** 256n - 1n
@@ -19,16 +19,16 @@ const address = z
   .regex(/^0x[0-9a-fA-F]{40}$/, { error: 'must be 0x and 40 hexadecimal digits' })
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
-/** Room for a smart wallet's wrapped signature; verification decides which kinds are supported. */
+/** Long enough for a contract wallet's signature. Verification decides which kinds are supported. */
 const signature = z
   .string()
   .regex(/^0x([0-9a-fA-F]{2}){1,4096}$/, { error: 'must be 0x and whole hexadecimal bytes' })
   .transform((text) => text.toLowerCase() as `0x${string}`)
 
-/** The order of secp256k1; `r` and `s` lie between it and zero. Source: SEC 2, section 2.4.1. */
+/** The order of secp256k1: `r` and `s` are above zero and below it. Source: SEC 2, section 2.4.1. */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
-/** 65 bytes r, s, v: the only form that EIP-2612's `permit(…, v, r, s)` takes. */
+/** 65 bytes r, s, v: the only form that EIP-2612's `permit(…, v, r, s)` accepts. */
 const ecdsaSignature = signature.refine(isEcdsaSignature, {
   error: 'must be an ECDSA signature of 65 bytes (r, s and v of 27 or 28)',
 })
@@ -42,7 +42,7 @@ function isScalar(value: bigint): boolean {
   return value > 0n && value < CURVE_ORDER
 }
 
-/** The chosen `accepts` entry. Only its shape is checked here; whether it equals the challenge is verification's matter. */
+/** The chosen `accepts` entry. Only its shape is checked here; verification compares it with the challenge. */
 const acceptedSchema = z.looseObject({
   scheme: z.string(),
   network: z.string(),
@@ -55,7 +55,7 @@ const acceptedSchema = z.looseObject({
 
 const envelopeSchema = z.looseObject({
   x402Version: z.literal(2),
-  /** Optional in the protocol; a client that sends it echoes the challenge's. */
+  /** Optional in the protocol. Clients that send it echo the challenge's. */
   resource: z.looseObject({ url: z.string() }).optional(),
   accepted: acceptedSchema,
   payload: z.record(z.string(), z.unknown()),
@@ -94,7 +94,7 @@ export type GasSponsoringPermit = z.output<typeof gasSponsoringSchema>['info']
 /** A decoded `PAYMENT-SIGNATURE`. `gasSponsoring` is the payer's EIP-2612 permit, when the client attached one. */
 export interface SignedPayment {
   readonly accepted: AcceptedTerms
-  /** What the client says the payment is for; not covered by the signature. */
+  /** The resource that the client claims to pay for. The signature does not cover it. */
   readonly resourceUrl: string | null
   readonly payload: Permit2Payload
   readonly gasSponsoring: GasSponsoringPermit | null
@@ -105,20 +105,20 @@ export type DecodedPayment =
   | { outcome: 'other_scheme'; scheme: string }
   | { outcome: 'malformed'; reason: string }
 
-/** All that is read of a `PAYMENT-SIGNATURE` value. */
+/** The content of a `PAYMENT-SIGNATURE` value. */
 export interface PaymentHeader {
   readonly decoded: DecodedPayment
-  /** Its `payment-identifier`, or `null`; says nothing about the rest of the payment, which may be malformed. */
+  /** Its `payment-identifier`, or `null`. The rest of the payment may still be malformed. */
   readonly identifier: string | null
 }
 
-/** Reads a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws. */
+/** Decodes a `PAYMENT-SIGNATURE` value: standard base64 of UTF-8 JSON. Never throws. */
 export function openPaymentHeader(header: string): PaymentHeader {
   const json = parseBase64Json(header)
   return { decoded: decodePayment(json), identifier: readPaymentIdentifier(json) }
 }
 
-/** `json` is `undefined` for what is none. `reason` is fit for the caller. */
+/** Decodes a payment. `json` is `undefined` for invalid JSON. `reason` is shown to the caller. */
 function decodePayment(json: unknown): DecodedPayment {
   if (json === undefined) return { outcome: 'malformed', reason: 'it is not one JSON object in standard Base64' }
   const envelope = envelopeSchema.safeParse(json)
@@ -140,7 +140,7 @@ function decodePayment(json: unknown): DecodedPayment {
   }
 }
 
-/** The extension's `info` once a client has put its identifier in; the mere echo of our declaration has none. */
+/** The extension with a client's identifier in its `info`. A client that only echoes the declaration sends none. */
 const paymentIdentifierSchema = z.looseObject({
   extensions: z.looseObject({ 'payment-identifier': z.looseObject({ info: z.looseObject({ id: z.string() }) }) }),
 })
@@ -152,7 +152,10 @@ function readPaymentIdentifier(json: unknown): string | null {
 
 const declarationSchema = z.looseObject({ info: z.looseObject({ signature: z.unknown().optional() }) })
 
-/** Clients echo the server's declaration even when they sign no permit; only an `info` with a signature is a permit. */
+/**
+ * Returns the permit, if any. Clients echo the server's declaration even without one: only an `info` with a signature
+ * is a permit.
+ */
 function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
   const extension = extensions?.['eip2612GasSponsoring']
   if (extension === undefined) return null
@@ -162,22 +165,22 @@ function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
 }
 
 /**
- * Only what every decoder reads alike: padded Base64 with no stray bits, of UTF-8, of JSON without a repeated key, deep
- * nesting or a key that objects inherit from. Two readings of one payment would be two payments.
+ * Parses only what every decoder reads in the same way: padded Base64 without stray bits, of UTF-8, of JSON without
+ * repeated keys, deep nesting or `__proto__`. A payment that two decoders read differently would be two payments.
  */
 function parseBase64Json(header: string): unknown {
   const bytes = Buffer.from(header, 'base64')
   if (header === '' || bytes.toString('base64') !== header) return undefined
   if (checkJsonStructure(bytes).outcome !== 'sound') return undefined
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), refuseInheritance)
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), rejectPrototypeKey)
   } catch {
     return undefined
   }
 }
 
-function refuseInheritance(key: string, value: unknown): unknown {
-  if (key === '__proto__') throw new SyntaxError('__proto__ is no key of a payment')
+function rejectPrototypeKey(key: string, value: unknown): unknown {
+  if (key === '__proto__') throw new SyntaxError('__proto__ is not a valid key')
   return value
 }
 

@@ -2,28 +2,28 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { exactDecimal, type Fraction, sumOf } from '#shared/money/fraction.ts'
 import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
 
-/** One measured quantity that has a price; what a charge is the sum of. */
+/** One measured quantity with a price. A charge is a sum of these. */
 export interface PricedQuantity {
   /** The field of `usage`. */
   readonly usage: string
   readonly measured: number
-  /** What was proven of the request before; no more is charged. `null` where the quantity is known beforehand. */
+  /** The maximum that the quote proved; no more is charged. `null` where the quantity is known beforehand. */
   readonly atMost: number | null
   readonly unit: string
-  /** Decimal dollars for every `units` of them. */
+  /** Decimal dollars for every `units` units. */
   readonly priceUsd: string
   readonly units: bigint
 }
 
-/** How every charge is rounded. */
+/** The rounding rule of every charge, as receipts state it. */
 const ROUNDING = 'up, once, to 0.000001 USDC'
 
-/** The sum in atomic USDC, rounded up once: each product and the sum are exact. Before minimum and maximum. */
+/** Returns the sum in atomic USDC, rounded up once; products and sum are exact. Ignores minimum and maximum. */
 export function roundedPrice(quantities: readonly PricedQuantity[]): AtomicAmount {
   return atomicRoundedUp(exactSum(quantities))
 }
 
-/** How many units count. */
+/** Returns the units that are charged. */
 function billed({ measured, atMost }: PricedQuantity): bigint {
   return BigInt(atMost === null ? measured : Math.min(measured, atMost))
 }
@@ -37,8 +37,8 @@ function exactSum(quantities: readonly PricedQuantity[]): Fraction {
 }
 
 /**
- * A charge written out for a receipt, so that it can be recomputed by hand. Dollars are exact: decimals, or fractions in
- * lowest terms where the decimals never end. `maximum` is the lower one of quoted and authorized maximum.
+ * Writes out a charge for a receipt, so that it can be recomputed by hand. Dollars are exact: decimals, or fractions in
+ * lowest terms where the decimals never end. `maximum` is the lower of the quoted and the authorized maximum.
  */
 export function writeCalculation(
   quantities: readonly PricedQuantity[],

@@ -1,8 +1,8 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 
 /**
- * The priced maximum for one effective request under one catalog version. `terms` are the operation's unit prices and
- * bounds as they were published when the quote was made; the charge is computed from them, whatever the catalog says later.
+ * The proven maximum price of one effective request under one catalog version. `terms` are the operation's unit prices
+ * and bounds at the time of the quote; the charge is computed from them even when the catalog changes later.
  */
 export interface Quote<Terms> {
   readonly quotedMaximum: AtomicAmount

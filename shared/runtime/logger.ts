@@ -1,8 +1,8 @@
 import { pino } from 'pino'
 
 /**
- * What may stand in a log line. Anything else a caller passes does not compile, so that prompts, audio, signatures, keys,
- * tokens and capability URLs cannot reach the log by accident.
+ * The allowed fields of a log line. Anything else does not compile, so prompts, audio, signatures, keys, tokens and
+ * capability URLs cannot be logged by accident.
  */
 export interface LogFields {
   requestId?: string
@@ -10,7 +10,7 @@ export interface LogFields {
   jobId?: string
   operation?: string
   method?: string
-  /** The route's pattern, never the URL. */
+  /** The pattern of the route, never the URL. */
   route?: string
   status?: number
   code?: string
@@ -35,23 +35,24 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 export interface LoggerOptions {
   readonly process: string
   readonly level: LogLevel
-  /** The request that the present work is for: each line names it, unless it names another one itself. */
+  /** Returns the request of the current work. Each line names it, unless its own fields name another. */
   readonly presentRequest?: () => { readonly requestId: string | null; readonly traceId: string | null } | null
 }
 
-/** A write for each line is a system call for each request, and wakes whoever reads. */
-const LINES_TOGETHER_BYTES = 4096
-const LATEST_AFTER_MS = 100
+/** One write per line would cost a system call per request and wake the reader each time. */
+const BUFFER_BYTES = 4096
+const FLUSH_EVERY_MS = 100
 
 /**
- * One JSON object per line on standard output. What is only told is written some lines at a time and a moment later; a warning or
- * an error at once with everything before it, and so are the last lines, whatever way the process ends that it can notice.
+ * Writes one JSON object per line to standard output. Info lines are buffered (4 KiB or 100 ms); warnings and errors
+ * flush immediately, and the process flushes when it exits.
  */
 export function createLogger({ presentRequest = () => null, ...options }: LoggerOptions): Logger {
-  const output = pino.destination({ sync: true, minLength: LINES_TOGETHER_BYTES, periodicFlush: LATEST_AFTER_MS })
-  // Not `flushSync`: that never returns when nobody reads the output any more, and waits for a disk. `sync` writes at once anyway.
-  const writeOut = () => output.flush()
-  process.on('exit', writeOut)
+  const output = pino.destination({ sync: true, minLength: BUFFER_BYTES, periodicFlush: FLUSH_EVERY_MS })
+  // Not `flushSync`, which waits for the disk and never returns once nobody reads the output. `sync` writes immediately
+  // anyway.
+  const flush = () => output.flush()
+  process.on('exit', flush)
   const log = pino(
     {
       level: options.level,
@@ -69,16 +70,18 @@ export function createLogger({ presentRequest = () => null, ...options }: Logger
     info: (message, fields = {}) => log.info(fields, message),
     warn: (message, fields = {}) => {
       log.warn(fields, message)
-      writeOut()
+      flush()
     },
     error: (message, fields = {}) => {
       log.error(fields, message)
-      writeOut()
+      flush()
     },
   }
 }
 
-/** Type, code, stack and causes; never the properties that libraries hang on their errors (statements, bodies, URLs). */
+/**
+ * Keeps type, code, stack and causes, never the properties that libraries attach to errors (statements, bodies, URLs).
+ */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return { type: typeof error }
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
@@ -91,7 +94,7 @@ function describeError(error: unknown): unknown {
   }
 }
 
-/** The stack repeats the whole message before its frames, and a line of that may look like a frame. */
+/** Skips the message, which the stack repeats before its frames and which may contain lines that look like frames. */
 function framesOf({ stack = '', message }: Error): string[] {
   const start = stack.indexOf(message)
   return stack
@@ -101,7 +104,7 @@ function framesOf({ stack = '', message }: Error): string[] {
     .slice(0, 8)
 }
 
-/** viem puts URLs and request bodies on the lines after the first. */
+/** Keeps the first line only: viem puts URLs and request bodies on the others. */
 function firstLine(message: string): string {
   return message.split('\n', 1)[0]?.slice(0, 200) ?? ''
 }

@@ -7,8 +7,8 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `GET /metrics` for Prometheus and `GET /healthz`, which says that this process lives and nothing about dependencies;
- * anything else is a 404. Keep the port off the public network.
+ * Serves `GET /metrics` for Prometheus and `GET /healthz` for liveness, which checks no dependency. Keep the port off
+ * the public network.
  */
 export async function serveMetrics(registry: Registry, host: string, port: number): Promise<MetricsServer> {
   const server = createServer((request, response) => {

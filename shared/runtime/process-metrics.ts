@@ -1,23 +1,24 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 
-/** As far as it is looked at: node-postgres's own names. */
+/** The members of node-postgres's pool that are read here. */
 interface ConnectionPool {
   readonly totalCount: number
   readonly idleCount: number
   readonly waitingCount: number
 }
 
-/** What every process shows of itself: memory, CPU, garbage collection, the delay of its event loop. */
+/** Creates a registry with the metrics of every process: memory, CPU, garbage collection, event loop delay. */
 export function createProcessMetrics(): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   return registry
 }
 
+/** Adds the connections of this process's pool. */
 export function addPoolMetrics(registry: Registry, pool: ConnectionPool): void {
   const connections = new Gauge({
     name: 'farebox_database_connections',
-    help: 'Connections of this process to PostgreSQL that are busy or idle, and statements that wait for one',
+    help: 'Busy and idle PostgreSQL connections of this process, and statements waiting for a connection',
     labelNames: ['state'],
     registers: [registry],
     collect: () => {

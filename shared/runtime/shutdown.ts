@@ -1,6 +1,6 @@
 /**
- * Runs `stop` once, on SIGTERM or SIGINT, and ends the process with its outcome. A second signal ends it at once, and so
- * does the deadline: durable state is safe at any moment, so nothing is lost by force.
+ * Runs `stop` once, on SIGTERM or SIGINT, and exits with its outcome. A second signal or the deadline exits
+ * immediately, which loses nothing: durable state is consistent at any moment.
  */
 export function stopOnSignal(stop: () => Promise<void>, deadlineMs: number): void {
   let stopping = false

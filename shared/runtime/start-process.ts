@@ -1,9 +1,9 @@
-/** What keeps a process from starting and an operator can mend. The message names the setting and quotes no secret. */
+/** A failed start that an operator can fix. The message names the setting and quotes no secret. */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
-/** Does `work`; whatever it throws becomes a failure of `setting`. */
+/** Runs `work` and rethrows its error as a `StartFailure` of `setting`. */
 export async function underSetting<T>(setting: string, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work()
@@ -14,8 +14,8 @@ export async function underSetting<T>(setting: string, work: () => T | Promise<T
 }
 
 /**
- * Runs the start of a process. A failure ends it with exit code 1 and says why on standard error: one message for what an
- * operator can mend, the stacks for everything else, and never the properties that libraries hang on their errors.
+ * Starts a process. A failure exits with code 1 and prints the reason to standard error: the message of a
+ * `StartFailure`, the stacks of any other error, and never the properties that libraries attach to errors.
  */
 export async function startProcess(name: string, start: () => Promise<void>): Promise<void> {
   try {
@@ -28,7 +28,7 @@ export async function startProcess(name: string, start: () => Promise<void>): Pr
 
 function describe(error: unknown): string {
   if (error instanceof StartFailure) return error.message
-  if (!(error instanceof Error)) return 'Something was thrown that is no error.'
+  if (!(error instanceof Error)) return 'A value that is not an error was thrown.'
   const cause = error.cause === undefined ? '' : `\ncaused by ${describe(error.cause)}`
   return `${error.stack ?? error.message}${cause}`
 }

@@ -1,37 +1,40 @@
 import { z } from 'zod'
-import { type JobConsumer, type JobQueue, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import { type JobConsumer, type JobQueue, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
-import { isConnectionFailure } from '../postgres/connection-failure.ts'
+import { isConnectionFailure } from '../connection-failure.ts'
 import { openOnce, untilOpen } from './open-once.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
-import type { Producer, QueueEngine, Taker } from './queue-engine.ts'
+import type { Consumer, Producer, QueueEngine } from './queue-engine.ts'
 import { openRedisEngine } from './redis-engine.ts'
 
-/** A queue that hangs must not hold up whoever enqueues: the sweeper enqueues again. */
+/** A queue that hangs must not delay the caller for longer. The sweeper enqueues the job again. */
 const ENQUEUE_DEADLINE_MS = 3000
 
 const messageSchema = z.strictObject({ jobId: z.uuid() })
 
 /** Both sides of the queue over the same connections. */
 export interface OpenedJobQueue extends JobQueue {
-  /** Calls `run` for each id delivered, in each queue as many at once as `concurrency` says; it must not throw for a failed job. */
+  /**
+   * Calls `run` for each delivered id, concurrently up to each queue's limit in `concurrency`. `run` must not throw for
+   * a failed job.
+   */
   consume(concurrency: ReadonlyMap<QueueName, number>, run: (jobId: string) => Promise<void>): JobConsumer
-  /** BullMQ's queues, for whoever shows them. Fails while the queue cannot be reached. */
+  /** Returns BullMQ's queues, for the operators' board. Throws while the queue cannot be reached. */
   producers(): Promise<readonly Producer[]>
 }
 
-/** Creates or updates what the queue needs: tables in PostgreSQL, nothing in Redis. Part of `npm run migrate`. */
+/** Creates or updates the queue's tables in PostgreSQL; does nothing for Redis. Part of `npm run migrate`. */
 export async function migrateQueue(queueUrl: string): Promise<void> {
   const address = parseQueueUrl(queueUrl)
   if (address.kind === 'postgres') await migratePostgresQueue(address.url)
 }
 
 /**
- * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password, when
- * it cannot be used. A queue in PostgreSQL that only cannot be reached yet is opened when it can: whoever starts during an outage
- * of the database goes on with it, as the ledger's own connections do. Once open it reconnects by itself.
+ * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password,
+ * when it cannot be used. If PostgreSQL merely cannot be reached yet, the queue is opened later, so a process can start
+ * during an outage of the database. Once open it reconnects by itself.
  */
 export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
   const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
@@ -51,13 +54,13 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
     enqueue: (jobId, queue) => within(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId)),
     consume: (concurrency, run) => {
       const closing = new AbortController()
-      const takers = untilOpen(opening, closing.signal, report).then((opened) =>
-        opened ? startTakers(opened.engine, { concurrency, run, onError: report }) : [],
+      const consumers = untilOpen(opening, closing.signal, report).then((opened) =>
+        opened ? startConsumers(opened.engine, { concurrency, run, onError: report }) : [],
       )
       return {
         close: async (deadlineMs) => {
           closing.abort()
-          await closeWithin(await takers, deadlineMs)
+          await closeWithin(await consumers, deadlineMs)
         },
       }
     },
@@ -82,7 +85,7 @@ function openEngine(address: QueueAddress, prefix: string, onError: (error: Erro
 }
 
 function withProducers(engine: QueueEngine, onError: (error: Error) => void): Opened {
-  const producers = new Map(queueNames.map((name) => [name, engine.createProducer(name)]))
+  const producers = new Map(QUEUE_NAMES.map((name) => [name, engine.createProducer(name)]))
   for (const producer of producers.values()) producer.on('error', onError)
   return { engine, producers }
 }
@@ -92,24 +95,24 @@ async function addTo(opening: Promise<Opened>, queue: QueueName, jobId: string):
   await producers.get(queue)?.add('run', { jobId })
 }
 
-interface Taking {
+interface Consumption {
   readonly concurrency: ReadonlyMap<QueueName, number>
   readonly run: (jobId: string) => Promise<void>
   readonly onError: (error: Error) => void
 }
 
-function startTakers(engine: QueueEngine, { concurrency, run, onError }: Taking): readonly Taker[] {
-  const takers = [...concurrency].map(([name, count]) =>
-    engine.createTaker(name, count, (message) => run(messageSchema.parse(message.data).jobId)),
+function startConsumers(engine: QueueEngine, { concurrency, run, onError }: Consumption): readonly Consumer[] {
+  const consumers = [...concurrency].map(([name, limit]) =>
+    engine.createConsumer(name, limit, (message) => run(messageSchema.parse(message.data).jobId)),
   )
-  for (const taker of takers) {
-    taker.on('error', onError)
-    taker.on('failed', (_, error) => onError(error))
+  for (const consumer of consumers) {
+    consumer.on('error', onError)
+    consumer.on('failed', (_, error) => onError(error))
   }
-  return takers
+  return consumers
 }
 
-/** Without the error as its cause: Redis clients hang the command, and with it the password, on theirs. */
+/** Has no `cause`: errors of Redis clients carry the failed command, which may contain the password. */
 class UnusableQueue extends StartFailure {
   readonly isUnreachable: boolean
 
@@ -119,13 +122,16 @@ class UnusableQueue extends StartFailure {
   }
 }
 
-/** The first line says it; a connection that tried several addresses has only its parts' messages. */
+/**
+ * Returns the first line of the message. The error of a connection that tried several addresses has only its parts'
+ * messages.
+ */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
   return error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : 'unknown'
 }
 
-/** Queues that share a connection all pass its errors on. */
+/** Reports each error once: every queue on a shared connection emits that connection's errors. */
 function oncePerError(onError: (error: Error) => void): (error: Error) => void {
   const seen = new WeakSet<Error>()
   return (error) => {
@@ -146,12 +152,12 @@ async function within(deadlineMs: number, work: Promise<void>): Promise<void> {
 }
 
 /**
- * A job that outlives the deadline is left to whoever holds it. BullMQ cannot turn a close that waits into a forced one, so
- * its connections then stay until the process ends.
+ * Waits for running jobs until the deadline; the lease of a job that outlives it stays valid. BullMQ cannot turn a
+ * waiting close into a forced one, so the consumers' connections then stay open until the process ends.
  */
-async function closeWithin(takers: readonly Taker[], deadlineMs: number): Promise<void> {
+async function closeWithin(consumers: readonly Consumer[], deadlineMs: number): Promise<void> {
   const { promise: deadline, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, deadlineMs)
-  await Promise.race([Promise.all(takers.map((taker) => taker.close())), deadline])
+  await Promise.race([Promise.all(consumers.map((consumer) => consumer.close())), deadline])
   clearTimeout(timer)
 }

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { TAKER_RETRY_MS } from './queue-engine.ts'
+import { CONSUMER_RETRY_MS } from './queue-engine.ts'
 
-/** Something that is opened for whoever needs it first, and shared by all. */
+/** A resource that is opened on first use and then shared. */
 export interface Opening<T> {
-  /** Opens it, unless it is open or being opened. After a failure the next caller tries anew. */
+  /** Opens the resource unless it is open or being opened. After a failure the next call tries again. */
   get(): Promise<T>
-  /** What is open or being opened; `null` without one. */
+  /** Returns the resource if it is open or being opened, `null` otherwise. */
   present(): Promise<T | null>
 }
 
@@ -23,7 +23,7 @@ export function openOnce<T>(open: () => Promise<T>): Opening<T> {
   }
 }
 
-/** Tries until it is open; `null` when `signal` came first. */
+/** Retries until the resource is open. Returns `null` when `signal` aborts first. */
 export async function untilOpen<T>(
   opening: Opening<T>,
   signal: AbortSignal,
@@ -34,7 +34,7 @@ export async function untilOpen<T>(
       return await opening.get()
     } catch (error) {
       onError(error instanceof Error ? error : new Error(String(error)))
-      await delay(TAKER_RETRY_MS, undefined, { signal }).catch(() => undefined)
+      await delay(CONSUMER_RETRY_MS, undefined, { signal }).catch(() => undefined)
     }
   }
   return null

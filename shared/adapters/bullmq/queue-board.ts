@@ -6,8 +6,8 @@ import type { FastifyPluginCallback } from 'fastify'
 import type { OpenedJobQueue } from './job-queue.ts'
 
 /**
- * Bull Board over the queues, for reading only: messages hold job ids, and what becomes of a job is decided by its row. Whoever
- * registers it sees to authentication. `basePath` is where its pages will be.
+ * Creates Bull Board over the queues, read-only: messages contain only job ids, and a job's state is in its row. The
+ * caller adds authentication. `basePath` is the path of its pages.
  */
 export function createQueueBoard(queue: Pick<OpenedJobQueue, 'producers'>, basePath: string): FastifyPluginCallback {
   const serverAdapter = new FastifyAdapter().setBasePath(basePath)
@@ -17,7 +17,7 @@ export function createQueueBoard(queue: Pick<OpenedJobQueue, 'producers'>, baseP
     options: { uiConfig: { boardTitle: 'farebox queues' } },
   })
   return (app, _options, done) => {
-    // A queue that could not be reached at the start may be there by now.
+    // A queue that could not be reached at startup may be reachable now.
     app.addHook('onRequest', async () => {
       const producers = (await queue.producers()) as unknown as readonly Queue[]
       setQueues(producers.map((producer) => new BullMQAdapter(producer, { readOnlyMode: true })))

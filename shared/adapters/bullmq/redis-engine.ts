@@ -1,14 +1,15 @@
 import { Queue, Worker } from 'bullmq'
-import { messageOptions, type QueueEngine, TAKER_RETRY_MS } from './queue-engine.ts'
 import {
   connectRedis,
   createRedisClient,
   type RedisAddress,
   type RedisClient,
   requireNoEviction,
-} from './redis-client.ts'
+} from '../redis/redis-client.ts'
+import { CONSUMER_RETRY_MS, MESSAGE_OPTIONS, type QueueEngine } from './queue-engine.ts'
+import { REDIS_PRODUCER_OPTIONS } from './workarounds.ts'
 
-/** Nobody reads BullMQ's events, of which it keeps ten thousand for each queue otherwise. */
+/** BullMQ's events are not used. By default it keeps ten thousand of them for each queue. */
 const EVENT_STREAM = { events: { maxLen: 10 } }
 
 /** Opens the queue in Redis. Throws when it cannot be reached or may evict messages. */
@@ -26,27 +27,26 @@ export async function openRedisEngine(
     throw error
   }
   producing.on('error', onError)
-  // Connected by the first taker; an API never takes.
-  let taking: RedisClient | undefined
+  // Created for the first consumer: an API never consumes.
+  let consuming: RedisClient | undefined
   return {
     createProducer: (name) =>
       new Queue(name, {
         connection: producing,
         prefix,
-        defaultJobOptions: messageOptions,
+        defaultJobOptions: MESSAGE_OPTIONS,
         streams: EVENT_STREAM,
-        // Asked for once: where Redis is too slow to tell in that moment, BullMQ would refuse every message for good.
-        skipVersionCheck: true,
+        ...REDIS_PRODUCER_OPTIONS,
       }),
-    createTaker: (name, concurrency, take) => {
-      taking ??= createRedisClient(address, 'consumer')
-      return new Worker(name, take, { connection: taking, prefix, concurrency, runRetryDelay: TAKER_RETRY_MS })
+    createConsumer: (name, concurrency, handle) => {
+      consuming ??= createRedisClient(address, 'consumer')
+      return new Worker(name, handle, { connection: consuming, prefix, concurrency, runRetryDelay: CONSUMER_RETRY_MS })
     },
-    // INFO, which says at once whether it answers and whether somebody let it evict.
+    // INFO shows both whether Redis answers and whether an operator has since allowed eviction.
     check: () => requireNoEviction(producing),
     close: async () => {
-      // Not `quit`, which waits for an answer that a lost server never gives; nothing is under way any more.
-      for (const client of [producing, taking]) client?.disconnect()
+      // `quit` would wait for an answer that a lost server never sends. No command is in flight any more.
+      for (const client of [producing, consuming]) client?.disconnect()
     },
   }
 }

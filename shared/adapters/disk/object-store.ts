@@ -16,13 +16,13 @@ import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
 
-/** Makes the folder unless it is there. Throws when files cannot be written to it. */
+/** Creates the folder if it is missing. Throws when files cannot be written to it. */
 export async function requireFolder(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true })
   await access(directory, constants.W_OK | constants.X_OK)
 }
 
-/** Objects as files below `directory`. A file appears under its name only when it is whole. */
+/** Stores objects as files below `directory`. A file appears under its name only once it is complete. */
 export function createDiskObjectStore(directory: string): ObjectStore {
   const pathOf = (key: string) => join(directory, requireObjectKey(key))
   return {
@@ -39,7 +39,7 @@ export function createDiskObjectStore(directory: string): ObjectStore {
       if (!file) return null
       const bytes = await sizeOf(file)
       const [first, last] = range ?? [0, bytes - 1]
-      // A stream of a file ends after one byte at the least.
+      // A file stream always reads at least one byte.
       if (bytes === 0) return await file.close().then(() => ({ bytes, body: Readable.from([]) }))
       return { bytes: last - first + 1, body: file.createReadStream({ start: first, end: last }) }
     },
@@ -48,7 +48,7 @@ export function createDiskObjectStore(directory: string): ObjectStore {
   }
 }
 
-/** Closes the file when its size cannot be read: nobody else would. */
+/** Returns the file's size. Closes the file when it cannot be read. */
 async function sizeOf(file: FileHandle): Promise<number> {
   try {
     return (await file.stat()).size
@@ -63,7 +63,7 @@ async function deleteOlderThan(folder: string, ageMs: number): Promise<number> {
   let deleted = 0
   for (const name of (await unlessMissing(readdir(folder))) ?? []) {
     const path = join(folder, name)
-    // Another worker's sweeper may be faster.
+    // Another worker's sweeper may have deleted it.
     const found = await unlessMissing(stat(path))
     if (!found?.isFile() || found.mtimeMs >= oldest) continue
     await rm(path, { force: true })

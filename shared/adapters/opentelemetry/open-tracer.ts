@@ -1,9 +1,10 @@
 import type { Registry } from 'prom-client'
 import { addStageMetrics } from '#shared/runtime/stage-metrics.ts'
 import type { TelemetrySettings } from '#shared/runtime/telemetry-settings.ts'
-import { createTracer, type Tracer } from '#shared/runtime/tracing.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
+import { createTracer } from './tracer.ts'
 
-/** The tracer of one process: exporting when the settings name a collector, and measuring into `registry` in any case. */
+/** Opens the tracer of a process: it measures into `registry`, and exports spans when the settings name a collector. */
 export async function openTracer(
   settings: Pick<
     TelemetrySettings,
@@ -14,14 +15,14 @@ export async function openTracer(
 ): Promise<Tracer> {
   const observer = addStageMetrics(registry)
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
-  if (endpoint === undefined) return createTracer(null, observer)
-  // Loaded only where it is used.
-  const { createSpanRecorder } = await import('./span-recorder.ts')
-  const recorder = createSpanRecorder({
+  if (endpoint === undefined) return createTracer({ spans: null, observer })
+  // The SDK is loaded only where it is used.
+  const { openSpanExporter } = await import('./open-span-exporter.ts')
+  const exporter = openSpanExporter({
     endpoint,
     serviceName,
     sampledShare: settings.OTEL_TRACES_SAMPLER_ARG,
     exportEveryMs: settings.OTEL_BSP_SCHEDULE_DELAY,
   })
-  return createTracer(recorder, observer)
+  return createTracer({ ...exporter, observer })
 }

@@ -1,13 +1,13 @@
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
-import { createRedisClient } from '../bullmq/redis-client.ts'
+import { createRedisClient } from './redis-client.ts'
 
-/** A bucket that nobody drew on for this long is full. */
+/** How long an empty bucket takes to refill. An unused bucket expires after it. */
 const WINDOW_MS = 60_000
 
 /**
- * Refills the bucket by the time that went by on Redis' own clock, takes from it, and gives what is left. It never goes
- * below nothing: what several processes took too much at once is forgiven.
+ * Refills the bucket by the time elapsed on Redis' clock, takes from it, and returns what is left. The bucket never
+ * goes below zero: processes that overdraw it concurrently owe nothing.
  */
 const TAKE = `
 local time = redis.call('TIME')
@@ -23,27 +23,30 @@ return tostring(left)`
 
 /** Token buckets in the queue's Redis, for all processes that share it. */
 export interface RedisAllowances {
-  /** Takes `tokens` from a client's bucket of `perMinute`; gives what is left. Rejects at once while Redis is away. */
+  /**
+   * Takes `tokens` from a client's bucket of `perMinute` and returns what is left. Rejects immediately while Redis is
+   * unreachable.
+   */
   take(client: string, tokens: number, perMinute: number): Promise<number>
   close(): void
 }
 
 /**
- * Connects in the background, since limits are no reason not to start; `null` when the queue is not in Redis. Reconnects by
- * itself.
+ * Opens the buckets in the queue's Redis, or returns `null` when the queue is not in Redis. Connects in the background,
+ * because a process starts without shared limits too, and reconnects by itself.
  */
 export function openSharedAllowances(settings: QueueSettings): RedisAllowances | null {
   const address = settings.QUEUE_URL === undefined ? null : parseQueueUrl(settings.QUEUE_URL)
   if (!address || address.kind === 'postgres') return null
   const redis = createRedisClient(address, 'producer')
-  // Whoever draws on a bucket meanwhile learns of it by that.
+  // `take` rejects in the meantime.
   redis.on('error', () => undefined)
   redis.connect().catch(() => undefined)
   return {
     take: async (client, tokens, perMinute) => {
       const key = `${settings.QUEUE_PREFIX}:allowance:${client}`
       const left = Number(await redis.eval(TAKE, 1, key, tokens, perMinute, WINDOW_MS))
-      if (!Number.isFinite(left)) throw new Error('Redis gives no number for an allowance')
+      if (!Number.isFinite(left)) throw new Error('Redis did not return a number for an allowance')
       return left
     },
     close: () => redis.disconnect(),

@@ -5,17 +5,17 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator, SettlementAnswer } from '#shared/payment/remote-facilitator.ts'
-import { createConfirmTransfer } from '../chain/confirm-transfer.ts'
+import { createConfirmTransfer } from '../chain/settlement/confirm-transfer.ts'
 import { confirmSettlement, findSettlement } from './find-settlement.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'
 
 const HASH = /^0x[0-9a-fA-F]{64}$/
-/** A chain that loses its last blocks may put the settlement into one of a lower number. */
-const REORGANISED_BLOCKS = 10n
+/** A reorganization can move the settlement into a block with a lower number. */
+const REORGANIZATION_DEPTH = 10n
 
-/** Settles through a facilitator elsewhere; everything it claims is read again from the chain. */
+/** Creates a facilitator that settles through a remote one and checks everything it claims against the chain. */
 export function createRemoteFacilitator(
   options: RemoteFacilitatorOptions & { readonly timeoutMs: number; readonly confirmations: number },
   chain: PublicClient,
@@ -25,14 +25,14 @@ export function createRemoteFacilitator(
   const reading = { client: chain, confirmTransfer: createConfirmTransfer(chain, options.confirmations) }
   return {
     settle: async (authorization, chargeAmount) => {
-      const answer = await askToSettle(client, authorization, chargeAmount)
+      const answer = await requestSettlement(client, authorization, chargeAmount)
       if ('cause' in answer) return { outcome: 'unknown', cause: answer.cause }
       return readAnswer(answer, () => own.verify(authorization, authorization.authorizedMaximum))
     },
     readFirstBlock: async () => {
       try {
         const latest = await chain.getBlockNumber()
-        return { outcome: 'read', blockNumber: latest > REORGANISED_BLOCKS ? latest - REORGANISED_BLOCKS : 0n }
+        return { outcome: 'read', blockNumber: latest > REORGANIZATION_DEPTH ? latest - REORGANIZATION_DEPTH : 0n }
       } catch (cause) {
         return { outcome: 'unreachable', cause }
       }
@@ -44,7 +44,7 @@ export function createRemoteFacilitator(
 
 type Answer = Pick<SettleResponse, 'success' | 'transaction' | 'errorReason'>
 
-async function askToSettle(
+async function requestSettlement(
   client: HTTPFacilitatorClient,
   authorization: Authorization,
   chargeAmount: AtomicAmount,
@@ -52,7 +52,7 @@ async function askToSettle(
   try {
     return await client.settle(paymentPayload(authorization), paymentRequirements(authorization, chargeAmount))
   } catch (cause) {
-    // A refusal may come with a 4xx status. Of a 5xx, a timeout or a broken answer only the chain can tell.
+    // A refusal may have a 4xx status. After a 5xx, a timeout or a broken response only the chain shows the outcome.
     if (!(cause instanceof SettleError) || cause.statusCode >= 500) return { cause: failureOf(cause) }
     return { success: false, transaction: cause.transaction, ...reasonOf(cause) }
   }
@@ -63,22 +63,23 @@ function reasonOf({ errorReason }: SettleError): Pick<Answer, 'errorReason'> {
 }
 
 /**
- * A named transaction counts, whatever is said of it. A reason that is given before anything is sent counts when it follows
- * from the payment, or our own reading agrees. The SDK's facilitator requires the signed maximum of the payer even to collect
- * a smaller charge, so that is what is read. Every other failure may have happened after the sending.
+ * Interprets the facilitator's answer. A named transaction counts, whatever else the answer says. A refusal before
+ * sending counts when it follows from the payment itself or our own verification agrees. That verifies the signed
+ * maximum, because the SDK's facilitator requires the payer to have it even for a smaller charge. Any other failure may
+ * have happened after the transaction was sent.
  */
 async function readAnswer(
   { success, transaction, errorReason }: Answer,
-  readOwn: () => ReturnType<AuthorizationVerifier['verify']>,
+  verifyOwn: () => ReturnType<AuthorizationVerifier['verify']>,
 ): Promise<SettlementAnswer> {
   if (HASH.test(transaction)) return { outcome: 'sent', hash: transaction.toLowerCase() as `0x${string}` }
   const reason = loggableReason(errorReason)
   const refusal = refusalOf(errorReason)
   if (success || !refusal)
-    return { outcome: 'unknown', cause: new Error(`the facilitator names no transaction: ${reason}`) }
+    return { outcome: 'unknown', cause: new Error(`the facilitator named no transaction: ${reason}`) }
   if (refusal.certain) return { outcome: 'refused', code: refusal.code, reason }
-  const reading = await readOwn()
-  return reading.outcome === 'refused'
-    ? { outcome: 'refused', code: reading.code, reason }
+  const verification = await verifyOwn()
+  return verification.outcome === 'refused'
+    ? { outcome: 'refused', code: verification.code, reason }
     : { outcome: 'not_taken', reason }
 }

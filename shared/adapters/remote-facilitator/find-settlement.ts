@@ -4,10 +4,10 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { SettlementFinding } from '#shared/payment/remote-facilitator.ts'
-import type { ConfirmTransfer } from '../chain/confirm-transfer.ts'
-import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../chain/contracts.ts'
-import { hasNonce, wordOfNonce } from '../chain/permit2-nonce.ts'
-import { readPaymentTransfers } from '../chain/read-payment-transfers.ts'
+import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../chain/network/contracts.ts'
+import { hasNonce, wordOfNonce } from '../chain/network/permit2-nonce.ts'
+import { readPaymentTransfers } from '../chain/reading/read-payment-transfers.ts'
+import type { ConfirmTransfer } from '../chain/settlement/confirm-transfer.ts'
 
 export interface ChainReading {
   readonly client: PublicClient
@@ -19,8 +19,8 @@ const invalidationAbi = parseAbi([
 ])
 
 /**
- * Like `confirmTransfer`, for a hash that somebody else names: the transaction must also spend this authorization's nonce.
- * Two calls of one payer often cost the same, and one transfer must not pay for both.
+ * Confirms a transaction whose hash comes from elsewhere. Like `confirmTransfer`, and the transaction must also spend
+ * this authorization's nonce: two calls of one payer often cost the same, and one transfer must not pay for both.
  */
 export async function confirmSettlement(
   { client, confirmTransfer }: ChainReading,
@@ -38,7 +38,7 @@ export async function confirmSettlement(
   }
 }
 
-/** Tells from the chain alone what became of an authorization. Two RPC calls while it is open. */
+/** Finds out from the chain alone whether an authorization was settled. Two RPC calls while it is open. */
 export async function findSettlement(
   reading: ChainReading,
   authorization: Authorization,
@@ -48,7 +48,7 @@ export async function findSettlement(
   const { client } = reading
   try {
     const { number, timestamp } = await client.getBlock()
-    // At that very block, so that a node which is behind cannot show an unused nonce beside a later clock.
+    // At the same block, so a node that lags behind cannot combine an unused nonce with a later time.
     if (!(await isNonceUsed(client, authorization, number)))
       return { outcome: timestamp > authorization.deadline ? 'expired' : 'open' }
     return (
@@ -81,7 +81,7 @@ async function findTransfer(
     if (args.value !== chargeAmount) continue
     const confirmation = await confirmSettlement(reading, hash, authorization, chargeAmount)
     if (confirmation.outcome === 'unreachable') return confirmation
-    // Not deep enough yet: nothing is concluded from it.
+    // Not deep enough yet to conclude anything.
     if (confirmation.outcome === 'pending')
       return { outcome: 'unreachable', cause: new Error(`${hash} is not deep enough`) }
     if (confirmation.outcome === 'confirmed') return { ...confirmation, outcome: 'found', hash }
@@ -89,7 +89,7 @@ async function findTransfer(
   return null
 }
 
-/** Permit2 tells of a nonce that its owner invalidated, and never of one that was spent. */
+/** Returns whether the payer invalidated the nonce. Permit2 emits an event for that, and none for a spent nonce. */
 async function wasInvalidated(
   client: PublicClient,
   { payer, nonce }: Authorization,
@@ -123,7 +123,7 @@ function isCallFor(data: `0x${string}`, payer: `0x${string}`, nonce: bigint): bo
     const [permit, owner] = call.functionName === 'settle' ? [call.args[0], call.args[2]] : [call.args[1], call.args[3]]
     return permit.nonce === nonce && isAddressEqual(owner, payer)
   } catch {
-    // A hash may name any transaction, also one that does not decode.
+    // The hash may name any transaction, including one that cannot be decoded.
     return false
   }
 }

@@ -8,7 +8,7 @@ export interface RemoteFacilitatorOptions {
   readonly apiKey: string | undefined
 }
 
-/** The protocol's own client. A request that takes longer than `timeoutMs` throws, and its outcome is unknown. */
+/** Creates the x402 SDK's client. A request that takes longer than `timeoutMs` throws, and its outcome is unknown. */
 export function createHttpClient({ url, apiKey }: RemoteFacilitatorOptions, timeoutMs: number): HTTPFacilitatorClient {
   if (apiKey === undefined) return new HTTPFacilitatorClient({ url, timeoutMs })
   const headers = { authorization: `Bearer ${apiKey}` }
@@ -16,7 +16,7 @@ export function createHttpClient({ url, apiKey }: RemoteFacilitatorOptions, time
   return new HTTPFacilitatorClient({ url, timeoutMs, createAuthHeaders })
 }
 
-/** The failure in words of our own: the client's messages quote answers, which may hold the URL of somebody's node. */
+/** Describes a failure without quoting the response, which may contain the URL of the facilitator's node. */
 export function failureOf(cause: unknown): Error {
   if (cause instanceof FacilitatorTimeoutError) return new Error('the facilitator did not answer in time')
   if (cause instanceof SettleError)
@@ -25,5 +25,5 @@ export function failureOf(cause: unknown): Error {
     return new Error(`the facilitator failed with ${cause.statusCode}: ${loggableReason(cause.invalidReason)}`)
   const status = cause instanceof Error ? /failed \((\d{3})\)/.exec(cause.message)?.[1] : undefined
   if (status !== undefined) return new Error(`the facilitator failed with ${status}`)
-  return new Error('the facilitator cannot be reached, or answers what is not x402')
+  return new Error('the facilitator cannot be reached, or its response is not x402')
 }

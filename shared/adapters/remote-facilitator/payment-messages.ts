@@ -3,12 +3,12 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 
-/** Facilitators do not judge by it: the signed deadline is what binds. */
+/** Required by the message format. Facilitators check the signed deadline instead. */
 const MAX_TIMEOUT_SECONDS = 300
 
 /**
- * x402's `amount` means the signed maximum at verification and the charge at settlement; this is the one place where
- * our words become theirs.
+ * Returns the x402 requirements of an authorization. x402's `amount` is the signed maximum at verification and the
+ * charge at settlement.
  */
 export function paymentRequirements(authorization: Authorization, amount: AtomicAmount): PaymentRequirements {
   const { network, asset, payTo, facilitator } = authorization
@@ -23,7 +23,7 @@ export function paymentRequirements(authorization: Authorization, amount: Atomic
   }
 }
 
-/** The payment as its payer signed it, put together again from what the ledger keeps. */
+/** Rebuilds the payment as its payer signed it from the stored authorization. */
 export function paymentPayload(authorization: Authorization): PaymentPayload {
   const { gasSponsoring: permit } = authorization
   return {

@@ -1,11 +1,11 @@
 import type { RefusalCode } from '#shared/payment/facilitator.ts'
 
 /**
- * What a facilitator's reasons say. `certain` ones follow from the payment and the clock alone; the others it also gives
- * when its own node did not answer, or saw another block than ours, so they count only when our own reading agrees.
- * Source: @x402/evm 2.27.0, verifyUptoPermit2 and what it calls.
+ * The meaning of a facilitator's reasons. `certain` ones follow from the payment and the clock alone. The others also
+ * occur when its node did not answer or was at another block than ours, so they count only when our own verification
+ * agrees. Source: @x402/evm 2.27.0, verifyUptoPermit2 and the functions it calls.
  */
-const refusals: Readonly<Record<string, { code: RefusalCode; certain: boolean }>> = {
+const REFUSALS: Readonly<Record<string, { code: RefusalCode; certain: boolean }>> = {
   permit2_deadline_expired: { code: 'payment_expired', certain: true },
   eip2612_deadline_expired: { code: 'payment_expired', certain: true },
   permit2_not_yet_valid: { code: 'payment_not_yet_valid', certain: true },
@@ -32,12 +32,14 @@ const refusals: Readonly<Record<string, { code: RefusalCode; certain: boolean }>
   unsupported_payload_type: { code: 'payment_rejected', certain: true },
 }
 
-/** `undefined` for a reason that nobody has documented: it says nothing definite about a payment. */
+/**
+ * Returns the refusal that a reason means, or `undefined` for an undocumented one: it proves nothing about a payment.
+ */
 export function refusalOf(reason: string | undefined): { code: RefusalCode; certain: boolean } | undefined {
-  return reason !== undefined && Object.hasOwn(refusals, reason) ? refusals[reason] : undefined
+  return reason !== undefined && Object.hasOwn(REFUSALS, reason) ? REFUSALS[reason] : undefined
 }
 
-/** A facilitator's reasons may hold URLs of its node: for logs only this much, and only of documented or plain ones. */
+/** Returns a reason for the log if it is a plain identifier: others may contain the URL of the facilitator's node. */
 export function loggableReason(reason: string | undefined): string {
   return reason !== undefined && /^[a-z0-9_]{1,80}$/.test(reason) ? reason : 'undocumented reason'
 }

@@ -5,7 +5,7 @@ import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './ht
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'
 
-/** As long as a call of our own node may take: the payer is waiting. */
+/** The same as for calls to our own node: the payer is waiting. */
 const VERIFY_TIMEOUT_MS = 5000
 
 type RemoteVerdict =
@@ -14,9 +14,9 @@ type RemoteVerdict =
   | { outcome: 'unreachable'; cause: unknown }
 
 /**
- * Verifies through the remote facilitator, since it is the one that must settle. A refusal is the payer's to hear only when
- * it follows from the payment itself or our own reading of the chain (`own`) agrees; a facilitator that cannot reach its node
- * answers that the signature is wrong, and a payer must not sign again for that.
+ * Creates a verifier that asks the remote facilitator, which is the one that must settle. The payer gets a refusal only
+ * when it follows from the payment itself or our own verification on chain (`own`) agrees: a facilitator that cannot
+ * reach its node reports an invalid signature, and the payer must not sign again for that.
  */
 export function createRemoteVerifier(
   options: RemoteFacilitatorOptions,
@@ -29,7 +29,7 @@ export function createRemoteVerifier(
       const { isValid, invalidReason } = await client.verify(paymentPayload(authorization), requirements)
       return isValid ? { outcome: 'valid' } : { outcome: 'refused', reason: invalidReason }
     } catch (cause) {
-      // Some facilitators answer a refusal with a 4xx status; of a 5xx nothing is believed.
+      // Some facilitators send refusals with a 4xx status. A 5xx proves nothing.
       if (cause instanceof VerifyError && cause.statusCode < 500)
         return { outcome: 'refused', reason: cause.invalidReason }
       return { outcome: 'unreachable', cause: failureOf(cause) }
@@ -39,14 +39,16 @@ export function createRemoteVerifier(
     isSignedByPayer: (authorization) => own.isSignedByPayer(authorization),
     verify: async (authorization, amount): Promise<Verification> => {
       const verdict = await ask(authorization)
-      // The SDK's facilitator submits a permit whenever there is one, also beside a lasting approval.
+      // The SDK's facilitator submits a permit whenever there is one, even if a lasting approval exists.
       if (verdict.outcome === 'valid') return { outcome: 'valid', needsPermit: authorization.gasSponsoring !== null }
       if (verdict.outcome === 'unreachable') return verdict
       const refusal = refusalOf(verdict.reason)
       if (refusal?.certain) return { outcome: 'refused', code: refusal.code }
-      const reading = await own.verify(authorization, amount)
-      if (reading.outcome !== 'valid') return reading
-      const cause = new Error(`the facilitator refuses what the chain accepts: ${loggableReason(verdict.reason)}`)
+      const verification = await own.verify(authorization, amount)
+      if (verification.outcome !== 'valid') return verification
+      const cause = new Error(
+        `the facilitator refuses a payment that the chain accepts: ${loggableReason(verdict.reason)}`,
+      )
       return { outcome: 'unreachable', cause }
     },
   }

@@ -13,12 +13,14 @@ import pLimit from 'p-limit'
 import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
 import { statusOf } from './client.ts'
 
-/** All attempts together: a caller waits for an upload to be staged. */
+/** Limit of all attempts together: a caller waits for the upload to be staged. */
 const WRITE_DEADLINE_MS = 45_000
-/** One by one: not every store knows the call that deletes many. */
-const DELETIONS_AT_ONCE = 16
+/** Objects are deleted one by one: not every store supports deleting several in one call. */
+const CONCURRENT_DELETIONS = 16
 
-/** Objects in `bucket`. A put is atomic by itself, and refused by the store when what arrives has another SHA-256. */
+/**
+ * Stores objects in `bucket`. A put is atomic, and the store rejects it when the received bytes have another SHA-256.
+ */
 export function createS3ObjectStore(client: S3Client, bucket: string): ObjectStore {
   const place = (key: string) => ({ Bucket: bucket, Key: requireObjectKey(key) })
   const fetchObject = async (key: string, range?: ByteRange): Promise<GetObjectCommandOutput | null> => {
@@ -52,18 +54,18 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
     open: async (key, range) => {
       const answer = await fetchObject(key, range)
       if (!answer?.Body) return null
-      // In Node the body is the response itself.
+      // In Node the body is the response stream.
       const body = answer.Body as unknown as Readable
       if (answer.ContentLength === undefined) {
         body.destroy()
-        throw new Error('the object store does not tell the size of an object')
+        throw new Error('the object store did not return the size of an object')
       }
       return { bytes: answer.ContentLength, body }
     },
     delete: deleteObject,
     deleteOlderThan: async (prefix, ageMs) => {
       const oldest = Date.now() - ageMs
-      const limit = pLimit(DELETIONS_AT_ONCE)
+      const limit = pLimit(CONCURRENT_DELETIONS)
       let deleted = 0
       for await (const page of paginateListObjectsV2({ client }, { Bucket: bucket, Prefix: `${prefix}/` })) {
         const old = (page.Contents ?? []).flatMap(({ Key: key, LastModified: modified }) =>
@@ -77,7 +79,7 @@ export function createS3ObjectStore(client: S3Client, bucket: string): ObjectSto
   }
 }
 
-/** Presigned addresses. The answer's headers are those of the media route, as far as S3 lets a link choose them. */
+/** Creates presigned URLs. Their responses have the media route's headers, as far as S3 lets a link choose them. */
 export function createS3ObjectLinks(client: S3Client, bucket: string): ObjectLinks {
   return {
     link: (key, { contentType, lifetimeSeconds }) =>

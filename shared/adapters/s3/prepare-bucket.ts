@@ -6,10 +6,13 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
-import { retentionClasses } from '#shared/media/retention.ts'
+import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { describeBucketFailure, statusOf } from './client.ts'
 
-/** `unsupported`: the store does not know this call, and whoever runs it must see to the same in its own way. */
+/**
+ * Result of one step. `unsupported`: the store does not know this call, so its operator must configure it in another
+ * way.
+ */
 export type Preparation = 'done' | 'already there' | 'would be done' | 'unsupported'
 
 export interface BucketPreparation {
@@ -18,8 +21,8 @@ export interface BucketPreparation {
   readonly lifecycleRules: Preparation
 }
 
-/** Each retention class has its own prefix and its own rule: the backstop behind our exact expiry. */
-export const lifecycleRules = Object.entries(retentionClasses).map(([name, { prefix, backstopDays }]) => ({
+/** One rule for each retention class and its prefix, as a backstop for the service's own exact expiry. */
+export const LIFECYCLE_RULES = Object.entries(RETENTION_CLASSES).map(([name, { prefix, backstopDays }]) => ({
   ID: `farebox-${name}`,
   Status: 'Enabled' as const,
   Filter: { Prefix: `${prefix}/` },
@@ -27,8 +30,8 @@ export const lifecycleRules = Object.entries(retentionClasses).map(([name, { pre
 }))
 
 /**
- * Creates the bucket, blocks public access to it and writes its lifecycle rules; safe to repeat. With `dryRun` it only looks
- * whether the bucket is there. Throws one error that names the setting when the store cannot be used.
+ * Creates the bucket, blocks public access to it and writes its lifecycle rules; safe to repeat. With `dryRun` it only
+ * checks whether the bucket exists. Throws one error that names the setting to check when the store cannot be used.
  */
 export async function prepareBucket(
   client: S3Client,
@@ -37,7 +40,7 @@ export async function prepareBucket(
 ): Promise<BucketPreparation> {
   const Bucket = settings.S3_BUCKET
   try {
-    const bucket = await createUnlessThere(client, settings, dryRun)
+    const bucket = await createUnlessPresent(client, settings, dryRun)
     if (dryRun) return { bucket, publicAccessBlock: 'would be done', lifecycleRules: 'would be done' }
     const blocked = {
       BlockPublicAcls: true,
@@ -52,7 +55,7 @@ export async function prepareBucket(
       ),
       lifecycleRules: await ifSupported(
         client.send(
-          new PutBucketLifecycleConfigurationCommand({ Bucket, LifecycleConfiguration: { Rules: lifecycleRules } }),
+          new PutBucketLifecycleConfigurationCommand({ Bucket, LifecycleConfiguration: { Rules: LIFECYCLE_RULES } }),
         ),
       ),
     }
@@ -61,7 +64,7 @@ export async function prepareBucket(
   }
 }
 
-async function createUnlessThere(client: S3Client, settings: S3Settings, dryRun: boolean): Promise<Preparation> {
+async function createUnlessPresent(client: S3Client, settings: S3Settings, dryRun: boolean): Promise<Preparation> {
   const { S3_BUCKET: Bucket, S3_REGION: region } = settings
   try {
     await client.send(new HeadBucketCommand({ Bucket }))
@@ -70,7 +73,7 @@ async function createUnlessThere(client: S3Client, settings: S3Settings, dryRun:
     if (statusOf(error) !== 404) throw error
   }
   if (dryRun) return 'would be done'
-  // AWS refuses to be told its default region.
+  // AWS rejects its default region as a location constraint.
   const place =
     region === 'us-east-1' ? {} : { CreateBucketConfiguration: { LocationConstraint: region as 'eu-west-1' } }
   await client.send(new CreateBucketCommand({ Bucket, ...place }))

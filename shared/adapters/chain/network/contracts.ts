@@ -1,0 +1,21 @@
+import { parseAbi } from 'viem'
+
+/** Chain id of Base: the `8453` of `eip155:8453`. */
+export const CHAIN_ID = 8453
+
+/** The contracts of eip155:8453 that scheme `upto` uses. */
+export const USDC_ADDRESS = '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913'
+export const PERMIT2_ADDRESS = '0x000000000022d473030f116ddee9f6b43ac78ba3'
+export const UPTO_PROXY_ADDRESS = '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002'
+/** Runs several reads at one block. */
+export const MULTICALL3_ADDRESS = '0xca11bde05977b3631167028862be2a173976ca11'
+
+export const usdcAbi = parseAbi([
+  'function balanceOf(address owner) view returns (uint256)',
+  'function allowance(address owner, address spender) view returns (uint256)',
+  'event Transfer(address indexed from, address indexed to, uint256 value)',
+])
+
+export const permit2Abi = parseAbi(['function nonceBitmap(address owner, uint256 word) view returns (uint256)'])
+
+export const multicall3Abi = parseAbi(['function getBlockNumber() view returns (uint256)'])

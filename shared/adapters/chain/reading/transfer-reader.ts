@@ -1,0 +1,130 @@
+import {
+  createPublicClient,
+  http,
+  parseEventLogs,
+  type TransactionReceipt,
+  TransactionReceiptNotFoundError,
+} from 'viem'
+import { base } from '../network/base-chain.ts'
+import { CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+
+type Hex = `0x${string}`
+
+/** One USDC `Transfer` event, with addresses and hashes in lower case and the value in atomic units. */
+export interface ChainTransfer {
+  readonly transaction: Hex
+  readonly blockNumber: bigint
+  readonly from: Hex
+  readonly to: Hex
+  readonly valueAtomic: bigint
+}
+
+/** A mined transaction with all its USDC transfers. */
+export interface MinedTransaction {
+  readonly sender: Hex
+  /** `null` for a contract creation. */
+  readonly target: Hex | null
+  readonly blockNumber: bigint
+  readonly isReverted: boolean
+  readonly transfers: readonly ChainTransfer[]
+}
+
+export interface BlockRange {
+  readonly first: bigint
+  readonly last: bigint
+}
+
+/** Reads transfers on chain, independently of the ledger. Every method throws when the node does not answer. */
+export interface TransferReader {
+  /** Returns the newest block's number. Throws when the node serves another chain. */
+  readHead(): Promise<bigint>
+  /** Returns the first block at or after `time`, or one past the head when there is none yet. */
+  findFirstBlock(time: Date, head: bigint): Promise<bigint>
+  /** Returns every transfer to any of the recipients in the blocks. */
+  readTransfers(recipients: readonly string[], blocks: BlockRange): Promise<readonly ChainTransfer[]>
+  /** Returns `null` when no block contains the transaction. */
+  readTransaction(transaction: string): Promise<MinedTransaction | null>
+}
+
+/** A range of thousands of blocks takes a public node some seconds. */
+const RPC_TIMEOUT_MS = 30_000
+/** Concurrent lookups are sent as one JSON-RPC batch of at most this many. */
+const BATCH_SIZE = 50
+
+/** Creates a reader over JSON-RPC with retries: a report over many blocks should survive a lost response. */
+export function createTransferReader(rpcUrl: string): TransferReader {
+  const client = createPublicClient({
+    chain: base,
+    transport: http(rpcUrl, { timeout: RPC_TIMEOUT_MS, retryCount: 3, batch: { batchSize: BATCH_SIZE } }),
+    cacheTime: 0,
+  })
+  return {
+    readHead: async () => {
+      const [chainId, head] = await Promise.all([client.getChainId(), client.getBlockNumber()])
+      if (chainId !== CHAIN_ID) throw new Error(`the node serves chain ${chainId}, not ${CHAIN_ID}`)
+      return head
+    },
+    findFirstBlock: async (time, head) => {
+      let [low, high] = [0n, head + 1n]
+      while (low < high) {
+        const middle = (low + high) / 2n
+        const { timestamp } = await client.getBlock({ blockNumber: middle })
+        if (Number(timestamp) * 1000 < time.getTime()) low = middle + 1n
+        else high = middle
+      }
+      return low
+    },
+    readTransfers: async (recipients, { first, last }) => {
+      // viem treats an empty list as any recipient.
+      if (recipients.length === 0) return []
+      const events = await client.getContractEvents({
+        address: USDC_ADDRESS,
+        abi: usdcAbi,
+        eventName: 'Transfer',
+        args: { to: recipients as Hex[] },
+        fromBlock: first,
+        toBlock: last,
+        strict: true,
+      })
+      return events.map(transferOf)
+    },
+    readTransaction: async (transaction) => {
+      try {
+        return minedTransaction(await client.getTransactionReceipt({ hash: transaction as Hex }))
+      } catch (error) {
+        if (error instanceof TransactionReceiptNotFoundError) return null
+        throw error
+      }
+    },
+  }
+}
+
+function minedTransaction({ from, to, blockNumber, status, logs }: TransactionReceipt): MinedTransaction {
+  const events = parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs, strict: true })
+  return {
+    sender: lowerCase(from),
+    target: to && lowerCase(to),
+    blockNumber,
+    isReverted: status === 'reverted',
+    transfers: events.filter(({ address }) => lowerCase(address) === USDC_ADDRESS).map(transferOf),
+  }
+}
+
+function transferOf(event: {
+  transactionHash: Hex
+  blockNumber: bigint
+  args: { from: Hex; to: Hex; value: bigint }
+}): ChainTransfer {
+  const { from, to, value } = event.args
+  return {
+    transaction: lowerCase(event.transactionHash),
+    blockNumber: event.blockNumber,
+    from: lowerCase(from),
+    to: lowerCase(to),
+    valueAtomic: value,
+  }
+}
+
+function lowerCase(hex: Hex): Hex {
+  return hex.toLowerCase() as Hex
+}

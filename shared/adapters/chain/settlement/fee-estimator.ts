@@ -1,0 +1,50 @@
+import type { PublicClient } from 'viem'
+
+/** The gas fees of a transaction, in wei. */
+export interface Fees {
+  readonly maxFeePerGas: bigint
+  readonly maxPriorityFeePerGas: bigint
+  /** Base fee of the next block. A transaction with a lower `maxFeePerGas` cannot be included in it. */
+  readonly baseFeePerGas: bigint
+}
+
+export type FeeEstimator = () => Promise<Fees>
+
+/** Base's block time: fees do not change between blocks. */
+const CACHE_MS = 2000
+const HISTORY_BLOCKS = 5
+/** 0.001 gwei, the usual tip on Base. An idle chain reports tips of zero, which some block builders do not include. */
+const MINIMUM_TIP_WEI = 1_000_000n
+
+/**
+ * Creates a fee estimator: one call (`eth_feeHistory`), cached for two seconds and shared by concurrent callers. The
+ * fee cap is twice the base fee, which rises by at most an eighth per block, so a transaction stays includable for six
+ * full blocks. Rejects with the RPC client's errors.
+ */
+export function createFeeEstimator(client: PublicClient, maximumFeePerGasWei: bigint | null = null): FeeEstimator {
+  let cached: { readonly fees: Promise<Fees>; readonly until: number } | null = null
+  return async () => {
+    if (cached && performance.now() < cached.until) return await cached.fees
+    const reading = { fees: estimate(client, maximumFeePerGasWei), until: performance.now() + CACHE_MS }
+    cached = reading
+    // A failure is not cached: the next caller tries again.
+    reading.fees.catch(() => {
+      if (cached === reading) cached = null
+    })
+    return await reading.fees
+  }
+}
+
+async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null): Promise<Fees> {
+  const history = await client.getFeeHistory({ blockCount: HISTORY_BLOCKS, rewardPercentiles: [50] })
+  const baseFeePerGas = history.baseFeePerGas.at(-1)
+  if (baseFeePerGas === undefined) throw new Error('the RPC returned no base fee')
+  const tips = (history.reward ?? []).map(([median]) => median ?? 0n)
+  const tip = tips.reduce((highest, next) => (next > highest ? next : highest), MINIMUM_TIP_WEI)
+  const maxFeePerGas = atMost(baseFeePerGas * 2n + tip, maximumFeePerGasWei)
+  return { baseFeePerGas, maxFeePerGas, maxPriorityFeePerGas: atMost(tip, maxFeePerGas) }
+}
+
+function atMost(wei: bigint, limit: bigint | null): bigint {
+  return limit !== null && wei > limit ? limit : wei
+}

@@ -1,0 +1,25 @@
+/** SQLSTATE classes of an unavailable server: connection, resources, operator intervention. */
+const UNAVAILABLE_SQL_STATES = /^(08|53|57)/
+const UNAVAILABLE_SYSTEM_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+])
+/** node-postgres throws these errors without a code. */
+const UNAVAILABLE_MESSAGES =
+  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/
+
+/** Returns whether an error means that PostgreSQL is unreachable, so the caller gets a 503. */
+export function isConnectionFailure(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  if (error instanceof AggregateError && error.errors.some(isConnectionFailure)) return true
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  return (
+    UNAVAILABLE_SQL_STATES.test(code) || UNAVAILABLE_SYSTEM_CODES.has(code) || UNAVAILABLE_MESSAGES.test(error.message)
+  )
+}

@@ -1,0 +1,70 @@
+import type { Registry } from 'prom-client'
+import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
+import type { OpenedObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { createLogger, type Logger, type LogLevel } from '#shared/runtime/logger.ts'
+import { addPoolMetrics, createProcessMetrics } from '#shared/runtime/process-metrics.ts'
+import type { TelemetrySettings } from '#shared/runtime/telemetry-settings.ts'
+import type { Tracer } from '#shared/runtime/tracing.ts'
+import { type OpenedJobQueue, openJobQueue } from '../bullmq/job-queue.ts'
+import { openObjectStore } from '../object-store.ts'
+import { openTracer } from '../opentelemetry/open-tracer.ts'
+import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '../postgres/check-schema.ts'
+import { createPool, type Pool } from '../postgres/pool.ts'
+
+type ProcessSettings = TelemetrySettings &
+  QueueSettings &
+  ObjectStoreSettings & {
+    readonly DATABASE_CONNECTIONS: number
+    readonly LOG_LEVEL: LogLevel
+  }
+
+export interface ProcessOptions {
+  readonly name: 'api' | 'worker'
+  readonly settings: ProcessSettings
+  /** Whether to wait for a database that cannot be reached yet, instead of starting without it. */
+  readonly waitsForLedger: boolean
+  readonly now: () => Date
+}
+
+/** The connections and telemetry that API and worker have in common. */
+export interface OpenedProcess extends Omit<OpenedObjectStore, 'close'> {
+  readonly metrics: Registry
+  readonly tracer: Tracer
+  readonly logger: Logger
+  readonly pool: Pool
+  readonly ledgerCheck: LedgerCheck
+  readonly queue: OpenedJobQueue
+}
+
+/**
+ * Opens what API and worker have in common. Each part is added to `resources` as soon as it is open, so a failed start
+ * and a regular stop close the same things in the same order: the queue first, the tracer last.
+ */
+export async function openProcess(
+  resources: AsyncDisposableStack,
+  { name, settings, waitsForLedger, now }: ProcessOptions,
+): Promise<OpenedProcess> {
+  const metrics = createProcessMetrics()
+  const tracer = await openTracer(settings, `farebox-${name}`, metrics)
+  resources.defer(() => tracer.close())
+  const logger = createLogger({ process: name, level: settings.LOG_LEVEL, presentRequest: () => tracer.present() })
+  const pool = createPool({
+    connectionString: settings.DATABASE_URL,
+    maximumConnections: settings.DATABASE_CONNECTIONS,
+    applicationName: `farebox ${name}`,
+    onError: (error) => logger.warn('an idle database connection was lost', { error }),
+  })
+  resources.defer(() => pool.end())
+  addPoolMetrics(metrics, pool)
+  const ledgerCheck = createLedgerCheck({ pool, databaseUrl: settings.DATABASE_URL, now })
+  const check = waitsForLedger ? untilChecked : checkedNow
+  await check(ledgerCheck, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
+  const { objects, links, close: closeObjects } = await openObjectStore(settings)
+  resources.defer(closeObjects)
+  const queue = await openJobQueue(settings, (error) => logger.warn('the queue reports an error', { error }))
+  resources.defer(() =>
+    queue.close().catch((error: unknown) => logger.warn('the queue was not closed cleanly', { error })),
+  )
+  return { metrics, tracer, logger, pool, ledgerCheck, objects, links, queue }
+}
