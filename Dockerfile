@@ -1,22 +1,23 @@
 # syntax=docker/dockerfile:1
 
-# One image for every process; the argument says which:
+# One image for every process; the argument selects it:
 #
 #   docker run farebox                                  API (port 8402)
 #   docker run farebox workers/main.ts                  worker; with WORKER_QUEUES=settlement a settler (metrics: METRICS_PORT)
-#   docker run farebox infra/commands/migrate.ts        and bucket-init.ts, ledger.ts, verify-receipt.ts beside it
+#   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, verify-receipt.ts
 #
-# test/contract/deployment/dockerfile.test.ts does these steps in a plain folder and makes a paid call with what they leave.
+# test/contract/deployment/dockerfile.long.test.ts runs these steps in a plain folder and makes a paid call with the
+# result.
 
 FROM node:24.21.0-bookworm-slim AS packages
 WORKDIR /app
 COPY package.json package-lock.json ./
-# No package of production has an install script that it needs, and the optional ones are for other platforms or bring a second
+# No production package needs its install script; the optional packages are for other platforms or contain a second
 # ffmpeg.
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
 
 FROM node:24.21.0-bookworm-slim
-# The distribution mends ffmpeg, which reads what strangers send.
+# ffmpeg parses untrusted uploads, so it comes from the distribution, which ships security fixes.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ffmpeg \
   && rm -rf /var/lib/apt/lists/*
@@ -29,15 +30,15 @@ COPY workers ./workers
 COPY infra/terminal.ts ./infra/terminal.ts
 COPY infra/ledger ./infra/ledger
 COPY infra/commands ./infra/commands
-# A container's own loopback reaches nobody.
+# The container's loopback interface cannot be reached from outside.
 ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0
-# The image's user "node", by number: Kubernetes cannot tell from a name that it is not root.
+# The image's user "node", by number: Kubernetes cannot verify from a name that it is not root.
 USER 1000:1000
 EXPOSE 8402 9402
 STOPSIGNAL SIGTERM
-# Of the API; whoever runs a worker names its METRICS_PORT instead.
+# For the API. For a worker, override it with the worker's METRICS_PORT.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
   CMD ["node", "infra/commands/check-health.ts", "http://127.0.0.1:8402/healthz"]
-# Without a shell in between, so that node gets the signal itself.
+# No shell in between, so that node receives signals.
 ENTRYPOINT ["node"]
 CMD ["api/main.ts"]

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 
-/** Lines for people: coloured on a terminal, plain in a pipe, on NO_COLOR and in CI (`styleText` looks at the stream). */
+/** Colors text on a terminal; plain in a pipe, with NO_COLOR and in CI (`styleText` checks the stream). */
 const style = (format: Parameters<typeof styleText>[0], text: string) =>
   styleText(format, text, { stream: process.stdout, validateStream: true })
 
@@ -10,14 +10,14 @@ export function printTitle(text: string): void {
   console.log(`\n${style('bold', text)}`)
 }
 
-/** `label` in a column of its own, then the text; further lines are indented alike. */
+/** Prints `label` in the left column and the lines in the right one. */
 export function printField(label: string, ...lines: readonly string[]): void {
   const [first = '', ...rest] = lines
   console.log(`  ${style('dim', label.padEnd(LABEL_WIDTH))} ${first}`)
   for (const line of rest) console.log(`  ${' '.repeat(LABEL_WIDTH)} ${line}`)
 }
 
-/** One finished step of a start-up. */
+/** Prints one completed step of a start-up. */
 export function printStep(name: string, detail: string, milliseconds: number): void {
   const time = `${(milliseconds / 1000).toFixed(2)} s`
   console.log(`  ${style('green', '✓')} ${name.padEnd(LABEL_WIDTH - 2)} ${detail} ${style('dim', time)}`)
@@ -31,7 +31,7 @@ export function highlight(text: string): string {
   return style('cyan', text)
 }
 
-/** Breaks a text at spaces so that no line is longer than `width` characters. */
+/** Breaks a text at spaces into lines of at most `width` characters. */
 export function wrapText(text: string, width = 88): readonly string[] {
   const lines: string[] = []
   let line = ''

@@ -17,9 +17,9 @@ interface Lockfile {
 }
 
 /**
- * Adds the platform packages that npm left out of package-lock.json because the registry it ran against does not have
- * them. `npm ci` refuses a lockfile that misses an optional dependency, even one for another platform. Run it after every
- * `npm install` against a partial mirror; against the full registry it finds nothing to do.
+ * Adds the platform packages that npm left out of package-lock.json because its registry does not have them. `npm ci`
+ * rejects a lockfile that lacks an optional dependency, even one for another platform. Run it after every `npm install`
+ * against a partial mirror; against the full registry it changes nothing.
  */
 const lockfile = JSON.parse(await readFile(LOCKFILE, 'utf8')) as Lockfile
 const added: string[] = []
@@ -41,7 +41,7 @@ lockfile.packages = Object.fromEntries(
 await writeFile(LOCKFILE, `${JSON.stringify(lockfile, null, 2)}\n`)
 console.log(added.length === 0 ? 'The lockfile is complete.' : `Added ${added.length}: ${added.join(', ')}.`)
 
-/** Beside the package or in any folder above it, as Node resolves. */
+/** Returns whether Node would resolve `name` from `path`: next to the package or in any folder above it. */
 function isLocked(path: string, name: string): boolean {
   for (let folder = path; ; folder = folder.slice(0, Math.max(folder.lastIndexOf('/node_modules/'), 0))) {
     if (lockfile.packages[`${folder === '' ? '' : `${folder}/`}node_modules/${name}`]) return true
@@ -52,11 +52,11 @@ function isLocked(path: string, name: string): boolean {
 
 function lowestVersion(range: string): string {
   const version = /\d+\.\d+\.\d+[-.\w]*/.exec(range)?.[0]
-  if (!version) throw new Error(`no version in the range ${range}`)
+  if (!version) throw new Error(`The range ${range} contains no version.`)
   return version
 }
 
-/** Platform packages carry their platform in their name. */
+/** Derives `os` and `cpu` from the name of a platform package. */
 function platformOf(name: string): { os?: string[]; cpu?: string[] } {
   const os = [
     'android',

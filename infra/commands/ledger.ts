@@ -1,4 +1,4 @@
-import { createTransferReader } from '#shared/adapters/chain/transfer-reader.ts'
+import { createTransferReader } from '#shared/adapters/chain/reading/transfer-reader.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { type PaymentParties, readPaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import { type LedgerPeriod, resolvePeriod } from '#shared/adapters/postgres/reports/period.ts'
@@ -9,7 +9,7 @@ import { renderReport } from '../ledger/render-report.ts'
 
 const [AGREED, DIFFERENT, FAILED] = [0, 1, 2]
 const [DATABASE, CHAIN] = ['the database at DATABASE_URL', 'the chain at RPC_URL']
-/** A ledger of many millions of jobs takes its time to sum up. */
+/** Summing up many millions of jobs takes minutes. */
 const STATEMENT_TIMEOUT_MS = 600_000
 
 /** Runs the command and returns its exit code. */
@@ -33,18 +33,18 @@ async function report(options: LedgerOptions): Promise<number> {
     connectionString: options.databaseUrl,
     maximumConnections: 1,
     applicationName: 'farebox ledger',
-    // A lost connection also fails the statement under way, which is what is reported.
+    // A lost connection also fails the statement in progress, and that error is reported.
     onError: () => undefined,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
   })
   try {
     const chain = options.rpcUrl === null ? null : createTransferReader(options.rpcUrl)
-    // Before the ledger is read: a transfer up to this block has its row by then.
-    const head = chain && (await named(CHAIN, chain.readHead()))
-    const period = await named(DATABASE, resolvePeriod(pool, options))
-    const figures = await named(DATABASE, readReport(pool, period))
+    // Read before the ledger, so that every transfer up to this block already has its row.
+    const head = chain && (await namingFailure(CHAIN, chain.readHead()))
+    const period = await namingFailure(DATABASE, resolvePeriod(pool, options))
+    const totals = await namingFailure(DATABASE, readReport(pool, period))
     const reconciliation = chain && head !== null ? await reconcilePeriod({ pool, chain, head }, options, period) : null
-    console.log(options.asJson ? asJson({ ...figures, reconciliation }) : renderReport(figures, reconciliation))
+    console.log(options.asJson ? asJson({ ...totals, reconciliation }) : renderReport(totals, reconciliation))
     return reconciliation && reconciliation.differences.length > 0 ? DIFFERENT : AGREED
   } finally {
     await pool.end()
@@ -56,9 +56,9 @@ async function reconcilePeriod(
   options: LedgerOptions,
   period: LedgerPeriod,
 ): Promise<Reconciliation> {
-  const parties = withAddressesOf(await named(DATABASE, readPaymentParties(pool)), options)
-  const blocks = await named(CHAIN, findBlocks(chain, head, period, options.to === undefined))
-  return await named(
+  const parties = withAddressesOf(await namingFailure(DATABASE, readPaymentParties(pool)), options)
+  const blocks = await namingFailure(CHAIN, findBlocks(chain, head, period, options.to === undefined))
+  return await namingFailure(
     `${CHAIN}, or ${DATABASE}`,
     reconcile(
       { sql: pool, chain, onProgress: showProgress(options.logRange) },
@@ -68,7 +68,7 @@ async function reconcilePeriod(
   )
 }
 
-/** The parties that the ledger remembers, and those that the operator adds. */
+/** Adds the operator's addresses to those in the ledger. */
 function withAddressesOf({ recipients, facilitators }: PaymentParties, options: LedgerOptions): PaymentParties {
   return {
     recipients: [...new Set([...recipients, ...options.recipients])],
@@ -76,8 +76,10 @@ function withAddressesOf({ recipients, facilitators }: PaymentParties, options: 
   }
 }
 
-/** Says which dependency failed; the whole error of a node would tell its address and more. */
-async function named<T>(dependency: string, work: Promise<T>): Promise<T> {
+/**
+ * Names the dependency that failed. Keeps only the first line of its error: the rest may contain the node's address.
+ */
+async function namingFailure<T>(dependency: string, work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (cause) {
@@ -86,7 +88,7 @@ async function named<T>(dependency: string, work: Promise<T>): Promise<T> {
   }
 }
 
-/** Ranges until which a run is short enough to say nothing. */
+/** A run of at most this many block ranges is too short to report progress. */
 const SILENT_RANGES = 5n
 
 function showProgress(logRange: bigint): (done: bigint, all: bigint) => void {

@@ -2,13 +2,13 @@ import { migrateQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { migrate } from '#shared/adapters/postgres/migrate.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 
-/** Brings ledger and queue tables up to date. Safe to repeat and to run from several machines at once. */
+/** Migrates the tables of ledger and queue. Safe to repeat and to run from several machines concurrently. */
 export async function migrateAll(databaseUrl: string, queueUrl = databaseUrl): Promise<readonly string[]> {
   const pool = createPool({
     connectionString: databaseUrl,
     maximumConnections: 1,
     applicationName: 'farebox migrate',
-    // A lost connection also fails the statement under way, which is what is reported.
+    // A lost connection also fails the statement in progress, and that error is reported.
     onError: () => undefined,
   })
   try {
@@ -22,7 +22,9 @@ export async function migrateAll(databaseUrl: string, queueUrl = databaseUrl): P
 
 const HELP = `Usage: npm run migrate
 
-Brings the database up to date. Reads DATABASE_URL, and QUEUE_URL when the queue lies elsewhere.`
+Applies the missing migrations of ledger and queue. Safe to repeat.
+
+Environment: DATABASE_URL, and QUEUE_URL when the queue is not in that database.`
 
 async function main(): Promise<void> {
   const { DATABASE_URL: databaseUrl, QUEUE_URL: queueUrl } = process.env

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { printProblem } from '../terminal.ts'
 import { type Check, judged, NothingToVerify, skipped } from './verify-receipt/check.ts'
-import { chainNotAsked, checkChain } from './verify-receipt/check-chain.ts'
+import { CHAIN_NOT_CHECKED, checkChain } from './verify-receipt/check-chain.ts'
 import { checkCharge } from './verify-receipt/check-charge.ts'
 import { checkPrices } from './verify-receipt/check-prices.ts'
 import { checkSignature } from './verify-receipt/check-signature.ts'
@@ -13,20 +13,20 @@ import { fetchReceipt, type GivenReceipt, readReceiptFile } from './verify-recei
 const HELP = `Usage: npm run verify-receipt -- --url <service> --id <receipt> --token <token> [--rpc <node>] …
        npm run verify-receipt -- --file <receipt.json> [--rpc <node>] …
 
-Checks a receipt without trusting the service: its signature, the charge (recomputed from usage and unit prices), the
+Checks a receipt without trusting the service: the signature, the charge (recomputed from usage and unit prices), the
 authorized maximum, and the transfer on chain.
 
-  --url <service>    where the receipt is fetched from; with --file, whose key it must be signed with
-  --id, --token      X-Receipt-ID and X-Receipt-Token of the paid answer
-  --file <path>      a saved answer of GET /v1/receipts/{id}
-  --rpc <node>       JSON-RPC of the receipt's network; without it the chain is not looked at
-  --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set; else it is fetched
-  --result <path>    the paid answer's body, byte for byte, to be held against the receipt's digest
-  --pricing <url>    the price list to compare with; with --url: its /v1/pricing
-  --json             one JSON object instead of lines
-  --help
+  --url <service>    the service that issued the receipt: fetches the receipt, its signing key and the price list
+  --id, --token      X-Receipt-ID and X-Receipt-Token of the paid response
+  --file <path>      a saved response of GET /v1/receipts/{id}
+  --rpc <node>       JSON-RPC URL of a node on the receipt's network; without it the transfer is not checked
+  --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set (default: fetched)
+  --result <path>    file with the exact bytes of the paid response's body, compared with the receipt's digest
+  --pricing <url>    the price list to compare with (default with --url: its /v1/pricing)
+  --json             print one JSON object
+  --help             show this text
 
-Exit code 0: every check that was made holds. 1: a check fails or could not be finished. 2: there is nothing to verify
+Exit code: 0 when no check failed, 1 when a check failed or could not be completed, 2 when there is nothing to verify
 (wrong arguments, no such receipt, not a receipt).`
 
 const OPTIONS = {
@@ -49,29 +49,29 @@ function readOptions(commandLine: readonly string[]) {
     const { values } = parseArgs({ options: OPTIONS, args: [...commandLine] })
     for (const name of ['url', 'rpc', 'pricing'] as const)
       if (values[name] !== undefined && !/^https?:\/\/[^/]/.test(values[name]))
-        throw new Error(`--${name} must be an address that begins with http:// or https://`)
+        throw new Error(`--${name} must be a URL that begins with http:// or https://`)
     return values
   } catch (error) {
     throw new NothingToVerify(`${messageOf(error)}\n\n${HELP}`)
   }
 }
 
-/** Makes every check that the options allow, telling each as soon as it is made. Throws `NothingToVerify`. */
-async function verifyReceipt(options: Options, tell: (check: Check) => void): Promise<readonly Check[]> {
+/** Runs every check that the options allow and reports each immediately. Throws `NothingToVerify`. */
+async function verifyReceipt(options: Options, report: (check: Check) => void): Promise<readonly Check[]> {
   const given = await readGiven(options)
   const { receipt } = given
   const checks: Check[] = []
-  const add = (...made: readonly Check[]) => {
-    for (const check of made) {
+  const add = (...completed: readonly Check[]) => {
+    for (const check of completed) {
       checks.push(check)
-      tell(check)
+      report(check)
     }
   }
   add(await checkSignature(given, { key: options.key, baseUrl: options.url }))
   add(...checkCharge(receipt))
   const pricing = options.pricing ?? (options.url && new URL('/v1/pricing', options.url).href)
   if (pricing !== undefined) add(await checkPrices(receipt, pricing, options.pricing !== undefined))
-  add(...(options.rpc === undefined ? [chainNotAsked] : await checkChain(receipt, options.rpc)))
+  add(...(options.rpc === undefined ? [CHAIN_NOT_CHECKED] : await checkChain(receipt, options.rpc)))
   add(await checkResultDigest(receipt, options.result))
   return checks
 }
@@ -80,23 +80,23 @@ async function readGiven({ url, id, token, file }: Options) {
   if (file !== undefined && id === undefined && token === undefined) return await readReceiptFile(file)
   if (file === undefined && url !== undefined && id !== undefined && token !== undefined)
     return await fetchReceipt(url, id, token)
-  throw new NothingToVerify(`Give either --file, or --url with --id and --token.\n\n${HELP}`)
+  throw new NothingToVerify(`Pass either --file, or --url with --id and --token.\n\n${HELP}`)
 }
 
 async function checkResultDigest({ result_digest }: GivenReceipt, path: string | undefined): Promise<Check> {
-  if (path === undefined) return skipped('result', 'not compared; give the answer’s body with --result')
+  if (path === undefined) return skipped('result', 'not compared; pass the response body with --result')
   const bytes = await readFile(path).catch((error: unknown) => {
     throw new NothingToVerify(`--result ${path} cannot be read (${messageOf(error)}).`)
   })
   const isSame = sha256Hex(bytes) === result_digest
-  return judged('result', isSame ? [] : [`${path} has another SHA-256 than ${result_digest}`], 'has the digest')
+  return judged('result', isSame ? [] : [`the SHA-256 of ${path} is not ${result_digest}`], 'matches the digest')
 }
 
-const SIGNS = { passed: '✓', failed: '✗', skipped: '–' } as const
+const MARKS = { passed: '✓', failed: '✗', skipped: '–' } as const
 
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[]): Promise<number> {
-  // What is wrong with the options is told as they ask for it, hence this look ahead.
+  // Read before the options are parsed: an error in them is reported as JSON, too.
   const isJson = commandLine.includes('--json')
   try {
     const options = readOptions(commandLine)
@@ -104,12 +104,12 @@ export async function main(commandLine: readonly string[]): Promise<number> {
       console.log(HELP)
       return 0
     }
-    const tell = ({ check, outcome, detail }: Check) => console.log(`${SIGNS[outcome]} ${check.padEnd(12)} ${detail}`)
-    const checks = await verifyReceipt(options, isJson ? () => undefined : tell)
-    const isGood = checks.every(({ outcome }) => outcome !== 'failed')
-    if (isJson) console.log(JSON.stringify({ outcome: isGood ? 'passed' : 'failed', checks }, null, 2))
-    else console.log(isGood ? '\nThe receipt holds.' : '\nThe receipt does not hold.')
-    return isGood ? 0 : 1
+    const print = ({ check, outcome, detail }: Check) => console.log(`${MARKS[outcome]} ${check.padEnd(12)} ${detail}`)
+    const checks = await verifyReceipt(options, isJson ? () => undefined : print)
+    const isValid = checks.every(({ outcome }) => outcome !== 'failed')
+    if (isJson) console.log(JSON.stringify({ outcome: isValid ? 'passed' : 'failed', checks }, null, 2))
+    else console.log(isValid ? '\nThe receipt is valid.' : '\nThe receipt is not valid.')
+    return isValid ? 0 : 1
   } catch (error) {
     if (!(error instanceof NothingToVerify)) throw error
     if (isJson) console.log(JSON.stringify({ outcome: 'nothing_to_verify', message: error.message }, null, 2))

@@ -1,4 +1,4 @@
-import type { ChainTransfer, MinedTransaction } from '#shared/adapters/chain/transfer-reader.ts'
+import type { ChainTransfer, MinedTransaction } from '#shared/adapters/chain/reading/transfer-reader.ts'
 import type { LedgerSettlement } from '#shared/adapters/postgres/reports/ledger-settlements.ts'
 
 export type DifferenceKind =
@@ -12,7 +12,7 @@ export type DifferenceKind =
   | 'ledger_contradicts_itself'
   | 'sums_differ'
 
-/** One thing about money on which ledger and chain, or two places of the ledger, do not agree. */
+/** A disagreement about money between ledger and chain, or between two tables of the ledger. */
 export interface Difference {
   readonly kind: DifferenceKind
   readonly jobId: string | null
@@ -20,14 +20,15 @@ export interface Difference {
   readonly detail: string
 }
 
-/** Holds a confirmed settlement against the transfers to our recipients in its transaction. Amounts are atomic USDC. */
+/** Compares a confirmed settlement with the transfers to our recipients in its transaction. Amounts are atomic USDC. */
 export function compareSettlement(
   { jobId, transaction, blockNumber, chargeAtomic, payer, payTo }: LedgerSettlement,
   transfers: readonly ChainTransfer[],
 ): readonly Difference[] {
   const difference = (kind: DifferenceKind, detail: string): Difference => ({ kind, jobId, transaction, detail })
   const [transfer, ...more] = transfers.filter(({ to }) => to === payTo)
-  if (!transfer) return [difference('missing_on_chain', `the ledger has a charge of ${chargeAtomic} from ${payer}`)]
+  if (!transfer)
+    return [difference('missing_on_chain', `the ledger contains a charge of ${chargeAtomic} from ${payer}`)]
   const found: Difference[] = []
   if (more.length > 0) found.push(difference('transferred_twice', `${more.length + 1} transfers to ${payTo}`))
   if (transfer.valueAtomic !== chargeAtomic)
@@ -39,10 +40,10 @@ export function compareSettlement(
 }
 
 /**
- * Whether a transfer that the ledger does not know was collected by this service, and therefore must be known: sent by one of
- * its keys to the x402 proxy. Anybody may send USDC to a published address.
+ * Returns whether this service sent a transfer that the ledger lacks: one of its keys called the x402 proxy. Other
+ * unknown transfers are no difference, since anybody may send USDC to a published address.
  */
-export function isCollectedByUs(
+export function isSettledByUs(
   { sender, target }: MinedTransaction,
   { facilitators, proxy }: { readonly facilitators: ReadonlySet<string>; readonly proxy: string },
 ): boolean {

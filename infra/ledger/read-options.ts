@@ -4,24 +4,24 @@ import { z } from 'zod'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
 
-Prints what was earned, failed, absorbed and is open, and reconciles the ledger with the chain to the
-atomic unit. A period holds what was finished at or after --from and before --to.
+Prints revenue, charges by model, failures, absorbed cost, exposure, debts and review items, and reconciles
+the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
 
   --from TIME      ISO 8601 (default: 24 hours before --to)
   --to TIME        ISO 8601 (default: now)
-  --json           one JSON object; amounts are atomic USDC in decimal strings
-  --no-chain       the ledger's own figures only
-  --log-range N    blocks of one eth_getLogs (default 2000)
-  --sandbox        the running sandbox's database and chain, from SANDBOX_FILE or .farebox/sandbox.json
+  --json           print one JSON object; amounts are atomic USDC in decimal strings
+  --no-chain       report the ledger only, without reconciliation
+  --log-range N    blocks for each eth_getLogs (default: 2000)
+  --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 
 Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO and FACILITATOR_ADDRESSES (comma-separated)
-add addresses to those that the ledger remembers.
+add addresses to those in the ledger.
 
 Exit code: 0 when ledger and chain agree, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
 
-/** Wrong usage; the message is for the operator. */
+/** Thrown for wrong arguments or settings; the message is for the operator. */
 export class UsageError extends Error {}
 
 export interface LedgerOptions {
@@ -29,10 +29,10 @@ export interface LedgerOptions {
   readonly to: string | undefined
   readonly asJson: boolean
   readonly databaseUrl: string
-  /** `null`: do not look at the chain. */
+  /** `null`: do not reconcile with the chain. */
   readonly rpcUrl: string | null
   readonly logRange: bigint
-  /** Beside the addresses that the ledger remembers; lower case. */
+  /** In addition to the addresses in the ledger; lower case. */
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
 }
@@ -49,7 +49,7 @@ const optionsSchema = z.object({
   to: time.optional(),
   'log-range': z
     .string()
-    .regex(/^[1-9]\d{0,6}$/, { error: 'must be a whole number of blocks' })
+    .regex(/^[1-9]\d{0,6}$/, { error: 'must be a number of blocks from 1 to 9999999' })
     .default('2000'),
 })
 
@@ -60,11 +60,11 @@ const environmentSchema = z.object({
   FACILITATOR_ADDRESSES: addresses.optional(),
 })
 
-const placeSchema = z.object({ SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json') })
+const sandboxPathSchema = z.object({ SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json') })
 
 const sandboxFileSchema = z.object({ databaseUrl: z.url(), rpcUrl: z.url() })
 
-/** Reads arguments and environment. Gives `null` when help was asked for; throws `UsageError` on anything wrong. */
+/** Reads arguments and environment. Returns `null` for `--help`. Throws `UsageError`. */
 export async function readOptions(
   programArguments: readonly string[],
   environment: NodeJS.ProcessEnv,
@@ -74,9 +74,9 @@ export async function readOptions(
   const { from, to, 'log-range': logRange } = checked(optionsSchema, flags, '--')
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to')
-  const inSandbox = flags.sandbox ? await readSandboxFile(environment) : {}
-  const needed = flags['no-chain'] ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
-  const settings = checked(needed, { ...environment, ...inSandbox }, '') as Omit<
+  const sandboxSettings = flags.sandbox ? await readSandboxFile(environment) : {}
+  const requiredSchema = flags['no-chain'] ? environmentSchema.omit({ RPC_URL: true }) : environmentSchema
+  const settings = checked(requiredSchema, { ...environment, ...sandboxSettings }, '') as Omit<
     z.infer<typeof environmentSchema>,
     'RPC_URL'
   > & {
@@ -114,9 +114,9 @@ function checked<Schema extends z.ZodType>(schema: Schema, values: unknown, pref
 }
 
 async function readSandboxFile(environment: NodeJS.ProcessEnv) {
-  const { SANDBOX_FILE } = checked(placeSchema, environment, '')
+  const { SANDBOX_FILE } = checked(sandboxPathSchema, environment, '')
   const text = await readFile(SANDBOX_FILE, 'utf8').catch(() => {
-    throw new UsageError(`${SANDBOX_FILE} cannot be read: no sandbox is running (npm start)`)
+    throw new UsageError(`${SANDBOX_FILE} cannot be read: no sandbox is running. Start one with npm start.`)
   })
   const { databaseUrl, rpcUrl } = checked(sandboxFileSchema, JSON.parse(text), `${SANDBOX_FILE}: `)
   return { DATABASE_URL: databaseUrl, RPC_URL: rpcUrl }

@@ -12,7 +12,7 @@ import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postg
 import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 
-/** What the ledger says about a period, and about what is open now. */
+/** Totals of a period, and of the work and money open now. */
 export interface LedgerReport {
   readonly period: LedgerPeriod
   readonly revenue: CountAndSum
@@ -26,7 +26,7 @@ export interface LedgerReport {
   readonly unfinished: readonly UnfinishedJobs[]
 }
 
-/** All figures of one moment: they are read from one snapshot, so they agree with each other while work goes on. */
+/** Reads the report from one snapshot, so that its totals agree with each other while jobs continue. */
 export async function readReport(pool: Pool, period: LedgerPeriod): Promise<LedgerReport> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')

@@ -1,10 +1,10 @@
-import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import type {
   BlockRange,
   ChainTransfer,
   MinedTransaction,
   TransferReader,
-} from '#shared/adapters/chain/transfer-reader.ts'
+} from '#shared/adapters/chain/reading/transfer-reader.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import { readContradictions } from '#shared/adapters/postgres/reports/contradictions.ts'
 import {
@@ -16,20 +16,20 @@ import {
 import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
-import { compareSettlement, type Difference, isCollectedByUs } from './compare-settlement.ts'
+import { compareSettlement, type Difference, isSettledByUs } from './compare-settlement.ts'
 
-/** What ledger and chain say about the period's settlements. Sums are atomic USDC. */
+/** The period's settlements according to ledger and chain. Sums are atomic USDC. */
 export interface Reconciliation {
   readonly blocks: BlockRange
   /** The period's confirmed settlements. */
   readonly ledger: CountAndSum
   /** The transfers found for them. */
   readonly chain: CountAndSum
-  /** Transfers in these blocks whose settlement is signed and not decided in the ledger yet. */
+  /** Transfers in these blocks whose settlement is signed and not yet confirmed in the ledger. */
   readonly settling: CountAndSum
   /** Transfers in these blocks whose settlement was confirmed before or after the period. */
   readonly otherPeriods: CountAndSum
-  /** USDC that somebody sent to a recipient of ours by other means. */
+  /** USDC that arrived at our recipients by other means. */
   readonly otherTransfers: CountAndSum
   readonly differences: readonly Difference[]
 }
@@ -37,18 +37,18 @@ export interface Reconciliation {
 export interface ReconciliationDependencies {
   readonly sql: Sql
   readonly chain: TransferReader
-  /** Told after each range of blocks. */
+  /** Called after each range of blocks. */
   readonly onProgress?: (done: bigint, all: bigint) => void
 }
 
 interface Subject {
   readonly period: LedgerPeriod
   readonly parties: PaymentParties
-  /** Blocks of one `eth_getLogs`. */
+  /** Blocks for each `eth_getLogs`. */
   readonly logRange: bigint
 }
 
-/** How many single transactions are looked up at a time. */
+/** Transactions that are looked up concurrently. */
 const LOOKUP_SIZE = 200
 const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
@@ -71,9 +71,9 @@ function add(findings: Findings, sum: SumName, valueAtomic: bigint): void {
 }
 
 /**
- * Holds the period's settlements against the chain, transfer by transfer. Only one range of blocks is in memory at a time. The
- * blocks must be known before the ledger is read: every transfer is stored before it is sent, so no transfer in them can
- * then be unknown by mere lateness.
+ * Compares the period's settlements with the chain, transfer by transfer, with one range of blocks in memory at a time.
+ * `blocks` must be determined before the ledger is read: every settlement is stored before it is sent, so the ledger
+ * then contains every transfer in these blocks.
  */
 export async function reconcile(
   dependencies: ReconciliationDependencies,
@@ -86,13 +86,13 @@ export async function reconcile(
     settling: NOTHING,
     otherPeriods: NOTHING,
     otherTransfers: NOTHING,
-    differences: await readInnerDifferences(dependencies.sql, subject.period),
+    differences: await readContradictionsAsDifferences(dependencies.sql, subject.period),
   }
   for (const range of rangesOf(blocks, subject.logRange)) {
     await reconcileRange(dependencies, subject, range, findings)
     dependencies.onProgress?.(range.last - blocks.first + 1n, blocks.last - blocks.first + 1n)
   }
-  await reconcileElsewhere(dependencies, subject, blocks, findings)
+  await reconcileOtherBlocks(dependencies, subject, blocks, findings)
   const { ledger, chain, differences } = findings
   if (ledger.totalAtomic !== chain.totalAtomic || ledger.count !== chain.count)
     differences.push({
@@ -104,7 +104,7 @@ export async function reconcile(
   return { blocks, ...findings }
 }
 
-/** The blocks of a period: those with a time in it, and up to the head when the period reaches the present. */
+/** Finds the blocks whose time is in the period; up to the head when the period reaches the present. */
 export async function findBlocks(
   chain: TransferReader,
   head: bigint,
@@ -133,16 +133,16 @@ async function reconcileRange(
     ({ transaction }) => transaction as string,
   )
   const settlements = await readSettlementsInBlocks(sql, period, range)
-  const unseen: LedgerSettlement[] = []
+  const unmatched: LedgerSettlement[] = []
   for (const settlement of settlements) {
     const own = transfers.get(settlement.transaction)
     transfers.delete(settlement.transaction)
     if (!settlement.isInPeriod) for (const { valueAtomic } of own ?? []) add(findings, 'otherPeriods', valueAtomic)
     else if (own) compare(settlement, own, findings)
-    else unseen.push(settlement)
+    else unmatched.push(settlement)
   }
-  await compareOneByOne(chain, unseen, findings)
-  await explainTransfers({ sql, chain }, { period, parties }, transfers, findings)
+  await compareByTransaction(chain, unmatched, findings)
+  await classifyTransfers({ sql, chain }, { period, parties }, transfers, findings)
 }
 
 function compare(settlement: LedgerSettlement, transfers: readonly ChainTransfer[], findings: Findings): void {
@@ -151,31 +151,29 @@ function compare(settlement: LedgerSettlement, transfers: readonly ChainTransfer
   findings.differences.push(...compareSettlement(settlement, transfers))
 }
 
-/** Settlements without a transfer where the ledger has them: the transaction itself says whether it lies elsewhere. */
-async function compareOneByOne(
+/** Compares settlements without a transfer in the expected blocks; their transaction may be in another block. */
+async function compareByTransaction(
   chain: TransferReader,
   settlements: readonly LedgerSettlement[],
   findings: Findings,
 ): Promise<void> {
-  for await (const { asked: settlement, mined } of lookUp(chain, settlements))
+  for await (const { item: settlement, mined } of lookUp(chain, settlements))
     compare(settlement, mined?.transfers ?? [], findings)
 }
 
-/** The transaction of each, some of them at a time; `mined` is `null` when no block holds it. */
+/** Looks up the transaction of each item, in pages; `mined` is `null` when no block contains it. */
 async function* lookUp<T extends { readonly transaction: string }>(
   chain: TransferReader,
   all: readonly T[],
-): AsyncGenerator<{ asked: T; mined: MinedTransaction | null }> {
+): AsyncGenerator<{ item: T; mined: MinedTransaction | null }> {
   for (let start = 0; start < all.length; start += LOOKUP_SIZE) {
     const page = all.slice(start, start + LOOKUP_SIZE)
-    yield* await Promise.all(
-      page.map(async (asked) => ({ asked, mined: await chain.readTransaction(asked.transaction) })),
-    )
+    yield* await Promise.all(page.map(async (item) => ({ item, mined: await chain.readTransaction(item.transaction) })))
   }
 }
 
-/** Transfers that no confirmed settlement of these blocks accounts for. */
-async function explainTransfers(
+/** Classifies the transfers that match no confirmed settlement of these blocks. */
+async function classifyTransfers(
   { sql, chain }: ReconciliationDependencies,
   { period, parties }: Pick<Subject, 'period' | 'parties'>,
   transfers: ReadonlyMap<string, readonly ChainTransfer[]>,
@@ -184,16 +182,16 @@ async function explainTransfers(
   const known = new Map(
     (await readSettlementsByTransaction(sql, period, [...transfers.keys()])).map((row) => [row.transaction, row]),
   )
-  const strangers: ChainTransfer[] = []
+  const unknown: ChainTransfer[] = []
   for (const [transaction, moved] of transfers) {
     const settlement = known.get(transaction)
     for (const transfer of moved)
-      if (settlement) explainKnown(settlement, transfer, findings)
-      else strangers.push(transfer)
+      if (settlement) classifyKnown(settlement, transfer, findings)
+      else unknown.push(transfer)
   }
   const facilitators = new Set(parties.facilitators)
-  for await (const { asked: transfer, mined } of lookUp(chain, strangers)) {
-    if (mined && isCollectedByUs(mined, { facilitators, proxy: UPTO_PROXY_ADDRESS }))
+  for await (const { item: transfer, mined } of lookUp(chain, unknown)) {
+    if (mined && isSettledByUs(mined, { facilitators, proxy: UPTO_PROXY_ADDRESS }))
       findings.differences.push({
         kind: 'unknown_to_ledger',
         jobId: null,
@@ -204,7 +202,7 @@ async function explainTransfers(
   }
 }
 
-function explainKnown(
+function classifyKnown(
   { state, isInPeriod, jobId }: LedgerSettlement,
   { transaction, valueAtomic }: ChainTransfer,
   findings: Findings,
@@ -215,14 +213,14 @@ function explainKnown(
       kind: 'unsettled_in_ledger',
       jobId,
       transaction,
-      detail: `${valueAtomic} moved; the settlement is ${state}`,
+      detail: `${valueAtomic} was transferred; the settlement is ${state}`,
     })
-  // One of the period that the ledger places in other blocks is compared there.
+  // A settlement of the period with other blocks in the ledger is compared by reconcileOtherBlocks.
   else if (!isInPeriod) add(findings, 'otherPeriods', valueAtomic)
 }
 
-/** The period's settlements that the ledger places outside of the period's blocks, such as those mined just before it began. */
-async function reconcileElsewhere(
+/** Compares the period's settlements outside of the period's blocks, such as those mined just before it began. */
+async function reconcileOtherBlocks(
   { sql, chain }: ReconciliationDependencies,
   { period }: Subject,
   blocks: BlockRange,
@@ -230,20 +228,21 @@ async function reconcileElsewhere(
 ): Promise<void> {
   for (let after = LEAST_ID; ; ) {
     const page = await readSettlementsOutsideBlocks(sql, period, blocks, { after, limit: LOOKUP_SIZE })
-    await compareOneByOne(chain, page, findings)
+    await compareByTransaction(chain, page, findings)
     const last = page.at(-1)
     if (!last) return
     after = last.settlementId
   }
 }
 
-async function readInnerDifferences(sql: Sql, period: LedgerPeriod): Promise<Difference[]> {
+async function readContradictionsAsDifferences(sql: Sql, period: LedgerPeriod): Promise<Difference[]> {
   return (await readContradictions(sql, period)).map((found) => ({
     kind: 'ledger_contradicts_itself' as const,
     jobId: found.jobId,
     transaction: found.settledTransaction,
     detail:
       `the job is ${found.jobState} with a charge of ${found.chargeAtomic ?? 'nothing'}; settled ` +
-      `${found.settledAtomic ?? 'nothing'}; the receipt says ${found.receiptAtomic ?? 'nothing'} in ${found.receiptTransaction ?? 'no transaction'}`,
+      `${found.settledAtomic ?? 'nothing'}; the receipt contains ${found.receiptAtomic ?? 'nothing'} ` +
+      `in ${found.receiptTransaction ?? 'no transaction'}`,
   }))
 }

@@ -4,14 +4,14 @@ import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
 
-/** The report as text for people: one section for each question, columns aligned. Amounts are USDC with all six decimals. */
+/** Renders the report as text, one section for each topic, with aligned columns. Amounts are USDC with six decimals. */
 export function renderReport(report: LedgerReport, reconciliation: Reconciliation | null): string {
   const { period, revenue, absorbedCost, review } = report
   return [
     `Ledger from ${period.from} to ${period.to}`,
     ...section('Revenue', [['charges completed', ...sum(revenue)]]),
     ...section('Charges by model', [
-      ['model', 'operation', 'calls', 'total', 'mean', 'least', 'most'],
+      ['model', 'operation', 'calls', 'total', 'mean', 'smallest', 'largest'],
       ...report.chargesByModel.map((row) => [
         row.model,
         row.operation,
@@ -23,18 +23,18 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ]),
     ]),
     ...section(
-      'Failures, nothing charged',
+      'Failures (nothing charged)',
       report.unchargedFailures.map(({ code, state, count }) => [code, state, String(count)]),
     ),
-    ...section('Upstream cost absorbed, in what callers would have paid', [
-      ['results withheld, at their charges', ...sum(absorbedCost.withheldCharges)],
-      ['calls of unknown outcome, at most', ...sum(absorbedCost.ambiguousAttempts)],
-      ['results done anew since, at most', ...sum(absorbedCost.replacedResults)],
+    ...section('Absorbed upstream cost (at the price to callers)', [
+      ['withheld results, at their charge', ...sum(absorbedCost.withheldCharges)],
+      ['calls with unknown outcome, at most', ...sum(absorbedCost.ambiguousAttempts)],
+      ['results generated again later, at most', ...sum(absorbedCost.replacedResults)],
     ]),
     ...payers('Open exposure now', report.openExposure),
-    ...payers('Debts (work done, payment not collected)', report.debts),
+    ...payers('Debts (work done, payment failed)', report.debts),
     ...section(
-      `For a person to look at: ${review.count}`,
+      `Needs review: ${review.count}`,
       review.oldest.map((item) => [
         item.jobId,
         item.jobState,
@@ -54,7 +54,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
         oldestJobId,
       ]),
     ),
-    ...section('Signed and not decided yet', [['settlements', ...sum(report.settlingNow)]]),
+    ...section('Signed, not yet confirmed', [['settlements', ...sum(report.settlingNow)]]),
     ...(reconciliation ? renderReconciliation(reconciliation) : ['', 'Not reconciled with the chain (--no-chain).']),
   ].join('\n')
 }
@@ -65,7 +65,7 @@ function renderReconciliation(reconciliation: Reconciliation): readonly string[]
     ...section(`Reconciliation with the chain, blocks ${blocks.first} to ${blocks.last}`, [
       ['settlements confirmed in the period', ...sum(reconciliation.ledger)],
       ['their transfers on chain', ...sum(reconciliation.chain)],
-      ['on chain, still settling here', ...sum(reconciliation.settling)],
+      ['on chain, not yet confirmed in the ledger', ...sum(reconciliation.settling)],
       ['on chain, confirmed in another period', ...sum(reconciliation.otherPeriods)],
       ['other transfers to our recipients', ...sum(reconciliation.otherTransfers)],
     ]),
@@ -87,7 +87,7 @@ function renderReconciliation(reconciliation: Reconciliation): readonly string[]
 }
 
 function payers(title: string, { count, totalAtomic, payers, greatest }: PayerAmounts): readonly string[] {
-  const shown = greatest.length < payers ? `, the greatest ${greatest.length} shown` : ''
+  const shown = greatest.length < payers ? `, the largest ${greatest.length} shown` : ''
   return section(
     `${title}: ${usdc(totalAtomic)} in ${count} jobs of ${payers} payers${shown}`,
     greatest.map((payer) => [payer.payer, ...sum(payer)]),
@@ -102,21 +102,23 @@ function sum({ count, totalAtomic }: CountAndSum): readonly string[] {
   return [String(count), usdc(totalAtomic)]
 }
 
-/** Numbers to the right, all else to the left. */
 function columns(rows: readonly (readonly string[])[]): readonly string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)))
-  return rows.map((row) =>
-    `  ${row.map((cell, column) => (/^\d[\d.]*$/.test(cell) ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0))).join('  ')}`.trimEnd(),
-  )
+  return rows.map((row) => `  ${row.map((cell, column) => align(cell, widths[column] ?? 0)).join('  ')}`.trimEnd())
 }
 
-/** All six decimals, so that columns line up and no unit is hidden. */
+/** Aligns numbers to the right and everything else to the left. */
+function align(cell: string, width: number): string {
+  return /^\d[\d.]*$/.test(cell) ? cell.padStart(width) : cell.padEnd(width)
+}
+
+/** Formats an amount with all six decimals, so that columns align and no atomic unit is hidden. */
 function usdc(amountAtomic: bigint): string {
   const [whole = '', fraction = ''] = dollarsFromAtomic(atomicAmount(amountAtomic)).split('.')
   return `${whole}.${fraction.padEnd(6, '0')}`
 }
 
-/** A mean of atomic units with two decimals, in USDC with eight. */
+/** Formats a mean of atomic units with two decimals as USDC with eight. */
 function meanUsdc(meanAtomic: string): string {
   const digits = meanAtomic.replace('.', '').padStart(9, '0')
   return `${digits.slice(0, -8)}.${digits.slice(-8)}`

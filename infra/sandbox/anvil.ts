@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from './free-port.ts'
 import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
-/** A free port can be taken by another process before anvil binds it; a port that the caller asked for is tried once. */
+/** Another process can take a free port before anvil binds it; a port that the caller requested is tried once. */
 const PORT_ATTEMPTS = 3
 
 /** A running anvil that answers on `rpcUrl`. */
@@ -15,9 +15,9 @@ export interface Anvil extends GuardedProcess {
 
 /** How to start anvil. */
 export interface AnvilOptions {
-  /** Arguments besides host, port and verbosity. */
+  /** Arguments in addition to host, port and verbosity. */
   args: readonly string[]
-  /** A free port when left out. */
+  /** A free port by default. */
   port?: number | undefined
   log?: ((line: string) => void) | undefined
 }
@@ -32,7 +32,7 @@ export async function startAnvil({ args, port, log }: AnvilOptions): Promise<Anv
   for (let attempt = 1; ; attempt++) {
     const lastLines: string[] = []
     const chosenPort = port ?? (await findFreePort())
-    // The only origin that may call from a browser does not exist: no web page can drive the chain behind its user's back.
+    // The only allowed browser origin does not exist, so no web page can use the chain.
     const origin = `http://${randomUUID()}.invalid`
     const anvil = spawnGuarded({
       command: findAnvilBinary(),
@@ -54,7 +54,7 @@ export async function startAnvil({ args, port, log }: AnvilOptions): Promise<Anv
   }
 }
 
-/** The binary itself, not the package's Node launcher: the launcher would survive it and hide its pid. */
+/** Returns the path of the binary, not of the package's Node launcher, which would outlive it and hide its process id. */
 function findAnvilBinary(): string {
   const cpu = arch === 'x64' ? 'amd64' : arch
   const anvilPackage = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
@@ -66,9 +66,9 @@ function findAnvilBinary(): string {
 }
 
 /**
- * Resolves when our anvil answers; never when it does not.
+ * Resolves when this anvil answers, or never.
  *
- * An answer counts only when it carries our own `origin`: on a port that was taken already, another anvil answers first.
+ * An answer counts only when it contains our `origin`: on a port that was already taken, another anvil would answer.
  */
 async function waitUntilAnswering(rpcUrl: string, origin: string, signal: AbortSignal): Promise<'answering'> {
   while (!signal.aborted) {

@@ -16,11 +16,10 @@ export interface CanonicalContracts {
 }
 
 /**
- * Gives the code of Permit2 and Multicall3, from `cacheDirectory` or else from a short-lived anvil.
+ * Returns the code of Permit2 and Multicall3 from `cacheDirectory`, or else from a short-lived anvil.
  *
- * Anvil's Tempo network carries both at their canonical addresses, so that no chain has to be reached and no source is
- * needed. The code serves any chain: Permit2 computes its domain separator anew when the chain id is not the one it
- * was deployed with.
+ * Anvil's Tempo network has both at their canonical addresses, so no chain has to be reached and no source is needed. The
+ * code works on any chain: Permit2 recomputes its domain separator when the chain id differs from that of its deployment.
  */
 export async function readCanonicalContracts(cacheDirectory: string): Promise<CanonicalContracts> {
   const { version } = createRequire(import.meta.url)('@foundry-rs/anvil/package.json') as { version: string }
@@ -28,7 +27,7 @@ export async function readCanonicalContracts(cacheDirectory: string): Promise<Ca
   const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
   if (cached !== undefined) return JSON.parse(cached) as CanonicalContracts
   const contracts = await readFromTempo()
-  // Where nothing can be written, the next start does the same work again.
+  // Without a writable cache, the next start repeats the work.
   await replaceFile(cacheFile, JSON.stringify(contracts)).catch(() => undefined)
   return contracts
 }

@@ -7,15 +7,15 @@ import { callRpc } from './json-rpc.ts'
 import { waitForPreviousProcess } from './previous-process.ts'
 import { replaceFile } from './replace-file.ts'
 
-/** How much of a chain a crash of the whole machine may lose. */
+/** The most recent part of the chain that a crash of the machine may lose. */
 const SAVE_INTERVAL_MS = 2_000
 
-/** Saving takes longer with every block (about 0.1 ms each); it may use at most this share of the time. */
+/** Saving takes longer with every block (about 0.1 ms each); it may use at most this share of time. */
 const SAVE_SHARE = 0.05
 
 /**
- * The file that anvil itself writes when it is asked to end. Anvil does not write atomically, so this is never the only
- * copy: `stateFile` is the latest periodic one, at most a few seconds older.
+ * Returns the path of the file that anvil writes when it shuts down. Anvil does not write atomically, so this is never the
+ * only copy: `stateFile` is the latest periodic one, at most a few seconds older.
  */
 export function exitStateFile(stateFile: string): string {
   return `${stateFile}.exit`
@@ -28,8 +28,8 @@ function pidFile(stateFile: string): string {
 /**
  * Finds the newest complete state of an earlier run and makes it `stateFile`.
  *
- * Waits for an earlier anvil that is still writing. A half-written file is set aside as `*.damaged`, with a line in
- * `log`, and never loaded. Gives false when there is nothing to resume: the chain starts fresh.
+ * Waits for an earlier anvil that is still writing. An incomplete file is renamed to `*.damaged`, with a line in `log`, and
+ * never loaded. Returns false when there is nothing to resume: the chain starts fresh.
  *
  * @throws Error when another sandbox runs on the same file.
  */
@@ -46,7 +46,7 @@ export async function recoverChainState(stateFile: string, log?: (line: string) 
     }
     damaged = true
     await rename(candidate, `${candidate}.damaged`)
-    log?.(`The chain state in ${candidate} is half-written; it was set aside and is not used.`)
+    log?.(`The chain state in ${candidate} is incomplete; it was renamed and is not used.`)
   }
   if (damaged) log?.('No complete chain state is left; the chain starts fresh.')
   return false
@@ -75,13 +75,13 @@ async function saveUntilExit(anvil: Anvil, stateFile: string): Promise<void> {
   while (!ended.signal.aborted) {
     await delay(intervalMs, undefined, { signal: ended.signal, ref: false }).catch(() => undefined)
     const startedAt = performance.now()
-    // A failure means that anvil is ending, which the loop's condition sees.
+    // A failure means that anvil is shutting down, which ends the loop.
     savedBlock = await saveIfGrown(anvil.rpcUrl, stateFile, savedBlock).catch(() => savedBlock)
     intervalMs = Math.max(SAVE_INTERVAL_MS, (performance.now() - startedAt) / SAVE_SHARE)
   }
 }
 
-/** Gives the number of the saved block. */
+/** Saves the chain when it has new blocks, and returns the number of the saved block. */
 async function saveIfGrown(rpcUrl: string, stateFile: string, savedBlock: string): Promise<string> {
   const block = await callRpc<string>(rpcUrl, 'eth_blockNumber', [])
   if (block === savedBlock) return block

@@ -1,35 +1,35 @@
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 
-/** The worker's variable that the deployments file names. */
+/** The worker's environment variable that the deployments file names. */
 export const UPSTREAM_KEY = 'SIMULATED_UPSTREAM_KEY'
 
-/** What must be known of the catalog's models. */
+/** The required properties of the catalog's models. */
 interface ServedModel {
   readonly id: string
   readonly category: 'text_generation' | 'image_generation' | 'text_to_speech' | 'speech_to_text'
 }
 
 export interface SandboxDeploymentsOptions {
-  /** Origin of the simulated upstream. */
+  /** Origin of the simulated vendors. */
   readonly upstreamUrl: string
-  /** The worker's environment variable with the key that the simulated upstream accepts. */
+  /** The worker's environment variable with the key that the simulated vendors accept. */
   readonly apiKeyEnv: string
   readonly models: readonly ServedModel[]
   /** Public voice aliases. */
   readonly voices: readonly string[]
 }
 
-/** The public model that a third vendor serves too. */
-const modelOfThreeVendors = 'textmodel-2.5-pro'
+/** The public model that three vendors serve. */
+const MODEL_OF_THREE_VENDORS = 'textmodel-2.5-pro'
 
 /**
- * The sandbox's deployments file. Every model but the image's has a first deployment and one to fall back to, each on its own
- * vendor's wire of the simulated upstream, so that failover can be tried. One text model has a third in between.
+ * Returns the sandbox's deployments file. Every model except the image model has a first deployment and a fallback in another
+ * vendor's wire format, so that failover can be tried. One text model has a third deployment in between.
  */
 export function sandboxDeployments(options: SandboxDeploymentsOptions): DeploymentsFileInput {
   const { upstreamUrl, apiKeyEnv: api_key_env, models, voices } = options
   const idsOf = (category: ServedModel['category']) =>
-    models.filter((one) => one.category === category).map(({ id }) => id)
+    models.filter((model) => model.category === category).map(({ id }) => id)
   const voicesAs = (prefix: string) => Object.fromEntries(voices.map((alias) => [alias, `${prefix}-${alias}`]))
   const gemini = { adapter: 'gemini', base_url: upstreamUrl, api_key_env, priority: 0 } as const
   const elevenlabs = { adapter: 'elevenlabs', base_url: upstreamUrl, api_key_env, priority: 0 } as const
@@ -52,7 +52,7 @@ export function sandboxDeployments(options: SandboxDeploymentsOptions): Deployme
       ...anthropic,
       name: 'anthropic',
       upstream_model: 'claude-simulated',
-      serves: text.filter((id) => id === modelOfThreeVendors),
+      serves: text.filter((id) => id === MODEL_OF_THREE_VENDORS),
     },
     { ...open, name: 'open-text', upstream_model: 'simulated-chat', serves: text },
     {

@@ -11,10 +11,10 @@ import { compileContracts, type SandboxContracts } from './contracts/compile.ts'
 import type { ProcessExit } from './guarded-process.ts'
 import { callRpc } from './json-rpc.ts'
 
-/** The sandbox has Base's chain id, so that what a client signs here is what it would sign in production. */
+/** Base's chain id, so that a client signs the same as in production. */
 export const DEVNET_CHAIN_ID = 8453
 
-/** Production addresses on eip155:8453, which the sandbox's contracts occupy. */
+/** Production addresses on eip155:8453, at which the sandbox places its contracts. */
 export const DEVNET_ADDRESSES = {
   usdc: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
   permit2: PERMIT2_ADDRESS,
@@ -22,16 +22,16 @@ export const DEVNET_ADDRESSES = {
   multicall3: MULTICALL3_ADDRESS,
 } as const
 
-/** Contracts depend on nothing but the repository: only its very first start compiles them. */
+/** Contracts depend only on the repository: only the very first start compiles them. */
 const CONTRACTS_CACHE = fileURLToPath(new URL('../../node_modules/.cache/farebox-contracts', import.meta.url))
 
 /** How to start a devnet. */
 export interface DevnetOptions {
-  /** Keeps compiled contracts and canonical code for later starts; one cache for all of the repository's when left out. */
+  /** Caches compiled contracts and canonical code; by default one cache for the whole repository. */
   directory?: string
-  /** A free port when left out. */
+  /** A free port by default. */
   port?: number
-  /** Keeps the chain between starts in this file and a few beside it; without it the chain is forgotten. */
+  /** Keeps the chain between starts in this file and a few next to it; without it the chain is not kept. */
   stateFile?: string
   /** Mines a block at this interval; without it each transaction is mined at once. */
   blockTimeSeconds?: number
@@ -46,16 +46,16 @@ export interface Devnet {
   pid: number
   /** Whether the chain of an earlier run was resumed. */
   resumed: boolean
-  /** Saves the chain when it is kept, and ends anvil. Safe to repeat. */
+  /** Saves a kept chain and stops anvil. Safe to repeat. */
   stop: () => Promise<void>
-  /** Resolves when anvil has ended, asked or not. */
+  /** Resolves when anvil has ended, for any reason. */
   exited: Promise<ProcessExit>
 }
 
 /**
  * Starts a local chain that carries USDC, Permit2, the x402 upto proxy and Multicall3 at their production addresses.
  *
- * Anvil dies with this process, whatever way this process dies.
+ * Anvil ends together with this process, even on SIGKILL.
  */
 export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
   const { directory = CONTRACTS_CACHE, port, stateFile, blockTimeSeconds, log } = options
@@ -69,9 +69,9 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
     log,
     args: [
       `--chain-id=${DEVNET_CHAIN_ID}`,
-      // With all historical states kept, a call takes ten times longer after 500 blocks.
+      // With all historical states, a call takes ten times longer after 500 blocks.
       '--prune-history=50',
-      // The default dev accounts have published keys; nothing in the sandbox may work only because of them.
+      // The default accounts have published keys, on which nothing in the sandbox may depend.
       '--accounts=0',
       ...(blockTimeSeconds === undefined ? [] : [`--block-time=${blockTimeSeconds}`]),
       ...(stateFile === undefined ? [] : ['--dump-state', exitStateFile(stateFile), '--state-interval', '31536000']),
@@ -90,12 +90,12 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
     pid: anvil.pid,
     resumed,
     exited: anvil.exited,
-    // Writing a long chain's state takes its time.
+    // Writing the state of a long chain takes time.
     stop: () => anvil.stop({ signal: 'SIGTERM', graceMs: 15_000 }),
   }
 }
 
-/** Also done on a resumed chain, so that a change to the stand-ins takes effect. */
+/** Places the contracts, also on a resumed chain, so that a change to the stand-ins takes effect. */
 async function placeContracts(
   rpcUrl: string,
   contracts: SandboxContracts,

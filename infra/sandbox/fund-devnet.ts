@@ -1,6 +1,6 @@
 import { type Address, createPublicClient, encodeFunctionData, type Hex, http, parseAbi, parseEther, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES } from './devnet.ts'
 import { callRpc } from './json-rpc.ts'
 import { waitForReceipt } from './wait-for-receipt.ts'
@@ -10,7 +10,7 @@ const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 
 const SETTLEMENT_FUNDS_WEI = parseEther('100')
 
-/** Below this a settlement key of a long-lived sandbox is filled up again. */
+/** A settlement key with less is funded again. */
 const LOWEST_SETTLEMENT_FUNDS_WEI = parseEther('10')
 
 const USDC_ABI = parseAbi([
@@ -19,23 +19,23 @@ const USDC_ABI = parseAbi([
   'function mint(address to, uint256 value) returns (bool)',
 ])
 
-/** A key pair of the sandbox's own chain. */
+/** A key pair on the sandbox's chain. */
 export interface SandboxAccount {
   address: Address
   privateKey: Hex
 }
 
-/** The parties of a payment. Plain strings throughout, so that they can be kept as JSON. */
+/** The parties of a payment, as plain strings that can be stored as JSON. */
 export interface SandboxAccounts {
-  /** Buys: holds USDC, but no native gas and no allowance for Permit2. */
+  /** The buyer, with USDC but no native gas and no allowance for Permit2. */
   payer: SandboxAccount
-  /** Sends the settlements: holds native gas, but no USDC. */
+  /** Sends the settlements, with native gas but no USDC. */
   settlement: SandboxAccount
-  /** Is paid (`payTo`): holds nothing. */
+  /** The recipient of payments (`payTo`), with no funds at first. */
   recipient: SandboxAccount
 }
 
-/** Generates fresh random keys; the caller keeps them as long as it keeps the chain. */
+/** Generates random keys, which the caller keeps as long as the chain. */
 export function createSandboxAccounts(): SandboxAccounts {
   return { payer: createSandboxAccount(), settlement: createSandboxAccount(), recipient: createSandboxAccount() }
 }
@@ -46,10 +46,10 @@ export function createSandboxAccount(): SandboxAccount {
 }
 
 /**
- * Gives the payer 1,000 USDC and the settlement key 100 ETH.
+ * Funds the payer with 1,000 USDC and the settlement key with 100 ETH.
  *
- * Idempotent on a kept chain: a payer that was ever funded gets nothing more, even when it has spent everything, and a
- * settlement key is filled up only below 10 ETH.
+ * Idempotent on a kept chain: a payer is funded only once, even when it has spent everything, and a settlement key only
+ * below 10 ETH.
  */
 export async function fundSandboxAccounts(
   rpcUrl: string,
@@ -69,7 +69,7 @@ export async function fundSandboxAccounts(
   if (minted === 0n) await mintUsdc(rpcUrl, payer.address, PAYER_FUNDS_ATOMIC)
 }
 
-/** Fills an account that settles up to 100 ETH when it has less than 10. */
+/** Sets a settlement account's balance to 100 ETH when it has less than 10. */
 export async function fundSettlementAccount(rpcUrl: string, address: Address): Promise<void> {
   const client = createPublicClient({ chain: base, transport: http(rpcUrl) })
   if ((await client.getBalance({ address })) >= LOWEST_SETTLEMENT_FUNDS_WEI) return
@@ -77,9 +77,9 @@ export async function fundSettlementAccount(rpcUrl: string, address: Address): P
 }
 
 /**
- * Gives an account USDC, in atomic units, and waits until the transaction is mined.
+ * Mints USDC in atomic units for an account and waits until the transaction is mined.
  *
- * Only a development node can do so: it impersonates the minter, whose key nobody holds.
+ * Works only on a development node, which impersonates the minter: nobody has its key.
  */
 export async function mintUsdc(rpcUrl: string, to: Address, amountAtomic: bigint): Promise<void> {
   const client = createPublicClient({ chain: base, transport: http(rpcUrl) })

@@ -3,15 +3,15 @@ import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /**
- * A POSIX shell program that leaves a watcher behind and then becomes the guarded program.
+ * A POSIX shell script that starts a watcher and then becomes the guarded program.
  *
  * Linux's parent-death signal has no counterpart on macOS, but a pipe works everywhere: the kernel closes the
- * supervisor's end (our descriptor 0) whatever way the supervisor dies, and the watcher's `read` ends. The watcher is a
- * shell of about 1 MB, where a Node process would take 45 MB. It is started from a subshell that ends at once, so that
- * the program gets no child it does not know; the program keeps the process id and default signal handling. The script
- * is passed inline, because another user may not be able to read this folder.
+ * supervisor's end (our descriptor 0) however the supervisor dies, and the watcher's `read` ends. The watcher is a shell of
+ * about 1 MB, where a Node process would take 45 MB. It is started from a subshell that exits immediately, so that it is not
+ * the program's child; the program keeps the process id and default signal handling. The script is passed inline, because
+ * another user may not be able to read this folder.
  *
- * The last line ends the process group: the program, what it left behind, and the watcher itself.
+ * The watcher's last command kills the process group: the program, its remaining children, and the watcher itself.
  */
 const GUARD_SCRIPT = `
 grace_tenths=$1; orphan_signal=$2; shift 2
@@ -27,21 +27,21 @@ exec 4<&-
 exec "$@"
 `
 
-/** Last words may still be in the output pipes when a program has ended; a detached grandchild may hold those open. */
-const LAST_WORDS_MS = 2_000
+/** The last lines may still be in the output pipes when a program has ended; a detached grandchild may keep those open. */
+const OUTPUT_GRACE_MS = 2_000
 
-/** What to run, and as whom. */
+/** The program to run, and its user. */
 export interface GuardedProcessOptions {
   command: string
   args?: readonly string[]
-  /** The whole environment of the program; the supervisor's own when left out. */
+  /** The whole environment of the program; the supervisor's by default. */
   env?: NodeJS.ProcessEnv
   cwd?: string
-  /** Receives each line of standard output and standard error; both are discarded when left out. */
+  /** Receives each line of standard output and standard error; both are discarded by default. */
   log?: ((line: string) => void) | undefined
-  /** The signal that asks the program to end when the supervisor has died; SIGTERM when left out. */
+  /** The signal for the program when the supervisor has died; default SIGTERM. */
   orphanSignal?: NodeJS.Signals
-  /** How long an orphaned program may take to end before SIGKILL, in steps of 100 ms; 1,000 when left out. */
+  /** The time between that signal and SIGKILL, in steps of 100 ms; default 1,000. */
   orphanGraceMs?: number
   /** User and group to run as; only root can set them. */
   uid?: number
@@ -58,21 +58,21 @@ export interface ProcessExit {
 export interface GuardedProcess {
   /** The program's own process id. */
   pid: number
-  /** Resolves when the program has ended for whatever reason; never rejects. A missing command ends with code 127. */
+  /** Resolves when the program has ended for any reason; never rejects. A missing command ends with code 127. */
   exited: Promise<ProcessExit>
   /**
-   * Sends `signal` (SIGTERM when left out), then SIGKILL after `graceMs` (5,000 when left out). Resolves once the program
-   * has ended; safe to repeat.
+   * Sends `signal` (default SIGTERM), then SIGKILL after `graceMs` (default 5,000). Resolves once the program has ended; safe
+   * to repeat.
    */
   stop: (options?: { signal?: NodeJS.Signals; graceMs?: number }) => Promise<void>
 }
 
 /**
- * Starts a program that dies with this process, whatever way this process dies: exit, crash or SIGKILL.
+ * Starts a program that ends together with this process, whether by exit, crash or SIGKILL.
  *
- * An orphan gets `orphanSignal`, then SIGKILL after `orphanGraceMs`. However the program ends, processes that it started
- * and left in its process group end with it. It runs in its own session, so Ctrl-C in a terminal reaches only the
- * supervisor, which decides the order of shutdown. Linux and macOS.
+ * An orphan receives `orphanSignal`, then SIGKILL after `orphanGraceMs`. However the program ends, the remaining processes of
+ * its process group end with it. It runs in a separate session, so Ctrl-C in a terminal reaches only the supervisor, which
+ * decides the order of shutdown. Linux and macOS.
  *
  * @throws Error when no process can be created, for example because `cwd` does not exist.
  */
@@ -89,7 +89,7 @@ export function spawnGuarded(options: GuardedProcessOptions): GuardedProcess {
     ...(uid === undefined ? {} : { uid }),
     ...(gid === undefined ? {} : { gid }),
   })
-  // Reported below for a failed start; nothing is ever written to standard input, so its errors say nothing.
+  // A failed start is reported below; nothing is ever written to standard input, so its errors are irrelevant.
   child.on('error', () => undefined)
   child.stdin?.on('error', () => undefined)
   const { pid } = child
@@ -123,16 +123,16 @@ function watchExit(child: ChildProcess, pid: number): Promise<ProcessExit> {
     child.once('exit', (code, signal) => {
       killGroup(pid)
       child.once('close', () => resolve({ code, signal }))
-      setTimeout(() => resolve({ code, signal }), LAST_WORDS_MS).unref()
+      setTimeout(() => resolve({ code, signal }), OUTPUT_GRACE_MS).unref()
     })
   })
 }
 
-/** The watcher is a member of the group, so its number cannot have been given to anybody else. */
+/** Kills the process group. Its id cannot have been reused, because the watcher is a member. */
 function killGroup(leader: number): void {
   try {
     process.kill(-leader, 'SIGKILL')
   } catch {
-    // The group is empty already.
+    // The group is already empty.
   }
 }

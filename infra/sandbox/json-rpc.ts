@@ -1,5 +1,5 @@
 /**
- * Calls one JSON-RPC method of a node over HTTP and gives its result.
+ * Calls one JSON-RPC method of a node over HTTP and returns its result.
  *
  * @throws Error with the node's message when it answers with an error, and fetch's own error when it cannot be reached.
  */

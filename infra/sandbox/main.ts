@@ -11,18 +11,18 @@ import { listenForStopSignals, type StopReason, untilStop } from './supervise.ts
 
 const HELP = `Usage: npm start [-- --fresh]
 
-Runs the whole of farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
+Runs a complete farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
 simulated vendors, the API and a worker. State is kept in .farebox/ between starts.
 
-  --fresh   forget all earlier payments, results and keys first
+  --fresh   delete all earlier payments, results and keys first
   --help    show this text
 
 Environment:
   SANDBOX_FILE        where to write sandbox.json (default .farebox/sandbox.json)
-  UPSTREAM_DELAY_MS   latency of the simulated vendor in milliseconds (default 0)
-  BLOCK_TIME_SECONDS  mine a block at this interval (default: each transaction at once)
-  QUEUE_URL           a Redis of your own for the queue (default: the sandbox's PostgreSQL)
-  S3_ENDPOINT         an S3 store of your own for uploads and media (default: a folder), with S3_BUCKET,
+  UPSTREAM_DELAY_MS   latency of the simulated vendors in milliseconds (default 0)
+  BLOCK_TIME_SECONDS  mine a block at this interval (default: one for each transaction)
+  QUEUE_URL           your own Redis for the queue (default: the sandbox's PostgreSQL)
+  S3_ENDPOINT         your own S3 store for uploads and media (default: a folder), with S3_BUCKET,
                       S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY (default: those of s3rver)`
 
 const environmentSchema = z.object({
@@ -70,7 +70,7 @@ interface Place {
   release(): Promise<void>
 }
 
-/** `.farebox/`, or a temporary directory when another sandbox runs there: two beside each other do not share state. */
+/** Chooses `.farebox/`, or a temporary directory when another sandbox runs there: concurrent sandboxes share no state. */
 async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> {
   const directory = resolve('.farebox')
   if (await lockDirectory(directory))
@@ -90,15 +90,15 @@ async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> 
 
 function printReady({ info }: Sandbox, place: Place, milliseconds: number): void {
   printTitle(`Ready in ${(milliseconds / 1000).toFixed(1)} s at ${highlight(info.baseUrl)}`)
-  printField('for programs', place.sandboxFile)
+  printField('connection', place.sandboxFile)
   printField('logs', join(place.directory, 'logs'))
-  printField('payer', `${info.payer.address} (1,000 USDC at first, no gas)`)
+  printField('payer', `${info.payer.address} (starts with 1,000 USDC and no gas)`)
   printField('stop', 'Ctrl-C')
 }
 
 function printStop(stop: StopReason, directory: string): void {
   if (stop.reason === 'crash')
-    printProblem(`\n${stop.part} ended (${stop.how}); stopping everything. See ${join(directory, 'logs')}.`)
+    printProblem(`\n${stop.part} ended (${stop.how}). Stopping everything; see ${join(directory, 'logs')}.`)
   else console.log(`\nStopping (${stop.reason === 'signal' ? stop.signal : stop.reason}).`)
 }
 

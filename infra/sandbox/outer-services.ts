@@ -13,12 +13,12 @@ const environmentSchema = z.object({
   S3_FORCE_PATH_STYLE: z.stringbool().default(true),
 })
 
-/** The settings of API and worker that stand for services which the sandbox does not start itself. */
+/** Settings of API and worker for services that the sandbox does not start itself. */
 export type OuterServices = Readonly<Record<string, string>>
 
 /**
- * Reads which services the caller already runs: a queue (`QUEUE_URL`) and an S3 store (`S3_ENDPOINT`, with a bucket that is
- * made if need be, and the keys of s3rver unless others are given). Throws with every wrong variable named.
+ * Reads the services that the caller already runs: a queue (`QUEUE_URL`) and an S3 store (`S3_ENDPOINT`, whose bucket is created
+ * when it is missing, with the keys of s3rver by default). Throws an error that names every invalid variable.
  */
 export async function findOuterServices(environment: NodeJS.ProcessEnv = process.env): Promise<OuterServices> {
   const parsed = environmentSchema.safeParse(environment)
@@ -27,7 +27,7 @@ export async function findOuterServices(environment: NodeJS.ProcessEnv = process
   return { ...(queueUrl === undefined ? {} : queueAt(queueUrl, prefix)), ...(await objectStoreOf(s3)) }
 }
 
-/** Sandboxes on one Redis must not take each other's jobs; what one leaves there is never needed again. */
+/** Uses a random prefix: sandboxes on one Redis must not take each other's jobs, and a restarted one needs none of them. */
 function queueAt(queueUrl: string, prefix = `{farebox-${randomBytes(4).toString('hex')}}`): OuterServices {
   return { QUEUE_URL: queueUrl, QUEUE_PREFIX: prefix }
 }

@@ -2,21 +2,21 @@ import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { wrapFetchWithPayment, x402Client, x402HTTPClient } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 
-/** What a buyer has: a key, a place to read the chain, and the official x402 client. Nothing of farebox is in it. */
+/** A buyer: a key, a node and the official x402 client, without any code of farebox. */
 export interface PayingClient {
   readonly address: `0x${string}`
   /** A `fetch` that answers a 402 by signing its challenge and sending the request again. */
   readonly fetch: typeof globalThis.fetch
-  /** Signs the challenge of a 402; gives the headers to repeat the request with. */
+  /** Signs the challenge of a 402 and returns the headers for the paid request. */
   sign(challenge: Response): Promise<Record<string, string>>
 }
 
-/** The official client with its default limit of 1 USDC a payment. */
+/** Creates the official client with its default limit of 1 USDC per payment. */
 export function createPayingClient(options: {
   privateKey: `0x${string}`
   rpcUrl: string
   network: string
-  /** Sends the requests; left out: Node's own. */
+  /** Sends the requests; Node's own by default. */
   fetch?: typeof globalThis.fetch
 }): PayingClient {
   const account = privateKeyToAccount(options.privateKey)

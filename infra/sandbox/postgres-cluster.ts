@@ -10,27 +10,27 @@ import { readCommandLine, waitForPreviousProcess } from './previous-process.ts'
 /** The only role, and the owner of everything. */
 export const POSTGRES_ROLE = 'farebox'
 
-/** Kept inside the data directory: whoever can read that can read the data anyway. */
+/** Kept inside the data directory, whose readers can read the data anyway. */
 const PASSWORD_FILE = 'farebox-password'
 
-/** Higher than any system's largest pid, so that no process has it. */
+/** Higher than any system's largest process id. */
 const IMPOSSIBLE_PID = 2_147_483_646
 
-/** Where a cluster lives, and what runs it as whom. */
+/** A cluster's directory, programs and user. */
 export interface PostgresCluster {
   binaries: PostgresBinaries
   user: PostgresUser | undefined
-  /** Absolute. */
+  /** An absolute path. */
   dataDirectory: string
   log: ((line: string) => void) | undefined
 }
 
 /**
- * Makes the data directory ready for a server: creates the cluster the first time, clears the way after a crash.
+ * Prepares the data directory for a server: creates the cluster the first time, and releases the lock file after a crash.
  *
- * Gives the role's password, which is random and stays with the data.
+ * Returns the role's password, which is random and kept with the data.
  *
- * @throws Error when a server still runs on the directory, when it holds something else, or with initdb's own message.
+ * @throws Error when a server still runs on the directory, when it contains something else, or with initdb's message.
  */
 export async function prepareCluster(cluster: PostgresCluster): Promise<string> {
   const passwordFile = join(cluster.dataDirectory, PASSWORD_FILE)
@@ -40,13 +40,13 @@ export async function prepareCluster(cluster: PostgresCluster): Promise<string> 
   return password
 }
 
-/** The command line and identity for one of PostgreSQL's programs. */
+/** Returns the command line and user for one of PostgreSQL's programs. */
 export function asPostgresUser(
   user: PostgresUser | undefined,
   command: string,
   args: readonly string[],
 ): GuardedProcessOptions {
-  // The environment is small on purpose: PG* variables of the caller's shell must not reach the server.
+  // A minimal environment: PG* variables of the caller's shell must not reach the server.
   const options = { cwd: '/', env: { PATH: env['PATH'], LC_ALL: 'C', TZ: 'UTC' } }
   if (user === undefined) return { ...options, command, args }
   const [program, ...prefix] = user.commandPrefix
@@ -54,9 +54,9 @@ export function asPostgresUser(
   return { ...options, command: program, args: [...prefix, command, ...args] }
 }
 
-/** Creates the cluster beside its place and moves it there when complete, so that a crash leaves nothing half-made. */
+/** Creates the cluster next to its directory and moves it there when complete, so that a crash leaves no incomplete one. */
 async function initialize({ binaries, user, dataDirectory, log }: PostgresCluster): Promise<string> {
-  await makeRoom(dataDirectory)
+  await removeEmptyDirectory(dataDirectory)
   const unfinished = `${dataDirectory}.initializing`
   const passwordFile = `${dataDirectory}.password`
   const password = randomBytes(24).toString('hex')
@@ -65,7 +65,7 @@ async function initialize({ binaries, user, dataDirectory, log }: PostgresCluste
   await writeFile(passwordFile, password, { mode: 0o600 })
   if (user !== undefined) await Promise.all([unfinished, passwordFile].map((path) => chown(path, user.uid, user.gid)))
   const identity = [`--username=${POSTGRES_ROLE}`, `--pwfile=${passwordFile}`, '--auth=scram-sha-256']
-  // The builtin locale sorts alike on every system.
+  // The builtin locale has the same order on every system.
   const text = ['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
   const lines: string[] = []
   const initdb = spawnGuarded({
@@ -80,20 +80,20 @@ async function initialize({ binaries, user, dataDirectory, log }: PostgresCluste
   return password
 }
 
-/** An empty folder may be in the way; anything else is not ours to delete. */
-async function makeRoom(dataDirectory: string): Promise<void> {
+/** Removes an empty directory at the cluster's path; anything else is not ours to delete. */
+async function removeEmptyDirectory(dataDirectory: string): Promise<void> {
   await rmdir(dataDirectory).catch((cause: NodeJS.ErrnoException) => {
     if (cause.code === 'ENOENT') return
-    throw new Error(`${dataDirectory} holds something that is not a cluster of this sandbox`, { cause })
+    throw new Error(`${dataDirectory} contains something that is not a cluster of this sandbox`, { cause })
   })
 }
 
 /**
  * Makes the lock file of a crashed server harmless.
  *
- * PostgreSQL takes over a lock file whose process is gone, after checking that no session of it still holds the shared
- * memory. But pids are soon used again, above all in a restarted container, and then it refuses to start. So when the
- * recorded pid belongs to something else, an impossible pid takes its place: deleting the file would skip that check.
+ * PostgreSQL takes over a lock file whose process has ended, after checking that no session still uses the shared memory.
+ * But process ids are reused, especially in a restarted container, and then it refuses to start. So when the recorded id
+ * belongs to another process, an impossible one replaces it: deleting the file would skip that check.
  */
 async function releaseLockFile(dataDirectory: string): Promise<void> {
   const lockFile = join(dataDirectory, 'postmaster.pid')
@@ -103,7 +103,7 @@ async function releaseLockFile(dataDirectory: string): Promise<void> {
   const pid = Number(firstLine)
   await waitForPreviousProcess(pid, dataDirectory)
   const isReused = (await readCommandLine(pid)) !== undefined
-  // An earlier server that was just shutting down has removed its file meanwhile.
+  // An earlier server that was shutting down may have removed its file in the meantime.
   const isUnchanged = (await readFile(lockFile, 'utf8').catch(() => undefined)) === content
   if (isReused && isUnchanged) await writeFile(lockFile, [IMPOSSIBLE_PID, ...rest].join('\n'))
 }

@@ -4,23 +4,23 @@ import { dirname } from 'node:path'
 import { getuid, platform } from 'node:process'
 import { promisify } from 'node:util'
 
-/** The ordinary user as whom PostgreSQL runs when this process runs as root. */
+/** The unprivileged user for PostgreSQL when this process runs as root. */
 export interface PostgresUser {
   uid: number
   gid: number
-  /** When not empty, it stands before the command and changes the user itself; the process is then started as root. */
+  /** When not empty, this prefix of the command changes the user, and the process is started as root. */
   commandPrefix: readonly string[]
 }
 
 /**
- * Decides as whom PostgreSQL runs, since it refuses to run as root: as ourselves (undefined) unless we are root, then as
- * `postgres`, or as `nobody` where that does not exist. No user is created.
+ * Chooses the user for PostgreSQL, which refuses to run as root: the current user (undefined) unless that is root, then
+ * `postgres`, or `nobody` where that does not exist. Creates no user.
  *
- * A container often has its checkout below `/root`, which no other user can enter. Rather than to open folders that are
- * not ours, the user then gets the one capability to pass them (Linux only).
+ * A container often has its checkout below `/root`, which no other user can enter. Instead of changing the permissions of
+ * such folders, the user then receives the single capability to enter them (Linux only).
  *
  * @param paths absolute paths of files and folders that PostgreSQL has to reach.
- * @throws Error when a path is out of that user's reach and the system cannot grant it.
+ * @throws Error when that user cannot reach a path and the system cannot grant access.
  */
 export async function choosePostgresUser(paths: readonly string[]): Promise<PostgresUser | undefined> {
   if (getuid?.() !== 0) return undefined
@@ -28,7 +28,7 @@ export async function choosePostgresUser(paths: readonly string[]): Promise<Post
   if (user === undefined) throw new Error('PostgreSQL refuses to run as root, and there is no user postgres or nobody')
   const obstacle = await findObstacle(paths, user)
   if (obstacle === undefined) return { ...user, commandPrefix: [] }
-  const commandPrefix = passingPrivateFolders(user)
+  const commandPrefix = privateFolderPrefix(user)
   if (platform === 'linux' && (await succeeds(commandPrefix, 'true'))) return { ...user, commandPrefix }
   throw new Error(`PostgreSQL refuses to run as root, and its user cannot reach ${obstacle}; run as an ordinary user`)
 }
@@ -39,7 +39,7 @@ async function lookUpUser(name: string): Promise<{ uid: number; gid: number } | 
   return ids === undefined ? undefined : { uid: Number(ids[0].stdout), gid: Number(ids[1].stdout) }
 }
 
-/** Gives the first file or folder on the way to `paths` that the user may not enter or run. */
+/** Returns the first file or folder on the way to `paths` that the user may not enter or execute. */
 async function findObstacle(paths: readonly string[], user: { uid: number; gid: number }): Promise<string | undefined> {
   for (const path of paths) {
     for (let current = path; ; current = dirname(current)) {
@@ -56,7 +56,7 @@ function mayEnter(status: { uid: number; gid: number; mode: number }, user: { ui
   return (status.mode & 0o001) !== 0
 }
 
-function passingPrivateFolders({ uid, gid }: { uid: number; gid: number }): string[] {
+function privateFolderPrefix({ uid, gid }: { uid: number; gid: number }): string[] {
   const identity = ['--reuid', String(uid), '--regid', String(gid), '--clear-groups']
   return ['setpriv', ...identity, '--inh-caps', '+dac_override', '--ambient-caps', '+dac_override', '--']
 }

@@ -1,20 +1,17 @@
 import { join } from 'node:path'
 import { UPSTREAM_KEY } from './deployments.ts'
 import { findFreePort } from './free-port.ts'
-import type { Connections, SandboxOptions } from './sandbox.ts'
+import type { Connections, SandboxOptions, ServiceName } from './sandbox-options.ts'
 import { type ServiceProcess, startService } from './service-processes.ts'
 import { type SandboxSecrets, settlementAccounts } from './state-directory.ts'
 
-/** The sandbox never rotates its one receipt secret. */
+/** The sandbox has one receipt secret and never rotates it. */
 const RECEIPT_SECRET_ID = 'k1'
 
-/** The first API and worker have no number; the second ones are `api-2` and `worker-2`. */
-export type ServiceName = 'api' | 'worker' | `${'api' | 'worker'}-${number}`
-
-/** The sandbox's APIs and workers: how each of them is started, as often as it takes, always at the same address. */
+/** The sandbox's APIs and workers, each of which can be started repeatedly at the same address. */
 export interface ProcessPlan {
   readonly names: readonly ServiceName[]
-  /** Of the APIs, in the order of their names. */
+  /** The base URLs of the APIs, in the order of their names. */
   readonly baseUrls: [string, ...string[]]
   describe(name: ServiceName): string
   start(name: ServiceName): Promise<ServiceProcess>
@@ -24,23 +21,25 @@ interface Surroundings {
   readonly connections: Connections
   readonly deploymentsFile: string
   readonly secrets: SandboxSecrets
-  /** Of the one that settles in place of our own keys. */
+  /** The URL of a remote facilitator, which settles in place of the sandbox's keys. */
   readonly facilitatorUrl: string | undefined
 }
 
-/** Fixes names, ports and settings of all APIs and workers before the first of them is started. */
+/** Determines names, ports and settings of all APIs and workers before the first one starts. */
 export async function planProcesses(options: SandboxOptions, surroundings: Surroundings): Promise<ProcessPlan> {
   const { apis = 1, workers = 1 } = options
-  // All at once, so that no port is found twice.
+  // Concurrently, so that no port is found twice.
   const ports = await Promise.all(Array.from({ length: apis }, findFreePort))
   const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
   if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
   const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
-  const ofApis = ports.map((port, index) => [nameOf('api', index), apiProcess(options, surroundings, port)] as const)
-  const ofWorkers = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
+  const apiProcesses = ports.map(
+    (port, index) => [nameOf('api', index), apiProcess(options, surroundings, port)] as const,
+  )
+  const workerProcesses = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
     (name) => [name, workerProcess(options, surroundings)] as const,
   )
-  const processes = new Map([...ofApis, ...ofWorkers])
+  const processes = new Map([...apiProcesses, ...workerProcesses])
   const find = (name: ServiceName) => {
     const found = processes.get(name)
     if (!found) throw new Error(`this sandbox has no ${name}`)
@@ -65,7 +64,7 @@ export async function planProcesses(options: SandboxOptions, surroundings: Surro
   }
 }
 
-/** A worker that leaves settlement to others is given no key for it. */
+/** Removes the settlement keys from a worker that does not settle. */
 function withoutUnusedKeys(environment: Record<string, string>): Record<string, string> {
   const { SETTLEMENT_PRIVATE_KEYS: _, ...others } = environment
   const { WORKER_QUEUES: queues } = others
@@ -86,7 +85,7 @@ function commonEnvironment(
     DATABASE_URL: databaseUrl,
     ...(outerServices?.['S3_BUCKET'] ? {} : { OBJECT_STORE_DIRECTORY: join(directory, 'uploads') }),
     ...outerServices,
-    // Last, because something may stand before the caller's own queue.
+    // Last, because a proxy may replace the caller's queue.
     ...(queueUrl === databaseUrl ? {} : { QUEUE_URL: queueUrl }),
     RPC_URL: rpcUrl,
     PUBLIC_BASE_URL: publicBaseUrl,
@@ -114,7 +113,7 @@ function apiProcess(
     environment: {
       PORT: String(port),
       CONTACT_EMAIL: 'sandbox@farebox.example',
-      // No load balancer needs to hear of it, and whoever pressed Ctrl-C waits.
+      // There is no load balancer to notify, and the user waits after Ctrl-C.
       DRAIN_NOTICE_SECONDS: '0',
       DRAIN_SECONDS: '3',
       PAY_TO: secrets.accounts.recipient.address,
@@ -136,11 +135,11 @@ function workerProcess(
   const facilitators = settlementAccounts(secrets, settlementKeys)
   return {
     entry: workerEntry,
-    description: 'takes jobs, calls the provider, settles',
+    description: 'takes jobs, calls the vendors, settles',
     isReady: (line) => line.includes('taking jobs'),
     environment: {
       RECEIPT_SECRET_ID,
-      // Its blocks come at once, so that whatever waits longer is stuck.
+      // The chain mines immediately, so a transaction that waits longer is stuck.
       FEE_BUMP_AFTER_SECONDS: '3',
       ...(facilitatorUrl === undefined
         ? { SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(',') }

@@ -3,9 +3,9 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Writes a file so that a reader, also after a crash, sees either the old content or the new one, never half of it.
+ * Replaces a file atomically: a reader sees either the old content or the new one, also after a crash.
  *
- * Missing parent folders are created. Only the owner may read it: sandbox files hold keys.
+ * Creates missing parent folders. Only the owner may read the file: sandbox files contain keys.
  */
 export async function replaceFile(path: string, content: string | Uint8Array): Promise<void> {
   await mkdir(dirname(path), { recursive: true })

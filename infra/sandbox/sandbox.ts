@@ -1,6 +1,5 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { migrateAll } from '../commands/migrate.ts'
 import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
@@ -8,71 +7,28 @@ import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './devnet.ts'
 import { startPostgres } from './embedded-postgres.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './fund-devnet.ts'
 import type { ProcessExit } from './guarded-process.ts'
-import type { OuterServices } from './outer-services.ts'
-import { planProcesses, type ServiceName } from './process-plan.ts'
+import { planProcesses } from './process-plan.ts'
 import { replaceFile } from './replace-file.ts'
+import type { SandboxOptions, ServiceName } from './sandbox-options.ts'
 import { startService } from './service-processes.ts'
-import { discardState, keepSecrets, type SandboxSecrets, settlementAccounts } from './state-directory.ts'
+import { discardState, readOrCreateSecrets, type SandboxSecrets, settlementAccounts } from './state-directory.ts'
 
-/** What `sandbox.json` holds. Outside programs read it: fields are added, never renamed. */
+/** The content of `sandbox.json`. Other programs read it: fields may be added, but not renamed. */
 export interface SandboxInfo {
-  /** Of the first API. */
+  /** The base URL of the first API. */
   baseUrl: string
-  /** Of every API. */
+  /** The base URLs of all APIs. */
   baseUrls: string[]
   rpcUrl: string
   payer: { address: string; privateKey: `0x${string}` }
-  payTo: string
-  /** Who sends the settlements. */
+  payTo: `0x${string}`
+  /** Addresses of the accounts that send settlements. */
   settlementAddresses: string[]
   usdc: string
   network: string
   databaseUrl: string
   upstreamUrl: string
   pids: { api: number; worker: number; chain: number; [further: `${'api' | 'worker'}-${number}`]: number }
-}
-
-/** What API and workers reach over a network. */
-export interface Connections {
-  readonly databaseUrl: string
-  readonly queueUrl: string
-  readonly rpcUrl: string
-  readonly upstreamUrl: string
-}
-
-export interface SandboxOptions {
-  /** Where state is kept between starts. */
-  directory: string
-  /** Where `sandbox.json` goes; left out: nowhere. */
-  sandboxFile?: string
-  fresh?: boolean
-  upstreamDelayMs?: number
-  blockTimeSeconds?: number
-  /** How many processes of each kind run; one when left out. */
-  apis?: number
-  workers?: number
-  /** How many accounts send the settlements; one when left out. */
-  settlementKeys?: number
-  /** What runs as API and as worker, as paths below the repository; `api/main.ts` and `workers/main.ts` when left out. */
-  apiEntry?: string
-  workerEntry?: string
-  /** Puts something in between: told where things really are, it says where API and workers are to look for them. */
-  connections?: (real: Connections) => Promise<Connections>
-  /** A migrated database that the caller runs, in place of the sandbox's own PostgreSQL. */
-  databaseUrl?: string
-  /** Changes the deployments file before it is written. */
-  deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
-  /** A queue and an object store that the caller runs, in place of the sandbox's own. */
-  outerServices?: OuterServices
-  /** Additional settings of API and worker, over the sandbox's own. */
-  apiEnvironment?: Record<string, string>
-  workerEnvironment?: Record<string, string>
-  /** More settings of the one process with this name, over all others. */
-  environmentOf?: (name: ServiceName) => Record<string, string>
-  /** Starts a facilitator that holds the settlement key, and gives its URL; left out: the worker holds the key itself. */
-  startFacilitator?: (chain: { rpcUrl: string; privateKey: `0x${string}` }) => Promise<string>
-  /** Told each step of the start, with the time it took. */
-  onStep?: (name: string, detail: string, milliseconds: number) => void
 }
 
 type PartName = 'database' | 'chain' | 'upstream' | ServiceName
@@ -83,18 +39,18 @@ interface Part {
   exited: Promise<ProcessExit>
 }
 
-/** A running sandbox. The caller decides what the crash of a part means; the supervisor's answer is to stop everything. */
+/** A running sandbox. The caller decides how to react to the crash of a part; `npm start` stops everything. */
 export interface Sandbox {
   info: SandboxInfo
-  /** The first part that ended without being asked to. */
+  /** Resolves with the first part that ended unexpectedly. */
   crashed: Promise<{ part: PartName; exit: ProcessExit }>
-  /** Starts an API, a worker or the database again, at the same address, once the present one has ended; tells how it ended. */
+  /** Waits until an API, a worker or the database has ended, restarts it at the same address, and returns how it ended. */
   restart(part: ServiceName | 'database'): Promise<ProcessExit | undefined>
   pidOf(part: PartName): number
   stop(): Promise<void>
 }
 
-/** Everything that farebox needs, each part a real process or server on loopback. Stops what it started when it fails. */
+/** Starts everything that farebox needs, each part as a real process on loopback. Stops all parts when one fails to start. */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const parts = new Map<PartName, Part>()
   const crashed = Promise.withResolvers<{ part: PartName; exit: ProcessExit }>()
@@ -137,10 +93,10 @@ async function startParts(
   const step = reporter(options)
   if (options.fresh) await discardState(directory)
   await mkdir(directory, { recursive: true })
-  const secrets = await keepSecrets(directory, settlementKeys)
+  const secrets = await readOrCreateSecrets(directory, settlementKeys)
   const [database, chain, upstream] = await Promise.all([
     step('database', 'PostgreSQL 18 with the ledger’s schema', () => startDatabase(options, add)),
-    step('chain', `devnet ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
+    step('chain', `local chain ${DEVNET_CHAIN_ID} with USDC, Permit2 and the x402 proxy`, () =>
       startChain(options, secrets, add),
     ),
     step('upstream', 'simulated vendors of text, images and speech', () => startUpstream(options, secrets, add)),
@@ -180,7 +136,7 @@ async function startParts(
   await publish()
   return assemble(info, async (name) => {
     if (name === 'database') {
-      if (database.port === undefined) throw new Error('this sandbox runs no database of its own')
+      if (database.port === undefined) throw new Error('this sandbox uses the caller’s database')
       add(name, await startPostgres({ dataDirectory: join(directory, 'postgres'), port: database.port }))
       return
     }
@@ -235,7 +191,7 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
   return { ...upstream, url: `http://127.0.0.1:${listening}` }
 }
 
-/** Every model of the catalog, served by the simulated upstream on several vendors' wires. */
+/** Writes the deployments file: the simulated vendors serve every model of the catalog in several wire formats. */
 async function writeDeployments({ directory, deployments }: SandboxOptions, upstreamUrl: string): Promise<string> {
   const path = join(directory, 'deployments.json')
   const all = sandboxDeployments({
@@ -248,7 +204,7 @@ async function writeDeployments({ directory, deployments }: SandboxOptions, upst
   return path
 }
 
-/** Those who use others stop first, so that nobody sees a dependency vanish. */
+/** Parts stop before the parts that they depend on. */
 const STOP_ORDER: readonly RegExp[] = [/^api/, /^worker/, /./]
 
 async function stopInOrder(parts: Map<PartName, Part>): Promise<void> {

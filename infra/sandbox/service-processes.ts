@@ -6,21 +6,21 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Generous for a slow machine that runs other things as well; a process that dies meanwhile is reported at once. */
+/** Generous for a slow, busy machine; a process that exits before is reported immediately. */
 const START_TIMEOUT_MS = 120_000
 
-/** One of our own Node processes: API, worker or simulated upstream. */
+/** A Node process of farebox: an API, a worker or the simulated vendors. */
 export interface ServiceProcess extends GuardedProcess {
-  /** The line that told it was ready. */
+  /** The line that reported readiness. */
   readonly readyLine: string
 }
 
-/** Parsing and compiling all code anew is a quarter of a start; where this cannot be written, Node goes on without. */
+/** Compiling all code takes a quarter of a start; Node runs without the cache where it cannot be written. */
 const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
 
 /**
  * Starts `entry` (a path below the repository) and waits for a line of its output that `isReady` accepts. All output goes
- * to `<logs>/<name>.log`. Throws with the last lines when the process ends before or takes too long.
+ * to `<logs>/<name>.log`. Throws with the last lines when the process exits before it is ready or takes too long.
  */
 export async function startService(options: {
   name: string
@@ -39,7 +39,7 @@ export async function startService(options: {
     args: [join(ROOT, options.entry)],
     cwd: ROOT,
     env: { ...inheritedEnvironment(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.environment },
-    // Orphans get the time to hand their work back.
+    // Gives orphaned processes time to release their jobs.
     orphanGraceMs: 5000,
     log: (line) => {
       logFile.write(`${line}\n`)
@@ -59,7 +59,7 @@ export async function startService(options: {
   )
   try {
     const readyLine = await Promise.race([ready.promise, failed, timeout.promise])
-    // From now on its end is the supervisor's matter.
+    // From now on, the supervisor handles its exit.
     failed.catch(() => undefined)
     return { ...started, readyLine }
   } catch (error) {
@@ -70,7 +70,7 @@ export async function startService(options: {
   }
 }
 
-/** What a process needs of the machine; nothing of the caller's own settings leaks into the sandbox. */
+/** Returns the machine's variables that a process needs; other variables of the caller do not reach the sandbox. */
 function inheritedEnvironment(): Record<string, string> {
   const names = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'TZ', 'FFMPEG_PATH']
   return Object.fromEntries(

@@ -23,13 +23,13 @@ const secretsSchema = z.object({
 export type SandboxSecrets = z.infer<typeof secretsSchema>
 
 /**
- * Keys and secrets of this sandbox: made once, kept as long as its state. They open nothing anywhere else. There are at
- * least `settlementKeys` accounts to settle with.
+ * Reads the sandbox's keys and secrets, or creates them. They are kept with the state and are of no use elsewhere. There are
+ * at least `settlementKeys` settlement accounts.
  */
-export async function keepSecrets(directory: string, settlementKeys: number): Promise<SandboxSecrets> {
+export async function readOrCreateSecrets(directory: string, settlementKeys: number): Promise<SandboxSecrets> {
   const path = join(directory, 'secrets.json')
   const kept = await readFile(path, 'utf8').catch(() => null)
-  // What an earlier version did not have is added to what it kept.
+  // Adds secrets that an earlier version did not have.
   const present = secretsSchema.parse({ ...createSecrets(), ...(kept === null ? {} : (JSON.parse(kept) as object)) })
   const missing = Math.max(0, settlementKeys - 1 - present.furtherSettlementAccounts.length)
   const created = Array.from({ length: missing }, createSandboxAccount)
@@ -49,32 +49,32 @@ function createSecrets(): SandboxSecrets {
   }
 }
 
-/** The first `count` accounts to settle with. */
+/** Returns the first `count` settlement accounts. */
 export function settlementAccounts(secrets: SandboxSecrets, count: number): readonly SandboxAccount[] {
   return [secrets.accounts.settlement, ...secrets.furtherSettlementAccounts].slice(0, count)
 }
 
-/** Everything that a sandbox keeps. */
+/** All files and folders of a sandbox's state. */
 const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', 'upstream-calls.jsonl']
 
-/** Forgets payments, results, keys and chain. */
+/** Deletes payments, results, keys and chain. */
 export async function discardState(directory: string): Promise<void> {
   await Promise.all(STATE.map((name) => rm(join(directory, name), { recursive: true, force: true })))
 }
 
-/** Names the holder's program as well, since pids are soon used again. */
+/** Contains the owner's command line as well, because process ids are reused. */
 const lockSchema = z.object({ pid: z.int(), commandLine: z.string() })
 
 /**
- * Takes the directory for this process. `false` when another living sandbox has it. The lock of one that was killed does
- * not count.
+ * Locks the directory for this process. Returns false when another running sandbox has locked it; the lock of a killed one
+ * does not count.
  */
 export async function lockDirectory(directory: string): Promise<boolean> {
   await mkdir(directory, { recursive: true })
   const path = join(directory, 'lock.json')
   const kept = await readFile(path, 'utf8').catch(() => null)
-  const holder = kept === null ? null : lockSchema.parse(JSON.parse(kept))
-  if (holder && holder.pid !== process.pid && (await readCommandLine(holder.pid)) === holder.commandLine) return false
+  const owner = kept === null ? null : lockSchema.parse(JSON.parse(kept))
+  if (owner && owner.pid !== process.pid && (await readCommandLine(owner.pid)) === owner.commandLine) return false
   const commandLine = (await readCommandLine(process.pid)) ?? ''
   await replaceFile(path, JSON.stringify({ pid: process.pid, commandLine }))
   return true

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Sandbox } from './sandbox.ts'
 
-const PARENT_LOOK_MS = 500
+const PARENT_POLL_MS = 500
 
 export type StopReason =
   | { reason: 'signal'; signal: string }
   | { reason: 'parent gone' }
   | { reason: 'crash'; part: string; how: string }
 
-/** Resolves when the sandbox should stop: on a signal, when the npm that ran us is gone, or when a part has ended. */
+/** Resolves when the sandbox should stop: on a signal, when its parent npm process has exited, or when a part has ended. */
 export function untilStop(sandbox: Sandbox, signals: StopSignals): Promise<StopReason> {
   return Promise.race([
     signals.received.then((signal) => ({ reason: 'signal', signal }) as const),
@@ -25,14 +25,14 @@ export interface StopSignals {
   received: Promise<string>
 }
 
-/** Starts to listen at once, so that a signal during start-up is not lost. A second one ends the process at once. */
+/** Starts to listen for signals, so that one during start-up is not lost. A second signal ends the process immediately. */
 export function listenForStopSignals(): StopSignals {
   const received = Promise.withResolvers<string>()
   let count = 0
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {
       count += 1
-      // Every part is guarded: it ends by itself when this process is gone.
+      // Every part is a guarded process, which ends together with this one.
       if (count > 1) process.exit(130)
       received.resolve(signal)
     })
@@ -40,11 +40,11 @@ export function listenForStopSignals(): StopSignals {
   return { received: received.promise }
 }
 
-/** npm that is killed does not pass the signal on; without it nobody would ever stop the sandbox. */
+/** Resolves when the parent npm process has exited: npm does not forward a SIGKILL, and the sandbox would run forever. */
 async function untilParentGone(): Promise<void> {
-  // Started by hand, and so perhaps meant to outlive the shell.
+  // Started without npm, and perhaps meant to outlive the shell.
   if (process.env['npm_lifecycle_event'] === undefined) return new Promise(() => undefined)
   const parent = process.ppid
-  do await delay(PARENT_LOOK_MS, undefined, { ref: false })
+  do await delay(PARENT_POLL_MS, undefined, { ref: false })
   while (process.ppid === parent)
 }

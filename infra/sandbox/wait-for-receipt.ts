@@ -1,15 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Hex, type PublicClient, type TransactionReceipt, TransactionReceiptNotFoundError } from 'viem'
 
-const LOOK_AGAIN_MS = 20
-/** Nothing takes that long but a transaction that is never mined. */
+const POLL_MS = 20
+/** Only a transaction that is never mined takes longer. */
 const PATIENCE_MS = 60_000
 
 /**
- * Waits until a development node has mined a transaction. viem's own wait looks once for each block that it sees; anvil may tell
- * of a block a moment before its receipts, and where it mines on demand no further block comes.
+ * Waits until a development node has mined a transaction. viem's own wait polls once per block, but anvil may report a block
+ * before its receipts, and no further block follows where it mines on demand.
  *
- * @throws Error when it is not mined within a minute, and viem's own error when the node cannot be asked.
+ * @throws Error when it is not mined within a minute, and viem's own error when the node cannot be reached.
  */
 export async function waitForReceipt(
   client: Pick<PublicClient, 'getTransactionReceipt'>,
@@ -22,7 +22,7 @@ export async function waitForReceipt(
     } catch (error) {
       if (!(error instanceof TransactionReceiptNotFoundError)) throw error
     }
-    await delay(LOOK_AGAIN_MS)
+    await delay(POLL_MS)
   }
   throw new Error(`transaction ${hash} was not mined within a minute`)
 }

@@ -1,6 +1,7 @@
-# The API stages uploads, takes back those of refused payments, and serves media. It cannot read an upload.
+# The API stages uploads, deletes those of rejected payments, and serves media. It cannot read an upload.
 data "aws_iam_policy_document" "api" {
-  # Both processes look for the bucket at start, and without this an object that is gone is a 403 instead of a 404.
+  # API and worker check at start that the bucket exists. Without this right, a missing object is a 403 instead of a
+  # 404.
   statement {
     sid       = "FindTheBucket"
     actions   = ["s3:ListBucket"]
@@ -30,7 +31,7 @@ data "aws_iam_policy_document" "api" {
   }
 }
 
-# Workers read uploads, write media, and delete both when they have expired. Settlers sweep like them.
+# Workers and settlers read uploads, write media, and delete both when they have expired.
 data "aws_iam_policy_document" "worker" {
   statement {
     sid       = "LookForWhatExpired"

@@ -1,5 +1,5 @@
-# The bucket for encrypted uploads and result media, and who may do what in it. What `npm run bucket:init` does with a key of yours,
-# for those who keep their infrastructure in Terraform; test/contract/deployment/terraform.test.ts holds both to the same rules.
+# The bucket for encrypted uploads and result media, and the rights of API and workers in it. An alternative to
+# `npm run bucket:init`; test/contract/deployment/terraform.test.ts checks that both write the same rules.
 
 terraform {
   required_version = ">= 1.5"
@@ -46,7 +46,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "media" {
   }
 }
 
-# The backstop behind the workers' own expiry, which is exact. Objects lie under the prefix of their retention class.
+# A backstop: the workers delete expired objects themselves, on time. Objects have the prefix of their retention class.
 resource "aws_s3_bucket_lifecycle_configuration" "media" {
   bucket = aws_s3_bucket.media.id
 

@@ -9,11 +9,11 @@ output "bucket_region" {
 }
 
 output "api_policy_arn" {
-  description = "To be attached to the role or user of the API."
+  description = "Policy to attach to the role or user of the API."
   value       = aws_iam_policy.api.arn
 }
 
 output "worker_policy_arn" {
-  description = "To be attached to the role or user of workers and settlers."
+  description = "Policy to attach to the role or user of workers and settlers."
   value       = aws_iam_policy.worker.arn
 }

@@ -4,24 +4,24 @@ variable "bucket_name" {
 
   validation {
     condition     = can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", var.bucket_name))
-    error_message = "A bucket's name has 3 to 63 lower case letters, digits, dots and hyphens."
+    error_message = "A bucket name has 3 to 63 lowercase letters, digits, dots and hyphens."
   }
 }
 
 variable "name" {
-  description = "What the names of the policies begin with."
+  description = "Prefix of the policies' names."
   type        = string
   default     = "farebox"
 }
 
 variable "kms_key_arn" {
-  description = "A KMS key of your own to encrypt with; Amazon's keys for S3 when left out."
+  description = "ARN of a KMS key to encrypt with. Default: keys managed by Amazon S3."
   type        = string
   default     = null
 }
 
 variable "tags" {
-  description = "Tags of everything that is made here."
+  description = "Tags of every resource in this module."
   type        = map(string)
   default     = {}
 }

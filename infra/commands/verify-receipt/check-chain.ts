@@ -6,7 +6,7 @@ import type { GivenReceipt } from './read-receipt.ts'
 /** `Transfer(address,address,uint256)` (EIP-20). */
 const TRANSFER_TOPIC = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
-/** The issuer's USDC, so that a transfer of a coin that merely bears the name does not count. */
+/** The issuer's USDC contract on each network: a transfer of another token with that name does not count. */
 const USDC: Readonly<Record<string, string>> = {
   'eip155:8453': '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913',
 }
@@ -26,28 +26,30 @@ const answerSchema = z.looseObject({
 
 type TransactionReceipt = NonNullable<z.infer<typeof transactionReceiptSchema>>
 
-/** Finds the payment on chain, by a node of the payer's choice. */
+/** Checks the payment on chain, using the payer's own node. */
 export async function checkChain(receipt: GivenReceipt, rpcUrl: string): Promise<readonly Check[]> {
-  if (BigInt(receipt.charge_atomic) === 0n) return [passed('transfer', 'nothing was charged, so nothing was sent')]
-  // A reorganisation may have moved it since the receipt was issued.
+  if (BigInt(receipt.charge_atomic) === 0n) return [passed('transfer', 'nothing was charged, so there is no transfer')]
+  // A reorganization may have moved the transfer after the receipt was issued.
   const { state, transaction, block_number } = receipt.settlement ?? { ...receipt, state: 'confirmed' }
   if (state === 'lost')
-    return [
-      failed('transaction', `${transaction} was taken out of the chain, and the charge with it: nothing was paid`),
-    ]
-  if (!/^0x[0-9a-f]{64}$/.test(transaction)) return [failed('transaction', `"${transaction}" is no transaction hash`)]
+    return [failed('transaction', `a reorganization removed ${transaction} from the chain: nothing was paid`)]
+  if (!/^0x[0-9a-f]{64}$/.test(transaction))
+    return [failed('transaction', `"${transaction}" is not a transaction hash`)]
   const replacing =
-    transaction === receipt.transaction ? '' : `, in place of ${receipt.transaction}, which a reorganisation took out`
+    transaction === receipt.transaction ? '' : `, in place of ${receipt.transaction}, which a reorganization removed`
   try {
     const network = `eip155:${await callNode(rpcUrl, 'eth_chainId', [], quantity)}`
     if (network !== receipt.network)
       return [
-        failed('network', `${rpcUrl} serves ${network}, the payment is on ${receipt.network}. Give an RPC of it.`),
+        failed(
+          'network',
+          `${rpcUrl} serves ${network}, but the payment is on ${receipt.network}. Pass a node of that network as --rpc.`,
+        ),
       ]
     const found = await callNode(rpcUrl, 'eth_getTransactionReceipt', [transaction], transactionReceiptSchema)
     if (!found) return [failed('transaction', `${transaction} is not on ${network}, or the node has pruned it`)]
     return [
-      judged('transaction', found.status === 1n ? [] : ['was reverted'], `${transaction} succeeded${replacing}`),
+      judged('transaction', found.status === 1n ? [] : ['reverted'], `${transaction} succeeded${replacing}`),
       checkTransfer(receipt, found),
       checkBlock(block_number, found),
     ]
@@ -56,7 +58,7 @@ export async function checkChain(receipt: GivenReceipt, rpcUrl: string): Promise
   }
 }
 
-/** Exactly one transfer from payer to recipient, of exactly the charge. */
+/** Checks that there is exactly one transfer from payer to recipient, of exactly the charge. */
 function checkTransfer(receipt: GivenReceipt, { logs }: TransactionReceipt): Check {
   const usdc = USDC[receipt.network]
   if (usdc !== undefined && receipt.asset !== usdc)
@@ -69,11 +71,12 @@ function checkTransfer(receipt: GivenReceipt, { logs }: TransactionReceipt): Che
     )
     .map(({ data }) => BigInt(data))
   const parties = `${receipt.payer} to ${receipt.pay_to}`
-  if (amounts.length !== 1) return failed('transfer', `${amounts.length} transfers of USDC from ${parties}, not one`)
+  if (amounts.length !== 1)
+    return failed('transfer', `found ${amounts.length} USDC transfers from ${parties}, expected one`)
   const isCharge = amounts[0] === BigInt(receipt.charge_atomic)
   return isCharge
     ? passed('transfer', `${receipt.charge_atomic} from ${parties}`)
-    : failed('transfer', `${amounts[0]} was sent from ${parties}, but ${receipt.charge_atomic} is charged`)
+    : failed('transfer', `${amounts[0]} was sent from ${parties}, but the charge is ${receipt.charge_atomic}`)
 }
 
 function checkBlock(stated: string, { blockNumber }: TransactionReceipt): Check {
@@ -81,7 +84,7 @@ function checkBlock(stated: string, { blockNumber }: TransactionReceipt): Check 
   return judged('block', isEqual ? [] : [`is ${blockNumber}, not ${stated}`], stated)
 }
 
-/** An address as an event's topic: 32 bytes. */
+/** Pads an address to 32 bytes, as in an event's topics. */
 function topicOf(address: string): string {
   return `0x${address.slice(2).padStart(64, '0')}`
 }
@@ -98,11 +101,11 @@ async function callNode<Result extends z.ZodType>(
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: parameters }),
   })
   const answer = answerSchema.parse(body)
-  if (answer.error) throw new Error(`${rpcUrl} refuses ${method}: ${answer.error.message}`)
+  if (answer.error) throw new Error(`${rpcUrl} rejects ${method}: ${answer.error.message}`)
   const result = schema.safeParse(answer.result)
-  if (!result.success) throw new Error(`${rpcUrl} does not answer ${method} as a node of Ethereum's kind does`)
+  if (!result.success) throw new Error(`${rpcUrl} does not answer ${method} like an Ethereum node`)
   return result.data
 }
 
-/** What is said without a node to ask. */
-export const chainNotAsked = skipped('transfer', 'not looked up; give --rpc with a node of your choice')
+/** Reported when no `--rpc` was given. */
+export const CHAIN_NOT_CHECKED = skipped('transfer', 'not checked; pass a node of your choice with --rpc')

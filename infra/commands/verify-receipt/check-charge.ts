@@ -3,7 +3,7 @@ import { type Exact, equals, over, parseExact, plus, roundedUp, times, whole } f
 import { messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 
-/** Which price is for which quantity, from the published pricing; `bound` names the most that counts. */
+/** The quantity that a price of the published pricing applies to; `bound` names the field that caps the quantity. */
 interface Priced {
   readonly usage: string
   readonly units: bigint
@@ -36,17 +36,17 @@ interface Recomputed {
   readonly rounded: bigint
   readonly minimum: bigint
   readonly maximum: bigint
-  /** Which bound decided. */
+  /** The bound that decided the charge. */
   readonly applied: string
   readonly charge: bigint
 }
 
-/** Does the sum again from usage and unit prices, and holds what the receipt says against it. */
+/** Recomputes the charge from usage and unit prices and compares it with the receipt. */
 export function checkCharge(receipt: GivenReceipt): readonly Check[] {
   const limits = checkLimits(receipt)
   try {
-    const again = recompute(receipt)
-    return [checkCalculation(receipt, again), checkResult(receipt, again), limits]
+    const recomputed = recompute(receipt)
+    return [checkCalculation(receipt, recomputed), checkResult(receipt, recomputed), limits]
   } catch (error) {
     return [failed('charge', `cannot be recomputed: ${messageOf(error)}`), limits]
   }
@@ -55,7 +55,7 @@ export function checkCharge(receipt: GivenReceipt): readonly Check[] {
 function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maximum_atomic }: GivenReceipt): Recomputed {
   const priceFields = Object.keys(unit_prices).filter((field) => field.endsWith('_usd') && !BOUNDS.has(field))
   const lines = priceFields.map((field) => lineOf(field, usage, unit_prices))
-  if (lines.length === 0) throw new Error('unit_prices holds no price')
+  if (lines.length === 0) throw new Error('unit_prices contains no price')
   const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
   const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
   const minimum = roundedUp(times(parseExact(String(unit_prices['minimum_charge_usd'])), ATOMIC_PER_DOLLAR))
@@ -67,9 +67,9 @@ function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maxim
 
 function lineOf(field: string, usage: GivenReceipt['usage'], prices: GivenReceipt['unit_prices']): Line {
   const priced = PRICES[field]
-  if (!priced) throw new Error(`the price ${field} is not known to this version of the command`)
+  if (!priced) throw new Error(`this version of the command does not know the price ${field}`)
   const measured = usage[priced.usage]
-  if (measured === undefined) throw new Error(`usage lacks ${priced.usage}, which ${field} is for`)
+  if (measured === undefined) throw new Error(`usage lacks ${priced.usage}, which ${field} applies to`)
   const bound = priced.bound === undefined ? null : Number(prices[priced.bound])
   if (Number.isNaN(bound)) throw new Error(`unit_prices lacks ${priced.bound}`)
   const quantity = least(BigInt(measured), BigInt(bound ?? measured))
@@ -78,15 +78,15 @@ function lineOf(field: string, usage: GivenReceipt['usage'], prices: GivenReceip
   return { usage: priced.usage, measured, atMost: bound, quantity, price, units: priced.units, product }
 }
 
-/** The receipt's own steps. Receipts of earlier versions have none. */
-function checkCalculation({ calculation, charge_atomic }: GivenReceipt, again: Recomputed): Check {
-  if (!calculation) return skipped('calculation', 'the receipt shows none; the charge is recomputed below')
+/** Checks each step of the receipt's calculation. Receipts of earlier versions have none. */
+function checkCalculation({ calculation, charge_atomic }: GivenReceipt, recomputed: Recomputed): Check {
+  if (!calculation) return skipped('calculation', 'the receipt contains none; the charge is recomputed below')
   const problems: string[] = []
-  const expectEqual = (what: string, isEqual: boolean) => (isEqual ? undefined : problems.push(`${what} is wrong`))
-  for (const line of again.lines) {
+  const expectEqual = (name: string, isEqual: boolean) => (isEqual ? undefined : problems.push(`${name} is wrong`))
+  for (const line of recomputed.lines) {
     const shown = calculation.lines.find(({ usage }) => usage === line.usage)
     if (!shown) {
-      problems.push(`there is no line for ${line.usage}`)
+      problems.push(`no line for ${line.usage}`)
       continue
     }
     expectEqual(
@@ -99,27 +99,27 @@ function checkCalculation({ calculation, charge_atomic }: GivenReceipt, again: R
     expectEqual(`${line.usage}: per_units`, BigInt(shown.per_units) === line.units)
     expectEqual(`${line.usage}: product`, equals(parseExact(shown.product_usd), line.product))
   }
-  expectEqual('the number of lines', calculation.lines.length === again.lines.length)
-  expectEqual('sum_usd', equals(parseExact(calculation.sum_usd), again.sum))
-  expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === again.rounded)
-  expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === again.minimum)
-  expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === again.maximum)
-  expectEqual('applied', calculation.applied === again.applied)
+  expectEqual('the number of lines', calculation.lines.length === recomputed.lines.length)
+  expectEqual('sum_usd', equals(parseExact(calculation.sum_usd), recomputed.sum))
+  expectEqual('rounded_atomic', BigInt(calculation.rounded_atomic) === recomputed.rounded)
+  expectEqual('minimum_atomic', BigInt(calculation.minimum_atomic) === recomputed.minimum)
+  expectEqual('maximum_atomic', BigInt(calculation.maximum_atomic) === recomputed.maximum)
+  expectEqual('applied', calculation.applied === recomputed.applied)
   expectEqual('its charge_atomic', calculation.charge_atomic === charge_atomic)
-  const said = again.lines.map(({ usage, quantity }) => `${usage} ${quantity}`).join(', ')
-  return judged('calculation', problems, `every line follows from usage and unit prices (${said})`)
+  const quantities = recomputed.lines.map(({ usage, quantity }) => `${usage} ${quantity}`).join(', ')
+  return judged('calculation', problems, `every line follows from usage and unit prices (${quantities})`)
 }
 
-function checkResult({ charge_atomic, charge_usdc }: GivenReceipt, again: Recomputed): Check {
+function checkResult({ charge_atomic, charge_usdc }: GivenReceipt, recomputed: Recomputed): Check {
   const charge = BigInt(charge_atomic)
-  if (charge !== again.charge)
-    return failed('charge', `is ${charge}, but usage and unit prices give ${again.charge} millionths of a USDC`)
+  if (charge !== recomputed.charge)
+    return failed('charge', `is ${charge}, but usage and unit prices yield ${recomputed.charge} atomic USDC`)
   if (!equals(times(parseExact(charge_usdc), ATOMIC_PER_DOLLAR), whole(charge)))
     return failed('charge', `charge_usdc ${charge_usdc} is not charge_atomic ${charge}`)
   return passed('charge', `${charge_usdc} USDC, recomputed from usage and unit prices`)
 }
 
-/** What was authorized bounds the charge, whatever the arithmetic. */
+/** Checks that the charge is within the authorized and the quoted maximum. */
 function checkLimits(receipt: GivenReceipt): Check {
   const { charge_atomic: charge, authorized_maximum_atomic: authorized, quoted_maximum_atomic: quoted } = receipt
   const problems = [

@@ -6,7 +6,7 @@ import type { GivenReceipt } from './read-receipt.ts'
 
 const NAME = 'prices'
 
-/** Where a published entry has another name for the same price. */
+/** Names of prices in the price list, where they differ from the receipt's. */
 const PUBLISHED_NAMES: Readonly<Record<string, string>> = {
   input_per_million_tokens_usd: 'input_per_million_tokens',
   output_per_million_tokens_usd: 'output_per_million_tokens',
@@ -19,17 +19,18 @@ const pricingSchema = z.looseObject({
 })
 
 /**
- * Whether the receipt's unit prices are the published ones. Prices of another catalog version may have changed since, so a
- * difference is told and proves nothing. A list that was only supposed may be missing; one that was named may not.
+ * Checks that the receipt's unit prices are the published ones. A difference from another catalog version is reported
+ * but is no failure, since prices may have changed. A price list that cannot be read is a failure only when `--pricing`
+ * named it.
  */
-export async function checkPrices(receipt: GivenReceipt, url: string, isNamed: boolean): Promise<Check> {
+export async function checkPrices(receipt: GivenReceipt, url: string, isRequested: boolean): Promise<Check> {
   try {
     const { status, body } = await fetchJson(url)
     const pricing = pricingSchema.safeParse(body)
-    if (status !== 200 || !pricing.success) throw new Error(`${url} answers ${status} without a price list`)
+    if (status !== 200 || !pricing.success) throw new Error(`${url} answered ${status} without a price list`)
     return comparePrices(receipt, pricing.data)
   } catch (error) {
-    return isNamed ? failed(NAME, messageOf(error)) : skipped(NAME, messageOf(error))
+    return isRequested ? failed(NAME, messageOf(error)) : skipped(NAME, messageOf(error))
   }
 }
 
@@ -39,15 +40,15 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
   if (!entry)
     return isSameCatalog
       ? failed(NAME, `${receipt.model} is not in ${receipt.catalog_version}`)
-      : skipped(NAME, `${receipt.model} is not on offer now (${pricing.catalog_version})`)
+      : skipped(NAME, `${receipt.model} is no longer offered (${pricing.catalog_version})`)
   const different = Object.entries(receipt.unit_prices).filter(([field, price]) => {
     if (!field.endsWith('_usd')) return false
     const published = entry[PUBLISHED_NAMES[field] ?? field]
     return typeof published !== 'string' || !equals(parseExact(published), parseExact(String(price)))
   })
-  if (different.length === 0) return passed(NAME, `as published now (${pricing.catalog_version})`)
-  const said = different.map(([field, price]) => `${field} ${price}`).join(', ')
+  if (different.length === 0) return passed(NAME, `match the published prices (${pricing.catalog_version})`)
+  const differences = different.map(([field, price]) => `${field} ${price}`).join(', ')
   return isSameCatalog
-    ? failed(NAME, `not those of ${pricing.catalog_version}: ${said}`)
-    : skipped(NAME, `${said}: not those of now, and the catalog has changed since (${receipt.catalog_version})`)
+    ? failed(NAME, `differ from ${pricing.catalog_version}: ${differences}`)
+    : skipped(NAME, `differ from the present prices (${differences}); the receipt is from ${receipt.catalog_version}`)
 }

@@ -26,19 +26,19 @@ const keySetSchema = z.union([
 
 type Jwk = z.infer<typeof jwkSchema>
 
-/** Where the key comes from: given, or published by the service that was named, or by whom the signature names. */
+/** The source of the key: `key`, else the service at `baseUrl`, else the origin that the signature names. */
 export interface KeySource {
   readonly key?: string | undefined
   readonly baseUrl?: string | undefined
 }
 
-/** Whether the service's key signed exactly these fields. */
+/** Checks that the service's key signed exactly these fields. */
 export async function checkSignature({ receipt, signedFields }: ReceiptToVerify, source: KeySource): Promise<Check> {
-  if (receipt.signature === undefined) return failed(NAME, 'the receipt carries none')
+  if (receipt.signature === undefined) return failed(NAME, 'the receipt has none')
   const [head = '', payload, signature] = receipt.signature.split('.')
   const header = headerSchema.safeParse(parseOrNull(Buffer.from(head, 'base64url').toString()))
   if (!header.success || payload !== '' || signature === undefined)
-    return failed(NAME, 'is not a detached EdDSA signature of a receipt')
+    return failed(NAME, 'not a detached EdDSA signature of a receipt')
   const { kid } = header.data
   try {
     const { key, from } = await findKey(kid, source)
@@ -46,26 +46,27 @@ export async function checkSignature({ receipt, signedFields }: ReceiptToVerify,
     const isGenuine = verify(null, Buffer.from(signedText), key, Buffer.from(signature, 'base64url'))
     return isGenuine
       ? passed(NAME, `by ${kid}, key ${from}`)
-      : failed(NAME, `does not fit the receipt: it was changed, or not signed by ${kid} (key ${from})`)
+      : failed(NAME, `does not match the receipt: it was altered, or not signed by ${kid} (key ${from})`)
   } catch (error) {
     if (error instanceof NothingToVerify) throw error
-    return failed(NAME, `the key of ${kid} is not known: ${messageOf(error)}. Give it as --key.`)
+    return failed(NAME, `the key ${kid} cannot be found: ${messageOf(error)}. Pass it as --key.`)
   }
 }
 
 async function findKey(kid: string, { key, baseUrl }: KeySource): Promise<{ key: KeyObject; from: string }> {
-  if (key !== undefined) return { key: publicKeyOf(await readGivenKey(key, kid)), from: 'as given' }
+  if (key !== undefined) return { key: publicKeyOf(await readGivenKey(key, kid)), from: 'from --key' }
   const url = new URL('/.well-known/jwks.json', baseUrl ?? originOf(kid)).href
   const { status, body } = await fetchJson(url)
   const keySet = keySetSchema.safeParse(body)
   if (status !== 200 || !keySet.success) throw new Error(`${url} publishes no keys`)
   const published = keySet.data.keys.find((each) => each.kid === kid)
   if (!published) throw new Error(`${url} does not list it`)
-  const hint = baseUrl === undefined ? ', which the receipt itself names: make sure that this is whom you paid' : ''
+  const hint =
+    baseUrl === undefined ? ', an origin that the receipt itself names: make sure that you paid this service' : ''
   return { key: publicKeyOf(published), from: `from ${url}${hint}` }
 }
 
-/** The `x` of a key, or a file with a JWK or a key set. */
+/** Reads `--key`: the `x` of a key, or a file with a JWK or a key set. */
 async function readGivenKey(key: string, kid: string): Promise<Jwk> {
   const bare = jwkSchema.safeParse({ kty: 'OKP', crv: 'Ed25519', x: key })
   if (bare.success) return bare.data
@@ -80,10 +81,10 @@ async function readGivenKey(key: string, kid: string): Promise<Jwk> {
   return found
 }
 
-/** The origin of a `did:web` (method specification, section 3.2); loopback has no certificate. */
+/** Returns the origin of a `did:web` (did:web method specification, section 3.2); loopback has no certificate. */
 function originOf(kid: string): string {
   const identifier = /^did:web:([^:#]+)(#|$)/.exec(kid)?.[1]
-  if (identifier === undefined) throw new Error('it names no origin')
+  if (identifier === undefined) throw new Error('the key id names no origin')
   const host = decodeURIComponent(identifier)
   const isLoopback = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/.test(host)
   return `${isLoopback ? 'http' : 'https'}://${host}`

@@ -1,4 +1,4 @@
-/** One thing that was looked at. `skipped` is neither proof nor doubt: `detail` says what it would have taken. */
+/** The outcome of one check. `skipped` proves nothing: `detail` says what the check would have needed. */
 export interface Check {
   readonly check: string
   readonly outcome: 'passed' | 'failed' | 'skipped'
@@ -9,10 +9,10 @@ export const passed = (check: string, detail: string): Check => ({ check, outcom
 export const failed = (check: string, detail: string): Check => ({ check, outcome: 'failed', detail })
 export const skipped = (check: string, detail: string): Check => ({ check, outcome: 'skipped', detail })
 
-/** `passed` unless there is something wrong. */
+/** Returns `passed` when there are no problems. */
 export function judged(check: string, problems: readonly string[], detail: string): Check {
   return problems.length === 0 ? passed(check, detail) : failed(check, problems.join('; '))
 }
 
-/** There is no receipt to look at; the message says what to do about it. */
+/** Thrown when there is no receipt to check; the message says what to do. */
 export class NothingToVerify extends Error {}

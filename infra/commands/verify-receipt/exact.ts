@@ -1,4 +1,4 @@
-/** Exact arithmetic of this command alone, so that an error in the service's own is not repeated here. */
+/** An exact fraction. Separate from the service's arithmetic, so that an error there is not repeated here. */
 export interface Exact {
   readonly n: bigint
   readonly d: bigint
@@ -11,7 +11,7 @@ export function parseExact(text: string): Exact {
   const fraction = /^(\d+)\/([1-9]\d*)$/.exec(text)
   if (fraction) return { n: BigInt(fraction[1] ?? 0), d: BigInt(fraction[2] ?? 1) }
   const decimal = /^(\d+)(?:\.(\d+))?$/.exec(text)
-  if (!decimal) throw new Error(`${text} is no exact number`)
+  if (!decimal) throw new Error(`${text} is not an exact number`)
   const [, integer = '', places = ''] = decimal
   return { n: BigInt(integer + places), d: 10n ** BigInt(places.length) }
 }
@@ -21,5 +21,5 @@ export const times = (a: Exact, b: Exact): Exact => ({ n: a.n * b.n, d: a.d * b.
 export const over = (a: Exact, b: Exact): Exact => ({ n: a.n * b.d, d: a.d * b.n })
 export const equals = (a: Exact, b: Exact): boolean => a.n * b.d === b.n * a.d
 
-/** The least whole number that is not smaller. */
+/** Rounds up to a whole number. */
 export const roundedUp = ({ n, d }: Exact): bigint => n / d + (n % d === 0n ? 0n : 1n)

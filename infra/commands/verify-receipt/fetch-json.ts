@@ -1,6 +1,6 @@
 const TIMEOUT_MS = 15_000
 
-/** Reads JSON over HTTP. Throws an `Error` whose message names the address and what went wrong. */
+/** Reads JSON over HTTP. Throws an `Error` whose message names the URL and the reason. */
 export async function fetchJson(url: string, init: RequestInit = {}): Promise<{ status: number; body: unknown }> {
   const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) }).catch((error: unknown) => {
     throw new Error(`${url} cannot be reached (${reasonOf(error)})`)
@@ -9,11 +9,11 @@ export async function fetchJson(url: string, init: RequestInit = {}): Promise<{ 
   try {
     return { status: answer.status, body: JSON.parse(text) }
   } catch {
-    throw new Error(`${url} answers ${answer.status} with something that is not JSON`)
+    throw new Error(`${url} answered ${answer.status} with a body that is not JSON`)
   }
 }
 
-/** `fetch failed` says nothing; its cause does. */
+/** Returns the cause of a failed `fetch`, whose own message is only "fetch failed". */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return error.cause instanceof Error ? error.cause.message || error.cause.name : error.message

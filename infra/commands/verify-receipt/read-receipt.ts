@@ -18,8 +18,8 @@ const lineSchema = z.looseObject({
 })
 
 /**
- * What is read of a receipt, written down apart from the service's own schema: this command judges what the service wrote,
- * and takes receipts of other versions as far as they hold the same facts.
+ * The fields of a receipt that are checked. Separate from the service's schema, because this command checks the
+ * service's output; receipts of other versions are accepted as long as they contain these fields.
  */
 const receiptSchema = z.looseObject({
   id: z.string(),
@@ -57,7 +57,7 @@ const receiptSchema = z.looseObject({
 
 export type GivenReceipt = z.infer<typeof receiptSchema>
 
-/** A receipt as it was read, and the whole text of it, which is what is signed. */
+/** A parsed receipt, and all of its fields except the signature, which signs them. */
 export interface ReceiptToVerify {
   readonly receipt: GivenReceipt
   readonly signedFields: Readonly<Record<string, JsonValue>>
@@ -66,7 +66,7 @@ export interface ReceiptToVerify {
 /** Reads a saved receipt. Throws `NothingToVerify`. */
 export async function readReceiptFile(path: string): Promise<ReceiptToVerify> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw new NothingToVerify(`${path} cannot be read (${messageOf(error)}). Give the path of a saved receipt.`)
+    throw new NothingToVerify(`${path} cannot be read (${messageOf(error)}). Pass the path of a saved receipt.`)
   })
   return parseReceipt(parseJson(text, path), path)
 }
@@ -76,14 +76,14 @@ export async function fetchReceipt(baseUrl: string, id: string, token: string): 
   const url = new URL(`/v1/receipts/${encodeURIComponent(id)}`, baseUrl).href
   const { status, body } = await fetchJson(url, { headers: { authorization: `Bearer ${token}` } }).catch(
     (error: unknown) => {
-      throw new NothingToVerify(`${messageOf(error)}. Check --url, or save the receipt and give it as --file.`)
+      throw new NothingToVerify(`${messageOf(error)}. Check --url, or save the receipt and pass it as --file.`)
     },
   )
   if (status === 404 || status === 401)
     throw new NothingToVerify(
-      `${baseUrl} has no receipt with this id and token. Give X-Receipt-ID as --id and X-Receipt-Token as --token, both from the same answer.`,
+      `${baseUrl} has no receipt with this id and token. Pass X-Receipt-ID as --id and X-Receipt-Token as --token, both from the same response.`,
     )
-  if (status !== 200) throw new NothingToVerify(`${url} answers ${status}. Try again later.`)
+  if (status !== 200) throw new NothingToVerify(`${url} answered ${status}. Try again later.`)
   return parseReceipt(body, url)
 }
 
@@ -91,7 +91,7 @@ function parseJson(text: string, path: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new NothingToVerify(`${path} is not JSON. Save the answer of GET /v1/receipts/{id} as it is.`)
+    throw new NothingToVerify(`${path} is not JSON. Save the response of GET /v1/receipts/{id} unchanged.`)
   }
 }
 
@@ -100,7 +100,7 @@ function parseReceipt(value: unknown, from: string): ReceiptToVerify {
   if (!parsed.success) {
     const [issue] = parsed.error.issues
     throw new NothingToVerify(
-      `${from} is not a receipt (${issue?.path.join('.') || 'the whole'}: ${issue?.message ?? 'invalid'}).`,
+      `${from} is not a receipt (${issue?.path.join('.') || 'the receipt'}: ${issue?.message ?? 'invalid'}).`,
     )
   }
   const { signature: _, ...signedFields } = value as Record<string, JsonValue>

@@ -8,13 +8,13 @@ import { replaceFile } from '../replace-file.ts'
 
 const require = createRequire(import.meta.url)
 
-/** Sources beside this file, with the contract that each defines. */
+/** Sources next to this file, with the contract that each defines. */
 const SOURCES = { 'Usdc.sol': 'Usdc', 'X402UptoPermit2Proxy.sol': 'X402UptoPermit2Proxy' } as const
 
 const SETTINGS = {
   optimizer: { enabled: true, runs: 10_000 },
   evmVersion: 'cancun',
-  // Without the metadata hash the same source gives the same bytes wherever it is compiled.
+  // Without the metadata hash, the same source compiles to the same bytes everywhere.
   metadata: { bytecodeHash: 'none', appendCBOR: false },
   outputSelection: { '*': { '*': ['abi', 'evm.deployedBytecode.object'] } },
 }
@@ -32,9 +32,9 @@ export interface SandboxContracts {
 }
 
 /**
- * Compiles the sandbox's contracts, or takes them from `cacheDirectory` when sources, settings and compiler are the same.
+ * Compiles the sandbox's contracts, or reads them from `cacheDirectory` when sources, settings and compiler are the same.
  *
- * @throws Error with the compiler's own messages when a source does not compile.
+ * @throws Error with the compiler's messages when a source does not compile.
  */
 export async function compileContracts(cacheDirectory: string): Promise<SandboxContracts> {
   const input = await standardInput()
@@ -44,7 +44,7 @@ export async function compileContracts(cacheDirectory: string): Promise<SandboxC
   const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
   if (cached !== undefined) return JSON.parse(cached) as SandboxContracts
   const compiled = readOutput(await runCompiler(input))
-  // Where nothing can be written, the next start does the same work again.
+  // Without a writable cache, the next start repeats the work.
   await replaceFile(cacheFile, JSON.stringify(compiled)).catch(() => undefined)
   return compiled
 }
@@ -57,7 +57,7 @@ async function standardInput(): Promise<string> {
   return JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS })
 }
 
-/** solc runs in its own process: it holds 150 MB for good and installs its own handler for unhandled rejections. */
+/** Runs solc in a separate process: it never frees 150 MB and installs its own handler for unhandled rejections. */
 async function runCompiler(input: string): Promise<string> {
   const compiler = spawn(process.execPath, [require.resolve('solc/solc.js'), '--standard-json'], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -65,7 +65,7 @@ async function runCompiler(input: string): Promise<string> {
   const failed = new Promise<never>((_resolve, reject) => compiler.once('error', reject))
   compiler.stdin.end(input)
   const output = await Promise.race([text(compiler.stdout), failed])
-  // The command prints a warning line of its own before the document.
+  // The command prints a warning line before the document.
   return output.slice(output.indexOf('{'))
 }
 
@@ -80,7 +80,7 @@ function readOutput(output: string): SandboxContracts {
   if (complaints.length > 0) throw new Error(`solc: ${complaints.join('\n')}`)
   const pick = (file: keyof typeof SOURCES): CompiledContract => {
     const contract = contracts?.[file]?.[SOURCES[file]]
-    if (contract === undefined) throw new Error(`solc gave no output for ${file}`)
+    if (contract === undefined) throw new Error(`solc returned no output for ${file}`)
     return { abi: contract.abi, runtimeBytecode: `0x${contract.evm.deployedBytecode.object}` }
   }
   return { usdc: pick('Usdc.sol'), uptoProxy: pick('X402UptoPermit2Proxy.sol') }

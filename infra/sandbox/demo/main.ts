@@ -11,8 +11,9 @@ import { showPaidTranscription } from './paid-transcription.ts'
 
 const HELP = `Usage: npm run demo [-- path/to/file.mp3]
 
-Starts everything farebox needs on this machine, pays for one transcription with the official x402
-client, shows each step, and stops again. Without a file it uses a sample that comes along.`
+Starts everything that farebox needs on this machine, pays for one transcription with the official
+x402 client, shows each step, then pays for one call of each other endpoint, and stops again.
+Without a file it uses an included sample.`
 
 const SAMPLE = fileURLToPath(new URL('../samples/last-tram.mp3', import.meta.url))
 
@@ -25,7 +26,7 @@ async function main(): Promise<number> {
   const path = resolve(positionals[0] ?? SAMPLE)
   const audio = await readFile(path).catch(() => null)
   if (!audio) {
-    printProblem(`${path} cannot be read. Give the path of an MP3 file.`)
+    printProblem(`${path} cannot be read. Pass the path of an MP3 file.`)
     return 2
   }
   return withTemporaryDirectory((directory) => runDemo(directory, { name: basename(path), bytes: audio }))
@@ -37,7 +38,7 @@ async function runDemo(directory: string, audio: { name: string; bytes: Buffer }
   const sandbox = await startSandbox({ directory, outerServices: await findOuterServices(), onStep: printStep })
   try {
     return await Promise.race([
-      showPaidTranscription(sandbox.info, audio).then((shown) => (shown ? 0 : 1)),
+      showPaidTranscription(sandbox.info, audio).then((isShown) => (isShown ? 0 : 1)),
       signals.received.then(() => 130),
       crashOf(sandbox),
     ])

@@ -6,9 +6,10 @@ import type { PayingClient } from '../paying-client.ts'
 import { dollars } from './dollars.ts'
 
 interface Call {
+  readonly label: string
   readonly path: string
   readonly body: Record<string, unknown>
-  /** What of the answer a reader wants to see, in one line. */
+  /** Returns the essential part of the answer as one line. */
   summary(answer: unknown): string
 }
 
@@ -18,6 +19,7 @@ const hosted = z.object({ data: z.tuple([z.looseObject({ url: z.string() })]) })
 
 const CALLS: readonly Call[] = [
   {
+    label: 'chat',
     path: '/v1/chat/completions',
     body: {
       model: 'textmodel-3.5-flash',
@@ -27,6 +29,7 @@ const CALLS: readonly Call[] = [
     summary: (answer) => chat.parse(answer).choices[0].message.content,
   },
   {
+    label: 'messages',
     path: '/v1/messages',
     body: {
       model: 'textmodel-2.5-pro',
@@ -36,26 +39,28 @@ const CALLS: readonly Call[] = [
     summary: (answer) => message.parse(answer).content[0].text,
   },
   {
+    label: 'images',
     path: '/v1/images/generations',
     body: { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night, seen from the stop' },
     summary: (answer) => hosted.parse(answer).data[0].url,
   },
   {
+    label: 'speech',
     path: '/v1/audio/speech',
     body: { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line. Mind the step.', voice: 'talia' },
     summary: (answer) => hosted.parse(answer).data[0].url,
   },
 ]
 
-/** One paid call of each of the other four endpoints: what it may cost, what was signed, what was charged. */
+/** Makes one paid call of each of the other four endpoints and prints its authorized maximum, charge and answer. */
 export async function showOtherCalls(baseUrl: string, client: PayingClient): Promise<void> {
-  printTitle('5  The other four endpoints')
+  printTitle('5  Call the other four endpoints')
   for (const call of CALLS) await showCall(baseUrl, client, call)
   console.log()
 }
 
 async function showCall(baseUrl: string, client: PayingClient, call: Call): Promise<void> {
-  const { path, body } = call
+  const { label, path, body } = call
   const idempotencyKey = randomUUID()
   const send = (payment: Record<string, string>) =>
     fetch(`${baseUrl}${path}`, {
@@ -70,9 +75,9 @@ async function showCall(baseUrl: string, client: PayingClient, call: Call): Prom
   const { amount = '0' } = decodePaymentResponseHeader(paid.headers.get('payment-response') ?? '')
   const line = call.summary(await paid.json())
   printField(
-    path.slice('/v1/'.length).split('/').at(-1) ?? path,
+    label,
     `${path}, ${String(body['model'])}`,
-    `authorized ${dollars(BigInt(terms.amount))}, charged ${highlight(`${dollars(BigInt(amount))} USDC`)}`,
+    `authorized up to ${dollars(BigInt(terms.amount))} USDC, charged ${highlight(`${dollars(BigInt(amount))} USDC`)}`,
     line.length > 88 ? `${line.slice(0, 87)}…` : line,
   )
 }

@@ -22,13 +22,13 @@ interface Audio {
   readonly bytes: Buffer
 }
 
-/** One paid call as a stranger with USDC makes it, step by step. `false` when the service refused the file. */
+/** Shows one paid call by a stranger with USDC, step by step. Returns false when the service rejects the file. */
 export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Promise<boolean> {
   const client = createPayingClient({ privateKey: info.payer.privateKey, rpcUrl: info.rpcUrl, network: info.network })
   const call = transcriptionCall(info.baseUrl, audio)
   const before = await usdcBalance(info, client.address)
 
-  printTitle('1  Ask without paying')
+  printTitle('1  Send the request without a payment')
   printField('file', `${audio.name}, ${audio.bytes.length.toLocaleString('en')} bytes`)
   const challenge = await call({})
   if (challenge.status !== 402) {
@@ -37,31 +37,33 @@ export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Pr
   }
   showTerms(challenge)
 
-  printTitle('2  Sign and ask again')
+  printTitle('2  Sign the price and send the request again')
   const payment = await client.sign(challenge)
-  printField('payer', `${client.address}, no account, no gas`)
+  printField('payer', `${client.address} (no account, no gas)`)
   const startedAt = performance.now()
   const paid = await call(payment)
   if (paid.status !== 200) throw new Error(`${paid.status} ${await paid.text()}`)
   const body = await paid.text()
   showResult(paid, body, performance.now() - startedAt)
 
-  printTitle('3  What it cost')
+  printTitle('3  Check the charge and the receipt')
   await showCharge(info, client, paid, before)
 
-  printTitle('4  The same call once more')
+  printTitle('4  Send the same request once more')
   const replay = await call(payment)
-  const same = (await replay.text()) === body && replay.headers.get('x-receipt-id') === paid.headers.get('x-receipt-id')
-  const cost = (await usdcBalance(info, client.address)) === before - chargedAmount(paid) ? 'nothing' : 'something'
-  printField('answer', same ? 'the same, byte for byte, with the same receipt' : 'ANOTHER ONE')
-  printField('charged', cost)
-  if (!same || cost !== 'nothing') throw new Error('the replay was not free')
+  const isSame =
+    (await replay.text()) === body && replay.headers.get('x-receipt-id') === paid.headers.get('x-receipt-id')
+  const isFree = (await usdcBalance(info, client.address)) === before - chargedAmount(paid)
+  printField('answer', isSame ? 'the same bytes with the same receipt' : 'DIFFERENT')
+  printField('charged', isFree ? 'nothing' : 'AGAIN')
+  if (!isSame || !isFree) throw new Error('the replay was not free')
 
   await showOtherCalls(info.baseUrl, client)
+  console.log('Done. `npm start` keeps the same sandbox running.\n')
   return true
 }
 
-/** The complete identical request each time; only the payment header is added. */
+/** Returns a function that sends the identical request each time, with or without a payment header. */
 function transcriptionCall(baseUrl: string, audio: Audio) {
   const idempotencyKey = randomUUID()
   return (payment: Record<string, string>) => {
@@ -81,8 +83,8 @@ function showTerms(challenge: Response): void {
   const [terms] = required.accepts
   if (!terms) throw new Error('the challenge offers no terms')
   printField('answer', '402 Payment Required')
-  printField('at most', highlight(`${dollars(BigInt(terms.amount))} USDC`))
-  printField('to', terms.payTo)
+  printField('maximum', highlight(`${dollars(BigInt(terms.amount))} USDC`))
+  printField('recipient', terms.payTo)
   printField('terms', `x402 v${required.x402Version}, scheme ${terms.scheme}, network ${terms.network}`)
   printField('valid until', String(terms.extra['expiresAt']))
 }
@@ -104,14 +106,14 @@ async function showCharge(info: SandboxInfo, client: PayingClient, paid: Respons
   printField('balance', `${dollars(before)} → ${dollars(after)} USDC`)
   printField('transaction', payment.transaction, `in block ${receipt.block_number}; the service paid the gas`)
   printField('receipt', receipt.id, 'fetched back with its token')
-  if (before - after !== chargedAmount(paid)) throw new Error('the balance moved by something else than the charge')
+  if (before - after !== chargedAmount(paid)) throw new Error('the balance did not change by the charge')
 }
 
 async function fetchReceipt(baseUrl: string, paid: Response) {
   const answer = await fetch(`${baseUrl}/v1/receipts/${paid.headers.get('x-receipt-id')}`, {
     headers: { authorization: `Bearer ${paid.headers.get('x-receipt-token')}` },
   })
-  if (answer.status !== 200) throw new Error(`the receipt was not given: ${answer.status}`)
+  if (answer.status !== 200) throw new Error(`the receipt cannot be fetched: ${answer.status}`)
   return receiptSchema.parse(await answer.json())
 }
 
@@ -119,7 +121,7 @@ function chargedAmount(paid: Response): bigint {
   return BigInt(decodePaymentResponseHeader(paid.headers.get('payment-response') ?? '').amount ?? '0')
 }
 
-/** Reads `balanceOf` the plain way, so that nothing of farebox vouches for it. */
+/** Reads `balanceOf` with a plain RPC call, so that the figure does not depend on farebox. */
 async function usdcBalance({ rpcUrl, usdc }: SandboxInfo, address: string): Promise<bigint> {
   const data = `0x70a08231${address.slice(2).padStart(64, '0')}`
   const answer = await fetch(rpcUrl, {

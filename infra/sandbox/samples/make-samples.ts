@@ -5,13 +5,13 @@ import { id3Tag } from './id3-tag.ts'
 import { type Line, type Sample, samples, scriptOf } from './scripts.ts'
 
 /**
- * Makes the spoken samples beside this file: `node infra/sandbox/samples/make-samples.ts`. Needs espeak-ng and lame on
- * the path; the files are kept in the repository, so nobody else does.
+ * Creates the spoken samples next to this file: `node infra/sandbox/samples/make-samples.ts`. Needs espeak-ng and lame; the
+ * resulting files are in the repository.
  */
 
-/** espeak-ng speaks 16-bit mono at this rate. */
-const sampleRate = 22_050
-const wavHeaderBytes = 44
+/** The rate of espeak-ng's 16-bit mono output. */
+const SAMPLE_RATE = 22_050
+const WAV_HEADER_BYTES = 44
 
 for (const sample of samples) {
   const mp3 = encode(Buffer.concat(sample.lines.flatMap((line) => [sound(line, sample), silence(0.35)])))
@@ -27,25 +27,25 @@ for (const sample of samples) {
 function sound(line: Line, { wordsPerMinute }: Sample): Buffer {
   if ('bell' in line) return bell()
   const wav = run('espeak-ng', ['-v', line.voice, '-s', String(wordsPerMinute), '--stdout', line.text])
-  return wav.subarray(wavHeaderBytes)
+  return wav.subarray(WAV_HEADER_BYTES)
 }
 
 function silence(seconds: number): Buffer {
-  return Buffer.alloc(2 * Math.round(seconds * sampleRate))
+  return Buffer.alloc(2 * Math.round(seconds * SAMPLE_RATE))
 }
 
-/** Two partials that die away, like the bell of a tram. */
+/** Returns two decaying partials, like the bell of a tram. */
 function bell(): Buffer {
   const pcm = silence(0.9)
   for (let index = 0; index < pcm.length / 2; index += 1) {
-    const seconds = index / sampleRate
+    const seconds = index / SAMPLE_RATE
     const partials = Math.sin(2 * Math.PI * 1318.5 * seconds) + 0.5 * Math.sin(2 * Math.PI * 2637 * seconds)
     pcm.writeInt16LE(Math.round(9000 * Math.exp(-5 * seconds) * partials), 2 * index)
   }
   return pcm
 }
 
-/** `-t` leaves out the encoder's silent information frame: every frame of a sample is audio. */
+/** Encodes as MP3. `-t` omits the encoder's silent information frame, so that every frame is audio. */
 function encode(pcm: Buffer): Buffer {
   return run('lame', ['--quiet', '-r', '-s', '22.05', '-m', 'm', '-b', '32', '--cbr', '-t', '-', '-'], pcm)
 }

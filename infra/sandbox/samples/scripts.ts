@@ -12,10 +12,10 @@ export interface Sample {
   readonly lines: readonly Line[]
 }
 
-const conductor = 'en-gb+max'
-const ann = 'en-us+Annie'
-const ben = 'en-gb-scotland+benjamin'
-const machine = 'it+linda'
+const CONDUCTOR = 'en-gb+max'
+const ANN = 'en-us+Annie'
+const BEN = 'en-gb-scotland+benjamin'
+const MACHINE = 'it+linda'
 
 /** The spoken samples. Voices are espeak-ng's, with a variant after the plus sign. */
 export const samples: readonly Sample[] = [
@@ -27,7 +27,7 @@ export const samples: readonly Sample[] = [
     lines: [
       { bell: true },
       {
-        voice: conductor,
+        voice: CONDUCTOR,
         text:
           'Good evening, and mind the step. I am the farebox. I keep no names, no passwords and no monthly plans. ' +
           'Tell me where you are going, and I tell you the most it can cost. Drop in your coins, and we leave. ' +
@@ -43,17 +43,17 @@ export const samples: readonly Sample[] = [
     language: 'eng',
     wordsPerMinute: 170,
     lines: [
-      { speaker: 'Ann', voice: ann, text: 'Is this the tram to the language models? I have no account.' },
-      { speaker: 'Ben', voice: ben, text: 'Nobody has. You need a wallet, and about half a cent.' },
-      { speaker: 'Ann', voice: ann, text: 'And if I pay and nothing comes back?' },
+      { speaker: 'Ann', voice: ANN, text: 'Is this the tram to the language models? I have no account.' },
+      { speaker: 'Ben', voice: BEN, text: 'Nobody has. You need a wallet, and about half a cent.' },
+      { speaker: 'Ann', voice: ANN, text: 'And if I pay and nothing comes back?' },
       {
         speaker: 'Ben',
-        voice: ben,
+        voice: BEN,
         text: 'Then you have not paid. The farebox only swallows a coin when the ride is over.',
       },
-      { speaker: 'Ann', voice: ann, text: 'That is not how my telephone company works.' },
+      { speaker: 'Ann', voice: ANN, text: 'That is not how my telephone company works.' },
       { bell: true },
-      { speaker: 'Ben', voice: ben, text: 'There it comes. After you.' },
+      { speaker: 'Ben', voice: BEN, text: 'There it comes. After you.' },
     ],
   },
   {
@@ -63,7 +63,7 @@ export const samples: readonly Sample[] = [
     wordsPerMinute: 160,
     lines: [
       {
-        voice: machine,
+        voice: MACHINE,
         text:
           'Buongiorno! Sono la biglietteria più cortese della città. Non chiedo il nome, né la carta, né la password. ' +
           'Prima ti dico quanto può costare, poi tu firmi, e solo alla fine incasso, mai un centesimo di più. ' +
@@ -73,7 +73,7 @@ export const samples: readonly Sample[] = [
   },
 ]
 
-/** The script as it stands in the lyrics tag: `Ann: …` for named speakers, `(bell)` for the bell. */
+/** Returns the script for the lyrics tag: `Ann: …` for named speakers, `(bell)` for the bell. */
 export function scriptOf({ lines }: Sample): string {
   return lines
     .map((line) => {

@@ -3,17 +3,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { CallLog, UpstreamCall } from './call-log.ts'
 import type { FaultRule } from './faults.ts'
-import { cut, padded, sendPieces } from './send-answer.ts'
+import { padded, sendPieces, split } from './send-answer.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from './vendor-route.ts'
 
-const jsonHeaders = { 'content-type': 'application/json' }
+const JSON_HEADERS = { 'content-type': 'application/json' }
 
 export interface CallDependencies {
   readonly log: CallLog
   readonly delayMs: number
 }
 
-/** Answers one call to a vendor route, or breaks it as `rule` says, and writes the call's fate to the log. */
+/** Answers one call to a vendor route, applying the fault rule, and logs its outcome. */
 export async function answerCall(
   { log, delayMs }: CallDependencies,
   {
@@ -29,7 +29,7 @@ export async function answerCall(
   },
 ): Promise<void> {
   const call = log.arrived(route.method, route.path)
-  // After an answer this changes nothing: a call ends once.
+  // Has no effect after an answer: a call ends only once.
   response.once('close', () => log.aborted(call))
   if (rule?.fault === 'resetBeforeRead') {
     request.socket.resetAndDestroy()
@@ -57,7 +57,7 @@ interface Sending {
 
 async function send({ log, call, route, rule, response, answer }: Sending): Promise<void> {
   const body = bytesOf(answer.body)
-  const answerHeaders = { ...jsonHeaders, ...answer.headers }
+  const answerHeaders = { ...JSON_HEADERS, ...answer.headers }
   const onLast = () => log.answered(call, answer.status)
   const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
     sendPieces(response, answer.status, { ...answerHeaders, ...headers }, [bytes], { onLast })
@@ -79,7 +79,7 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
     case 'hugeBody':
       return sendPieces(response, answer.status, answerHeaders, padded(rule.bytes), { onLast })
     case 'slowBody':
-      return sendPieces(response, answer.status, answerHeaders, cut(body, rule.pieces), {
+      return sendPieces(response, answer.status, answerHeaders, split(body, rule.pieces), {
         everyMs: rule.everyMs,
         onLast,
       })
@@ -107,7 +107,7 @@ function bytesOf(body: unknown): Buffer {
   return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? {}))
 }
 
-/** Node's own multipart reader; a body it cannot read is no form, and the route says so in its vendor's words. */
+/** Reads a multipart form; undefined when the body is not one, which the route refuses like its vendor. */
 async function readForm(headers: Headers, body: Buffer<ArrayBuffer>): Promise<FormData | undefined> {
   const contentType = headers.get('content-type')
   if (!contentType?.startsWith('multipart/form-data')) return undefined

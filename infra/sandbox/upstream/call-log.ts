@@ -10,12 +10,12 @@ export interface UpstreamCall {
   readonly route: string
   readonly arrivedAt: string
   state: 'arrived' | 'started' | 'answered' | 'aborted'
-  /** Whether the work was begun, whatever came after. */
+  /** Whether work was started, regardless of the outcome. */
   started: boolean
   /** Lower-case hex SHA-256 of the uploaded audio; null for a call without a readable upload. */
   audioSha256: string | null
   audioBytes: number | null
-  /** The request's other fields as they came. Never the key. */
+  /** The request's other fields as received, without the key. */
   fields: Readonly<Record<string, string>>
   status: number | null
   endedAt: string | null
@@ -27,15 +27,15 @@ export interface CallLog {
   started(call: UpstreamCall): void
   answered(call: UpstreamCall, status: number): void
   aborted(call: UpstreamCall): void
-  /** Aborts every call that is still open, as the server does when it stops. */
+  /** Logs every open call as aborted; the server does this when it stops. */
   abortOpen(): void
-  /** Forgets the calls in memory; the file only ever grows. */
+  /** Deletes the calls in memory; the file keeps them. */
   clear(): void
 }
 
 /**
  * Records calls in memory and, with `path`, as JSON lines: one line on arrival and one for every later change of state.
- * Lines are written synchronously, before the caller can see the effect, so the file is complete even after a kill.
+ * Lines are written synchronously before the caller sees the effect, so the file is complete even after a SIGKILL.
  */
 export function createCallLog({ path, now }: { path?: string; now: () => Date }): CallLog {
   const calls: UpstreamCall[] = []

@@ -4,12 +4,12 @@ import type { CallLog } from './call-log.ts'
 import type { FaultQueue } from './faults.ts'
 
 /**
- * The simulator's own routes, which no vendor has:
+ * Answers the simulator's control routes, which no vendor has:
  *
  * - `GET /_simulator/faults`, `PUT` with a JSON array of rules (replaces all), `DELETE`
- * - `GET /_simulator/calls`, `DELETE` (forgets them in memory; the file stays)
+ * - `GET /_simulator/calls`, `DELETE` (deletes them in memory; the file stays)
  *
- * Answers are `{"rules": […]}` and `{"calls": […]}`; 400 for a bad rule, 404 and 405 otherwise.
+ * Answers are `{"rules": […]}` and `{"calls": […]}`; 400 for an invalid rule, 404 and 405 otherwise.
  */
 export async function answerControl(
   { faults, log }: { faults: FaultQueue; log: CallLog },

@@ -3,19 +3,19 @@ import { z } from 'zod'
 const positiveInteger = z.int().positive()
 
 const rule = {
-  /** Path that the rule is for; absent: every vendor route. */
+  /** The path that the rule applies to; every vendor route by default. */
   route: z.string().startsWith('/').optional(),
-  /** How many calls it meets before the next rule is reached; `always` keeps it. */
+  /** The number of calls that the rule applies to; `always` keeps it. */
   times: z.union([positiveInteger, z.literal('always')]).default(1),
-  /** Waiting time after the request was read, before anything else happens. */
+  /** Delay after the request was read. */
   delayMs: z.int().nonnegative().default(0),
 }
 
 /** One fault rule as sent to `PUT /_simulator/faults`. */
 const faultRule = z.discriminatedUnion('fault', [
-  /** The right answer; useful with `delayMs`, or to let calls pass before the next rule. */
+  /** Answers correctly; useful with `delayMs`, or to let calls pass before the next rule. */
   z.strictObject({ ...rule, fault: z.literal('none') }),
-  /** This status and body in place of the answer. A status of 500 or more counts as started work. */
+  /** Answers with this status and body. A status of 500 or more counts as started work. */
   z.strictObject({
     ...rule,
     fault: z.literal('status'),
@@ -23,21 +23,21 @@ const faultRule = z.discriminatedUnion('fault', [
     body: z.unknown().optional(),
     headers: z.record(z.string(), z.string()).default({}),
   }),
-  /** Works and never answers. */
+  /** Starts the work and never answers. */
   z.strictObject({ ...rule, fault: z.literal('hang') }),
-  /** Resets the connection when the headers have arrived. */
+  /** Resets the connection after the headers have arrived. */
   z.strictObject({ ...rule, fault: z.literal('resetBeforeRead') }),
-  /** Reads everything, works, then resets. */
+  /** Reads the request, does the work, then resets the connection. */
   z.strictObject({ ...rule, fault: z.literal('resetAfterRead') }),
-  /** Sends the headers and half of the body, then resets. */
+  /** Sends the headers and half of the body, then resets the connection. */
   z.strictObject({ ...rule, fault: z.literal('resetMidBody') }),
-  /** A complete HTTP answer whose JSON stops half-way. */
+  /** Sends a complete HTTP answer with truncated JSON. */
   z.strictObject({ ...rule, fault: z.literal('truncatedJson') }),
-  /** The right answer with nothing in it. */
+  /** Answers correctly, but without output. */
   z.strictObject({ ...rule, fault: z.literal('emptyText') }),
-  /** An answer padded to this many bytes. */
+  /** Sends an answer padded to this many bytes. */
   z.strictObject({ ...rule, fault: z.literal('hugeBody'), bytes: positiveInteger.default(64 * 1024 * 1024) }),
-  /** The right answer in `pieces` pieces, `everyMs` apart. */
+  /** Sends the correct answer in pieces, `everyMs` apart. */
   z.strictObject({
     ...rule,
     fault: z.literal('slowBody'),
@@ -53,11 +53,11 @@ export interface FaultQueue {
   readonly rules: readonly FaultRule[]
   /** Replaces all rules. Throws a ZodError when one is not valid. */
   replace(rules: unknown): void
-  /** The first rule for this route, used up once; undefined when no rule is left for it. */
+  /** Takes the first rule for this route and counts down its uses; undefined when no rule is left. */
   take(route: string): FaultRule | undefined
 }
 
-/** Rules are consumed in the order of the calls' arrival, so a test knows which call meets which fault. */
+/** Creates a queue whose rules apply to calls in order of arrival, so a test knows which call meets which fault. */
 export function createFaultQueue(): FaultQueue {
   let rules: FaultRule[] = []
   return {

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { startUpstream } from './server.ts'
 
 /**
- * The simulated upstream as a process. Prints `{"listening": <port>}` on one line when it is ready; SIGTERM and SIGINT
- * end it with status 0.
+ * Runs the simulated vendors as a process. Prints `{"listening": <port>}` on one line when it is ready, and exits with status
+ * 0 on SIGTERM and SIGINT.
  */
 const environment = z
   .object({

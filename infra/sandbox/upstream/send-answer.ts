@@ -4,8 +4,8 @@ import { pipeline } from 'node:stream/promises'
 import { setTimeout as wait } from 'node:timers/promises'
 
 /**
- * Sends `pieces` as one body, waiting `everyMs` between them. `onLast` runs directly before the last piece, so that whoever
- * has received the whole answer finds it in the call log. Rejects when the client goes away first.
+ * Sends `pieces` as one body, waiting `everyMs` between them. `onLast` runs directly before the last piece, so that a client
+ * with the whole answer finds it in the call log. Rejects when the client disconnects first.
  */
 export async function sendPieces(
   response: ServerResponse,
@@ -31,13 +31,13 @@ async function* paced(pieces: Iterable<Buffer>, everyMs: number, onLast: () => v
   if (waiting !== undefined) yield waiting
 }
 
-/** Cuts a body into at most `count` pieces. */
-export function* cut(body: Buffer, count: number): Generator<Buffer> {
+/** Splits a body into at most `count` pieces. */
+export function* split(body: Buffer, count: number): Generator<Buffer> {
   const length = Math.max(1, Math.ceil(body.length / count))
   for (let offset = 0; offset < body.length; offset += length) yield body.subarray(offset, offset + length)
 }
 
-/** A JSON object padded with one long string to `bytes` bytes, made piece by piece. */
+/** Generates a JSON object padded with a long string to `bytes` bytes, piece by piece. */
 export function* padded(bytes: number): Generator<Buffer> {
   const head = Buffer.from('{"text":"')
   const tail = Buffer.from('"}')

@@ -15,12 +15,12 @@ import { createTranscriptionsRoute } from './openai/transcriptions.ts'
 import { matchesPath, type VendorRoute } from './vendor-route.ts'
 
 export interface UpstreamOptions {
-  /** 0, the default, takes any free port. */
+  /** Default 0: any free port. */
   readonly port?: number
   readonly host?: string
-  /** The only key accepted; absent: every key is. */
+  /** The only accepted key; without it, every key is accepted. */
   readonly apiKey?: string
-  /** Waiting time of every answer; default 0. */
+  /** Delay of every answer; default 0. */
   readonly delayMs?: number
   /** File that receives the call log as JSON lines. */
   readonly callLogPath?: string
@@ -29,15 +29,15 @@ export interface UpstreamOptions {
 export interface Upstream {
   readonly url: string
   readonly port: number
-  /** Every call since the start or the last `clearCalls`, in the order of arrival. */
+  /** Every call since the start or the last `clearCalls`, in order of arrival. */
   readonly calls: readonly UpstreamCall[]
   setFaults(rules: readonly FaultRuleInput[]): void
   clearCalls(): void
-  /** Ends open calls as aborted and releases the port. */
+  /** Aborts open calls and releases the port. */
   stop(): Promise<void>
 }
 
-/** Starts the simulated upstream vendors on one HTTP server. Rejects when the port is taken. */
+/** Starts the simulated vendors on one HTTP server. Rejects when the port is in use. */
 export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
   const { port = 0, host = '127.0.0.1', apiKey, delayMs = 0, callLogPath } = options
   const routes: readonly VendorRoute[] = [
@@ -68,12 +68,12 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
   }
   const server = createServer((request, response) => {
     answer(request, response).catch((error: unknown) => {
-      // A client that goes away ends its own call, never the simulator; anything else is a defect of the simulator.
+      // A client that disconnects ends only its call; any other error is a defect of the simulator.
       if (!response.destroyed) console.error(error)
       response.destroy()
     })
   })
-  // A client on a starved machine sends on a connection that Node's 5 s would just have closed, and loses that call.
+  // With Node's 5 s, a client on a busy machine may send on a connection that is just being closed.
   server.keepAliveTimeout = 0
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject).listen(port, host, resolve)

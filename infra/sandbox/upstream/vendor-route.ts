@@ -1,32 +1,32 @@
 /** A request to a vendor route, fully read. Header names are in lower case. */
 export interface VendorRequest {
-  /** Path and query as they came; its host means nothing. */
+  /** The received path and query, with an arbitrary host. */
   readonly url: URL
   readonly headers: Headers
-  /** The form fields, or undefined when the body is no readable form. */
+  /** The form fields; undefined when the body is not a readable form. */
   readonly form: FormData | undefined
   readonly body: Uint8Array
 }
 
-/** What the call log keeps of a request besides its route. */
+/** The parts of a request that the call log keeps in addition to its route. */
 export interface LoggedRequest {
   readonly audio?: Uint8Array
   readonly fields: Readonly<Record<string, string>>
 }
 
-/** An answer in the vendor's wire. `accepted` says whether the vendor did billable work for it. */
+/** An answer in the vendor's wire format. `accepted` is whether the vendor did billable work for it. */
 export interface VendorAnswer {
   readonly status: number
   readonly accepted: boolean
-  /** Bytes and strings go out as they are, everything else as JSON. */
+  /** Bytes and strings are sent unchanged, everything else as JSON. */
   readonly body: unknown
-  /** Over the default `content-type: application/json`. Names in lower case. */
+  /** Headers that override the default `content-type: application/json`, with names in lower case. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
 /**
- * One simulated route. A further vendor is a folder with such an object and a line in `server.ts`; faults, delays and the
- * call log apply to it without its knowledge.
+ * One simulated route. Another vendor is a folder with such an object and a line in `server.ts`; faults, delays and the call
+ * log apply to every route.
  */
 export interface VendorRoute {
   readonly method: 'GET' | 'POST'
@@ -34,17 +34,17 @@ export interface VendorRoute {
   readonly path: string
   describe(request: VendorRequest): Promise<LoggedRequest>
   answer(request: VendorRequest): Promise<VendorAnswer>
-  /** The answer of the same shape that holds no output. */
+  /** Returns an answer of the same shape without output. */
   emptied(answer: VendorAnswer): VendorAnswer
 }
 
-/** The part of the request's path that stands where the route's path has `{name}`, decoded; undefined where it has none. */
+/** Returns the decoded part of the request's path that matches the route's `{name}`; undefined when there is none. */
 export function pathParameter(path: string, { url }: Pick<VendorRequest, 'url'>, name: string): string | undefined {
   const value = pathPattern(path).exec(url.pathname)?.groups?.[name]
   try {
     return value === undefined ? undefined : decodeURIComponent(value)
   } catch {
-    // A stray percent sign stands for itself.
+    // A stray percent sign is literal.
     return value
   }
 }

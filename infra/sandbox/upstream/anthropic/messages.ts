@@ -8,8 +8,8 @@ import { refusal } from './refusals.ts'
 import { type AnthropicRequest, requestWire } from './request-wire.ts'
 
 /**
- * `POST /v1/messages` as the Anthropic API documents it, for text, vision, client tools and JSON output; models are called
- * `claude-…` and do not think. "please refuse" in a prompt ends with `refusal`.
+ * Creates `POST /v1/messages` as documented for the Anthropic API, for text, vision, client tools and JSON output. Models are
+ * named `claude-…` and do not think. A prompt with "please refuse" ends with `refusal`.
  *
  * Source: platform.claude.com/docs/en/api/messages
  */
@@ -50,7 +50,7 @@ function createMessage({ body }: VendorRequest): VendorAnswer {
       role: 'assistant',
       model: request.model,
       content: contentOf(answer, digest),
-      stop_reason: stopReasons[answer.finishReason],
+      stop_reason: STOP_REASONS[answer.finishReason],
       stop_sequence: answer.stopSequence,
       usage: {
         input_tokens: answer.inputTokens,
@@ -63,7 +63,7 @@ function createMessage({ body }: VendorRequest): VendorAnswer {
   }
 }
 
-const stopReasons = {
+const STOP_REASONS = {
   stop: 'end_turn',
   stop_sequence: 'stop_sequence',
   length: 'max_tokens',
@@ -120,7 +120,7 @@ function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask 
   }
 }
 
-/** platform.claude.com/docs/en/build-with-claude/vision, "Evaluate image size": width × height / 750, scaled down at about 1600. */
+/** platform.claude.com/docs/en/build-with-claude/vision, "Evaluate image size": width × height / 750, scaled down above about 1600. */
 function imageTokens({ width, height }: SeenImage): number {
   return Math.min(1600, Math.ceil((width * height) / 750))
 }

@@ -55,17 +55,26 @@ const message = z.discriminatedUnion('role', [
   }),
 ])
 
-/** Closed objects and no bounds, as the vendor's page on structured outputs lists them. */
+/** Objects must be closed and without bounds, as the vendor's page on structured outputs documents. */
 const outputSchema = z.record(z.string(), z.unknown()).refine(isSupported, 'output_config.format.schema is unsupported')
 
-const unsupported = ['minimum', 'maximum', 'minLength', 'maxLength', 'maxItems', 'pattern', 'oneOf', 'multipleOf']
+const UNSUPPORTED_KEYWORDS = [
+  'minimum',
+  'maximum',
+  'minLength',
+  'maxLength',
+  'maxItems',
+  'pattern',
+  'oneOf',
+  'multipleOf',
+]
 
 function isSupported(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return true
   if (Array.isArray(schema)) return schema.every(isSupported)
   const { type, additionalProperties, properties, $defs, ...rest } = schema as Record<string, unknown>
   if (type === 'object' && additionalProperties !== false) return false
-  if (Object.keys(rest).some((keyword) => unsupported.includes(keyword))) return false
+  if (Object.keys(rest).some((keyword) => UNSUPPORTED_KEYWORDS.includes(keyword))) return false
   return (
     [properties, $defs].flatMap((named) => Object.values(named ?? {})).every(isSupported) &&
     Object.values(rest).every(isSupported)
@@ -73,8 +82,8 @@ function isSupported(schema: unknown): boolean {
 }
 
 /**
- * What `POST /v1/messages` takes of the vendor's request, closed. Temperature, top_p and top_k are accepted, as by the models
- * that still have them.
+ * The request of `POST /v1/messages`, without unknown fields. Temperature, top_p and top_k are accepted, as by the models that
+ * support them.
  * Source: platform.claude.com/docs/en/api/messages
  */
 export const requestWire = z

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { VendorAnswer, VendorRequest } from '../vendor-route.ts'
 
 /**
- * A refusal in the vendor's error shape; `status` is the older name of `code` and still sent.
+ * Returns a refusal in the vendor's error shape; `status` is the older name of `code` and still sent.
  * Source: elevenlabs.io/docs/eleven-api/resources/errors
  */
 export function refusal(status: number, type: string, code: string, message: string): VendorAnswer {
@@ -10,12 +10,12 @@ export function refusal(status: number, type: string, code: string, message: str
   return { status, accepted: false, body: { detail: { type, code, message, status: code, request_id: requestId } } }
 }
 
-/** A 422 as the vendor's framework sends it for a form field; `input` quotes the value, as there. */
+/** Returns a 422 like the vendor's framework for a form field; `input` quotes the value. */
 export function invalidField(field: string, type: string, message: string, input: string | null): VendorAnswer {
   return { status: 422, accepted: false, body: { detail: [{ type, loc: ['body', field], msg: message, input }] } }
 }
 
-/** Refuses a request without `xi-api-key`, or with another than the one key that is accepted. */
+/** Refuses a request without `xi-api-key`, or with any key except the accepted one. */
 export function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
   const given = headers.get('xi-api-key')
   if (given === null || given === '') {

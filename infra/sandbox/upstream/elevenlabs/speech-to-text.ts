@@ -3,11 +3,11 @@ import { type Heard, type HeardItem, hear } from '../hearing/hear.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
 import { invalidField, refusal, refuseKey } from './refusals.ts'
 
-const models: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
+const MODELS: ReadonlySet<string> = new Set(['scribe_v1', 'scribe_v1_experimental', 'scribe_v2'])
 
 /**
- * `POST /v1/speech-to-text` as ElevenLabs documents it, for one uploaded file and one channel: names, defaults (events
- * tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
+ * Creates `POST /v1/speech-to-text` as documented by ElevenLabs, for one uploaded file and one channel, with its names,
+ * defaults (events tagged, word times, no diarization) and answer shape. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/speech-to-text/convert
  */
@@ -37,7 +37,8 @@ async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | u
 }
 
 async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
-  if (form === undefined) return refusal(400, 'validation_error', 'invalid_request', 'The body is no multipart form.')
+  if (form === undefined)
+    return refusal(400, 'validation_error', 'invalid_request', 'The body is not a multipart form.')
   const options = readOptions(form)
   if ('status' in options) return options
   const audio = await uploadedAudio(form)
@@ -65,7 +66,7 @@ function readOptions(form: FormData): Options | VendorAnswer {
   }
   const model = field('model_id')
   if (model === undefined) return invalidField('model_id', 'missing', 'Field required', null)
-  if (!models.has(model)) {
+  if (!MODELS.has(model)) {
     return refusal(400, 'validation_error', 'invalid_parameters', `'${model}' is not a transcription model.`)
   }
   const granularity = field('timestamps_granularity') ?? 'word'

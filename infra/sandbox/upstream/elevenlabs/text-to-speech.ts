@@ -5,17 +5,17 @@ import { pathParameter, type VendorAnswer, type VendorRequest, type VendorRoute 
 import { readJson } from '../writing/json-request.ts'
 import { refusal, refuseKey } from './refusals.ts'
 
-const path = '/v1/text-to-speech/{voice_id}'
+const PATH = '/v1/text-to-speech/{voice_id}'
 
-const models: ReadonlySet<string> = new Set([
+const MODELS: ReadonlySet<string> = new Set([
   'eleven_flash_v2_5',
   'eleven_turbo_v2_5',
   'eleven_multilingual_v2',
   'eleven_v3',
 ])
 
-/** The MP3 ones of the vendor's formats, named codec_sample-rate_bitrate. */
-const formats = new Map<string, SpokenFormat>([
+/** The vendor's MP3 formats, named codec_sample-rate_bitrate. */
+const FORMATS = new Map<string, SpokenFormat>([
   ['mp3_22050_32', { sampleRate: 22_050, kilobitsPerSecond: 32 }],
   ['mp3_44100_32', { sampleRate: 44_100, kilobitsPerSecond: 32 }],
   ['mp3_44100_64', { sampleRate: 44_100, kilobitsPerSecond: 64 }],
@@ -31,16 +31,16 @@ const requestBody = z.object({
 })
 
 /**
- * `POST /v1/text-to-speech/{voice_id}` as ElevenLabs documents it: the format in the query, JSON in, MP3 out, the call's
- * name and the billed characters in headers. Every voice id is known but those that begin with `unknown`. The wording of
- * refusals is our own.
+ * Creates `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
+ * id and billed characters in headers. Every voice id is known except those that start with `unknown`. The wording of refusals
+ * is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert
  */
 export function createTextToSpeechRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
   return {
     method: 'POST',
-    path,
+    path: PATH,
     describe: async (request) => ({ fields: describeFields(request) }),
     answer: async (request) => refuseKey(request, apiKey) ?? speak(request),
     emptied: (answer) => ({ ...answer, body: new Uint8Array() }),
@@ -50,7 +50,7 @@ export function createTextToSpeechRoute({ apiKey }: { apiKey: string | undefined
 function describeFields(request: VendorRequest): Record<string, string> {
   const body = requestBody.safeParse(readJson(request.body))
   return {
-    voice_id: pathParameter(path, request, 'voice_id') ?? '',
+    voice_id: pathParameter(PATH, request, 'voice_id') ?? '',
     output_format: request.url.searchParams.get('output_format') ?? '',
     ...(body.success ? { text: body.data.text, model_id: body.data.model_id } : {}),
     ...(body.data?.voice_settings?.speed == null ? {} : { speed: String(body.data.voice_settings.speed) }),
@@ -61,12 +61,12 @@ function speak(request: VendorRequest): VendorAnswer {
   const body = requestBody.safeParse(readJson(request.body))
   if (!body.success) return invalidBody(body.error)
   const { text, model_id: model, voice_settings: settings } = body.data
-  if (!models.has(model)) {
+  if (!MODELS.has(model)) {
     return refusal(400, 'validation_error', 'model_not_found', `A model with ID ${model} does not exist.`)
   }
-  const format = formats.get(request.url.searchParams.get('output_format') ?? 'mp3_44100_128')
+  const format = FORMATS.get(request.url.searchParams.get('output_format') ?? 'mp3_44100_128')
   if (format === undefined) return refusal(400, 'validation_error', 'invalid_parameters', 'Unknown output_format.')
-  const voice = pathParameter(path, request, 'voice_id') ?? ''
+  const voice = pathParameter(PATH, request, 'voice_id') ?? ''
   if (voice.startsWith('unknown')) {
     return refusal(404, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
   }

@@ -9,20 +9,20 @@ import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/wr
 import { refusal } from './refusals.ts'
 import { type GeminiPart, type GeminiRequest, requestWire } from './request-wire.ts'
 
-/** A plausible count for one image; images are sold by the piece. */
-const tokensPerGeneratedImage = 1120
+/** A plausible count for one image; images have a fixed price. */
+const TOKENS_PER_GENERATED_IMAGE = 1120
 
 /**
- * `POST /v1beta/models/{model}:generateContent` as the Gemini API documents it, for text, vision, tools, JSON output and one
- * image. Models are called `gemini-…`; those ending in `-image` draw, and all but the lite ones think. "please block" in a
- * prompt is blocked, "please refuse" is withheld.
+ * Creates `POST /v1beta/models/{model}:generateContent` as documented for the Gemini API, for text, vision, tools, JSON output
+ * and one image. Models are named `gemini-…`; those ending in `-image` draw, and all except the lite ones think. A prompt with
+ * "please block" is blocked, an answer to "please refuse" is withheld.
  *
  * Source: ai.google.dev/api/generate-content
  */
 export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
   return {
     method: 'POST',
-    path,
+    path: PATH,
     describe: (request) => Promise.resolve({ fields: { model: modelOf(request), ...loggedFields(request.body) } }),
     answer: (request) => Promise.resolve(refuseKey(request, apiKey) ?? generate(request)),
     emptied: (answer) => ({
@@ -35,10 +35,10 @@ export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefi
   }
 }
 
-const path = '/v1beta/models/{model}:generateContent'
+const PATH = '/v1beta/models/{model}:generateContent'
 
 function modelOf(request: VendorRequest): string {
-  return pathParameter(path, request, 'model') ?? ''
+  return pathParameter(PATH, request, 'model') ?? ''
 }
 
 function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
@@ -80,7 +80,7 @@ function ok(body: object): VendorAnswer {
   return { status: 200, accepted: true, body }
 }
 
-/** Of parallel calls the first carries the signature. */
+/** Returns whether the first of parallel calls, which must carry the signature, has none. */
 function isUnsigned(parts: readonly GeminiPart[]): boolean {
   const first = parts.find((part) => 'functionCall' in part)
   return first !== undefined && first.thoughtSignature === undefined
@@ -136,7 +136,7 @@ function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): 
   }
 }
 
-const finishReasons = {
+const FINISH_REASONS = {
   stop: 'STOP',
   stop_sequence: 'STOP',
   tool_calls: 'STOP',
@@ -154,7 +154,7 @@ function write(task: WritingTask): object {
   const withheld = answer.finishReason === 'refused'
   const candidate = {
     ...(withheld ? {} : { content: { role: 'model', parts } }),
-    finishReason: finishReasons[answer.finishReason],
+    finishReason: FINISH_REASONS[answer.finishReason],
     index: 0,
   }
   const candidatesTokenCount = withheld ? 0 : answer.outputTokens - answer.thinkingTokens
@@ -183,8 +183,8 @@ function draw({ texts }: WritingTask): object {
     candidates: [{ content: { role: 'model', parts: [{ inlineData }] }, finishReason: 'STOP', index: 0 }],
     usageMetadata: {
       promptTokenCount,
-      candidatesTokenCount: tokensPerGeneratedImage,
-      totalTokenCount: promptTokenCount + tokensPerGeneratedImage,
+      candidatesTokenCount: TOKENS_PER_GENERATED_IMAGE,
+      totalTokenCount: promptTokenCount + TOKENS_PER_GENERATED_IMAGE,
     },
   }
 }

@@ -1,6 +1,6 @@
 import type { VendorAnswer } from '../vendor-route.ts'
 
-/** A refusal in Google's error shape. Source: google.aip.dev/193 and ai.google.dev/gemini-api/docs/troubleshooting */
+/** Returns a refusal in Google's error shape. Source: google.aip.dev/193 and ai.google.dev/gemini-api/docs/troubleshooting */
 export function refusal(status: number, name: string, message: string, reason?: string): VendorAnswer {
   const info = { '@type': 'type.googleapis.com/google.rpc.ErrorInfo', reason, domain: 'googleapis.com' }
   const details = reason === undefined ? {} : { details: [info] }

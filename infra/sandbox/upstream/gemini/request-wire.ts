@@ -1,18 +1,18 @@
 import { z } from 'zod'
 
 /** Keywords that the vendor lists as supported in `parametersJsonSchema` and `responseJsonSchema`. */
-const schemaKeywords = new Set(
+const SCHEMA_KEYWORDS = new Set(
   `$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf oneOf
   properties additionalProperties required propertyOrdering`.split(/\s+/),
 )
 
-/** Stricter than the vendor, which reads over some unknown keywords: what an adapter sends must be in the list. */
+/** Stricter than the vendor, which ignores some unknown keywords: adapters must send only listed ones. */
 const jsonSchema = z.record(z.string(), z.unknown()).refine(isSupported, 'unsupported keyword in JSON schema')
 
 function isSupported(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return typeof schema === 'boolean'
   return Object.entries(schema).every(([keyword, value]) => {
-    if (!schemaKeywords.has(keyword)) return false
+    if (!SCHEMA_KEYWORDS.has(keyword)) return false
     if (keyword === 'properties' || keyword === '$defs') return Object.values(value as object).every(isSupported)
     if (['anyOf', 'oneOf', 'prefixItems'].includes(keyword)) return (value as unknown[]).every(isSupported)
     return keyword === 'items' || keyword === 'additionalProperties' ? isSupported(value) : true
@@ -36,7 +36,7 @@ const part = z.union([
 const functionName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/)
 
 /**
- * What `generateContent` takes of the vendor's request, closed: an unknown field is a 400 there too.
+ * The request of `generateContent`. An unknown field is a 400, as at the vendor.
  * Source: ai.google.dev/api/generate-content and ai.google.dev/api/caching (Content, Part, Tool, ToolConfig)
  */
 export const requestWire = z.strictObject({

@@ -1,7 +1,7 @@
 import { readLyrics } from './lyrics-tag.ts'
 import { mpegDurationSeconds } from './mpeg-duration.ts'
 
-/** One heard item, before any vendor's spelling. `speaker` counts from 0 in the order of speaking. */
+/** One transcribed item, independent of any vendor's format. `speaker` counts from 0 in order of speaking. */
 export interface HeardItem {
   readonly text: string
   readonly type: 'word' | 'spacing' | 'audio_event'
@@ -19,18 +19,18 @@ export interface Heard {
 
 export interface HearingOptions {
   readonly tagAudioEvents: boolean
-  /** Upper bound of distinct speakers. */
+  /** The maximum number of distinct speakers. */
   readonly maximumSpeakers?: number
 }
 
 type Spoken = Pick<HeardItem, 'text' | 'type' | 'speaker'>
 
 /**
- * "Hears" an MP3: the script in its lyrics tag, spread over its real duration. Audio without a script is heard as one
- * sentence saying that this is a simulation. Returns undefined for bytes without MPEG frames.
+ * "Hears" an MP3: returns the script in its lyrics tag, spread over its real duration. Audio without a script yields a sentence
+ * saying that this is a simulation. Returns undefined for bytes without MPEG frames.
  *
- * A script is lines; `Ann: …` names the speaker and the name is not spoken. Without any name, two speakers take turns by
- * line. `(coins jingling)` is an audio event, dropped unless asked for.
+ * A script consists of lines; `Ann: …` names the speaker, and the name is not spoken. Without any names, two speakers take
+ * turns by line. `(coins jingling)` is an audio event, omitted unless requested.
  */
 export function hear(file: Uint8Array, options: HearingOptions): Heard | undefined {
   const durationSeconds = mpegDurationSeconds(file)
@@ -71,7 +71,7 @@ function tokens(line: string, tagAudioEvents: boolean): Omit<Spoken, 'speaker'>[
   })
 }
 
-/** Dropped events leave double spacing behind, and nothing follows the last line's end. */
+/** Removes duplicate spacing, which omitted events leave behind, and trailing spacing. */
 function withoutNeedlessSpacing(spoken: readonly Spoken[]): Spoken[] {
   const kept = spoken.filter(({ type }, index) => {
     const previous = spoken[index - 1]
@@ -80,7 +80,7 @@ function withoutNeedlessSpacing(spoken: readonly Spoken[]): Spoken[] {
   return kept.at(-1)?.type === 'spacing' ? kept.slice(0, -1) : kept
 }
 
-/** Longer words take longer; the items cover the whole duration without gap or overlap. */
+/** Spreads the items by their length over the whole duration, without gap or overlap. */
 function spread(spoken: readonly Spoken[], durationSeconds: number): HeardItem[] {
   const weights = spoken.map(({ text, type }) => (type === 'spacing' ? 1 : type === 'word' ? text.length + 2 : 12))
   const total = weights.reduce((sum, weight) => sum + weight, 0)

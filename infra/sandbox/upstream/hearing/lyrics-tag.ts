@@ -5,7 +5,7 @@ export interface Lyrics {
 }
 
 /**
- * Reads the first unsynchronised-lyrics frame of an ID3v2.3 or 2.4 tag; undefined when there is none or the tag is
+ * Reads the first unsynchronized-lyrics frame of an ID3v2.3 or 2.4 tag; undefined when there is none or the tag is
  * damaged. Source: id3.org, ID3v2.3.0 section 4.9 and ID3v2.4.0-frames section 4.8.
  */
 export function readLyrics(file: Uint8Array): Lyrics | undefined {
@@ -15,22 +15,22 @@ export function readLyrics(file: Uint8Array): Lyrics | undefined {
     return undefined
   const flags = bytes[5] ?? 0
   const content = bytes.subarray(10, 10 + syncsafe(bytes, 6))
-  // Version 2.3 breaks up false frame syncs in the whole tag, 2.4 says so again frame by frame.
-  const tag = version === 3 && (flags & 0x80) !== 0 ? resynchronised(content) : content
+  // Version 2.3 escapes false frame syncs in the whole tag, version 2.4 in each flagged frame.
+  const tag = version === 3 && (flags & 0x80) !== 0 ? resynchronized(content) : content
   let offset = (flags & 0x40) === 0 ? 0 : version === 3 ? 4 + readLength(tag, 0, 3) : readLength(tag, 0, 4)
   while (offset + 10 <= tag.length && tag[offset] !== 0) {
     const length = readLength(tag, offset + 4, version)
     const frame = tag.subarray(offset + 10, offset + 10 + length)
     if (tag.toString('latin1', offset, offset + 4) === 'USLT') {
-      const isBrokenUp = version === 4 && ((tag[offset + 9] ?? 0) & 0x02) !== 0
-      return lyricsOf(isBrokenUp ? resynchronised(frame) : frame)
+      const isEscaped = version === 4 && ((tag[offset + 9] ?? 0) & 0x02) !== 0
+      return lyricsOf(isEscaped ? resynchronized(frame) : frame)
     }
     offset += 10 + length
   }
   return undefined
 }
 
-/** Encoding byte, three letters of language, a description up to its terminator, and the text. */
+/** Reads the frame: encoding byte, three letters of language, a terminated description, and the text. */
 function lyricsOf(frame: Buffer): Lyrics | undefined {
   const encoding = frame[0]
   if (frame.length < 5 || encoding === undefined || encoding > 3) return undefined
@@ -39,7 +39,7 @@ function lyricsOf(frame: Buffer): Lyrics | undefined {
   return text === '' ? undefined : { language: frame.toString('latin1', 1, 4).toLowerCase(), text }
 }
 
-/** A character of UTF-16 has two bytes, and so has its terminator. */
+/** Returns the offset after the description's terminator, which has two bytes in UTF-16. */
 function afterDescription(frame: Buffer, characterBytes: 1 | 2): number {
   for (let offset = 4; offset + characterBytes <= frame.length; offset += characterBytes) {
     if (frame.subarray(offset, offset + characterBytes).every((byte) => byte === 0)) return offset + characterBytes
@@ -54,7 +54,7 @@ function decode(bytes: Buffer, encoding: number): string {
   return new TextDecoder(isBigEndian ? 'utf-16be' : 'utf-16le').decode(bytes)
 }
 
-function resynchronised(bytes: Buffer): Buffer {
+function resynchronized(bytes: Buffer): Buffer {
   return Buffer.from(bytes.filter((byte, index) => byte !== 0 || bytes[index - 1] !== 0xff))
 }
 

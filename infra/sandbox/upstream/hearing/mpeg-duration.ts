@@ -1,11 +1,11 @@
 /** kbit/s by the bitrate index of a Layer III header: MPEG 1, then MPEG 2 and 2.5 (ISO/IEC 11172-3 and 13818-3). */
-const bitratesOfMpeg1 = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]
-const bitratesOfMpeg2 = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]
-const sampleRatesOfMpeg1 = [44_100, 48_000, 32_000]
+const MPEG1_BITRATES = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320]
+const MPEG2_BITRATES = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]
+const MPEG1_SAMPLE_RATES = [44_100, 48_000, 32_000]
 
 /**
- * Seconds of audio in an MP3, by counting Layer III frames; undefined when there is none. A rough walk that skips what it
- * does not know: it only spreads simulated words, and nothing is priced by it.
+ * Returns the seconds of audio in an MP3 by counting Layer III frames; undefined when there are none. An approximation that
+ * skips unknown bytes: it only spreads simulated words, and no price depends on it.
  */
 export function mpegDurationSeconds(file: Uint8Array): number | undefined {
   let offset = afterId3Tag(file)
@@ -17,7 +17,7 @@ export function mpegDurationSeconds(file: Uint8Array): number | undefined {
       offset += 1
       continue
     }
-    // An encoder's information frame comes first and is silent.
+    // The first frame may be an encoder's silent information frame.
     if (frames > 0 || !isInformationFrame(file, offset, frame.bytes)) durationSeconds += frame.seconds
     frames += 1
     offset += frame.bytes
@@ -32,8 +32,8 @@ function readFrame(file: Uint8Array, offset: number): { bytes: number; seconds: 
   const layer = (second >> 1) & 3
   if (version === 1 || layer !== 1) return undefined
   const isMpeg1 = version === 3
-  const kilobitsPerSecond = (isMpeg1 ? bitratesOfMpeg1 : bitratesOfMpeg2)[third >> 4]
-  const baseRate = sampleRatesOfMpeg1[(third >> 2) & 3]
+  const kilobitsPerSecond = (isMpeg1 ? MPEG1_BITRATES : MPEG2_BITRATES)[third >> 4]
+  const baseRate = MPEG1_SAMPLE_RATES[(third >> 2) & 3]
   if (!kilobitsPerSecond || baseRate === undefined) return undefined
   const sampleRate = isMpeg1 ? baseRate : version === 2 ? baseRate / 2 : baseRate / 4
   const samples = isMpeg1 ? 1152 : 576

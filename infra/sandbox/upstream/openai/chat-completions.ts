@@ -7,8 +7,8 @@ import { describeJson, invalidRequest, refuseKey } from './answers.ts'
 import { type ChatMessage, type ChatRequest, chatRequest, contradictionIn, textOf } from './chat-request.ts'
 
 /**
- * `POST /v1/chat/completions` as OpenAI documents it, without streaming. A model whose name begins with `thinking` spends
- * hidden tokens. The wording of refusals is our own.
+ * Creates `POST /v1/chat/completions` as documented by OpenAI, without streaming. A model whose name starts with `thinking`
+ * spends hidden tokens. The wording of refusals is our own.
  *
  * Source: developers.openai.com/api/reference, Chat Completions; npm package `openai` 7.
  */
@@ -44,13 +44,13 @@ function complete(request: VendorRequest): VendorAnswer {
   return { status: 200, accepted: true, headers, body: completionBody(writeAnswer(task), parsed.data.model, id) }
 }
 
-/** The task, or why it cannot be one. */
+/** Returns the task, or the reason for refusing the request. */
 function taskOf(request: ChatRequest): WritingTask | string {
   const images: SeenImage[] = []
   for (const url of request.messages.flatMap(imageUrls)) {
     const base64 = /^data:image\/[a-z]+;base64,(?<base64>.+)$/.exec(url)?.groups?.['base64']
     const image = base64 === undefined ? undefined : readImage(Buffer.from(base64, 'base64'))
-    if (image === undefined) return 'An image_url is no data URI of an image.'
+    if (image === undefined) return 'An image_url is not a data URI of an image.'
     images.push(image)
   }
   const lastSpoken = request.messages.findLastIndex(({ role }) => role !== 'tool')
@@ -79,8 +79,8 @@ function taskOf(request: ChatRequest): WritingTask | string {
 }
 
 /**
- * The call that is answered by results of tools says nothing itself, so the question before it stays the last text. Results
- * of earlier rounds are ordinary reading.
+ * Returns the texts that the model reads of a message. A tool call with results has no text, so the question before it remains
+ * the last text. Results of earlier rounds are ordinary text.
  */
 function textsOf(message: ChatMessage, lastSpoken: number, messages: readonly ChatMessage[]): string[] {
   const at = messages.indexOf(message)
@@ -104,7 +104,7 @@ function imageUrls(message: ChatMessage): string[] {
   return message.content.flatMap((part) => (part.type === 'image_url' ? [part.image_url.url] : []))
 }
 
-const finishReasons = {
+const FINISH_REASONS = {
   stop: 'stop',
   stop_sequence: 'stop',
   length: 'length',
@@ -134,7 +134,7 @@ function completionBody(answer: WrittenAnswer, model: string, id: string) {
           ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
         },
         logprobs: null,
-        finish_reason: finishReasons[answer.finishReason],
+        finish_reason: FINISH_REASONS[answer.finishReason],
       },
     ],
     usage: {

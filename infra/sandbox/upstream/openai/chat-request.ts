@@ -32,7 +32,7 @@ export type ChatMessage = z.infer<typeof message>
 const positiveInteger = z.int().min(1)
 
 /**
- * What OpenAI documents of a chat completion's request, as strict as there: an unknown field is refused.
+ * The request of a chat completion as documented by OpenAI, which also refuses unknown fields.
  * Source: npm package `openai` 7, resources/chat/completions/completions.d.ts, ChatCompletionCreateParamsBase.
  */
 export const chatRequest = z.strictObject({
@@ -84,7 +84,7 @@ export const chatRequest = z.strictObject({
 
 export type ChatRequest = z.infer<typeof chatRequest>
 
-/** Results of tools must answer the calls before them, and a choice needs tools. */
+/** Returns an error unless tool results answer the calls before them and a tool choice has tools. */
 export function contradictionIn({ messages, tools, tool_choice, ...limits }: ChatRequest): string | undefined {
   if (limits.max_tokens != null && limits.max_completion_tokens != null) {
     return "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."

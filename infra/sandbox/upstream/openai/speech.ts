@@ -13,7 +13,7 @@ const speechRequest = z.strictObject({
 })
 
 /**
- * `POST /v1/audio/speech` as OpenAI documents it, for MP3.
+ * Creates `POST /v1/audio/speech` as documented by OpenAI, for MP3.
  *
  * Source: developers.openai.com/api/reference, Create speech; npm package `openai` 7, resources/audio/speech.d.ts.
  */

@@ -3,8 +3,8 @@ import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.t
 import { invalidRequest, refuseKey } from './answers.ts'
 
 /**
- * `POST /v1/audio/transcriptions` as OpenAI documents it for whisper-1, in `json` and `verbose_json`. It hears what the other
- * vendors hear, without speakers and audio events.
+ * Creates `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It transcribes
+ * like the other vendors, without speakers and audio events.
  *
  * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
  * resources/audio/transcriptions.d.ts.
@@ -31,7 +31,7 @@ async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | u
 }
 
 async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
-  if (form === undefined) return invalidRequest('The body is no multipart form.')
+  if (form === undefined) return invalidRequest('The body is not a multipart form.')
   if (typeof form.get('model') !== 'string') return invalidRequest('You must provide a model parameter.', 'model')
   const format = form.get('response_format') ?? 'json'
   if (format !== 'json' && format !== 'verbose_json') return invalidRequest('Unsupported format.', 'response_format')
@@ -52,8 +52,8 @@ function textOf({ items }: Heard): string {
   return items.map(({ text }) => text).join('')
 }
 
-/** The vendor spells a detected language in English words; we know only the codes of the samples. */
-const languageNames: Readonly<Record<string, string>> = {
+/** The vendor reports a detected language by its English name; only the samples' languages are known. */
+const LANGUAGE_NAMES: Readonly<Record<string, string>> = {
   eng: 'english',
   deu: 'german',
   ita: 'italian',
@@ -65,7 +65,7 @@ function verbose(heard: Heard, given: File | string | null, wantsWords: boolean)
   const words = heard.items.filter(({ type }) => type === 'word')
   return {
     task: 'transcribe',
-    language: typeof given === 'string' ? given : (languageNames[heard.language] ?? heard.language),
+    language: typeof given === 'string' ? given : (LANGUAGE_NAMES[heard.language] ?? heard.language),
     duration: heard.durationSeconds,
     text: textOf(heard),
     usage: { type: 'duration', seconds: Math.ceil(heard.durationSeconds) },

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** A request's JSON, or undefined when the body is none. */
+/** Parses a request's JSON; undefined when the body is not JSON. */
 export function readJson(body: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body))
@@ -10,8 +10,8 @@ export function readJson(body: Uint8Array): unknown {
 }
 
 /**
- * The top-level fields of a JSON request for the call log, each as JSON text. A long Base64 string is told by its length
- * and SHA-256, so that a log of many images stays readable.
+ * Returns the top-level fields of a JSON request for the call log, each as JSON text. A long Base64 string is replaced by its
+ * length and SHA-256, so that a log of many images stays readable.
  */
 export function loggedFields(body: Uint8Array): Record<string, string> {
   const request = readJson(body)

@@ -1,7 +1,7 @@
 import type { SeenImage } from './read-image.ts'
 import type { WritingTask } from './write-answer.ts'
 
-/** One turn of a conversation in any vendor's wire. */
+/** One turn of a conversation, independent of the vendor's wire format. */
 export interface Turn {
   readonly role: 'user' | 'assistant'
   readonly texts: readonly string[]
@@ -10,8 +10,8 @@ export interface Turn {
 }
 
 /**
- * What of a conversation the simulated model answers: the last text of the user, and results of tools only if they are the
- * very last turn.
+ * Returns the parts of a conversation that the simulated model answers: the user's last text, and tool results only when they
+ * are the last turn.
  */
 export function readConversation(
   system: readonly string[],

@@ -1,11 +1,11 @@
-/** What the simulated models see of an image. Sizes are pixels. */
+/** Properties of an image that the simulated models report. Sizes are in pixels. */
 export interface SeenImage {
   readonly contentType: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp'
   readonly width: number
   readonly height: number
 }
 
-/** Reads type and size from an image's own header, or returns undefined for bytes that are no image of a known type. */
+/** Reads type and size from an image's header; undefined for bytes that are not an image of a known type. */
 export function readImage(bytes: Uint8Array): SeenImage | undefined {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   if (view.length >= 24 && view.readUInt32BE(0) === 0x89_50_4e_47) {

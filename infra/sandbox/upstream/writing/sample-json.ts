@@ -7,16 +7,16 @@ interface Schema {
 
 interface Sampling {
   readonly root: Schema
-  /** The text that the values are taken from, so that they depend on the prompt. */
+  /** The source of the values, so that they depend on the prompt. */
   readonly prompt: string
 }
 
-/** Below this depth optional properties are left out, and below twice of it everything is, so that recursion ends. */
-const fullDepth = 6
+/** Below this depth optional properties are omitted, and below twice this depth everything, so that recursion ends. */
+const FULL_DEPTH = 6
 
 /**
- * A value that is valid for a JSON Schema, made from the words of `prompt`; the same for the same input. Understands type
- * (also in capitals), const, enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, local `$ref`, the bounds
+ * Returns a value that is valid for a JSON Schema, built from the words of `prompt`; the same for the same input. Supports type
+ * (also in upper case), const, enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, local `$ref`, the bounds
  * of numbers, strings and arrays, the common formats, and a pattern if one of a few ordinary strings matches it.
  */
 export function sampleJson(schema: unknown, prompt: string): Json {
@@ -24,7 +24,7 @@ export function sampleJson(schema: unknown, prompt: string): Json {
   return sample(root, '', 0, { root, prompt })
 }
 
-/** `sampleJson` for what must be an object, as the arguments of a tool are. */
+/** Like {@link sampleJson} for a value that must be an object, such as a tool's arguments. */
 export function sampleObject(schema: unknown, prompt: string): { [key: string]: Json } {
   const value = sampleJson({ ...asSchema(schema), type: 'object' }, prompt)
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {}
@@ -32,7 +32,7 @@ export function sampleObject(schema: unknown, prompt: string): { [key: string]: 
 
 function sample(given: Schema, name: string, depth: number, sampling: Sampling): Json {
   const schema = resolve(given, sampling, 0)
-  if (depth > 2 * fullDepth) return null
+  if (depth > 2 * FULL_DEPTH) return null
   if (schema['const'] !== undefined) return schema['const'] as Json
   const choices = schema['enum']
   if (Array.isArray(choices) && choices.length > 0) return choose(choices as Json[], name, sampling)
@@ -54,7 +54,7 @@ function sample(given: Schema, name: string, depth: number, sampling: Sampling):
   }
 }
 
-/** Follows `$ref` and takes the first usable branch of alternatives; what stands beside them stays in force. */
+/** Follows `$ref` and takes the first usable alternative; adjacent keywords still apply. */
 function resolve(given: Schema, sampling: Sampling, steps: number): Schema {
   if (steps > 20) return {}
   const { $ref, anyOf, oneOf, allOf, ...rest } = given
@@ -65,7 +65,7 @@ function resolve(given: Schema, sampling: Sampling, steps: number): Schema {
     return merged([rest, resolve(branch ?? asSchema(alternatives[0]), sampling, steps + 1)])
   }
   if (!Array.isArray(allOf)) return given
-  // Branches multiply, so a schema that contains itself here must end sooner.
+  // Branches multiply, so a recursive schema must end sooner here.
   return merged([rest, ...allOf.map((branch) => resolve(asSchema(branch), sampling, steps + 5))])
 }
 
@@ -105,7 +105,7 @@ function sampleProperties(schema: Schema, depth: number, sampling: Sampling): Js
   const required: unknown[] = Array.isArray(schema['required']) ? schema['required'] : []
   const properties = asSchema(schema['properties'])
   const names = new Set([
-    ...(depth < fullDepth ? Object.keys(properties) : []),
+    ...(depth < FULL_DEPTH ? Object.keys(properties) : []),
     ...required.filter((name) => typeof name === 'string'),
   ])
   return Object.fromEntries(
@@ -115,7 +115,7 @@ function sampleProperties(schema: Schema, depth: number, sampling: Sampling): Js
 
 function sampleItems(schema: Schema, name: string, depth: number, sampling: Sampling): Json {
   const first = Array.isArray(schema['prefixItems']) ? schema['prefixItems'] : []
-  const wanted = Math.max(first.length, bound(schema, 'minItems') ?? 0, depth < fullDepth ? 2 : 0)
+  const wanted = Math.max(first.length, bound(schema, 'minItems') ?? 0, depth < FULL_DEPTH ? 2 : 0)
   const count = Math.min(wanted, bound(schema, 'maxItems') ?? wanted)
   const items: Json[] = []
   const known = new Set<string>()
@@ -143,7 +143,7 @@ function bound(schema: Schema, keyword: string): number | undefined {
   return typeof number === 'number' && Number.isFinite(number) ? number : undefined
 }
 
-const formats: Readonly<Record<string, string>> = {
+const FORMATS: Readonly<Record<string, string>> = {
   date: '2026-01-31',
   'date-time': '2026-01-31T12:00:00Z',
   time: '12:00:00Z',
@@ -157,7 +157,7 @@ const formats: Readonly<Record<string, string>> = {
 }
 
 function sampleString(schema: Schema, name: string, { prompt }: Sampling): string {
-  const format = formats[String(schema['format'])]
+  const format = FORMATS[String(schema['format'])]
   if (format !== undefined) return format
   const { pattern } = schema
   const place = /\b(?:in|at|for|to)\s+(\p{Lu}[\p{L}'-]+(?:\s\p{Lu}[\p{L}'-]+)*)/u.exec(prompt)?.[1]
@@ -167,7 +167,7 @@ function sampleString(schema: Schema, name: string, { prompt }: Sampling): strin
     .join(' ')
   const ordinary = [/city|place|location|town|country/i.test(name) ? place : undefined, words, name, 'text']
   const candidates = ordinary.filter((text): text is string => text !== undefined && text !== '')
-  const fitting = [...candidates, 'a', 'A', '1', 'abc', 'ABC', '123', '12345', 'A1', 'a-1', ...Object.values(formats)]
+  const fitting = [...candidates, 'a', 'A', '1', 'abc', 'ABC', '123', '12345', 'A1', 'a-1', ...Object.values(FORMATS)]
   const fits = typeof pattern === 'string' ? fitting.find((text) => matches(pattern, text)) : undefined
   const shortest = bound(schema, 'minLength') ?? 0
   const longest = bound(schema, 'maxLength') ?? 200
@@ -179,7 +179,7 @@ function matches(pattern: string, text: string): boolean {
   try {
     return new RegExp(pattern, 'u').test(text)
   } catch {
-    // A pattern of another dialect says nothing here.
+    // A pattern in another dialect is ignored.
     return false
   }
 }

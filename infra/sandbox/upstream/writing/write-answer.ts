@@ -9,11 +9,11 @@ export interface WritingTool {
   readonly parameters: unknown
 }
 
-/** A text call without any vendor's spelling. Absent options are what their vendors' defaults are. */
+/** A text call, independent of the vendor's wire format. Absent options have their vendors' defaults. */
 export interface WritingTask {
-  /** Every text that the model reads, in order: instructions, history, and last the message that is answered. */
+  /** Every text that the model reads, in order: instructions, history, and finally the message to answer. */
   readonly texts: readonly string[]
-  /** Results of tools that came after the last message; they are answered in words. */
+  /** Tool results after the last message, which are answered with text. */
   readonly toolResults?: readonly string[]
   readonly tools?: readonly WritingTool[]
   readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string }
@@ -21,7 +21,7 @@ export interface WritingTask {
     | { readonly type: 'text' | 'json_object' }
     | { readonly type: 'json_schema'; readonly schema: unknown }
   readonly images?: readonly SeenImage[]
-  /** What an image costs in tokens; default 258, the flat price of a small image at Gemini. */
+  /** Returns an image's tokens; default 258, Gemini's fixed number for a small image. */
   readonly imageTokens?: (image: SeenImage) => number
   readonly maxOutputTokens?: number | undefined
   readonly stopSequences?: readonly string[]
@@ -47,14 +47,14 @@ export interface WrittenAnswer {
 }
 
 /**
- * "Thinks" for every simulated vendor of text. The answer depends on nothing but the task:
+ * Writes the answer for every simulated vendor of text. It depends only on the task:
  *
- * - it greets, quotes the beginning of the last message, counts its words and tells type and size of the images;
+ * - it greets, quotes the start of the last message, counts its words and names type and size of the images;
  * - `write 300 words` adds that many words; `please refuse` is refused;
- * - a tool is called when the choice requires it, or when the message names it, says "use the tool", "call the" or
- *   "weather"; `all tools` calls each; with results of tools at hand it answers in words, unless a call is required;
- * - a JSON response format gets an object that is valid for the schema;
- * - whatever is longer than `maxOutputTokens` is cut there, and a stop sequence ends it before.
+ * - a tool is called when the choice requires it, or when the message names it or contains "use the tool", "call the" or
+ *   "weather"; `all tools` calls each; tool results are answered with text unless a call is required;
+ * - a JSON response format receives an object that is valid for the schema;
+ * - an answer longer than `maxOutputTokens` is truncated, and a stop sequence ends it earlier.
  */
 export function writeAnswer(task: WritingTask): WrittenAnswer {
   const message = task.texts.at(-1) ?? ''
@@ -95,7 +95,7 @@ export function writeAnswer(task: WritingTask): WrittenAnswer {
   return finish({ text, finishReason: refused ? 'refused' : 'stop' }, kept.length)
 }
 
-/** One token of framing for each text, tool and schema; the texts themselves never count more than their bytes. */
+/** Counts the input with one additional token for each text, tool and schema; a text never counts more tokens than bytes. */
 function countInput(task: WritingTask): number {
   const { texts, toolResults = [], tools = [], responseFormat, images = [], imageTokens = () => 258 } = task
   const schema = responseFormat?.type === 'json_schema' ? [JSON.stringify(responseFormat.schema) ?? ''] : []
@@ -148,10 +148,10 @@ function converse({ texts, toolResults = [], images = [] }: WritingTask, message
   return sentences.join(' ')
 }
 
-const vocabulary = 'the tram turns slowly past the old market while a bell rings and nobody hurries home'.split(' ')
+const VOCABULARY = 'the tram turns slowly past the old market while a bell rings and nobody hurries home'.split(' ')
 
 function ramble(count: number): string {
-  return `${Array.from({ length: count }, (_, index) => vocabulary[(index * 7 + (index >> 4)) % vocabulary.length]).join(' ')}.`
+  return `${Array.from({ length: count }, (_, index) => VOCABULARY[(index * 7 + (index >> 4)) % VOCABULARY.length]).join(' ')}.`
 }
 
 function firstStop(text: string, sequences: readonly string[]): { at: number; sequence: string } | undefined {

@@ -1,0 +1,49 @@
+import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
+import type { OuterServices } from './outer-services.ts'
+
+/** Names of APIs and workers: the first of each has no number, the second is `api-2` or `worker-2`. */
+export type ServiceName = 'api' | 'worker' | `${'api' | 'worker'}-${number}`
+
+/** Services that API and workers reach over the network. */
+export interface Connections {
+  readonly databaseUrl: string
+  readonly queueUrl: string
+  readonly rpcUrl: string
+  readonly upstreamUrl: string
+}
+
+/** Options of one sandbox. */
+export interface SandboxOptions {
+  /** The directory that keeps state between starts. */
+  directory: string
+  /** The path of `sandbox.json`; not written by default. */
+  sandboxFile?: string
+  fresh?: boolean
+  upstreamDelayMs?: number
+  blockTimeSeconds?: number
+  /** The number of processes of each kind; default 1. */
+  apis?: number
+  workers?: number
+  /** The number of accounts that send settlements; default 1. */
+  settlementKeys?: number
+  /** Entry files of API and worker, relative to the repository; default `api/main.ts` and `workers/main.ts`. */
+  apiEntry?: string
+  workerEntry?: string
+  /** Inserts proxies: receives the real addresses and returns those that API and workers use. */
+  connections?: (real: Connections) => Promise<Connections>
+  /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */
+  databaseUrl?: string
+  /** Changes the deployments file before it is written. */
+  deployments?: (all: DeploymentsFileInput) => DeploymentsFileInput
+  /** A queue and an object store of the caller, in place of the sandbox's. */
+  outerServices?: OuterServices
+  /** Additional settings of API and worker, which override the sandbox's. */
+  apiEnvironment?: Record<string, string>
+  workerEnvironment?: Record<string, string>
+  /** Additional settings of one process, which override all others. */
+  environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Starts a facilitator with the settlement key and returns its URL; by default the worker has the key. */
+  startFacilitator?: (chain: { rpcUrl: string; privateKey: `0x${string}` }) => Promise<string>
+  /** Called after each step of the start, with its duration. */
+  onStep?: (name: string, detail: string, milliseconds: number) => void
+}
