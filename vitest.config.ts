@@ -1,12 +1,12 @@
 import { defineConfig } from 'vitest/config'
 import { PATIENCE_MS } from './test/support/patience.ts'
 
-/** No verdict may depend on the machine's speed: a test that awaits several states may use its patience up several times. */
+/** Several patiences, because a test may await several states: no result may depend on the speed of the machine. */
 const LONGEST_TEST_MS = 5 * PATIENCE_MS
-/** A campaign takes minutes even here. */
+/** Campaigns take minutes even on a fast machine. */
 const LONGEST_CAMPAIGN_MS = 30 * PATIENCE_MS
 
-/** What a change need not wait for: `npm run test:campaigns`. */
+/** Long tests that a change need not wait for; `npm run test:campaigns` runs them. */
 const CAMPAIGNS = ['test/resilience/*.test.ts', 'test/**/*.long.test.ts']
 
 const project = (name: string, include: string) => ({
@@ -16,13 +16,13 @@ const project = (name: string, include: string) => ({
 
 export default defineConfig({
   test: {
-    // Loading the modules anew for each file would take a third of the processor time. No file leaves anything behind in them.
+    // Reloading the modules for each file would take a third of the processor time. No file changes their state.
     isolate: false,
-    // Files wait for processes and blocks as long as they compute: three at once keep two cores busy, four get in each other's way.
+    // Half of a file's time is waiting for processes and blocks: three files keep two cores busy, four slow each other down.
     maxWorkers: 3,
     testTimeout: LONGEST_TEST_MS,
     hookTimeout: LONGEST_TEST_MS,
-    // Starts nothing before a test file asks for it.
+    // Starts nothing until a test file asks for it.
     globalSetup: ['test/support/processes/global-setup.ts'],
     expect: { poll: { timeout: PATIENCE_MS, interval: 20 } },
     projects: [

@@ -1,9 +1,7 @@
 /**
- * Prints how fast audio inspection is: the walk alone, a whole inspection against bare ffmpeg over the same file, and a
- * cached inspection. The file is half an hour at the highest constant bitrate that 25 MiB allow (112 kbit/s), of noise
- * when lame and sox are installed, else of silence.
- *
- *     node test/bench/audio-inspection.ts
+ * Measures audio inspection: the walk over the frames alone, a whole inspection against bare ffmpeg on the same file, and
+ * a cached inspection. The file is half an hour long at the highest constant bitrate that 25 MiB allow (112 kbit/s):
+ * noise when lame and sox are installed, otherwise silence.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,25 +14,26 @@ import { createInspectionCache } from '../../api/request/audio/inspection-cache.
 import { measureAudio } from '../../api/request/measure-audio.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
-import { atMost, type Row, reportResult } from './measuring/bench.ts'
+import { atMost, reportResult } from './measuring/bench.ts'
+import type { Row } from './measuring/render-rows.ts'
 
-const halfAnHourSeconds = 1800
-const rounds = process.argv.includes('--quick') ? 1 : 5
+const HALF_AN_HOUR_SECONDS = 1800
+const ROUNDS = process.argv.includes('--quick') ? 1 : 5
 const rows: Row[] = []
 
-/** Median milliseconds of a few runs, after one that does not count. */
+/** Returns the median milliseconds of a few runs, after a warm-up run. */
 async function measure(run: () => unknown): Promise<number> {
   await run()
   const times: number[] = []
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const started = performance.now()
     await run()
     times.push(performance.now() - started)
   }
-  return times.sort((a, b) => a - b)[Math.floor(rounds / 2)] ?? Number.NaN
+  return times.sort((a, b) => a - b)[Math.floor(ROUNDS / 2)] ?? Number.NaN
 }
 
-function print(what: string, value: number, unit: string): void {
+function addRow(what: string, value: number, unit: string): void {
   rows.push({ what, value, unit })
 }
 
@@ -42,7 +41,7 @@ const ffmpegPath = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH']
 if (ffmpegPath === undefined) throw new Error('No ffmpeg found: apt-get install ffmpeg')
 const folder = await mkdtemp(join(tmpdir(), 'farebox-bench-'))
 try {
-  const audio = await makeAudio(folder, halfAnHourSeconds)
+  const audio = await makeAudio(folder, HALF_AN_HOUR_SECONDS)
   const path = join(folder, 'bench.mp3')
   await writeFile(path, audio)
   const decode = createFfmpegDecoder({ ffmpegPath, timeLimitMs: 60_000 })
@@ -57,23 +56,23 @@ try {
   const { inspect } = newInspector()
 
   const megabytes = audio.length / 1_000_000
-  print('file', megabytes, 'MB')
+  addRow('file', megabytes, 'MB')
   const walkMs = await measure(() => walkFrames(audio))
-  print('frame walk', walkMs, 'ms')
-  print('frame walk', (megabytes / walkMs) * 1000, 'MB/s')
+  addRow('frame walk', walkMs, 'ms')
+  addRow('frame walk', (megabytes / walkMs) * 1000, 'MB/s')
   const smallest = generateMp3({ durationMs: 26_214_400, sampleRate: 24_000, bitrate: 8 })
-  print('frame walk of 26 MB of the smallest frames', await measure(() => walkFrames(smallest)), 'ms')
+  addRow('frame walk of 26 MB of the smallest frames', await measure(() => walkFrames(smallest)), 'ms')
   const bareMs = await measure(() => decodeWithFfmpeg(ffmpegPath, path))
-  print('bare ffmpeg -f null', bareMs, 'ms')
+  addRow('bare ffmpeg -f null', bareMs, 'ms')
   const inspectionMs = await measure(() => newInspector().inspect(measureAudio(audio)))
-  print('whole inspection', inspectionMs, 'ms')
-  print('cached inspection', await measure(() => inspect(measureAudio(audio))), 'ms')
+  addRow('whole inspection', inspectionMs, 'ms')
+  addRow('cached inspection', await measure(() => inspect(measureAudio(audio))), 'ms')
   const clip = generateMp3({ durationMs: 10_000 })
-  print('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(measureAudio(clip))), 'ms')
+  addRow('whole inspection of a 10 s clip', await measure(() => newInspector().inspect(measureAudio(clip))), 'ms')
   reportResult({
     rows,
     ratios: [atMost(1.15, 'whole inspection of 30 min ÷ bare ffmpeg -f null', inspectionMs / bareMs)],
-    limitedBy: 'ffmpeg’s decoding on one core; the walk and the hash come on top',
+    limitedBy: 'ffmpeg’s decoding on one core, plus the walk and the hash',
   })
 } finally {
   await rm(folder, { recursive: true, force: true })

@@ -7,13 +7,13 @@ import { startFarebox } from './measuring/farebox.ts'
 
 const PATHS = ['/v1/models', '/v1/pricing']
 const CONNECTIONS = 32
-/** By number, not by time: on a busy machine a second is not enough for either to run compiled code. */
+/** A number instead of a duration: on a busy machine, one second is too short for the code to be compiled. */
 const WARM_UP_REQUESTS = 15_000
-/** In turn, so that a change of the machine's mood meets both. */
+/** The contestants take turns, so that a change in the machine's load affects both. */
 const ROUNDS = 3
 const [SECONDS, QUICK_SECONDS] = [5, 2]
 
-/** Requests per second for the catalog, beside a Fastify that knows nothing but the same bytes. */
+/** Measures requests per second for the catalog against a bare Fastify that serves the same bytes. */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const sandbox = await startFarebox()
   try {
@@ -40,7 +40,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
         await bare.stop()
       }
     }
-    return { rows, ratios, limitedBy: 'the one thread of the server, as long as autocannon has a core of its own' }
+    return { rows, ratios, limitedBy: 'the server’s single thread, as long as autocannon has a separate core' }
   } finally {
     await sandbox.stop()
   }

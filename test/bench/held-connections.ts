@@ -12,18 +12,18 @@ import { percentile } from './measuring/statistics.ts'
 const [CONNECTIONS, QUICK_CONNECTIONS] = [2000, 200]
 const PAYERS = 32
 const WARM_UP_CALLS = 100
-/** All of them must be held within this time after the last was sent. */
+/** All calls must be accepted within this time. */
 const ACCEPT_MS = 120_000
 
 /**
- * Callers held on one API. The worker stands still until all are held, and then finishes them one after the other: a wake-up is
- * the time from the ledger's commit of a result to the caller's having it.
+ * Measures memory and wake-ups of callers held on one API. The worker is stopped until all calls are accepted, and then
+ * finishes them. A wake-up is the time from the ledger's commit of a result to its arrival at the caller.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const count = quick ? QUICK_CONNECTIONS : CONNECTIONS
   const directory = await mkdtemp(join(tmpdir(), 'farebox-memory-'))
   const sandbox = await startFarebox({
-    // Nothing is taken from the queue until all are held.
+    // Jobs wait in the queue until all calls are accepted.
     apiEnvironment: { MAXIMUM_QUEUE_AGE_SECONDS: '600' },
     environmentOf: (name) => (name === 'api' ? memoryEnvironment(directory) : {}),
   })
@@ -53,7 +53,7 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
     holding = payAll(info.baseUrl, calls, count, (call, times) => {
       receivedAt.set(String(call.headers['x-idempotency-key']), times.receivedAt)
     })
-    // Its failure is told below.
+    // A failure is reported by the awaits below.
     holding.catch(() => undefined)
     await Promise.race([untilAccepted(sandbox, count), holding])
     acceptedMs = performance.now() - sendingAt
@@ -71,13 +71,13 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
     rows: [
       {
         held: count,
-        'accepted in s': acceptedMs / 1000,
+        'accepted after s': acceptedMs / 1000,
         'RSS MB before': before.rss / 1e6,
         'held MB': held.rss / 1e6,
         'after MB': after.rss / 1e6,
         'RSS kB each': kilobytesEach,
         'heap kB each': (held.heapUsed - before.heapUsed) / 1024 / count,
-        'woken/s': count / (wakingMs / 1000),
+        'wake-ups/s': count / (wakingMs / 1000),
         'wake-up p50 ms': percentile(wakeUps, 0.5),
         'p99 ms': percentile(wakeUps, 0.99),
         'max ms': Math.max(...wakeUps),
@@ -85,7 +85,7 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
     ],
     ratios: [],
     limitedBy:
-      'wake-ups come as fast as one worker settles; each costs NOTIFY, one read of the row and the answer, behind whatever else the API does',
+      'wake-ups are as frequent as one worker’s settlements; each costs a NOTIFY, one read of the row and the response',
   }
 }
 
@@ -97,7 +97,7 @@ async function untilAccepted(sandbox: TestSandbox, count: number): Promise<void>
   throw new Error(`not all of ${count} calls were accepted in time`)
 }
 
-/** From the commit to the last byte at the caller; `finished_at` is the commit's transaction's beginning, so a little too early. */
+/** Returns the times from the commit to the last byte at the caller; `finished_at` is the start of its transaction, so slightly early. */
 async function readWakeUps(sandbox: TestSandbox, receivedAt: ReadonlyMap<string, number>): Promise<readonly number[]> {
   const rows = await sandbox.sql<{ idempotency_key: string; finished_ms: number }>(
     `SELECT idempotency_key, (extract(epoch FROM finished_at) * 1000)::float8 AS finished_ms FROM jobs

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { multipartBody, multipartContentType } from '../support/http/multipart-body.ts'
+import { MULTIPART_CONTENT_TYPE, multipartBody } from '../support/http/multipart-body.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { startMeasuredSandbox } from './observed-api/observation.ts'
 import { writeResults } from './report/write-results.ts'
 
-/** Nobody else may wait longer for one caller's upload. */
+/** The longest time for which one caller's upload may delay others. */
 const LONGEST_BLOCK_MS = 50
 const LARGEST_AUDIO_BYTES = 26_214_400
 const INLINE_IMAGE_BYTES = 28_000_000
@@ -30,21 +30,21 @@ interface Measurement {
 }
 
 /**
- * How long the API's event loop is blocked by the largest bodies, and how long `/healthz` takes meanwhile: 25 MiB of audio in
- * both forms, and inline images that fill a chat request; unpaid, signed and replayed.
+ * Measures how long the largest bodies block the API's event loop and how long `/healthz` takes in the meantime: 25 MiB of
+ * audio in both forms, and inline images that fill a chat request; unpaid, signed and replayed.
  */
 const sandbox = await startMeasuredSandbox()
 try {
   const measurements: Measurement[] = []
-  for (const upload of [nothing(), ...uploads()]) {
+  for (const upload of [smallRequest(), ...uploads()]) {
     for (let round = 0; round < ROUNDS; round++) measurements.push(...(await measure(upload)))
   }
   console.table(measurements.map(({ upload, kind, ...figures }) => ({ upload, kind, ...rounded(figures) })))
   const longestBusyMs = Math.max(...measurements.map((measurement) => measurement.longestBusyMs))
   const longestBlockMs = Math.max(...measurements.map((measurement) => measurement.longestBlockMs))
-  console.log(`longest block ${longestBlockMs.toFixed(0)} ms, of which it computed ${longestBusyMs.toFixed(0)} ms`)
-  console.log(`at most ${LONGEST_BLOCK_MS} ms are wanted; a busy machine adds its own pauses to the former`)
-  await writeResults('loop-delay', { longestBlockMs, longestBusyMs, wantedMs: LONGEST_BLOCK_MS, measurements })
+  console.log(`longest block: ${longestBlockMs.toFixed(0)} ms; longest computation: ${longestBusyMs.toFixed(0)} ms`)
+  console.log(`target: at most ${LONGEST_BLOCK_MS} ms; on a busy machine, blocks include pauses of the process`)
+  await writeResults('loop-delay', { longestBlockMs, longestBusyMs, targetMs: LONGEST_BLOCK_MS, measurements })
 } finally {
   await sandbox.stop()
 }
@@ -66,7 +66,7 @@ function uploads(): Upload[] {
     {
       name: 'audio, form',
       path: '/v1/audio/transcriptions',
-      contentType: multipartContentType,
+      contentType: MULTIPART_CONTENT_TYPE,
       body: new Uint8Array(multipartBody([{ name: 'model', value: 'speechvendor/scribe-v2' }, file])),
     },
     json('inline image', '/v1/chat/completions', {
@@ -76,8 +76,8 @@ function uploads(): Upload[] {
   ]
 }
 
-/** What probing and the machine cost by themselves. */
-function nothing(): Upload {
+/** Returns a small request, which shows the cost of probing and of the machine. */
+function smallRequest(): Upload {
   return json('a small request', '/v1/chat/completions', {
     model: 'textmodel-2.5-flash',
     messages: [{ role: 'user', content: 'Hello' }],
@@ -88,7 +88,7 @@ function json(name: string, path: string, value: unknown): Upload {
   return { name, path, contentType: 'application/json', body: Buffer.from(JSON.stringify(value)) }
 }
 
-/** The header of a PNG and as many bytes as a request may hold: nothing decodes the picture itself. */
+/** Returns a PNG header with as many bytes as a request may contain: the image itself is never decoded. */
 function largeImage(): Buffer {
   const image = Buffer.alloc(INLINE_IMAGE_BYTES, 'picture')
   image.write('\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x04\0', 'latin1')
@@ -97,14 +97,14 @@ function largeImage(): Buffer {
 
 async function measure(upload: Upload): Promise<Measurement[]> {
   const key = randomUUID()
-  const unpaid = await observed(upload, 'unpaid', key)
+  const unpaid = await sendObserved(upload, 'unpaid', key)
   const payment = await sandbox.payer.sign(unpaid.answer)
-  const signed = await observed(upload, 'signed', key, payment)
-  const replay = await observed(upload, 'replay', key, payment)
+  const signed = await sendObserved(upload, 'signed', key, payment)
+  const replay = await sendObserved(upload, 'replay', key, payment)
   return [unpaid, signed, replay].map(({ measurement }) => measurement)
 }
 
-async function observed(
+async function sendObserved(
   upload: Upload,
   kind: Measurement['kind'],
   key: string,
@@ -138,7 +138,7 @@ async function observed(
   }
 }
 
-/** The slowest answer of `/healthz` until `signal` aborts, this process's own part in it included. */
+/** Returns the slowest answer of `/healthz` until `signal` aborts, this process's own delays included. */
 async function probe(signal: AbortSignal): Promise<number> {
   let slowest = 0
   while (!signal.aborted) {

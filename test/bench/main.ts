@@ -1,5 +1,4 @@
 import { fork } from 'node:child_process'
-import { readdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { arch, cpus, loadavg, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
@@ -9,39 +8,49 @@ import { renderRows } from './measuring/render-rows.ts'
 
 const HERE = new URL('./', import.meta.url)
 
-/** In this order; what else is in the folder comes after them. */
-const ORDER = [
-  'discovery',
-  'unpaid',
-  'paid',
-  'phases',
-  'audio-inspection',
-  'signed-retry',
-  'queue',
-  'workers',
-  'held-connections',
-  'soak',
-]
+/** The measurements, in the order in which they run. Each is a file of this folder. */
+const MEASUREMENTS: Readonly<Record<string, string>> = {
+  discovery: 'requests/s of the catalog, against a bare Fastify',
+  unpaid: 'unpaid 402 answers/s, against the official express middleware',
+  paid: 'paid calls/s, latency and processor time, against the official express middleware',
+  phases: 'where the time of a paid call goes',
+  'audio-inspection': 'inspection of an MP3, against bare ffmpeg',
+  'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',
+  queue: 'the queue on Redis, against the queue in PostgreSQL',
+  workers: 'paid calls/s with one, two and four workers',
+  'held-connections': 'memory and wake-ups of 2,000 callers that wait at one API',
+  soak: 'growth of memory under the same calls over time',
+  'loop-delay': 'blocking of the API’s event loop by the largest bodies',
+  settlement: 'settlements/s, against the official facilitator',
+  uploads: 'memory and answers of 64 concurrent uploads of 25 MiB',
+}
 
 const HELP = `Usage: npm run bench [-- name …] [--quick] [--seconds N] [--json file]
 
-  --quick      smoke tests of less than a minute each, whose figures say little
-  --seconds N  how long the soak goes on; 300 when left out
-  --json file  writes all figures, with the machine that they are of
+Runs the named measurements one after the other, or all of them, and prints their ratios with targets in one table. A
+ratio compares two figures of the same run, so it can be compared between machines; absolute figures cannot.
 
-Measurements: `
+  --quick      short runs that only show that a measurement works; their figures are not meaningful
+  --seconds N  duration of the soak (default: 300)
+  --json file  write all figures and a description of the machine to this file
+  --help       show this text
+
+Measurements:
+${Object.entries(MEASUREMENTS)
+  .map(([name, text]) => `  ${name.padEnd(18)}${text}`)
+  .join('\n')}`
 
 interface Finished {
   readonly name: string
   readonly seconds: number
-  /** Of the machine when it ended: figures of a busy one compare only within their run. */
+  /** The machine's load at the end: figures from a busy machine are comparable only within their run. */
   readonly loadAverage: number
   readonly hasFailed: boolean
-  /** `null` when it failed, and for a measurement that only prints. */
+  /** `null` for a measurement that failed or only prints. */
   readonly result: BenchResult | null
 }
 
-/** Runs measurements one after the other, each in a process of its own, and prints what they promise in one table. */
+/** Runs measurements one after the other, each in a separate process, and prints their ratios in one table. */
 async function main(): Promise<number> {
   const { values, positionals: wanted } = parseArgs({
     allowPositionals: true,
@@ -52,11 +61,15 @@ async function main(): Promise<number> {
       help: { type: 'boolean', default: false },
     },
   })
-  const names = listNames()
+  const names = Object.keys(MEASUREMENTS)
   const unknown = wanted.filter((name) => !names.includes(name))
-  if (unknown.length > 0 || values.help) {
-    console.log(HELP + names.join(', '))
-    return values.help ? 0 : 2
+  if (values.help) {
+    console.log(HELP)
+    return 0
+  }
+  if (unknown.length > 0) {
+    console.error(`Unknown measurement: ${unknown.join(', ')}. Available: ${names.join(', ')}.`)
+    return 2
   }
   const given = [...(values.quick ? ['--quick'] : []), ...(values.seconds ? [`--seconds=${values.seconds}`] : [])]
   const finished: Finished[] = []
@@ -67,13 +80,6 @@ async function main(): Promise<number> {
     await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`)
   }
   return finished.some(({ hasFailed }) => hasFailed) ? 1 : 0
-}
-
-function listNames(): readonly string[] {
-  const present = readdirSync(HERE)
-    .filter((file) => file.endsWith('.ts') && file !== 'main.ts')
-    .map((file) => file.slice(0, -'.ts'.length))
-  return [...ORDER.filter((name) => present.includes(name)), ...present.filter((name) => !ORDER.includes(name))]
 }
 
 async function measure(name: string, given: readonly string[]): Promise<Finished> {
@@ -91,7 +97,7 @@ async function measure(name: string, given: readonly string[]): Promise<Finished
   return { name, seconds: (performance.now() - startedAt) / 1000, loadAverage, hasFailed: code !== 0, result }
 }
 
-/** A line for each ratio; one for a measurement that promises nothing. */
+/** Returns a line for each ratio, or one line for a measurement without ratios. */
 function summarize({ name, seconds, hasFailed, result }: Finished) {
   const common = { measurement: name, s: Math.round(seconds) }
   if (hasFailed || result === null) return [{ ...common, ratio: hasFailed ? 'FAILED' : 'see above' }]
@@ -107,6 +113,7 @@ function summarize({ name, seconds, hasFailed, result }: Finished) {
   }))
 }
 
+/** Returns the machine's description as one line. */
 function describeMachine(): string {
   const model = cpus()[0]?.model.trim() ?? 'unknown processor'
   const memory = `${Math.round(totalmem() / 2 ** 30)} GiB`

@@ -1,17 +1,17 @@
 import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
 import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
 import {
+  CONTESTANT_NAMES,
   type Contestant,
   type ContestantName,
-  contestantNames,
   isOurs,
   startContestant,
 } from './measuring/contestants.ts'
-import { createPayers, type LoadResult, payWhatCan, signCalls } from './measuring/paid-load.ts'
+import { createPayers, type LoadResult, payAny, signCalls } from './measuring/paid-load.ts'
 import { mapValues, readCpuMs } from './measuring/process-usage.ts'
 
 const PAYERS = 16
-/** Enough that both run compiled code and hold their connections open. */
+/** Enough for compiled code and open connections in both. */
 const WARM_UP_CALLS = 60
 
 interface Setting {
@@ -20,7 +20,7 @@ interface Setting {
   readonly calls: number
 }
 
-/** As many calls as take five to ten seconds here. */
+/** Each setting takes five to ten seconds on the development machine. */
 const SETTINGS: readonly Setting[] = [
   { upstreamMs: 0, concurrency: 1, calls: 150 },
   { upstreamMs: 0, concurrency: 16, calls: 600 },
@@ -34,29 +34,29 @@ const QUICK_SETTINGS: readonly Setting[] = [
   { upstreamMs: 0, concurrency: 16, calls: 150 },
 ]
 
-/** Counted in a run of their own. */
+/** Counted in separate runs. */
 const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [200, 50]
 
-/** What may be added to verification, settlement and the upstream's own time when nothing else runs. */
+/** The most that may be added to verification, settlement and the upstream's time when nothing else runs. */
 const MOST_ADDED_MS = 15
 
 interface Measurement extends LoadResult {
   readonly who: ContestantName
   readonly setting: Setting
-  /** Of each kind of process, for each call. */
+  /** Processor time per call, by kind of process. */
   readonly cpuMs: Readonly<Record<string, number>>
   readonly timings: Readonly<Record<string, number>>
 }
 
 /**
- * Paid chats end to end: farebox with its whole ledger, queue (in PostgreSQL and on Redis) and worker beside express with the official middleware and its
- * facilitator in the same process. Each measurement has a fresh chain; payments are signed before the clock starts; every call
- * must be answered and paid for on chain.
+ * Measures paid chats end to end: farebox with ledger, worker and queue (in PostgreSQL and on Redis) against express with the
+ * official middleware and its facilitator in the same process. Each measurement has a fresh chain; payments are signed before
+ * the clock starts; every call must be answered and paid on chain.
  */
 await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
   const measurements: Measurement[] = []
   for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
-    for (const who of contestantNames) measurements.push(await measure(who, setting))
+    for (const who of CONTESTANT_NAMES) measurements.push(await measure(who, setting))
   const budgets = []
   for (const who of ['farebox', 'x402-express'] as const)
     budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
@@ -66,7 +66,7 @@ await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
     rows: measurements.map(rowOf),
     ratios: ratiosOf(measurements),
     limitedBy:
-      'processor time: client, chain, services and database share the cores (see the CPU columns, ms for each call)',
+      'processor time: client, chain, services and database share the cores (see the CPU columns, in ms per call)',
   }
 })
 
@@ -77,11 +77,11 @@ async function measure(who: ContestantName, setting: Setting): Promise<Measureme
     const payers = await createPayers(contestant.rpcUrl, PAYERS)
     const signed = await signCalls(contestant.baseUrl, payers, WARM_UP_CALLS + count)
     const [warmUp, calls] = [signed.slice(0, WARM_UP_CALLS), signed.slice(WARM_UP_CALLS)]
-    const warmedUp = await payWhatCan(contestant.baseUrl, warmUp, 16)
+    const warmedUp = await payAny(contestant.baseUrl, warmUp, 16)
     await contestant.readTimings()
     const { pids } = contestant
     const before: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
-    const load = await payWhatCan(contestant.baseUrl, calls, concurrency)
+    const load = await payAny(contestant.baseUrl, calls, concurrency)
     const after: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
     const failures = [...warmedUp.failures, ...load.failures]
     if (isOurs(who)) await requireTransfers(contestant, signed.length, failures)
@@ -92,11 +92,11 @@ async function measure(who: ContestantName, setting: Setting): Promise<Measureme
   }
 }
 
-/** The stock integration may fail payments under load, which is shown; farebox may not. */
+/** Throws unless every call was paid. The stock integration may fail payments under load, which the table shows. */
 async function requireTransfers(contestant: Contestant, calls: number, failures: readonly string[]): Promise<void> {
   const transfers = await contestant.countTransfers()
   if (transfers === calls && failures.length === 0) return
-  throw new Error(`${calls} calls, ${transfers} transfers, ${failures.length} failed calls, such as: ${failures[0]}`)
+  throw new Error(`${calls} calls, ${transfers} transfers, ${failures.length} failed calls; the first: ${failures[0]}`)
 }
 
 function ownCpuMs(): number {
@@ -109,7 +109,7 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs }: Measu
   const total = Object.values(others).reduce((sum, ms) => sum + ms, 0)
   return {
     'upstream ms': setting.upstreamMs,
-    'at once': setting.concurrency,
+    concurrency: setting.concurrency,
     who,
     'calls/s': perSecond,
     'p50 ms': p50Ms,
@@ -129,7 +129,7 @@ function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {
       const { upstreamMs, concurrency } = ours.setting
       const theirs = measurements.find(({ who, setting }) => !isOurs(who) && setting === ours.setting)
       if (!theirs) return []
-      const where = `${upstreamMs} ms upstream, ${concurrency} at once (${ours.who})`
+      const where = `${upstreamMs} ms upstream, concurrency ${concurrency} (${ours.who})`
       if (concurrency > 1)
         return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond)]
       const { verify = 0, settle = 0, upstream = 0 } = theirs.timings

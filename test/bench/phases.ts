@@ -7,15 +7,15 @@ import { readStageTimes, stageMsBetween } from './phases/stage-times.ts'
 
 const PAYERS = 16
 const WARM_UP_CALLS = 80
-/** Alone, and with as many others as keep the machine busy. */
+/** A single call at a time, and enough concurrent calls to keep the machine busy. */
 const LOADS = [
   { concurrency: 1, calls: 150, quickCalls: 25 },
   { concurrency: 16, calls: 400, quickCalls: 60 },
 ]
 
 /**
- * Where the time of a paid chat goes, with an upstream that answers at once: by the ledger's times and the client's, and finer by
- * the stages that the processes measure themselves, which overlap (`hold` lasts as long as everything in the worker).
+ * Measures where the time of a paid chat goes with an upstream that answers immediately: by the timestamps of ledger and client,
+ * and in more detail by the stages that the processes measure, which overlap (`hold` includes all of the worker's stages).
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const [apiPort, workerPort] = await Promise.all([findFreePort(), findFreePort()])
@@ -49,14 +49,14 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
         part,
         ...Object.fromEntries(
           columns.flatMap(({ concurrency, ms }) => [
-            [`ms, ${concurrency} at once`, ms.get(part) ?? 0],
-            [`%, ${concurrency} at once`, ofWhole(concurrency, part)],
+            [`ms, concurrency ${concurrency}`, ms.get(part) ?? 0],
+            [`%, concurrency ${concurrency}`, ofWhole(concurrency, part)],
           ]),
         ),
       })),
       ratios: [],
       notes: [
-        'parts are medians between times of the ledger; stages are means by the processes’ own metrics, where they have them',
+        'parts are medians between timestamps of ledger and client; stages are means from the processes’ metrics',
       ],
       limitedBy: 'the longest part',
     }

@@ -12,19 +12,19 @@ import { median, percentile } from './measuring/statistics.ts'
 
 const PREFIX = '{farebox-bench}'
 const [JOBS, QUICK_JOBS] = [5000, 500]
-const ADDED_AT_ONCE = 16
-const TAKEN_AT_ONCE = 16
+const ADDING_CONCURRENCY = 16
+const TAKING_CONCURRENCY = 16
 /** For latency: so few that none waits for another. */
 const [SINGLE_JOBS, QUICK_SINGLE_JOBS] = [300, 50]
 const SINGLE_EVERY_MS = 20
 const [PAID_CALLS, QUICK_PAID_CALLS] = [400, 50]
 const WARM_UP_CALLS = 40
-const PAID_AT_ONCE = 16
+const PAID_CONCURRENCY = 16
 const PAYERS = 8
 
 /**
- * The queue on Redis beside the queue in PostgreSQL: messages added and taken by this process alone, then whole paid calls with the
- * time from a job's acceptance to the start of its provider's call.
+ * Measures the queue on Redis against the queue in PostgreSQL: messages added and taken by this process alone, then whole paid
+ * calls with the time from a job's acceptance to its provider call.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const redis = await startTestRedis(DURABLE_REDIS)
@@ -35,7 +35,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       rows.push({ queue: engine, ...(await measure(outer, quick)) })
     }
     const [postgres, ours] = rows
-    if (!postgres || !ours) throw new Error('two queues were asked for')
+    if (!postgres || !ours) throw new Error('expected two queues')
     return {
       rows,
       ratios: (['added/s', 'taken/s', 'paid calls/s'] as const).map((what) => ({
@@ -43,7 +43,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
         value: ours[what] / postgres[what],
       })),
       limitedBy:
-        'adding and taking: this one process, and in PostgreSQL a commit for each step; paid calls: everything but the queue',
+        'adding and taking: this process, and in PostgreSQL a commit for each step; paid calls: everything but the queue',
     }
   } finally {
     await redis.stop()
@@ -54,7 +54,7 @@ async function measure(outerServices: OuterServices | undefined, quick: boolean)
   const sandbox = await startFarebox(outerServices ? { outerServices } : {})
   try {
     const paid = await measurePaidCalls(sandbox, quick ? QUICK_PAID_CALLS : PAID_CALLS)
-    // A worker would take the messages too.
+    // A running worker would take messages as well.
     process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
     try {
       return { ...(await measureMessages(sandbox, outerServices, quick)), ...paid }
@@ -66,7 +66,7 @@ async function measure(outerServices: OuterServices | undefined, quick: boolean)
   }
 }
 
-/** In a queue that the sandbox's processes do not look into as long as its worker stands still. */
+/** Measures messages in a queue that no other process reads while the sandbox's worker is stopped. */
 async function measureMessages(sandbox: TestSandbox, outer: OuterServices | undefined, quick: boolean) {
   const queue = await openJobQueue(
     {
@@ -78,13 +78,13 @@ async function measureMessages(sandbox: TestSandbox, outer: OuterServices | unde
   )
   try {
     const jobIds = Array.from({ length: quick ? QUICK_JOBS : JOBS }, () => crypto.randomUUID())
-    const addingMs = await time(() => inParallel(jobIds, ADDED_AT_ONCE, (jobId) => queue.enqueue(jobId, 'images')))
+    const addingMs = await time(() => inParallel(jobIds, ADDING_CONCURRENCY, (jobId) => queue.enqueue(jobId, 'images')))
     const waiting = new Map<string, () => void>()
     const taken = Promise.withResolvers<void>()
     const left = new Set<string>(jobIds)
     let consumer: ReturnType<typeof queue.consume> | undefined
     const takingMs = await time(() => {
-      consumer = queue.consume(new Map([['images', TAKEN_AT_ONCE]]), async (jobId) => {
+      consumer = queue.consume(new Map([['images', TAKING_CONCURRENCY]]), async (jobId) => {
         waiting.get(jobId)?.()
         left.delete(jobId)
         if (left.size === 0) taken.resolve()
@@ -107,7 +107,7 @@ async function measureMessages(sandbox: TestSandbox, outer: OuterServices | unde
     return {
       'added/s': (jobIds.length / addingMs) * 1000,
       'taken/s': (jobIds.length / takingMs) * 1000,
-      'to taker p50 ms': median(latenciesMs),
+      'delivery p50 ms': median(latenciesMs),
       'p99 ms': percentile(latenciesMs, 0.99),
     }
   } finally {
@@ -119,10 +119,10 @@ async function measurePaidCalls(sandbox: TestSandbox, count: number) {
   const { info } = sandbox
   const payers = await createPayers(info.rpcUrl, PAYERS)
   const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
-  await payAll(info.baseUrl, signed.slice(0, WARM_UP_CALLS), PAID_AT_ONCE)
+  await payAll(info.baseUrl, signed.slice(0, WARM_UP_CALLS), PAID_CONCURRENCY)
   const pids = { api: sandbox.pidOf('api'), worker: sandbox.pidOf('worker'), database: sandbox.pidOf('database') }
   const before = readCpuMs(pids)
-  const load = await payAll(info.baseUrl, signed.slice(WARM_UP_CALLS), PAID_AT_ONCE)
+  const load = await payAll(info.baseUrl, signed.slice(WARM_UP_CALLS), PAID_CONCURRENCY)
   const after = readCpuMs(pids)
   const waits = await sandbox.sql<{ ms: number }>(
     `SELECT (extract(epoch FROM started_at - accepted_at) * 1000)::float8 AS ms
@@ -133,8 +133,8 @@ async function measurePaidCalls(sandbox: TestSandbox, count: number) {
   return {
     'paid calls/s': load.perSecond,
     'acceptance to provider p50 ms': median(waitsMs),
-    'its p99 ms': percentile(waitsMs, 0.99),
-    'CPU ms each':
+    'same p99 ms': percentile(waitsMs, 0.99),
+    'CPU ms per call':
       Object.entries(after).reduce((sum, [name, ms]) => sum + ms - before[name as keyof typeof pids], 0) / count,
   }
 }

@@ -11,10 +11,10 @@ import { startFreshChain } from './settlement/fresh-chain.ts'
 import { type Outcomes, prepareOurs, prepareSdk } from './settlement/settle-all.ts'
 import { type BadPaymentsResult, measureBadPayments } from './settlement/with-bad-payments.ts'
 
-/** The workers' pool in production is this large for 16 jobs at once. */
+/** The size of a worker's connection pool in production with 16 concurrent jobs. */
 const DATABASE_CONNECTIONS = 10
-const PAYMENTS_MINED_AT_ONCE = 300
-/** With two seconds to a block a run takes as long as its rounds: six of them. */
+const AUTOMINE_PAYMENTS = 300
+/** With a block every two seconds, a run takes as long as its rounds. */
 const ROUNDS_OF_BLOCKS = 6
 const BLOCK_TIME_SECONDS = 2
 
@@ -32,18 +32,18 @@ interface Measurement extends Setting {
   readonly sqlStatementsEach: number
   readonly cpuMsEach: number
   readonly outcomes: Outcomes
-  /** Left in the node's pool at the end: more than none is a stuck line. */
+  /** Transactions left in the node's pool at the end: any means a stuck nonce queue. */
   readonly waitingInPool: number
-  /** Of the machine at the end: figures of a busy one compare within a pair only. */
+  /** The machine's load at the end: figures from a busy machine are comparable only within a pair. */
   readonly loadAverage: number
 }
 
 /**
- * Settlements per second: our durable path beside the SDK's own settle, each on a fresh chain, in turn within one run. Both
- * look for receipts every 20 ms at first. Before it a hundred settlements at once, with three bad ones among them.
+ * Measures settlements per second: the durable path of a worker against the SDK's settle, each on a fresh chain, taking turns
+ * within one run. Both poll for receipts every 20 ms at first. Before that, a hundred concurrent settlements of which three fail.
  *
- * `--json` prints the figures for programs. `--only=ours|SDK`, `--blocks=automine|2`, `--keys=1|4` and `--at-once=16|64` narrow
- * the settings; with any of the last three the hundred are left out. `--quick` is a small part of it.
+ * `--json` prints the figures as JSON. `--only=ours|SDK`, `--blocks=automine|2`, `--keys=1|4` and `--concurrency=16|64` narrow
+ * the settings; any of the last three skips the hundred settlements. `--quick` runs a small part.
  */
 const { values } = parseArgs({
   options: {
@@ -51,14 +51,14 @@ const { values } = parseArgs({
     only: { type: 'string' },
     blocks: { type: 'string' },
     keys: { type: 'string' },
-    'at-once': { type: 'string' },
+    concurrency: { type: 'string' },
     quick: { type: 'boolean', default: false },
-    // Of the soak, and told to every measurement.
+    // For the soak; every measurement receives it.
     seconds: { type: 'string' },
   },
 })
-if (values.quick) Object.assign(values, { blocks: 'automine', keys: '1', 'at-once': '16' })
-const narrowed = values.blocks ?? values.keys ?? values['at-once']
+if (values.quick) Object.assign(values, { blocks: 'automine', keys: '1', concurrency: '16' })
+const narrowed = values.blocks ?? values.keys ?? values.concurrency
 const contestants = (['ours', 'SDK'] as const).filter((name) => values.only === undefined || values.only === name)
 const settings: readonly Setting[] = [null, BLOCK_TIME_SECONDS]
   .flatMap((blockTimeSeconds) => [1, 4].map((keys) => ({ blockTimeSeconds, keys })))
@@ -67,7 +67,7 @@ const settings: readonly Setting[] = [null, BLOCK_TIME_SECONDS]
     ({ blockTimeSeconds, keys, concurrency }) =>
       [undefined, String(blockTimeSeconds ?? 'automine')].includes(values.blocks) &&
       [undefined, String(keys)].includes(values.keys) &&
-      [undefined, String(concurrency)].includes(values['at-once']),
+      [undefined, String(concurrency)].includes(values.concurrency),
   )
 const counts = startCounting()
 const measurements: Measurement[] = []
@@ -91,7 +91,7 @@ else process.send?.(summarize())
 
 async function measure(ledger: TestLedger, contestant: 'ours' | 'SDK', setting: Setting): Promise<Measurement> {
   const { keys, blockTimeSeconds, concurrency } = setting
-  const payments = blockTimeSeconds === null ? PAYMENTS_MINED_AT_ONCE : concurrency * ROUNDS_OF_BLOCKS
+  const payments = blockTimeSeconds === null ? AUTOMINE_PAYMENTS : concurrency * ROUNDS_OF_BLOCKS
   const chain = await startFreshChain(keys, blockTimeSeconds)
   try {
     const authorizations = await chain.sign(payments)
@@ -131,7 +131,7 @@ function summarize(): BenchResult {
           other.concurrency === concurrency,
       )
       const blocks = blockTimeSeconds === null ? 'automine' : `blocks of ${blockTimeSeconds} s`
-      const what = `settled/s ÷ the SDK’s, ${blocks}, ${keys} keys, ${concurrency} at once`
+      const what = `settled/s ÷ the SDK’s, ${blocks}, ${keys} keys, concurrency ${concurrency}`
       return { what, value: ours.perSecond / (theirs?.perSecond ?? Number.NaN) }
     })
   const rows = measurements.map(({ blockTimeSeconds, outcomes, ...row }) => ({
@@ -143,7 +143,7 @@ function summarize(): BenchResult {
     rows,
     ratios,
     details: { badPayments },
-    limitedBy: 'processor time on automine, shared with the chain; the blocks’ interval otherwise',
+    limitedBy: 'processor time shared with the chain on automine; the block interval otherwise',
   }
 }
 
@@ -170,7 +170,7 @@ function printBadPayments(result: BadPaymentsResult, blockTimeSeconds: number | 
   const blocks = blockTimeSeconds === null ? 'automine' : `${blockTimeSeconds} s`
   const nonces = `account nonce ${accountNonceCount} on chain, ${nextAccountNonce ?? 'none'} in the ledger`
   console.log(
-    `100 at once, 3 of them bad, ${blocks}, ${contestant}: ${describe(outcomes)}; ${transfers} transfers; ${nonces}; ${waitingInPool} in the pool`,
+    `100 concurrent, 3 of them failing, ${blocks}, ${contestant}: ${describe(outcomes)}; ${transfers} transfers; ${nonces}; ${waitingInPool} in the pool`,
   )
 }
 
@@ -182,12 +182,12 @@ function describe(outcomes: Outcomes): string {
 
 function printRow(row: Measurement): void {
   if (measurements.length === 1) {
-    console.log('blocks    keys  at once  who   settled/s  RPC calls  SQL statements  CPU ms   load  outcomes')
+    console.log('blocks    keys  concurrency  who   settled/s  RPC calls  SQL statements  CPU ms   load  outcomes')
   }
   const cells = [
     (row.blockTimeSeconds === null ? 'automine' : `${row.blockTimeSeconds} s`).padEnd(8),
     String(row.keys).padStart(5),
-    String(row.concurrency).padStart(8),
+    String(row.concurrency).padStart(12),
     ` ${row.contestant}`.padEnd(5),
     row.perSecond.toFixed(1).padStart(10),
     row.rpcCallsEach.toFixed(1).padStart(10),

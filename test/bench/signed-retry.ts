@@ -17,8 +17,8 @@ const LENGTHS = [
 const [ROUNDS, QUICK_ROUNDS] = [3, 1]
 
 /**
- * What a caller waits for an upload's price and for its signed retry, beside bare ffmpeg on the same file. The retry must not be
- * decoded again.
+ * Measures how long a caller waits for an upload's quote and for its signed retry, against bare ffmpeg on the same file. The
+ * retry must not be decoded again.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const ffmpegPath = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
@@ -31,7 +31,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       const audio = await makeAudio(folder, seconds)
       const rounds: Timings[] = []
       for (let round = 0; round < (quick ? QUICK_ROUNDS : ROUNDS); round++)
-        rounds.push(await measure(sandbox, { audio: neverSeen(audio, round), folder, ffmpegPath }))
+        rounds.push(await measure(sandbox, { audio: withNewFirstFrame(audio, round), folder, ffmpegPath }))
       const medianOf = (part: keyof Timings) => median(rounds.map((timings) => timings[part]))
       rows.push({
         audio: name,
@@ -45,7 +45,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       })
     }
     const longest = rows.at(-1)
-    if (!longest) throw new Error('three lengths were asked for')
+    if (!longest) throw new Error('expected three lengths')
     const quoteMs = longest['quote ms']
     return {
       rows,
@@ -62,7 +62,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
         { what: 'quote of 30 min ÷ bare ffmpeg -f null', value: quoteMs / longest['ffmpeg ms'] },
       ],
       limitedBy:
-        'the quote: ffmpeg on one core; the retry: reading 34 MB of base64, hashing and encrypting them; its rest: sending the audio on to the upstream',
+        'the quote: ffmpeg on one core; the retry: reading, hashing and encrypting 34 MB of Base64, then sending the audio to the upstream',
     }
   } finally {
     await sandbox.stop()
@@ -72,7 +72,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
 
 interface Timings {
   readonly ffmpegMs: number
-  /** The first, inspected. */
+  /** The first quote, which inspects the audio. */
   readonly quoteMs: number
   readonly quotedAgainMs: number
   /** From sending the signed request to the job's acceptance in the ledger. */
@@ -88,7 +88,7 @@ async function measure(
   const path = join(folder, 'bench.mp3')
   await writeFile(path, audio)
   const idempotencyKey = randomUUID()
-  // Made before any clock starts.
+  // Prepared before any clock starts.
   const audio_base64 = Buffer.from(audio).toString('base64')
   const body = Buffer.from(JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64 }))
   const send = async (expected: number, headers: Record<string, string> = {}) => {
@@ -125,8 +125,8 @@ async function measure(
   }
 }
 
-/** The same audio with another first frame, so that no earlier inspection of it is remembered. */
-function neverSeen(audio: Uint8Array, seed: number): Uint8Array {
+/** Returns the same audio with a different first frame, so that no earlier inspection of it is cached. */
+function withNewFirstFrame(audio: Uint8Array, seed: number): Uint8Array {
   const frame = generateMp3({ durationMs: 1, seed: `${seed}`, bitrate: 112 })
   return Buffer.concat([frame, audio])
 }

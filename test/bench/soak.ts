@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { TestPayer } from '../support/payer/custom-payment.ts'
+import { type Payer } from '../support/payer/payer.ts'
 import type { TestSandbox } from '../support/processes/test-sandbox.ts'
 import { type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
@@ -14,11 +14,11 @@ import { fitLine, type Trend } from './measuring/statistics.ts'
 const [DEFAULT_SECONDS, QUICK_SECONDS] = [300, 30]
 const PAYERS = 16
 const CONCURRENCY = 16
-/** Calls between two looks at the memory. */
-const [CALLS_A_ROUND, QUICK_CALLS_A_ROUND] = [250, 25]
-/** What workers still do when the last answer is out: erase, forget, finish messages. */
+/** Calls between two memory samples. */
+const [CALLS_PER_ROUND, QUICK_CALLS_PER_ROUND] = [250, 25]
+/** Time for the workers' remaining tasks after the last answer, such as finishing queue messages. */
 const SETTLE_DOWN_MS = 500
-/** Code is compiled, pools and caches fill: not growth, but a beginning. A share of the samples. */
+/** The share of samples to skip while code is compiled and pools and caches fill. */
 const WARM_UP_SHARE = 0.25
 const FEWEST_SAMPLES = 5
 
@@ -28,26 +28,26 @@ const PROCESSES: readonly ProcessName[] = ['api', 'worker']
 interface Sample {
   readonly calls: number
   readonly seconds: number
-  /** After all garbage was collected. */
+  /** After a garbage collection. */
   readonly settled: Readonly<Record<ProcessName, SettledMemory>>
   readonly chainRss: number
 }
 
-/** The same paid calls over and over: does any of our processes keep something of each? */
+/** Makes the same paid calls repeatedly, and measures whether API or worker keep memory for each. */
 await runBench(async ({ quick, seconds }): Promise<BenchResult> => {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-memory-'))
   const sandbox = await startFarebox({ environmentOf: () => memoryEnvironment(directory) })
   try {
     const payers = await createPayers(sandbox.info.rpcUrl, PAYERS)
-    const callsARound = quick ? QUICK_CALLS_A_ROUND : CALLS_A_ROUND
+    const callsPerRound = quick ? QUICK_CALLS_PER_ROUND : CALLS_PER_ROUND
     const forMs = (seconds ?? (quick ? QUICK_SECONDS : DEFAULT_SECONDS)) * 1000
     const samples: Sample[] = []
     for (
       const startedAt = performance.now();
       samples.length < FEWEST_SAMPLES || performance.now() - startedAt < forMs;
     ) {
-      await payRound(sandbox, payers, callsARound)
-      samples.push(await takeSample(sandbox, directory, samples.at(-1), { callsARound, startedAt }))
+      await payRound(sandbox, payers, callsPerRound)
+      samples.push(await takeSample(sandbox, directory, samples.at(-1), { callsPerRound, startedAt }))
     }
     return judge(samples)
   } finally {
@@ -56,9 +56,9 @@ await runBench(async ({ quick, seconds }): Promise<BenchResult> => {
   }
 })
 
-async function payRound({ info }: TestSandbox, payers: readonly TestPayer[], count: number): Promise<void> {
+async function payRound({ info }: TestSandbox, payers: readonly Payer[], count: number): Promise<void> {
   await payAll(info.baseUrl, await signCalls(info.baseUrl, payers, count), CONCURRENCY)
-  // The simulator's own log is no part of what is watched, and grows.
+  // The simulated vendors' log grows with each call and is not part of the measurement.
   await fetch(`${info.upstreamUrl}/_simulator/calls`, { method: 'DELETE' })
   await delay(SETTLE_DOWN_MS)
 }
@@ -67,13 +67,13 @@ async function takeSample(
   sandbox: TestSandbox,
   directory: string,
   last: Sample | undefined,
-  { callsARound, startedAt }: { readonly callsARound: number; readonly startedAt: number },
+  { callsPerRound, startedAt }: { readonly callsPerRound: number; readonly startedAt: number },
 ): Promise<Sample> {
   const settle = (name: ProcessName) => readSettledMemory(directory, sandbox.pidOf(name), last?.settled[name])
   return {
     settled: { api: await settle('api'), worker: await settle('worker') },
     chainRss: readRssBytes(sandbox.pidOf('chain')),
-    calls: (last?.calls ?? 0) + callsARound,
+    calls: (last?.calls ?? 0) + callsPerRound,
     seconds: (performance.now() - startedAt) / 1000,
   }
 }
@@ -93,17 +93,17 @@ function judge(samples: readonly Sample[]): BenchResult {
       calls: last.calls,
       'first MB': first.settled[name][kind] / 1e6,
       'last MB': last.settled[name][kind] / 1e6,
-      'kB for 1,000 calls': trend.slope,
+      'kB per 1,000 calls': trend.slope,
       '± (95 %)': trend.uncertainty,
     })),
     ratios: trends.map(ratioOf),
-    notes: [`${last.calls} paid calls in ${last.seconds.toFixed(0)} s, signing and looking included`],
+    notes: [`${last.calls} paid calls in ${last.seconds.toFixed(0)} s, signing and sampling included`],
     details: { samples },
-    limitedBy: 'the time given: what leaks less than the uncertainty is not seen',
+    limitedBy: 'the duration: a leak smaller than the uncertainty is not visible',
   }
 }
 
-/** In kB for each 1,000 calls. */
+/** Returns the trend in kB per 1,000 calls. */
 function trendOf(samples: readonly Sample[], name: ProcessName, kind: 'rss' | 'heapUsed'): Trend {
   return fitLine(samples.map(({ calls, settled }) => ({ x: calls / 1000, y: settled[name][kind] / 1000 })))
 }
@@ -112,7 +112,7 @@ function ratioOf({ name, kind, trend }: { name: ProcessName; kind: 'rss' | 'heap
   return {
     what: `${name}: slope of ${kind === 'rss' ? 'RSS' : 'heap'} ÷ its uncertainty`,
     value: trend.slope / trend.uncertainty,
-    target: '≤ 1 (within noise of 0)',
+    target: '≤ 1 (no growth beyond noise)',
     isMet: trend.slope <= trend.uncertainty,
   }
 }

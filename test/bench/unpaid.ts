@@ -6,13 +6,13 @@ import { newCall } from './measuring/paid-load.ts'
 import { readCpuMs } from './measuring/process-usage.ts'
 
 const CONNECTIONS = 32
-/** In turn, so that a change of the machine's mood meets both. */
+/** The contestants take turns, so that a change in the machine's load affects both. */
 const ROUNDS = 3
 const [SECONDS, QUICK_SECONDS] = [6, 3]
 
 /**
- * Unpaid chats, each a request that was never seen before: farebox validates, prices, binds the key in PostgreSQL and signs its offer; the
- * official middleware tells a fixed price and keeps nothing.
+ * Measures unpaid chats, each with a new key: farebox validates, prices, binds the key in PostgreSQL and signs its offer; the
+ * official middleware returns a fixed price and stores nothing.
  */
 await runBench(async ({ quick }): Promise<BenchResult> => {
   const contestants = await Promise.all(
@@ -28,8 +28,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
     return {
       rows,
       ratios: [atLeast(0.5, 'unpaid 402s/s ÷ the middleware’s, best rounds', best('farebox') / best('x402-express'))],
-      limitedBy:
-        'the one thread of each server; farebox also waits for a commit of PostgreSQL, together with who else came meanwhile',
+      limitedBy: 'each server’s single thread; farebox also waits for PostgreSQL to commit a batch of keys',
     }
   } finally {
     await Promise.all(contestants.map((contestant) => contestant.stop()))
@@ -37,7 +36,7 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
 })
 
 async function measure(who: ContestantName, baseUrl: string, pids: Readonly<Record<string, number>>, seconds: number) {
-  const shoot = (duration: number) =>
+  const sendRequests = (duration: number) =>
     autocannon({
       url: `${baseUrl}/v1/chat/completions`,
       connections: CONNECTIONS,
@@ -45,13 +44,13 @@ async function measure(who: ContestantName, baseUrl: string, pids: Readonly<Reco
       method: 'POST',
       requests: [{ setupRequest: (request) => ({ ...request, ...newCall(randomUUID()) }) }],
     })
-  await shoot(1)
+  await sendRequests(1)
   const before = readCpuMs(pids)
-  const result = await shoot(seconds)
+  const result = await sendRequests(seconds)
   const after = readCpuMs(pids)
   const answers = result.statusCodeStats?.['402']?.count ?? 0
   if (result.errors > 0 || answers !== result.requests.total)
-    throw new Error(`${who}: not only 402s: ${JSON.stringify(result.statusCodeStats)}, ${result.errors} errors`)
+    throw new Error(`${who}: unexpected answers: ${JSON.stringify(result.statusCodeStats)}, ${result.errors} errors`)
   const cpuOf = (name: string) => ((after[name] ?? 0) - (before[name] ?? 0)) / answers
   return {
     who,

@@ -2,25 +2,25 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
-import { multipartBody, multipartContentType } from '../support/http/multipart-body.ts'
+import { MULTIPART_CONTENT_TYPE, multipartBody } from '../support/http/multipart-body.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { startMeasuredSandbox } from './observed-api/observation.ts'
 import { writeResults } from './report/write-results.ts'
 
 const UPLOADS = 64
 const AUDIO_BYTES = 26_214_400
-/** Divisible by three, so that it is Base64 of its own. */
+/** Divisible by three, so that its Base64 needs no padding. */
 const UNIQUE_BYTES = 24
-/** What operators may set; the last is the default. */
+/** Settings of `MAXIMUM_BODY_MEGABYTES`; the last is the default. */
 const LIMITS_MEGABYTES = [128, 512]
 const MEGABYTE = 1024 * 1024
-/** The API's own default. */
+/** The API's default. */
 const PREPARATION_THREADS = 2
-/** What a thread takes for the largest body: its text, the bytes that it encodes, and what is not collected yet. */
+/** Memory of a thread for the largest body: its text, its decoded bytes and uncollected garbage. */
 const THREAD_MEGABYTES = 200
 const PROBE_EVERY_MS = 20
 
-/** A body in pieces that all uploads share, with some bytes of one upload's own in front of the last piece. */
+/** A body in two pieces that all uploads share, with unique bytes in between. */
 interface UploadForm {
   readonly contentType: string
   readonly head: Uint8Array
@@ -35,7 +35,7 @@ interface Measurement {
   readonly seconds: number
   readonly idleMegabytes: number
   readonly peakMegabytes: number
-  /** What the settings allow: the idle process, the bodies, and the threads. */
+  /** The permitted memory: idle process, bodies and threads. */
   readonly boundMegabytes: number
   readonly slowestProbeMs: number
   readonly longestBlockMs: number
@@ -43,8 +43,8 @@ interface Measurement {
 }
 
 /**
- * 64 unpaid uploads of 25 MiB at once, no two alike and half of them in each form: how they are answered, and how much memory
- * the API takes for them under two settings of `MAXIMUM_BODY_MEGABYTES`.
+ * Sends 64 concurrent unpaid uploads of 25 MiB, all different and half of them in each form, and measures how they are answered
+ * and how much memory the API uses with two settings of `MAXIMUM_BODY_MEGABYTES`.
  */
 const forms = [jsonForm(), multipartForm()]
 const measurements: Measurement[] = []
@@ -54,11 +54,11 @@ const unexpected = measurements.flatMap(({ answers }) =>
   Object.keys(answers).filter((answer) => answer !== '402' && answer !== '503 overloaded'),
 )
 console.log(
-  unexpected.length === 0 ? 'no answer but 402 and 503 overloaded' : `unexpected answers: ${unexpected.join()}`,
+  unexpected.length === 0 ? 'all answers are 402 or 503 overloaded' : `unexpected answers: ${unexpected.join()}`,
 )
 await writeResults('uploads', { uploads: UPLOADS, audioBytes: AUDIO_BYTES, measurements })
 const isBounded = measurements.every(({ peakMegabytes, boundMegabytes }) => peakMegabytes <= boundMegabytes)
-console.log(isBounded ? 'memory stayed within its bound' : 'memory passed its bound')
+console.log(isBounded ? 'memory stayed within its bound' : 'memory EXCEEDED its bound')
 if (unexpected.length > 0 || !isBounded) process.exitCode = 1
 
 async function measure(limitMegabytes: number): Promise<Measurement> {
@@ -91,9 +91,9 @@ async function measure(limitMegabytes: number): Promise<Measurement> {
   }
 }
 
-/** Sends one upload; gives the status, with the code of a failure, or what became of the connection. */
+/** Sends one upload and returns the status with a failure's code, or the connection's error. */
 async function upload(baseUrl: string, form: UploadForm | undefined): Promise<string> {
-  if (!form) throw new Error('there is no such form')
+  if (!form) throw new Error('no such form')
   const headers = {
     'content-type': form.contentType,
     'content-length': form.bytes,
@@ -114,10 +114,10 @@ async function upload(baseUrl: string, form: UploadForm | undefined): Promise<st
   return await answered.promise
 }
 
-/** All of it but the end, where a cut last frame leaves room for bytes of any kind. */
+/** Returns the audio without its end, where a truncated last frame leaves room for arbitrary bytes. */
 function sharedAudio(): Uint8Array {
   const audio = generateMp3({ durationMs: 1_700_000 }).subarray(0, AUDIO_BYTES - UNIQUE_BYTES)
-  // Base64 of whole groups can be continued.
+  // The Base64 of whole groups can be continued.
   return audio.subarray(0, audio.length - (audio.length % 3))
 }
 
@@ -148,7 +148,7 @@ function multipartForm(): UploadForm {
   const whole = multipartBody([{ name: 'model', value: 'speechvendor/scribe-v2' }, file])
   const end = whole.lastIndexOf('\r\n--')
   const [head, tail] = [whole.subarray(0, end), whole.subarray(end)]
-  return { contentType: multipartContentType, head, tail, unique: uniqueBytes, bytes: whole.length + UNIQUE_BYTES }
+  return { contentType: MULTIPART_CONTENT_TYPE, head, tail, unique: uniqueBytes, bytes: whole.length + UNIQUE_BYTES }
 }
 
 function codeOf(body: string): string {

@@ -13,13 +13,13 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-/** Throws when the command fails. */
+/** Runs the checker and returns its output; throws when it fails. */
 async function check(...options: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, [CHECKER, sandbox.info.baseUrl, '-v', ...options])
   return stdout
 }
 
-it('the listing services’ command finds every paid endpoint of a running origin and warns of nothing', async () => {
+it('the listing services’ checker finds every paid endpoint of a running origin without warnings', async () => {
   const report = JSON.parse(await check('--json')) as {
     ok: boolean
     warnings: unknown[]
@@ -29,13 +29,13 @@ it('the listing services’ command finds every paid endpoint of a running origi
   expect(report.resources.filter(({ authHint }) => authHint === 'paid')).toHaveLength(operations.length)
 })
 
-it('says so to people too', async () => {
-  const said = await check()
-  for (const { path } of operations) expect(said).toContain(path)
-  expect(said).not.toMatch(/^\s*(?:warn|error|✗|⚠|!)/imu)
+it('the listing services’ checker prints the endpoints without warnings', async () => {
+  const output = await check()
+  for (const { path } of operations) expect(output).toContain(path)
+  expect(output).not.toMatch(/^\s*(?:warn|error|✗|⚠|!)/imu)
 })
 
-it('costs nothing', async () => {
+it('the listing services’ checker causes no provider call and no job', async () => {
   expect(await sandbox.upstreamCalls()).toEqual([])
   expect(await sandbox.added('jobs')).toBe(0)
 })

@@ -10,13 +10,13 @@ import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'sk-ant-CANARY_key_0f2c'
+const API_KEY = 'sk-ant-CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/anthropic/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -34,24 +34,27 @@ interface Setting {
   signal?: AbortSignal
 }
 
-const said = (text: string, role: 'user' | 'assistant' = 'user') => ({ role, parts: [{ type: 'text' as const, text }] })
-const request: TextRequest = { messages: [said('When does the CANARY tram leave?')], max_output_tokens: 512 }
-const weather = {
+const textMessage = (text: string, role: 'user' | 'assistant' = 'user') => ({
+  role,
+  parts: [{ type: 'text' as const, text }],
+})
+const REQUEST: TextRequest = { messages: [textMessage('When does the CANARY tram leave?')], max_output_tokens: 512 }
+const WEATHER_TOOL = {
   name: 'get_weather',
-  description: 'Tells the weather of a city',
+  description: 'Returns the weather of a city',
   parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 }
 
 function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
   const provider = createAnthropicText({
     baseUrl: setting.baseUrl ?? upstream.url,
-    apiKey: setting.key ?? apiKey,
+    apiKey: setting.key ?? API_KEY,
     upstreamModel: setting.model ?? 'claude-sonnet-4-5',
     http: setting.http ?? createHttp({ fetch }),
     ...(setting.acceptsSampling === undefined ? {} : { acceptsSampling: setting.acceptsSampling }),
   })
   const { timeoutMs = PATIENCE_MS, signal } = setting
-  return provider.generateText({ ...request, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+  return provider.generateText({ ...REQUEST, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
 }
 
 async function generated(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
@@ -64,7 +67,7 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
 
-/** What the simulated vendor received, by top-level field. */
+/** Sends a request and returns the top-level fields that the simulated vendor received. */
 async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promise<Record<string, unknown>> {
   await generate(changes, setting)
   expect(upstream.calls[0]?.status).toBe(200)
@@ -78,11 +81,11 @@ const withReason = (stopReason: string | null, text = 'So far') => ({
   usage: { input_tokens: 3, output_tokens: 2 },
 })
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
-  test('a plain request holds model, limit, system and messages, and nothing else', async () => {
+  test('sends only model, limit, system and messages for a plain request', async () => {
     expect(await sent({ system: 'Be brief.' })).toEqual({
       model: 'claude-sonnet-4-5',
       max_tokens: 512,
@@ -94,12 +97,12 @@ describe('request', () => {
 
   const sampled = { temperature: 1.7, top_p: 0.9, top_k: 39.6, seed: 1, presence_penalty: 1, frequency_penalty: 1 }
 
-  test('stop sequences are passed on; sampling only where the deployment’s model takes it', async () => {
+  test('sends stop sequences always, and sampling only to models that accept it', async () => {
     expect(await sent({ ...sampled, stop_sequences: ['END'] })).toMatchObject({ stop_sequences: ['END'] })
     expect(Object.keys(upstream.calls[0]?.fields ?? {})).toHaveLength(4)
   })
 
-  test('temperature ends at 1 and excludes top_p; seed and penalties are unknown there', async () => {
+  test('caps temperature at 1, prefers it to top_p, and drops seed and penalties', async () => {
     const fields = await sent(sampled, { acceptsSampling: true })
     expect(fields).toMatchObject({ temperature: 1, top_k: 40 })
     expect(Object.keys(fields)).toHaveLength(5)
@@ -107,9 +110,9 @@ describe('request', () => {
     expect(await sent({ top_p: 0.9 }, { acceptsSampling: true })).toMatchObject({ top_p: 0.9 })
   })
 
-  test('neighbours are merged, blanks left out, and a final answer to continue loses its trailing blanks', async () => {
+  test('merges adjacent messages, drops blank ones, and trims a final assistant message', async () => {
     const { messages } = await sent({
-      messages: [said('one'), said(' '), said('two'), said('First, ', 'assistant')],
+      messages: [textMessage('one'), textMessage(' '), textMessage('two'), textMessage('First, ', 'assistant')],
     })
     expect(messages).toEqual([
       {
@@ -123,10 +126,10 @@ describe('request', () => {
     ])
   })
 
-  test('results of tools come first; ids the vendor does not take are replaced alike on both sides', async () => {
+  test('puts tool results first, and replaces unsupported ids in the call and its result', async () => {
     const { messages } = await sent({
       messages: [
-        said('Weather?'),
+        textMessage('Weather?'),
         {
           role: 'assistant',
           parts: [
@@ -139,7 +142,7 @@ describe('request', () => {
         { role: 'user', parts: [{ type: 'text', text: 'And?' }] },
         { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'call:2', text: 'no city', is_error: true }] },
       ],
-      tools: [weather],
+      tools: [WEATHER_TOOL],
     })
     const id = expect.stringMatching(/^call_[0-9a-f]{24}$/) as string
     expect(messages).toEqual([
@@ -169,15 +172,15 @@ describe('request', () => {
     ['none' as const, { type: 'none' }],
     ['required' as const, { type: 'any' }],
     [{ name: 'get_weather' }, { type: 'tool', name: 'get_weather' }],
-  ])('tool choice %o', async (choice, expected) => {
-    const fields = await sent({ tools: [weather], ...(choice === undefined ? {} : { tool_choice: choice }) })
+  ])('sends tool choice %o', async (choice, expected) => {
+    const fields = await sent({ tools: [WEATHER_TOOL], ...(choice === undefined ? {} : { tool_choice: choice }) })
     expect(fields['tool_choice']).toEqual(expected)
     expect(fields['tools']).toEqual([
-      { name: 'get_weather', description: weather.description, input_schema: weather.parameters },
+      { name: 'get_weather', description: WEATHER_TOOL.description, input_schema: WEATHER_TOOL.parameters },
     ])
   })
 
-  test('a tool without a schema, or with one that is no object’s, gets an object’s', async () => {
+  test('sends an object schema for a tool without one', async () => {
     const { tools } = await sent({
       tools: [
         { name: 'a', parameters: null },
@@ -190,7 +193,7 @@ describe('request', () => {
     ])
   })
 
-  test('an answer’s schema is closed and loses what the vendor cannot enforce', async () => {
+  test('closes the answer’s schema and moves unsupported keywords into descriptions', async () => {
     const schema = {
       $schema: 'https://json-schema.org/draft/2020-12/schema',
       type: 'object',
@@ -226,28 +229,28 @@ describe('request', () => {
     })
   })
 
-  test('JSON without a schema is an instruction', async () => {
+  test('asks for JSON without a schema by an instruction', async () => {
     const { system } = await sent({ system: 'Be brief.', response_format: { type: 'json_object' } })
     expect(system).toBe('Be brief.\n\nAnswer with one JSON object and nothing else.')
   })
 
-  test('a remote image is refused without a call', async () => {
+  test('rejects a remote image without a call', async () => {
     const source = { kind: 'url' as const, url: 'https://CANARY.example/a.png' }
     const outcome = await generate({ messages: [{ role: 'user', parts: [{ type: 'image', source }] }] })
-    expect(outcome).toEqual({ ...definite, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
     expect(upstream.calls).toHaveLength(0)
   })
 
   test.each([
-    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['an invalid base URL', { baseUrl: 'upstream' }],
     ['a key that cannot be a header', { key: 'sk-ant-CANARY\nkey' }],
-  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+  ])('rejects %s at creation without quoting it', (_name, setting) => {
     expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The Anthropic /)
   })
 })
 
-describe('answers of the simulated upstream', () => {
-  test('text depends on the prompt; usage is counted; the request id is kept', async () => {
+describe('answers of the simulated vendor', () => {
+  test('returns text that depends on the prompt, usage and the request id', async () => {
     const outcome = await generate()
     expect(outcome).toMatchObject({ outcome: 'generated', vendorRequestId: expect.stringMatching(/^req_/) })
     const output = await generated()
@@ -256,34 +259,36 @@ describe('answers of the simulated upstream', () => {
     expect(output.usage.output_tokens).toBeGreaterThan(0)
   })
 
-  test('the limit is hard', async () => {
+  test('never exceeds the output limit', async () => {
     for (const limit of [1, 10, 57]) {
-      const output = await generated({ messages: [said('write 300 words')], max_output_tokens: limit })
+      const output = await generated({ messages: [textMessage('write 300 words')], max_output_tokens: limit })
       expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: limit } })
     }
   })
 
-  test('a stop sequence ends the text', async () => {
-    const output = await generated({ messages: [said('write 90 words')], stop_sequences: ['market'] })
+  test('ends the text at a stop sequence', async () => {
+    const output = await generated({ messages: [textMessage('write 90 words')], stop_sequences: ['market'] })
     expect(output).toMatchObject({ finish_reason: 'stop', text: expect.not.stringContaining('market') })
   })
 
-  test('an image is seen', async () => {
+  test('reads an inline image', async () => {
     const base64 = drawPng('a tram').toString('base64')
     const image = { type: 'image' as const, source: { kind: 'inline' as const, media_type: 'image/png', base64 } }
-    const output = await generated({ messages: [{ role: 'user', parts: [image, ...said('What is this?').parts] }] })
+    const output = await generated({
+      messages: [{ role: 'user', parts: [image, ...textMessage('What is this?').parts] }],
+    })
     expect(output.text).toContain('a PNG of 1024 × 1024 pixels')
     const broken = { ...image, source: { ...image.source, base64: 'AAAA' } }
     expect(await generate({ messages: [{ role: 'user', parts: [broken] }] })).toMatchObject({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
     })
   })
 
-  test('all tools are called, and their results are answered in words', async () => {
-    const asked = said('Use all tools for the weather in Paris')
-    const tools = [weather, { name: 'list_cities', parameters: {} }]
-    const output = await generated({ messages: [asked], tools })
+  test('calls all tools and answers their results with text', async () => {
+    const question = textMessage('Use all tools for the weather in Paris')
+    const tools = [WEATHER_TOOL, { name: 'list_cities', parameters: {} }]
+    const output = await generated({ messages: [question], tools })
     expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
     expect(output.tool_calls.map(({ name, arguments_json: args }) => [name, args])).toEqual([
       ['get_weather', '{"city":"Paris"}'],
@@ -292,7 +297,7 @@ describe('answers of the simulated upstream', () => {
     expect(JSON.stringify(output)).not.toContain('toolu_')
     const final = await generated({
       messages: [
-        asked,
+        question,
         { role: 'assistant', parts: output.tool_calls.map((call) => ({ type: 'tool_call', ...call })) },
         {
           role: 'user',
@@ -304,14 +309,14 @@ describe('answers of the simulated upstream', () => {
     expect(final).toMatchObject({ finish_reason: 'stop', text: expect.stringContaining('sunny') })
   })
 
-  test('a JSON schema is met', async () => {
+  test('returns JSON that conforms to the schema', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' }, open: { type: 'boolean' } } }
     const { text } = await generated({ response_format: { type: 'json_schema', schema } })
     expect(JSON.parse(text ?? '')).toEqual({ city: expect.any(String), open: expect.any(Boolean) })
   })
 
-  test('a refusal midway keeps its text', async () => {
-    expect(await generated({ messages: [said('please refuse')] })).toMatchObject({
+  test('keeps the text of a refusal in mid-answer', async () => {
+    expect(await generated({ messages: [textMessage('please refuse')] })).toMatchObject({
       text: expect.any(String),
       refusal: null,
       finish_reason: 'content_filter',
@@ -319,16 +324,21 @@ describe('answers of the simulated upstream', () => {
   })
 
   test.each([
-    ['a wrong key', { key: 'sk-ant-CANARY_wrong' }, 'provider_unavailable', 'HTTP 401 authentication_error'],
+    [
+      'fails definitely with a wrong key',
+      { key: 'sk-ant-CANARY_wrong' },
+      'provider_unavailable',
+      'HTTP 401 authentication_error',
+    ],
     ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 not_found_error'],
-  ])('%s is refused before any work', async (_name, setting, code, reason) => {
-    expect(await generate({}, setting)).toMatchObject({ ...definite, code, reason })
+  ])('fails definitely before any work with %s', async (_name, setting, code, reason) => {
+    expect(await generate({}, setting)).toMatchObject({ ...DEFINITE, code, reason })
     expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 })
 
-describe('answers as documented', () => {
-  test('plain', async () => {
+describe('documented answers', () => {
+  test('translates a documented plain answer', async () => {
     answerWith(fixture('text'), 200, { 'request-id': 'req_1' })
     expect(await generate()).toEqual({
       outcome: 'generated',
@@ -343,7 +353,7 @@ describe('answers as documented', () => {
     })
   })
 
-  test('cached tokens are input; thinking is counted and not shown; ids are our own; signatures are kept', async () => {
+  test('counts cached tokens and hidden thinking, replaces tool call ids and keeps signatures', async () => {
     answerWith(fixture('thinking-and-calls'))
     const output = await generated()
     expect(output).toMatchObject({
@@ -359,14 +369,14 @@ describe('answers as documented', () => {
     expect(JSON.stringify(output)).not.toMatch(/CANARY|toolu_/)
   })
 
-  test('an unbilled refusal is a rejection, a billed one keeps what was written', async () => {
+  test('rejects for an unbilled refusal, and keeps the text of a billed one', async () => {
     answerWith(fixture('refused-at-once'))
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_rejected', reason: 'HTTP 200 with refusal' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_rejected', reason: 'HTTP 200 with refusal' })
     answerWith(fixture('refused-midway'))
     expect(await generated()).toMatchObject({ text: 'First, you need', finish_reason: 'content_filter' })
   })
 
-  test('a billed refusal without words is told as a refusal', async () => {
+  test('reports a billed refusal without text as a refusal', async () => {
     answerWith({ content: [], stop_reason: 'refusal', usage: { input_tokens: 3, output_tokens: 5 } })
     expect(await generated()).toMatchObject({ text: null, refusal: expect.stringContaining('content filter') })
   })
@@ -381,12 +391,12 @@ describe('answers as documented', () => {
     ['pause_turn', 'content_filter'],
     ['a_new_reason', 'content_filter'],
     [null, 'content_filter'],
-  ])('stop reason %s with text is %s', async (reason, expected) => {
+  ])('translates stop reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
   })
 
-  test('text that PostgreSQL cannot store is made storable', async () => {
+  test('replaces characters that PostgreSQL cannot store', async () => {
     answerWith(JSON.stringify(withReason('end_turn', 'TEXT')).replace('TEXT', 'a\\u0000b\\ud800c'))
     expect((await generated()).text).toBe('ab\ufffdc')
   })
@@ -398,14 +408,14 @@ describe('answers as documented', () => {
       'only thinking',
       { ...withReason('max_tokens'), content: [{ type: 'thinking', thinking: 'CANARY', signature: 'x' }] },
     ],
-  ])('%s is an empty output', async (_name, body) => {
+  ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
-  test('the simulated empty answer is an empty output', async () => {
+  test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
   test.each<[string, unknown]>([
@@ -415,13 +425,13 @@ describe('answers as documented', () => {
     ['a text block without text', { ...withReason('end_turn'), content: [{ type: 'text', text: null }] }],
     ['a call without input', { ...withReason('tool_use'), content: [{ type: 'tool_use', name: 'x' }] }],
     ['nothing', {}],
-  ])('%s is unusable: the outcome is unknown', async (_name, body) => {
+  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject(unknownOutcome)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
   })
 })
 
-describe('refusals before any work are definite', () => {
+describe('definite failures before any work', () => {
   test.each([
     [400, 'invalid_request_error', 'provider_rejected'],
     [413, 'request_too_large', 'provider_rejected'],
@@ -430,28 +440,28 @@ describe('refusals before any work are definite', () => {
     [403, 'permission_error', 'provider_unavailable'],
     [404, 'not_found_error', 'provider_unavailable'],
     [429, 'rate_limit_error', 'provider_unavailable'],
-  ])('%i %s is %s', async (status, type, code) => {
+  ])('fails definitely on %i %s with %s', async (status, type, code) => {
     answerWith({ type: 'error', error: { type, message: 'CANARY' } }, status)
-    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} ${type}` })
+    expect(await generate()).toEqual({ ...DEFINITE, code, reason: `HTTP ${status} ${type}` })
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('the type and the request id are kept, the message is not', async () => {
+  test('keeps the vendor’s error type and request id, but not its message', async () => {
     answerWith(fixture('error-invalid-request'), 400)
     expect(await generate()).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 400 invalid_request_error',
       vendorRequestId: 'req_011CSHoEeqs5C35K2UUqR7Fy',
     })
   })
 
-  test('account trouble under status 400 is not the input’s fault', async () => {
+  test('does not blame the input for an account problem with status 400', async () => {
     answerWith(fixture('error-credit-balance'), 400)
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_unavailable' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_unavailable' })
   })
 
-  test('a 429 hands on how long to wait', async () => {
+  test('passes on the retry-after of a 429', async () => {
     answerWith({}, 429, { 'retry-after': '7', 'request-id': 'req_2' })
     expect(await generate()).toMatchObject({
       code: 'provider_unavailable',
@@ -460,25 +470,25 @@ describe('refusals before any work are definite', () => {
     })
   })
 
-  test('a refusal without a readable body is still a refusal', async () => {
+  test('fails definitely on a refusal without a readable body', async () => {
     answerWith('<html>CANARY</html>', 403)
-    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 403' })
+    expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 403' })
   })
 
-  test('what was not sent', async () => {
+  test('fails definitely when the request was not sent', async () => {
     const cause = Object.assign(new Error('CANARY'), { code: 'ENOTFOUND', syscall: 'getaddrinfo' })
     const http = createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
     expect(await generate({}, { http })).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
       reason: 'not sent: ENOTFOUND',
     })
-    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(DEFINITE)
     expect(upstream.calls).toHaveLength(0)
   })
 })
 
-describe('what may have been worked on is ambiguous, after exactly one call', () => {
+describe('ambiguous failures after exactly one call', () => {
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 529, body: fixture('error-overloaded') }, 'HTTP 529 overloaded_error'],
     [{ fault: 'status', status: 500, body: { error: { type: 'api_error' } } }, 'HTTP 500 api_error'],
@@ -487,39 +497,39 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'status', status: 409, body: {} }, 'HTTP 409'],
     [{ fault: 'status', status: 202, body: {} }, 'HTTP 202'],
     [{ fault: 'status', status: 307, body: {}, headers: { location: 'http://127.0.0.1:1/' } }, 'HTTP 307'],
-    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'hang' }, `no complete response within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete response within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
-    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, answer longer than 16777216 bytes'],
-    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with an ill-shaped message'],
-  ])('%o', async (rule, reason) => {
+    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, response larger than 16777216 bytes'],
+    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed message'],
+  ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('an abort by the caller while waiting', async () => {
+  test('leaves the outcome unknown when the caller aborts while waiting', async () => {
     upstream.setFaults([{ fault: 'hang' }])
     const caller = new AbortController()
     const outcome = generate({}, { signal: caller.signal })
     await until(() => upstream.calls[0]?.state === 'started')
     caller.abort()
-    expect(await outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+    expect(await outcome).toMatchObject({ ...UNKNOWN_OUTCOME, reason: 'aborted by the caller' })
   })
 })
 
-test('no failure tells the key, the prompt, the answer or the vendor’s words', async () => {
+test('no failure reveals the key, the prompt, the answer or the vendor’s message', async () => {
   const rules: FaultRuleInput[] = [
     { fault: 'status', status: 400, body: fixture('error-invalid-request') },
     { fault: 'status', status: 400, body: fixture('error-credit-balance') },
-    { fault: 'status', status: 401, body: { error: { type: `bad key ${apiKey}` }, request_id: `id ${apiKey}` } },
-    { fault: 'status', status: 429, body: {}, headers: { 'request-id': `for ${apiKey}` } },
-    { fault: 'status', status: 500, body: `CANARY ${apiKey}` },
+    { fault: 'status', status: 401, body: { error: { type: `bad key ${API_KEY}` }, request_id: `id ${API_KEY}` } },
+    { fault: 'status', status: 429, body: {}, headers: { 'request-id': `for ${API_KEY}` } },
+    { fault: 'status', status: 500, body: `CANARY ${API_KEY}` },
     { fault: 'status', status: 200, body: fixture('refused-at-once') },
     { fault: 'status', status: 200, body: { content: [], stop_reason: 'CANARY stop' } },
     { fault: 'truncatedJson' },

@@ -11,10 +11,10 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const text = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
-const paidBodies: Record<string, () => Record<string, unknown>> = {
-  '/v1/chat/completions': () => text,
-  '/v1/messages': () => text,
+const TEXT_BODY = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
+const PAID_BODIES: Record<string, () => Record<string, unknown>> = {
+  '/v1/chat/completions': () => TEXT_BODY,
+  '/v1/messages': () => TEXT_BODY,
   '/v1/images/generations': () => ({ model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram' }),
   '/v1/audio/speech': () => ({ model: 'speechvendor/flash-v2.5', input: 'Mind the step.' }),
   '/v1/audio/transcriptions': () => ({
@@ -22,13 +22,13 @@ const paidBodies: Record<string, () => Record<string, unknown>> = {
     audio_base64: sandbox.sample.toString('base64'),
   }),
 }
-const paths = Object.keys(paidBodies)
-const bodyOf = (path: string) => paidBodies[path]?.() ?? {}
+const PAID_PATHS = Object.keys(PAID_BODIES)
+const bodyOf = (path: string) => PAID_BODIES[path]?.() ?? {}
 
 interface Request {
-  /** Whether a 402 is paid. */
+  /** Pays for a 402. */
   pays?: boolean
-  /** Sent as the body of a POST with a fresh key, unless `headers` has one. */
+  /** The body of a POST, sent with a fresh key unless `headers` has one. */
   json?: unknown
   headers?: Record<string, string>
   method?: string
@@ -48,18 +48,18 @@ async function send(path: string, { pays = false, json, ...init }: Request = {})
   })
 }
 
-/** Runs requests and checks the statuses that come, and every answer against the description. */
+/** Sends requests, and expects these statuses and answers that match the description. */
 async function expectStatuses(expected: readonly unknown[], ...requests: (() => Promise<unknown>)[]): Promise<void> {
   const first = sandbox.answers.length
   for (const request of requests) await request()
   const seen = sandbox.answers.slice(first)
   expect(seen.flatMap(description.problemsOf)).toEqual([])
-  // The bodies tell why another status came.
-  const told = seen.map(({ status, body }) => [status, status < 400 ? '' : body.toString()])
-  expect(told).toEqual(expected.map((status) => [status, expect.any(String)]))
+  // The bodies show the reason for an unexpected status.
+  const received = seen.map(({ status, body }) => [status, status < 400 ? '' : body.toString()])
+  expect(received).toEqual(expected.map((status) => [status, expect.any(String)]))
 }
 
-it.each(paths)('%s answers as described with 402, 200, 400, 409 and 415', async (path) => {
+it.each(PAID_PATHS)('%s answers as described with 402, 200, 400, 409 and 415 [spec S2, F1]', async (path) => {
   const headers = keyHeader()
   await expectStatuses(
     [402, 200, 400, 409, 415, 400, expect.toBeOneOf([402, 405]), 400],
@@ -80,7 +80,7 @@ function otherBody(path: string): Record<string, unknown> {
   return 'messages' in body ? { ...body, max_tokens: 200 } : { ...body, language: 'it' }
 }
 
-it.each(paths)('%s answers as described with 503 when every vendor is down', async (path) => {
+it.each(PAID_PATHS)('%s answers as described with 503 when every vendor is down [spec T7, F5]', async (path) => {
   await sandbox.setFaults([{ fault: 'status', status: 503, times: 'always' }])
   try {
     await expectStatuses([402, 503], () => send(path, { pays: true, json: bodyOf(path) }))
@@ -89,13 +89,13 @@ it.each(paths)('%s answers as described with 503 when every vendor is down', asy
   }
 })
 
-it('speech as bytes is described', async () => {
+it('/v1/audio/speech answers as described when it returns the MP3 itself', async () => {
   const json = bodyOf('/v1/audio/speech')
   const call = () => send('/v1/audio/speech', { pays: true, json, headers: { accept: 'audio/mpeg' } })
   await expectStatuses([402, 200], call)
 })
 
-it('the free and support routes answer as described', async () => {
+it('the free and support routes answer as described [spec O20, O21, O30]', async () => {
   const image = await send('/v1/images/generations', { pays: true, json: bodyOf('/v1/images/generations') })
   const { data } = (await image.json()) as { data: [{ url: string }] }
   const media = new URL(data[0].url).pathname
@@ -109,8 +109,8 @@ it('the free and support routes answer as described', async () => {
     [200, () => send('/v1/audio/voices')],
     [200, () => send(`/v1/balance?address=${sandbox.payer.address}`)],
     [400, () => send('/v1/balance?address=nobody')],
-    [200, () => send('/v1/quotes', { json: { operation: 'createMessage', request: text } })],
-    [400, () => send('/v1/quotes', { json: { operation: 'createPoem', request: text } })],
+    [200, () => send('/v1/quotes', { json: { operation: 'createMessage', request: TEXT_BODY } })],
+    [400, () => send('/v1/quotes', { json: { operation: 'createPoem', request: TEXT_BODY } })],
     [200, () => send(receipt, { headers: { authorization: token } })],
     [401, () => send(receipt)],
     [404, () => send(receipt, { headers: { authorization: 'Bearer x' } })],
@@ -134,7 +134,7 @@ it('the free and support routes answer as described', async () => {
   )
 })
 
-it('notices what is not described', async () => {
+it('the comparison with the description finds undescribed statuses, types and fields', async () => {
   await send('/v1/models')
   const answer = sandbox.answers.at(-1) as ObservedAnswer
   const list = JSON.parse(answer.body.toString()) as Record<string, unknown>

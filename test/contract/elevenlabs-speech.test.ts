@@ -10,13 +10,13 @@ import type { SpeechInput } from '../../workers/providers/provider.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'sk_CANARY_key_0f2c'
+const API_KEY = 'sk_CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/elevenlabs/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -36,7 +36,7 @@ const http = createHttp({ fetch })
 function synthesize(changes: Partial<SpeechInput> = {}, setting: Setting = {}) {
   const provider = createElevenLabsSpeech({
     baseUrl: setting.baseUrl ?? upstream.url,
-    apiKey: setting.key ?? apiKey,
+    apiKey: setting.key ?? API_KEY,
     upstreamModel: setting.model ?? 'eleven_flash_v2_5',
     http: setting.http ?? http,
   })
@@ -56,11 +56,11 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
-  test('text, model, voice, speed and format arrive', async () => {
+  test('sends text, model, voice, speed and format', async () => {
     await synthesized({ text: 'Grüße 🚋', speed: 1.125 })
     expect(upstream.calls).toHaveLength(1)
     expect(upstream.calls[0]?.fields).toEqual({
@@ -72,7 +72,7 @@ describe('request', () => {
     })
   })
 
-  test('a voice cannot lead to another path', async () => {
+  test('encodes a voice so that it cannot change the path', async () => {
     await synthesize({ voice: '../v1/speech-to-text?a=b' })
     expect(upstream.calls[0]).toMatchObject({
       route: '/v1/text-to-speech/{voice_id}',
@@ -81,27 +81,32 @@ describe('request', () => {
   })
 
   test.each([
-    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['an invalid base URL', { baseUrl: 'upstream' }],
     ['a key that cannot be a header', { key: 'sk_CANARY\nkey' }],
-  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+  ])('rejects %s at creation without quoting it', (_name, setting) => {
     expect(() => synthesize({}, setting)).toThrow(/^(?!.*CANARY)The ElevenLabs /)
   })
 })
 
 describe('speech', () => {
-  test.each([0.7, 1, 1.2])('the audio at speed %d is a whole MP3 of the expected length', async (speed) => {
+  test.each([0.7, 1, 1.2])('returns a whole MP3 of the expected length at speed %d', async (speed) => {
     const text = 'a'.repeat(300)
     const walk = walkFrames(await synthesized({ text, speed }))
     if (walk.outcome !== 'mp3') throw new Error(walk.found)
-    expect(walk).toMatchObject({ unrecognisedBytes: 0, discontinuities: 0, parts: [{ sampleRate: 44_100 }] })
+    expect(walk).toMatchObject({ unrecognizedBytes: 0, discontinuities: 0, parts: [{ sampleRate: 44_100 }] })
     expect(walk.durationMs).toBeGreaterThanOrEqual(20_000 / speed)
     expect(walk.durationMs).toBeLessThanOrEqual(20_000 / speed + 28)
   })
 
-  test('hearing the speech gives its text back', async () => {
+  test('returns speech that transcribes to its text', async () => {
     const text = 'If the tram breaks down, the coins roll back to you. Così è.'
     const audio = await synthesized({ text })
-    const provider = createElevenLabsTranscription({ baseUrl: upstream.url, apiKey, upstreamModel: 'scribe_v2', http })
+    const provider = createElevenLabsTranscription({
+      baseUrl: upstream.url,
+      apiKey: API_KEY,
+      upstreamModel: 'scribe_v2',
+      http,
+    })
     const heard = await provider.transcribe(
       { audio, diarize: false, timestamps: 'none', tagAudioEvents: false, needsWords: false },
       { timeoutMs: PATIENCE_MS },
@@ -109,26 +114,26 @@ describe('speech', () => {
     expect(heard).toMatchObject({ transcript: { text } })
   })
 
-  test('the vendor’s name for the call is kept', async () => {
+  test('keeps the vendor’s request id', async () => {
     expect(await synthesize()).toMatchObject({ vendorRequestId: expect.stringMatching(/^[\w-]{20}$/) })
   })
 })
 
 describe('failures', () => {
-  test('no bytes are empty output', async () => {
+  test('reports an empty output for an answer without bytes', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await synthesize()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await synthesize()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
-  test('bytes that are no MP3 leave the outcome unknown', async () => {
+  test('leaves the outcome unknown for bytes that are not an MP3', async () => {
     answerWith({ CANARY: 1 })
-    expect(await synthesize()).toEqual({ ...unknownOutcome, reason: 'HTTP 200 with a body that is no MP3' })
+    expect(await synthesize()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a body that is not an MP3' })
   })
 
-  test('a text that the vendor refuses is rejected; its message is not kept', async () => {
+  test('reports a text that the vendor refuses as rejected, without the vendor’s message', async () => {
     answerWith(fixture('error-invalid-parameters'), 400)
     expect(await synthesize()).toMatchObject({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 400 invalid_parameters',
     })
@@ -136,29 +141,29 @@ describe('failures', () => {
 
   test.each([
     ['an unknown voice', { voice: 'unknown-CANARY' }, {}, 'HTTP 404 voice_not_found'],
-    ['a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
-  ])('%s is the deployment’s fault', async (_name, changes, setting, reason) => {
+    ['fails definitely with a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
+  ])('blames the deployment for %s', async (_name, changes, setting, reason) => {
     const outcome = await synthesize(changes, setting)
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', reason })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', reason })
     expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 
-  test('a 429 hands on how long to wait', async () => {
+  test('passes on the retry-after of a 429', async () => {
     answerWith({ detail: { status: 'too_many_concurrent_requests' } }, 429, { 'retry-after': '2' })
     expect(await synthesize()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 2 })
   })
 
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 500, body: { detail: 'CANARY' } }, 'HTTP 500'],
-    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'hang' }, `no complete response within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete response within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
-  ])('%o is ambiguous, after one call', async (rule, reason) => {
+  ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([{ route: '/v1/text-to-speech/{voice_id}', ...rule }])
     const outcome = await synthesize({}, { http: createExpiringHttp(upstream, rule) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
   })

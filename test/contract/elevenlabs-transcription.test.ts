@@ -11,13 +11,13 @@ import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'sk_CANARY_key_0f2c'
+const API_KEY = 'sk_CANARY_key_0f2c'
 const sample = (name: string) => readFileSync(new URL(`../../infra/sandbox/samples/${name}`, import.meta.url))
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/elevenlabs/${name}.json`, import.meta.url), 'utf8'))
 
 const dialogue = sample('two-at-the-stop.mp3')
-const input: TranscriptionInput = {
+const INPUT: TranscriptionInput = {
   audio: dialogue,
   diarize: false,
   timestamps: 'none',
@@ -27,7 +27,7 @@ const input: TranscriptionInput = {
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -46,12 +46,12 @@ interface Setting {
 function transcribe(changes: Partial<TranscriptionInput> = {}, setting: Setting = {}) {
   const provider = createElevenLabsTranscription({
     baseUrl: setting.baseUrl ?? upstream.url,
-    apiKey: setting.key ?? apiKey,
+    apiKey: setting.key ?? API_KEY,
     upstreamModel: 'scribe_v2',
     http: setting.http ?? createHttp({ fetch }),
   })
   const { timeoutMs = PATIENCE_MS, signal } = setting
-  return provider.transcribe({ ...input, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+  return provider.transcribe({ ...INPUT, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
 }
 
 async function transcribed(changes: Partial<TranscriptionInput> = {}) {
@@ -64,11 +64,11 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
-  test('the audio arrives unchanged and every option with an upstream default is sent', async () => {
+  test('sends the audio unchanged and every option that has a vendor default', async () => {
     await transcribed()
     expect(upstream.calls).toHaveLength(1)
     expect(upstream.calls[0]).toMatchObject({
@@ -80,7 +80,7 @@ describe('request', () => {
     expect(Object.keys(upstream.calls[0]?.fields ?? {})).toHaveLength(4)
   })
 
-  test('language and number of speakers are passed on, the latter even without diarization', async () => {
+  test('sends language and number of speakers, the latter even without diarization', async () => {
     await transcribed({ language: 'en', numSpeakers: 2 })
     expect(upstream.calls[0]?.fields).toMatchObject({ language_code: 'en', num_speakers: '2', diarize: 'false' })
   })
@@ -91,33 +91,33 @@ describe('request', () => {
     [{ timestamps: 'word' as const }, 'word'],
     [{ timestamps: 'character' as const }, 'character'],
     [{ tagAudioEvents: true }, 'none'],
-  ])('options %o ask for granularity %s', async (changes, granularity) => {
+  ])('requests for options %o the granularity %s', async (changes, granularity) => {
     await transcribed(changes)
     expect(upstream.calls[0]?.fields['timestamps_granularity']).toBe(granularity)
   })
 
-  test('a base URL may end in a slash', async () => {
+  test('accepts a base URL that ends in a slash', async () => {
     const outcome = await transcribe({}, { baseUrl: `${upstream.url}/` })
     expect(outcome.outcome).toBe('transcribed')
   })
 
   test.each([
-    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['an invalid base URL', { baseUrl: 'upstream' }],
     ['a key that cannot be a header', { key: 'sk_CANARY\nkey' }],
-  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+  ])('rejects %s at creation without quoting it', (_name, setting) => {
     expect(() => transcribe({}, setting)).toThrow(/^(?!.*CANARY)The ElevenLabs /)
   })
 })
 
-describe('transcript over the simulated upstream', () => {
-  test('a plain transcript has text, language and probability, and no words', async () => {
+describe('transcripts of the simulated vendor', () => {
+  test('returns text, language and probability without words for a plain transcript', async () => {
     const transcript = await transcribed({ audio: sample('biglietteria-cortese.mp3') })
     expect(transcript.text).toMatch(/^Buongiorno! Sono la biglietteria più cortese della città\./)
     expect(transcript).toMatchObject({ language: 'ita', languageProbabilityMillionths: 987_654 })
     expect(transcript).not.toHaveProperty('words')
   })
 
-  test('diarized words carry speakers, and joined they are the text', async () => {
+  test('returns words with speakers whose concatenation is the text', async () => {
     const { words = [], text } = await transcribed({ diarize: true })
     expect(words.map((word) => word.text).join('')).toBe(text)
     expect(new Set(words.map(({ speaker }) => speaker))).toEqual(new Set(['speaker_0', 'speaker_1']))
@@ -125,7 +125,7 @@ describe('transcript over the simulated upstream', () => {
     expect(words[0]).not.toHaveProperty('characters')
   })
 
-  test('audio events are tagged only when asked for', async () => {
+  test('tags audio events only on request', async () => {
     const withEvents = await transcribed({ timestamps: 'word', tagAudioEvents: true })
     const without = await transcribed({ timestamps: 'word' })
     const events = withEvents.words?.filter(({ type }) => type === 'audio_event').map(({ text }) => text)
@@ -133,7 +133,7 @@ describe('transcript over the simulated upstream', () => {
     expect(without.text).not.toContain('(bell)')
   })
 
-  test('character times cover their word', async () => {
+  test('returns character times that cover their word', async () => {
     const { words = [] } = await transcribed({ timestamps: 'character' })
     const [first] = words
     expect(first?.characters?.map(({ text }) => text)).toEqual(['I', 's'])
@@ -141,8 +141,8 @@ describe('transcript over the simulated upstream', () => {
   })
 })
 
-describe('transcript from the documented answers', () => {
-  test('plain', async () => {
+describe('transcripts of documented answers', () => {
+  test('translates a documented plain answer', async () => {
     answerWith(fixture('plain'))
     expect(await transcribe()).toEqual({
       outcome: 'transcribed',
@@ -151,7 +151,7 @@ describe('transcript from the documented answers', () => {
     })
   })
 
-  test('diarized with an event; a spacing may have no speaker and a probability above 1 is 1', async () => {
+  test('translates a diarized answer with an event, and caps the probability at 1', async () => {
     answerWith(fixture('diarized-with-event'))
     const transcript = await transcribed({ diarize: true, tagAudioEvents: true })
     expect(transcript.languageProbabilityMillionths).toBe(1_000_000)
@@ -164,14 +164,14 @@ describe('transcript from the documented answers', () => {
     ])
   })
 
-  test('without diarization no speaker is told, although the vendor names one', async () => {
+  test('returns no speakers without diarization, although the vendor names one', async () => {
     answerWith(fixture('plain'))
     const { words = [] } = await transcribed({ timestamps: 'word' })
     expect(words).toHaveLength(7)
     expect(words[0]).toEqual({ text: 'With', type: 'word', startSeconds: 0.119, endSeconds: 0.259 })
   })
 
-  test('characters', async () => {
+  test('translates the documented characters', async () => {
     answerWith(fixture('characters'))
     const { words = [] } = await transcribed({ timestamps: 'character' })
     expect(words.map(({ characters }) => characters)).toEqual([
@@ -187,7 +187,7 @@ describe('transcript from the documented answers', () => {
     ])
   })
 
-  test('a missing time becomes its neighbour’s', async () => {
+  test('takes a missing time from its neighbor', async () => {
     answerWith(fixture('null-times'))
     const { words = [] } = await transcribed({ timestamps: 'word' })
     expect(words.map(({ startSeconds, endSeconds }) => [startSeconds, endSeconds])).toEqual([
@@ -197,18 +197,18 @@ describe('transcript from the documented answers', () => {
     ])
   })
 
-  test('text that PostgreSQL cannot store is made storable', async () => {
+  test('replaces characters that PostgreSQL cannot store', async () => {
     answerWith('{"text":"a\\u0000b\\ud800c"}')
     expect((await transcribed()).text).toBe('ab\ufffdc')
   })
 
-  test('a new kind of word does not spoil a transcript without words', async () => {
+  test('ignores unknown kinds of words in a transcript without words', async () => {
     answerWith({ text: 'CANARY', words: [{ text: 'CANARY', type: 'hologram' }] })
     expect((await transcribed()).text).toBe('CANARY')
   })
 })
 
-describe('refusals before any work are definite', () => {
+describe('definite failures before any work', () => {
   test.each([
     [400, 'provider_rejected'],
     [413, 'provider_rejected'],
@@ -218,67 +218,67 @@ describe('refusals before any work are definite', () => {
     [403, 'provider_unavailable'],
     [404, 'provider_unavailable'],
     [429, 'provider_unavailable'],
-  ])('%i is %s', async (status, code) => {
+  ])('fails definitely on %i with %s', async (status, code) => {
     answerWith({ detail: { status: 'some_code', message: 'CANARY' } }, status)
-    expect(await transcribe()).toEqual({ ...definite, code, reason: `HTTP ${status} some_code` })
+    expect(await transcribe()).toEqual({ ...DEFINITE, code, reason: `HTTP ${status} some_code` })
   })
 
-  test('the vendor’s code and request id are kept, its message is not', async () => {
+  test('keeps the vendor’s error code and request id, but not its message', async () => {
     answerWith(fixture('error-invalid-parameters'), 400)
     expect(await transcribe()).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 400 invalid_parameters',
       vendorRequestId: '3c807fc4c3a1705f9638ecc764a91c01',
     })
   })
 
-  test('of a refused field its name is kept, its value is not', async () => {
+  test('keeps the name of a refused field, but not its value', async () => {
     answerWith(fixture('error-invalid-field'), 422)
     expect(await transcribe()).toMatchObject({ code: 'provider_rejected', reason: 'HTTP 422 int_parsing num_speakers' })
   })
 
-  test('account trouble under status 400 is not the input’s fault', async () => {
+  test('does not blame the input for an account problem with status 400', async () => {
     answerWith(fixture('error-invalid-key'), 400)
-    expect(await transcribe()).toMatchObject({ ...definite, code: 'provider_unavailable' })
+    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_unavailable' })
   })
 
-  test('a 429 hands on how long to wait', async () => {
+  test('passes on the retry-after of a 429', async () => {
     answerWith({ detail: { code: 'rate_limit_exceeded' } }, 429, { 'retry-after': '7' })
     expect(await transcribe()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 7 })
   })
 
-  test('a refusal without a readable body is still a refusal', async () => {
+  test('fails definitely on a refusal without a readable body', async () => {
     answerWith('<html>CANARY</html>', 403)
-    expect(await transcribe()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 403' })
+    expect(await transcribe()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 403' })
   })
 
-  test('the simulated vendor refuses a wrong key', async () => {
+  test('the simulated vendor rejects a wrong key', async () => {
     const outcome = await transcribe({}, { key: 'sk_CANARY_wrong' })
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', reason: 'HTTP 401 invalid_api_key' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 401 invalid_api_key' })
     expect(upstream.calls[0]).toMatchObject({ started: false, status: 401 })
   })
 
-  test('the simulated vendor refuses bytes that are no audio', async () => {
+  test('the simulated vendor rejects bytes that are not audio', async () => {
     const outcome = await transcribe({ audio: Buffer.from('CANARY, not audio') })
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_rejected', reason: 'HTTP 400 invalid_content' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_rejected', reason: 'HTTP 400 invalid_content' })
   })
 
-  test('a blank transcript is never a result', async () => {
+  test('reports an empty output for a blank transcript', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await transcribe()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
     answerWith({ text: ' \n' })
-    expect(await transcribe()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
     answerWith({ language_code: 'en' })
-    expect(await transcribe()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 })
 
-describe('what was certainly not sent is definite', () => {
-  test('a refused connection', async () => {
+describe('definite failures of requests that were not sent', () => {
+  test('fails definitely when the connection is refused', async () => {
     const port = await closedPort()
     const outcome = await transcribe({}, { baseUrl: `http://127.0.0.1:${port}` })
-    expect(outcome).toEqual({ ...definite, code: 'provider_unavailable', reason: 'not sent: ECONNREFUSED' })
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'not sent: ECONNREFUSED' })
   })
 
   test.each([
@@ -289,61 +289,61 @@ describe('what was certainly not sent is definite', () => {
     { code: 'UND_ERR_CONNECT_TIMEOUT' },
     { code: 'ERR_TLS_CERT_ALTNAME_INVALID' },
     { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' },
-  ])('%o', async (fields) => {
+  ])('fails definitely on a connection error: %o', async (fields) => {
     const outcome = await transcribe({}, { http: failing(fields) })
-    expect(outcome).toEqual({ ...definite, code: 'provider_unavailable', reason: `not sent: ${fields.code}` })
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: `not sent: ${fields.code}` })
   })
 
-  test('every address of a host refused', async () => {
+  test('fails definitely when every address of a host refuses the connection', async () => {
     const refused = Object.assign(new Error('CANARY'), { code: 'ECONNREFUSED', syscall: 'connect' })
     const cause = Object.assign(new AggregateError([refused, refused]), { code: 'ECONNREFUSED' })
     const http = createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
-    expect(await transcribe({}, { http })).toMatchObject({ ...definite, reason: 'not sent: ECONNREFUSED' })
+    expect(await transcribe({}, { http })).toMatchObject({ ...DEFINITE, reason: 'not sent: ECONNREFUSED' })
   })
 
-  test('a call aborted beforehand, or without time left', async () => {
-    expect(await transcribe({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
-    expect(await transcribe({}, { timeoutMs: 0 })).toMatchObject(definite)
+  test('fails definitely, without a call, when aborted beforehand or without time left', async () => {
+    expect(await transcribe({}, { signal: AbortSignal.abort() })).toMatchObject(DEFINITE)
+    expect(await transcribe({}, { timeoutMs: 0 })).toMatchObject(DEFINITE)
     expect(upstream.calls).toHaveLength(0)
   })
 })
 
-describe('what may have been worked on is ambiguous, after exactly one call', () => {
+describe('ambiguous failures after exactly one call', () => {
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 500, body: { detail: 'CANARY' } }, 'HTTP 500'],
     [{ fault: 'status', status: 503, body: {} }, 'HTTP 503'],
     [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
     [{ fault: 'status', status: 202, body: { message: 'CANARY' } }, 'HTTP 202'],
-    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
-    [{ fault: 'none', delayMs: 10 * PATIENCE_MS }, `no complete answer within ${PATIENCE_MS} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'hang' }, `no complete response within ${PATIENCE_MS} ms`],
+    [{ fault: 'none', delayMs: 10 * PATIENCE_MS }, `no complete response within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete response within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
-    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with an ill-shaped transcript'],
-    [{ fault: 'status', status: 200, body: { text: 7 } }, 'HTTP 200 with an ill-shaped transcript'],
-  ])('%o', async (rule, reason) => {
+    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed transcript'],
+    [{ fault: 'status', status: 200, body: { text: 7 } }, 'HTTP 200 with a malformed transcript'],
+  ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await transcribe({}, { http: createExpiringHttp(upstream, rule) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('an answer longer than the cap, after reading no more than the cap', async () => {
+  test('leaves the outcome unknown for an answer above the size limit, reading no more than the limit', async () => {
     upstream.setFaults([{ fault: 'hugeBody', bytes: 200 * 1024 * 1024 }])
     const outcome = await transcribe()
-    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'HTTP 200, answer longer than 33554432 bytes' })
+    expect(outcome).toMatchObject({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200, response larger than 33554432 bytes' })
     await expect.poll(() => upstream.calls[0]?.state).toBe('aborted')
   })
 
-  test('a redirect, which is not followed: the key stays with its host', async () => {
+  test('does not follow redirects, so that the key stays with its host', async () => {
     const other = await startUpstream()
     try {
       for (const status of [301, 302, 303, 307, 308]) {
         answerWith({}, status, { location: `${other.url}/v1/speech-to-text` })
-        expect(await transcribe()).toMatchObject({ ...unknownOutcome, reason: `HTTP ${status}` })
+        expect(await transcribe()).toMatchObject({ ...UNKNOWN_OUTCOME, reason: `HTTP ${status}` })
       }
       expect(other.calls).toHaveLength(0)
     } finally {
@@ -351,13 +351,13 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     }
   })
 
-  test('an abort by the caller while waiting', async () => {
+  test('leaves the outcome unknown when the caller aborts while waiting', async () => {
     upstream.setFaults([{ fault: 'hang' }])
     const caller = new AbortController()
     const outcome = transcribe({}, { signal: caller.signal })
     await until(() => upstream.calls[0]?.state === 'started')
     caller.abort()
-    expect(await outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+    expect(await outcome).toMatchObject({ ...UNKNOWN_OUTCOME, reason: 'aborted by the caller' })
   })
 
   test.each([
@@ -366,9 +366,9 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     { code: 'EPROTO', syscall: 'write' },
     { code: 'sk_CANARY lower case' },
     {},
-  ])('an error that does not say when it happened: %o', async (fields) => {
+  ])('leaves the outcome unknown for an error that does not show when it happened: %o', async (fields) => {
     const outcome = await transcribe({}, { http: failing(fields) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 
@@ -378,24 +378,24 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     ['of a new kind', [{ text: 'CANARY', type: 'hologram', start: 0, end: 1 }]],
     ['without any time', [{ text: 'CANARY', type: 'word', start: null, end: null }]],
     ['before the beginning', [{ text: 'CANARY', type: 'word', start: -1, end: 1 }]],
-  ])('words that were asked for are %s', async (_name, words) => {
+  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
     answerWith({ text: 'CANARY', words })
     const outcome = await transcribe({ timestamps: 'word' })
-    expect(outcome).toEqual({ ...unknownOutcome, reason: 'HTTP 200 without usable words' })
+    expect(outcome).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 without usable words' })
   })
 
-  test('characters that were asked for are missing', async () => {
+  test('leaves the outcome unknown when requested characters are missing', async () => {
     answerWith(fixture('plain'))
-    expect(await transcribe({ timestamps: 'character' })).toMatchObject(unknownOutcome)
+    expect(await transcribe({ timestamps: 'character' })).toMatchObject(UNKNOWN_OUTCOME)
   })
 })
 
-test('no failure tells the key, the transcript or the vendor’s words', async () => {
+test('no failure reveals the key, the transcript or the vendor’s message', async () => {
   const rules: FaultRuleInput[] = [
     { fault: 'status', status: 400, body: fixture('error-invalid-parameters') },
-    { fault: 'status', status: 401, body: { detail: { message: apiKey, code: `bad key ${apiKey}` } } },
+    { fault: 'status', status: 401, body: { detail: { message: API_KEY, code: `bad key ${API_KEY}` } } },
     { fault: 'status', status: 422, body: fixture('error-invalid-field') },
-    { fault: 'status', status: 500, body: `CANARY ${apiKey}` },
+    { fault: 'status', status: 500, body: `CANARY ${API_KEY}` },
     { fault: 'truncatedJson' },
     { fault: 'resetMidBody' },
   ]
@@ -407,13 +407,13 @@ test('no failure tells the key, the transcript or the vendor’s words', async (
   }
 })
 
-/** An HTTP sender whose fetch fails as Node's does: a bare TypeError around the system's error. */
+/** Returns an HTTP sender whose fetch fails as Node's does: with a TypeError around the system's error. */
 function failing(fields: { code?: string; syscall?: string }): SendHttp {
   const cause = Object.assign(new Error('CANARY'), fields)
   return createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
 }
 
-/** A port that was free a moment ago. */
+/** Returns a port on which nothing listens. */
 async function closedPort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => {

@@ -5,13 +5,13 @@ import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import { until } from '../support/until.ts'
 
 /**
- * Sends as the service does. Only where `rule` keeps the answer back for good, the time limit expires as soon as the exchange has
- * come as far as it will, and not by the clock: a limit that is short enough to wait for is too short for a slow machine.
+ * Creates an HTTP sender like the service's. Where `rule` withholds the answer permanently, the time limit expires once the
+ * exchange has come as far as it can, and not by the clock: a limit short enough to wait for is too short for a slow machine.
  */
 export function createExpiringHttp(upstream: Pick<Upstream, 'calls'>, rule: FaultRuleInput): SendHttp {
   if (rule.fault === 'slowBody') return expiringOnce((head) => head !== undefined)
-  const isKeptBack = rule.fault === 'hang' || rule.delayMs !== undefined
-  return isKeptBack ? expiringOnce(() => upstream.calls[0]?.state === 'started') : createHttp({ fetch })
+  const isWithheld = rule.fault === 'hang' || rule.delayMs !== undefined
+  return isWithheld ? expiringOnce(() => upstream.calls[0]?.state === 'started') : createHttp({ fetch })
 }
 
 function expiringOnce(isReached: (head: Response | undefined) => boolean): SendHttp {
@@ -24,7 +24,7 @@ function expiringOnce(isReached: (head: Response | undefined) => boolean): SendH
       },
     })
     const limit = Promise.withResolvers<() => void>()
-    // The first timer is the limit's own: it is set before anything is sent.
+    // The first timer is the limit: it is set before anything is sent.
     const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementationOnce((expire) => {
       limit.resolve(expire)
       return setTimeout(() => undefined, 0)

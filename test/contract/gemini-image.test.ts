@@ -10,13 +10,13 @@ import { createHttp } from '../../workers/providers/http.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'AIza_CANARY_key_0f2c'
+const API_KEY = 'AIza_CANARY_key_0f2c'
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/gemini/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -24,7 +24,7 @@ afterEach(() => {
 })
 afterAll(() => upstream.stop())
 
-function generate(prompt = 'A CANARY tram at dawn', { key = apiKey, http = createHttp({ fetch }) } = {}) {
+function generate(prompt = 'A CANARY tram at dawn', { key = API_KEY, http = createHttp({ fetch }) } = {}) {
   const provider = createGeminiImage({
     baseUrl: upstream.url,
     apiKey: key,
@@ -41,11 +41,11 @@ function answerWith(body: unknown, status = 200) {
 const withData = (data: string) => ({
   candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data } }] }, finishReason: 'STOP' }],
 })
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
-describe('over the simulated upstream', () => {
-  test('one call asks for one square image of the first size', async () => {
+describe('the simulated vendor', () => {
+  test('requests one square image of the smallest size', async () => {
     await generate()
     expect(upstream.calls).toHaveLength(1)
     const { contents, generationConfig } = upstream.calls[0]?.fields ?? {}
@@ -56,7 +56,7 @@ describe('over the simulated upstream', () => {
     })
   })
 
-  test('a real PNG of 1024 × 1024 pixels comes back, the same for the same prompt', async () => {
+  test('returns a real PNG of 1024 × 1024 pixels, the same for the same prompt', async () => {
     const outcome = await generate()
     if (outcome.outcome !== 'generated') throw new Error(outcome.reason)
     const { bytes, contentType } = outcome.image
@@ -73,20 +73,20 @@ describe('over the simulated upstream', () => {
   test.each([
     ['please refuse', 'HTTP 200 without an image, IMAGE_SAFETY'],
     ['please block', 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT'],
-  ])('"%s" is a rejection', async (prompt, reason) => {
-    expect(await generate(prompt)).toEqual({ ...definite, code: 'provider_rejected', reason })
+  ])('reports the prompt "%s" as rejected', async (prompt, reason) => {
+    expect(await generate(prompt)).toEqual({ ...DEFINITE, code: 'provider_rejected', reason })
   })
 
-  test('a wrong key', async () => {
+  test('fails definitely with a wrong key', async () => {
     expect(await generate('x', { key: 'AIza_CANARY_wrong' })).toMatchObject({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
     })
   })
 })
 
-describe('answers as documented', () => {
-  test('the draft of a thinking model is passed over, and the bytes decide the type', async () => {
+describe('documented answers', () => {
+  test('skips the draft of a thinking model, and detects the type from the bytes', async () => {
     answerWith(fixture('image'))
     const outcome = await generate()
     expect(outcome).toMatchObject({
@@ -100,7 +100,7 @@ describe('answers as documented', () => {
   test.each([
     ['image/jpeg', Buffer.from('ffd8ffe000104a464946', 'hex')],
     ['image/webp', Buffer.from('RIFF\0\0\0\0WEBPVP8 ', 'latin1')],
-  ])('%s', async (contentType, bytes) => {
+  ])('detects %s from the bytes', async (contentType, bytes) => {
     answerWith(withData(bytes.toString('base64')))
     expect(await generate()).toMatchObject({ outcome: 'generated', image: { contentType } })
   })
@@ -109,18 +109,18 @@ describe('answers as documented', () => {
     ['no parts', { candidates: [{ content: { parts: [] }, finishReason: 'STOP' }] }],
     ['only text', { candidates: [{ content: { parts: [{ text: 'CANARY' }] }, finishReason: 'NO_IMAGE' }] }],
     ['empty bytes', withData('')],
-    ['bytes of no image', withData(Buffer.from('<svg>CANARY</svg>').toString('base64'))],
+    ['bytes that are not an image', withData(Buffer.from('<svg>CANARY</svg>').toString('base64'))],
     ['no candidate', { usageMetadata: { promptTokenCount: 4 } }],
-  ])('%s is an empty output', async (_name, body) => {
+  ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
   test.each(['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'PROHIBITED_CONTENT', 'SAFETY'])(
-    '%s without an image is a rejection',
+    'reports %s without an image as rejected',
     async (finishReason) => {
       answerWith({ candidates: [{ finishReason }] })
-      expect(await generate()).toMatchObject({ ...definite, code: 'provider_rejected' })
+      expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_rejected' })
     },
   )
 })
@@ -129,21 +129,21 @@ describe('failures', () => {
   test.each<[FaultRuleInput, object]>([
     [
       { fault: 'status', status: 400, body: fixture('error-invalid-argument') },
-      { ...definite, code: 'provider_rejected' },
+      { ...DEFINITE, code: 'provider_rejected' },
     ],
     [
       { fault: 'status', status: 429, body: {} },
-      { ...definite, code: 'provider_unavailable' },
+      { ...DEFINITE, code: 'provider_unavailable' },
     ],
-    [{ fault: 'emptyText' }, { ...definite, code: 'provider_empty_output' }],
-    [{ fault: 'status', status: 500, body: {} }, unknownOutcome],
-    [{ fault: 'status', status: 200, body: {} }, unknownOutcome],
-    [{ fault: 'hang' }, unknownOutcome],
-    [{ fault: 'resetBeforeRead' }, unknownOutcome],
-    [{ fault: 'resetAfterRead' }, unknownOutcome],
-    [{ fault: 'resetMidBody' }, unknownOutcome],
-    [{ fault: 'truncatedJson' }, unknownOutcome],
-  ])('%o, after exactly one call, without telling key or prompt', async (rule, expected) => {
+    [{ fault: 'emptyText' }, { ...DEFINITE, code: 'provider_empty_output' }],
+    [{ fault: 'status', status: 500, body: {} }, UNKNOWN_OUTCOME],
+    [{ fault: 'status', status: 200, body: {} }, UNKNOWN_OUTCOME],
+    [{ fault: 'hang' }, UNKNOWN_OUTCOME],
+    [{ fault: 'resetBeforeRead' }, UNKNOWN_OUTCOME],
+    [{ fault: 'resetAfterRead' }, UNKNOWN_OUTCOME],
+    [{ fault: 'resetMidBody' }, UNKNOWN_OUTCOME],
+    [{ fault: 'truncatedJson' }, UNKNOWN_OUTCOME],
+  ])('fails after exactly one call without revealing key or prompt: %o', async (rule, expected) => {
     upstream.setFaults([rule])
     const outcome = await generate(undefined, { http: createExpiringHttp(upstream, rule) })
     expect(outcome).toMatchObject(expected)
@@ -151,8 +151,11 @@ describe('failures', () => {
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('an answer longer than the cap', async () => {
+  test('leaves the outcome unknown for an answer above the size limit', async () => {
     upstream.setFaults([{ fault: 'hugeBody', bytes: 64 * 1024 * 1024 }])
-    expect(await generate()).toMatchObject({ ...unknownOutcome, reason: 'HTTP 200, answer longer than 50331648 bytes' })
+    expect(await generate()).toMatchObject({
+      ...UNKNOWN_OUTCOME,
+      reason: 'HTTP 200, response larger than 50331648 bytes',
+    })
   })
 })

@@ -15,14 +15,14 @@ import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'AIza_CANARY_key_0f2c'
-const route = '/v1beta/models/{model}:generateContent'
+const API_KEY = 'AIza_CANARY_key_0f2c'
+const ROUTE = '/v1beta/models/{model}:generateContent'
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/gemini/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -40,24 +40,27 @@ interface Setting {
   signal?: AbortSignal
 }
 
-const said = (text: string, role: 'user' | 'assistant' = 'user') => ({ role, parts: [{ type: 'text' as const, text }] })
-const request: TextRequest = { messages: [said('When does the CANARY tram leave?')], max_output_tokens: 512 }
-const weather = {
+const textMessage = (text: string, role: 'user' | 'assistant' = 'user') => ({
+  role,
+  parts: [{ type: 'text' as const, text }],
+})
+const REQUEST: TextRequest = { messages: [textMessage('When does the CANARY tram leave?')], max_output_tokens: 512 }
+const WEATHER_TOOL = {
   name: 'get_weather',
-  description: 'Tells the weather of a city',
+  description: 'Returns the weather of a city',
   parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 }
 
 function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
   const provider = createGeminiText({
     baseUrl: setting.baseUrl ?? upstream.url,
-    apiKey: setting.key ?? apiKey,
+    apiKey: setting.key ?? API_KEY,
     upstreamModel: setting.model ?? 'gemini-2.5-flash',
     http: setting.http ?? createHttp({ fetch }),
     ...(setting.thinking === undefined ? {} : { thinking: setting.thinking }),
   })
   const { timeoutMs = PATIENCE_MS, signal } = setting
-  return provider.generateText({ ...request, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
+  return provider.generateText({ ...REQUEST, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
 }
 
 async function generated(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
@@ -67,10 +70,10 @@ async function generated(changes: Partial<TextRequest> = {}, setting: Setting = 
 }
 
 function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
-  upstream.setFaults([{ route, fault: 'status', status, body, headers }])
+  upstream.setFaults([{ route: ROUTE, fault: 'status', status, body, headers }])
 }
 
-/** What the simulated vendor received, by top-level field. */
+/** Sends a request and returns the top-level fields that the simulated vendor received. */
 async function sent(changes: Partial<TextRequest>, setting: Setting = {}): Promise<Record<string, unknown>> {
   await generate(changes, setting)
   const { model: _, ...fields } = upstream.calls[0]?.fields ?? {}
@@ -83,11 +86,11 @@ const withReason = (finishReason: string | undefined, text = 'So far') => ({
 })
 const named = (status: number, name: string) => ({ error: { code: status, message: 'CANARY', status: name } })
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
-  test('a plain request holds the messages and the limit, and nothing else', async () => {
+  test('sends only the messages and the limit for a plain request', async () => {
     expect(await sent({ system: 'Be brief.' })).toEqual({
       systemInstruction: { parts: [{ text: 'Be brief.' }] },
       contents: [{ role: 'user', parts: [{ text: 'When does the CANARY tram leave?' }] }],
@@ -97,7 +100,7 @@ describe('request', () => {
     expect(upstream.calls[0]?.fields['model']).toBe('gemini-2.5-flash')
   })
 
-  test('every option of the wire is passed on; a long seed is folded into 32 bits', async () => {
+  test('sends every supported option and folds a long seed into 32 bits', async () => {
     const { generationConfig } = await sent({
       temperature: 0.5,
       top_p: 0.9,
@@ -124,13 +127,19 @@ describe('request', () => {
   test.each<[GeminiThinking, object]>([
     [{ budgetTokens: 0 }, { thinkingBudget: 0 }],
     [{ level: 'low' }, { thinkingLevel: 'low' }],
-  ])('a deployment may bound thinking: %o', async (thinking, thinkingConfig) => {
+  ])('sends the deployment’s limit of thinking: %o', async (thinking, thinkingConfig) => {
     expect((await sent({}, { thinking }))['generationConfig']).toMatchObject({ thinkingConfig })
   })
 
-  test('neighbours of the same role are merged and empty texts are left out', async () => {
+  test('merges adjacent messages of the same role and drops empty texts', async () => {
     const { contents } = await sent({
-      messages: [said('one'), said(''), said('two'), said('ok', 'assistant'), said('three')],
+      messages: [
+        textMessage('one'),
+        textMessage(''),
+        textMessage('two'),
+        textMessage('ok', 'assistant'),
+        textMessage('three'),
+      ],
     })
     expect(contents).toEqual([
       { role: 'user', parts: [{ text: 'one' }, { text: 'two' }] },
@@ -140,7 +149,7 @@ describe('request', () => {
   })
 
   const called: TextRequest['messages'] = [
-    said('Weather?'),
+    textMessage('Weather?'),
     {
       role: 'assistant',
       parts: [
@@ -154,8 +163,8 @@ describe('request', () => {
     { role: 'user', parts: [{ type: 'tool_result', tool_call_id: 'gone', name: 'other', text: '' }] },
   ]
 
-  test('calls and their results find each other by id and name, and results are objects', async () => {
-    const { contents } = await sent({ messages: called, tools: [weather] })
+  test('sends tool calls and their results with matching ids and names, and results as objects', async () => {
+    const { contents } = await sent({ messages: called, tools: [WEATHER_TOOL] })
     expect(contents).toEqual([
       { role: 'user', parts: [{ text: 'Weather?' }] },
       {
@@ -177,8 +186,8 @@ describe('request', () => {
     ])
   })
 
-  test('models that demand a thought signature get the documented one on the first of parallel calls', async () => {
-    const outcome = await generate({ messages: called, tools: [weather] }, { model: 'gemini-3.6-flash' })
+  test('sends the documented thought signature with the first of parallel calls to models that require one', async () => {
+    const outcome = await generate({ messages: called, tools: [WEATHER_TOOL] }, { model: 'gemini-3.6-flash' })
     expect(outcome.outcome).toBe('generated')
     const signatures = JSON.stringify(upstream.calls[0]?.fields).match(/skip_thought_signature_validator/g)
     expect(signatures).toHaveLength(1)
@@ -190,12 +199,15 @@ describe('request', () => {
     ['none' as const, { mode: 'NONE' }],
     ['required' as const, { mode: 'ANY' }],
     [{ name: 'get_weather' }, { mode: 'ANY', allowedFunctionNames: ['get_weather'] }],
-  ])('tool choice %o', async (choice, functionCallingConfig) => {
-    const { toolConfig } = await sent({ tools: [weather], ...(choice === undefined ? {} : { tool_choice: choice }) })
+  ])('sends tool choice %o', async (choice, functionCallingConfig) => {
+    const { toolConfig } = await sent({
+      tools: [WEATHER_TOOL],
+      ...(choice === undefined ? {} : { tool_choice: choice }),
+    })
     expect(toolConfig).toEqual({ functionCallingConfig })
   })
 
-  test('a schema is reduced to what the vendor reads, for tools as for the answer', async () => {
+  test('reduces the schemas of tools and answer to the supported keywords', async () => {
     const schema = {
       $schema: 'https://json-schema.org/draft/2020-12/schema',
       title: 'Trip',
@@ -242,24 +254,24 @@ describe('request', () => {
     expect(upstream.calls[0]?.status).toBe(200)
   })
 
-  test('a remote image is refused without a call', async () => {
+  test('rejects a remote image without a call', async () => {
     const source = { kind: 'url' as const, url: 'https://CANARY.example/a.png' }
     const outcome = await generate({ messages: [{ role: 'user', parts: [{ type: 'image', source }] }] })
-    expect(outcome).toEqual({ ...definite, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: 'not sent: an image is not inline' })
     expect(upstream.calls).toHaveLength(0)
   })
 
   test.each([
-    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['an invalid base URL', { baseUrl: 'upstream' }],
     ['a key that cannot be a header', { key: 'AIza_CANARY\nkey' }],
-    ['a model that is a path', { model: '../CANARY' }],
-  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+    ['a model with a path', { model: '../CANARY' }],
+  ])('rejects %s at creation without quoting it', (_name, setting) => {
     expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The Gemini /)
   })
 })
 
-describe('answers of the simulated upstream', () => {
-  test('text depends on the prompt; usage is counted', async () => {
+describe('answers of the simulated vendor', () => {
+  test('returns text that depends on the prompt, and usage', async () => {
     const output = await generated()
     expect(output).toMatchObject({ finish_reason: 'stop', refusal: null, tool_calls: [] })
     expect(output.text).toContain('You wrote 6 words: “When does the CANARY tram leave?”')
@@ -270,44 +282,46 @@ describe('answers of the simulated upstream', () => {
     expect(await generated()).toEqual(output)
   })
 
-  test('the limit is hard and includes thinking', async () => {
+  test('never exceeds the output limit, thinking included', async () => {
     for (const limit of [1, 2, 3, 10, 57]) {
-      const output = await generated({ messages: [said('write 300 words')], max_output_tokens: limit })
+      const output = await generated({ messages: [textMessage('write 300 words')], max_output_tokens: limit })
       expect(output.finish_reason).toBe('length')
       expect(output.usage.output_tokens).toBe(limit)
     }
   })
 
-  test('a stop sequence ends the text', async () => {
-    const output = await generated({ messages: [said('write 90 words')], stop_sequences: ['market'] })
+  test('ends the text at a stop sequence', async () => {
+    const output = await generated({ messages: [textMessage('write 90 words')], stop_sequences: ['market'] })
     expect(output).toMatchObject({ finish_reason: 'stop', text: expect.not.stringContaining('market') })
   })
 
-  test('an image is seen', async () => {
+  test('reads an inline image', async () => {
     const base64 = drawPng('a tram').toString('base64')
     const image = { type: 'image' as const, source: { kind: 'inline' as const, media_type: 'image/png', base64 } }
-    const output = await generated({ messages: [{ role: 'user', parts: [image, ...said('What is this?').parts] }] })
+    const output = await generated({
+      messages: [{ role: 'user', parts: [image, ...textMessage('What is this?').parts] }],
+    })
     expect(output.text).toContain('a PNG of 1024 × 1024 pixels')
     const broken = { ...image, source: { ...image.source, base64: 'AAAA' } }
     expect(await generate({ messages: [{ role: 'user', parts: [broken] }] })).toMatchObject({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
     })
   })
 
-  test('a tool is called with valid arguments, and its result is answered in words', async () => {
-    const asked = said('What is the weather in Paris?')
-    const output = await generated({ messages: [asked], tools: [weather] })
+  test('calls a tool with valid arguments and answers its result with text', async () => {
+    const question = textMessage('What is the weather in Paris?')
+    const output = await generated({ messages: [question], tools: [WEATHER_TOOL] })
     expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
     const [call = { id: '', name: '', arguments_json: '' }] = output.tool_calls
     expect(call).toMatchObject({ id: expect.stringMatching(/^call_[0-9a-f]{24}$/), arguments_json: '{"city":"Paris"}' })
     const result = { type: 'tool_result' as const, tool_call_id: call.id, text: 'sunny, 21 degrees' }
-    const turns = [asked, { role: 'assistant' as const, parts: [{ type: 'tool_call' as const, ...call }] }]
-    const final = await generated({ messages: [...turns, { role: 'user', parts: [result] }], tools: [weather] })
+    const turns = [question, { role: 'assistant' as const, parts: [{ type: 'tool_call' as const, ...call }] }]
+    const final = await generated({ messages: [...turns, { role: 'user', parts: [result] }], tools: [WEATHER_TOOL] })
     expect(final).toMatchObject({ finish_reason: 'stop', text: expect.stringContaining('sunny, 21 degrees') })
   })
 
-  test('a JSON schema is met', async () => {
+  test('returns JSON that conforms to the schema', async () => {
     const schema = {
       type: 'object',
       properties: {
@@ -336,7 +350,7 @@ describe('answers of the simulated upstream', () => {
       properties: { zip: { type: 'string', pattern: '^\\d{5}$' }, long: { type: 'string', minLength: 90 } },
     },
     { allOf: [{ type: 'object', properties: { a: { type: 'boolean' } } }, { required: ['a'] }] },
-  ])('the simulated model’s JSON is valid for %o', (schema) => {
+  ])('the simulated model generates valid JSON for %o', (schema) => {
     const value = sampleJson(schema, 'Weather in Paris')
     expect(z.fromJSONSchema(schema as Parameters<typeof z.fromJSONSchema>[0]).safeParse(value)).toMatchObject({
       success: true,
@@ -344,8 +358,8 @@ describe('answers of the simulated upstream', () => {
     expect(sampleJson(schema, 'Weather in Paris')).toEqual(value)
   })
 
-  test('no text counts more tokens than it has bytes', () => {
-    // fast-check's own unit of this kind takes most of a second to be made, in which the upstream would stand still.
+  test('the simulated model never counts more tokens than bytes', () => {
+    // Creating fast-check's own unit of this kind takes most of a second and would block the simulated vendor.
     const codePoint = fc.integer({ min: 0, max: 0x10_ff_ff }).map((value) => String.fromCodePoint(value))
     fc.assert(
       fc.property(fc.string({ unit: codePoint }), (text) => {
@@ -355,31 +369,36 @@ describe('answers of the simulated upstream', () => {
     )
   })
 
-  test('a withheld answer is a refusal, a blocked prompt a rejection', async () => {
-    expect(await generated({ messages: [said('please refuse')] })).toMatchObject({
+  test('reports a withheld answer as a refusal and a blocked prompt as rejected', async () => {
+    expect(await generated({ messages: [textMessage('please refuse')] })).toMatchObject({
       text: null,
       refusal: expect.stringContaining('content filter'),
       finish_reason: 'content_filter',
     })
-    expect(await generate({ messages: [said('please block')] })).toEqual({
-      ...definite,
+    expect(await generate({ messages: [textMessage('please block')] })).toEqual({
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT',
     })
   })
 
   test.each([
-    ['a wrong key', { key: 'AIza_CANARY_wrong' }, 'provider_unavailable', 'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID'],
+    [
+      'fails definitely with a wrong key',
+      { key: 'AIza_CANARY_wrong' },
+      'provider_unavailable',
+      'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID',
+    ],
     ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 NOT_FOUND'],
     ['an image model', { model: 'gemini-3.1-flash-lite-image' }, 'provider_rejected', 'HTTP 400 INVALID_ARGUMENT'],
-  ])('%s is refused before any work', async (_name, setting, code, reason) => {
-    expect(await generate({}, setting)).toEqual({ ...definite, code, reason })
+  ])('fails definitely before any work with %s', async (_name, setting, code, reason) => {
+    expect(await generate({}, setting)).toEqual({ ...DEFINITE, code, reason })
     expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 })
 
-describe('answers as documented', () => {
-  test('plain', async () => {
+describe('documented answers', () => {
+  test('translates a documented plain answer', async () => {
     answerWith(fixture('text'))
     expect(await generate()).toEqual({
       outcome: 'generated',
@@ -394,7 +413,7 @@ describe('answers as documented', () => {
     })
   })
 
-  test('thinking is counted and not shown; calls get ids of our own; signatures are kept', async () => {
+  test('counts hidden thinking, replaces tool call ids and keeps signatures', async () => {
     answerWith(fixture('thinking-and-calls'))
     const output = await generated()
     expect(output).toMatchObject({
@@ -412,7 +431,7 @@ describe('answers as documented', () => {
     expect(JSON.stringify(output)).not.toMatch(/CANARY|8f2b1a3/)
   })
 
-  test('a withheld answer keeps its usage', async () => {
+  test('keeps the usage of a withheld answer', async () => {
     answerWith(fixture('withheld'))
     expect(await generated()).toMatchObject({
       text: null,
@@ -428,12 +447,12 @@ describe('answers as documented', () => {
     ['OTHER', 'content_filter'],
     ['A_NEW_REASON', 'content_filter'],
     [undefined, 'content_filter'],
-  ])('finish reason %s with text is %s', async (reason, expected) => {
+  ])('translates finish reason %s with text to %s', async (reason, expected) => {
     answerWith(withReason(reason))
     expect(await generated()).toMatchObject({ text: 'So far', refusal: null, finish_reason: expected })
   })
 
-  test('text that PostgreSQL cannot store is made storable', async () => {
+  test('replaces characters that PostgreSQL cannot store', async () => {
     answerWith(JSON.stringify(withReason('STOP', 'TEXT')).replace('TEXT', 'a\\u0000b\\ud800c'))
     expect((await generated()).text).toBe('ab\ufffdc')
   })
@@ -443,14 +462,14 @@ describe('answers as documented', () => {
     ['blank text', withReason('STOP', ' \n')],
     ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
     ['a malformed call', withReason('MALFORMED_FUNCTION_CALL')],
-  ])('%s is an empty output', async (_name, body) => {
+  ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
-  test('the simulated empty answer is an empty output', async () => {
+  test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
   test.each<[string, unknown]>([
@@ -459,13 +478,13 @@ describe('answers as documented', () => {
     ['no tokens for text', { ...withReason('STOP'), usageMetadata: { promptTokenCount: 2, thoughtsTokenCount: 1 } }],
     ['a negative count', { ...withReason('STOP'), usageMetadata: { promptTokenCount: -2, candidatesTokenCount: 2 } }],
     ['nothing', {}],
-  ])('%s is unusable: the outcome is unknown', async (_name, body) => {
+  ])('leaves the outcome unknown for an answer with %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject(unknownOutcome)
+    expect(await generate()).toMatchObject(UNKNOWN_OUTCOME)
   })
 })
 
-describe('refusals before any work are definite', () => {
+describe('definite failures before any work', () => {
   test.each([
     [400, 'INVALID_ARGUMENT', 'provider_rejected'],
     [400, 'FAILED_PRECONDITION', 'provider_unavailable'],
@@ -476,15 +495,15 @@ describe('refusals before any work are definite', () => {
     [429, 'RESOURCE_EXHAUSTED', 'provider_unavailable'],
     [500, 'INTERNAL', 'provider_unavailable'],
     [503, 'UNAVAILABLE', 'provider_unavailable'],
-  ])('%i %s is %s', async (status, name, code) => {
+  ])('fails definitely on %i %s with %s', async (status, name, code) => {
     answerWith({ error: { code: status, message: 'CANARY', status: name } }, status)
-    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} ${name}` })
+    expect(await generate()).toEqual({ ...DEFINITE, code, reason: `HTTP ${status} ${name}` })
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('names are kept, messages are not', async () => {
+  test('keeps the vendor’s error names, but not its messages', async () => {
     answerWith(fixture('error-invalid-argument'), 400)
-    expect(await generate()).toEqual({ ...definite, code: 'provider_rejected', reason: 'HTTP 400 INVALID_ARGUMENT' })
+    expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: 'HTTP 400 INVALID_ARGUMENT' })
     answerWith(fixture('error-invalid-key'), 400)
     expect(await generate()).toMatchObject({
       code: 'provider_unavailable',
@@ -492,32 +511,32 @@ describe('refusals before any work are definite', () => {
     })
   })
 
-  test('how long to wait is read from the header, else from the details', async () => {
+  test('reads retry-after from the header, or else from the error’s details', async () => {
     answerWith(fixture('error-resource-exhausted'), 429)
     expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 34 })
     answerWith(fixture('error-resource-exhausted'), 429, { 'retry-after': '7' })
     expect(await generate()).toMatchObject({ retryAfterSeconds: 7 })
   })
 
-  test('a refusal without a readable body is still a refusal', async () => {
+  test('fails definitely on a refusal without a readable body', async () => {
     answerWith('<html>CANARY</html>', 403)
-    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 403' })
+    expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 403' })
   })
 
-  test('what was not sent', async () => {
+  test('fails definitely when the request was not sent', async () => {
     const cause = Object.assign(new Error('CANARY'), { code: 'ENOTFOUND', syscall: 'getaddrinfo' })
     const http = createHttp({ fetch: () => Promise.reject(new TypeError('fetch failed', { cause })) })
     expect(await generate({}, { http })).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
       reason: 'not sent: ENOTFOUND',
     })
-    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(DEFINITE)
     expect(upstream.calls).toHaveLength(0)
   })
 })
 
-describe('what may have been worked on is ambiguous, after exactly one call', () => {
+describe('ambiguous failures after exactly one call', () => {
   test.each<[FaultRuleInput, string]>([
     [{ fault: 'status', status: 500, body: {} }, 'HTTP 500'],
     [{ fault: 'status', status: 503, body: '<html>CANARY</html>' }, 'HTTP 503'],
@@ -527,37 +546,37 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
     [{ fault: 'status', status: 202, body: {} }, 'HTTP 202'],
     [{ fault: 'status', status: 307, body: {}, headers: { location: 'http://127.0.0.1:1/' } }, 'HTTP 307'],
-    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
-    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'hang' }, `no complete response within ${PATIENCE_MS} ms`],
+    [{ fault: 'slowBody', everyMs: 100 }, `HTTP 200, no complete response within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
     [{ fault: 'truncatedJson' }, 'HTTP 200 with a body that is not JSON'],
-    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, answer longer than 16777216 bytes'],
-    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with an ill-shaped answer'],
+    [{ fault: 'hugeBody', bytes: 17 * 1024 * 1024 }, 'HTTP 200, response larger than 16777216 bytes'],
+    [{ fault: 'status', status: 200, body: '[]' }, 'HTTP 200 with a malformed answer'],
     [
       { fault: 'status', status: 200, body: { candidates: [{ content: { parts: [{ text: 7 }] } }] } },
-      'HTTP 200 with an ill-shaped answer',
+      'HTTP 200 with a malformed answer',
     ],
-  ])('%o', async (rule, reason) => {
+  ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test('an abort by the caller while waiting', async () => {
+  test('leaves the outcome unknown when the caller aborts while waiting', async () => {
     upstream.setFaults([{ fault: 'hang' }])
     const caller = new AbortController()
     const outcome = generate({}, { signal: caller.signal })
     await until(() => upstream.calls[0]?.state === 'started')
     caller.abort()
-    expect(await outcome).toMatchObject({ ...unknownOutcome, reason: 'aborted by the caller' })
+    expect(await outcome).toMatchObject({ ...UNKNOWN_OUTCOME, reason: 'aborted by the caller' })
   })
 })
 
-test('no failure tells the key, the prompt, the answer or the vendor’s words', async () => {
+test('no failure reveals the key, the prompt, the answer or the vendor’s message', async () => {
   const rules: FaultRuleInput[] = [
     { fault: 'status', status: 400, body: fixture('error-invalid-argument') },
     { fault: 'status', status: 400, body: fixture('error-invalid-key') },
@@ -565,9 +584,9 @@ test('no failure tells the key, the prompt, the answer or the vendor’s words',
     {
       fault: 'status',
       status: 403,
-      body: { error: { status: `bad key ${apiKey}`, details: [{ reason: `x ${apiKey}` }] } },
+      body: { error: { status: `bad key ${API_KEY}`, details: [{ reason: `x ${API_KEY}` }] } },
     },
-    { fault: 'status', status: 500, body: `CANARY ${apiKey}` },
+    { fault: 'status', status: 500, body: `CANARY ${API_KEY}` },
     {
       fault: 'status',
       status: 200,

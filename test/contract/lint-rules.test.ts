@@ -5,18 +5,20 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES } from '../../oxlint.config.ts'
+import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES, LEDGER } from '../../oxlint.config.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const IMPORT_RULE = 'eslint(no-restricted-imports)'
+/** Folders that hold no modules themselves. */
+const NO_ROOMS = ['shared/adapters', 'shared/adapters/postgres/migrations']
 
-/** The rooms of a house or of shared, each with the rooms that it may import. */
+/** Sibling folders, each with the siblings that it may import. */
 type Rooms = Readonly<Record<string, readonly string[]>>
 
 const target = (specifier: string) => `export { target } from '${specifier}'\n`
 
-/** One file for each rule, at a place where the rule applies, with the rule that must refuse it. */
-const breaches: Record<string, { text: string; rule: string }> = {
+/** Files that each violate one rule, with the rule that must report it. */
+const violations: Record<string, { text: string; rule: string }> = {
   'api/floating-query.ts': {
     text: `import type pg from 'pg'\nexport function forget(pool: pg.Pool): void {\n  pool.query('SELECT 1')\n}\n`,
     rule: 'typescript(no-floating-promises)',
@@ -52,6 +54,8 @@ const breaches: Record<string, { text: string; rule: string }> = {
   'api/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'api/routes/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'api/dependencies.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
+  'workers/composition/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
+  'workers/job/imports-composition.ts': { text: target('../composition/target.ts'), rule: IMPORT_RULE },
   'shared/money/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'shared/money/imports-pg.ts': { text: `export { Pool } from 'pg'\n`, rule: IMPORT_RULE },
   'shared/money/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
@@ -62,6 +66,7 @@ const breaches: Record<string, { text: string; rule: string }> = {
 /** Imports that the rules allow. */
 const allowed: Record<string, string> = {
   'workers/dependencies.ts': target('#shared/adapters/target.ts'),
+  'workers/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
 }
 
@@ -73,7 +78,7 @@ for (const [house, rooms] of Object.entries(HOUSES)) {
   )
   for (const room of Object.keys(rooms))
     for (let depth = 0; depth <= DEEPEST_FOLDER; depth++)
-      breaches[`${house}/${room}/${'deeper/'.repeat(depth)}imports-root.ts`] = {
+      violations[`${house}/${room}/${'deeper/'.repeat(depth)}imports-root.ts`] = {
         text: target(`${'../'.repeat(depth + 1)}target.ts`),
         rule: IMPORT_RULE,
       }
@@ -89,19 +94,32 @@ addRooms(
   (_, other) => `#shared/adapters/${other}/target.ts`,
 )
 
-/** A file for each pair of rooms and each depth of folders: a breach, or an import that is allowed. */
+addRooms(
+  LEDGER,
+  (room) => `shared/adapters/postgres/${room}`,
+  (_, other) => `../${other}/target.ts`,
+  0,
+)
+for (const room of Object.keys(LEDGER))
+  violations[`shared/adapters/postgres/imports-${room}.ts`] = {
+    text: target(`./${room}/target.ts`),
+    rule: IMPORT_RULE,
+  }
+
+/** Adds a violating or an allowed file for each pair of sibling folders at each depth. */
 function addRooms(
   rooms: Rooms,
   folderOf: (room: string) => string,
   specifierOf: (room: string, other: string, depth: number) => string,
+  deepest = DEEPEST_FOLDER,
 ): void {
   for (const [room, importable] of Object.entries(rooms))
     for (const other of Object.keys(rooms).filter((name) => name !== room))
-      for (let depth = 0; depth <= DEEPEST_FOLDER; depth++) {
+      for (let depth = 0; depth <= deepest; depth++) {
         const path = `${folderOf(room)}/${'deeper/'.repeat(depth)}imports-${other}.ts`
         const text = target(specifierOf(room, other, depth))
         if (importable.includes(other)) allowed[path] = text
-        else breaches[path] = { text, rule: IMPORT_RULE }
+        else violations[path] = { text, rule: IMPORT_RULE }
       }
 }
 
@@ -115,7 +133,7 @@ beforeAll(async () => {
   const targets = [...roomFolders(), 'api', 'workers', 'test', 'shared/adapters'].map(
     (folder) => [`${folder}/target.ts`, 'export const target = 1\n'] as const,
   )
-  const texts = Object.entries(breaches).map(([path, { text }]) => [path, text] as const)
+  const texts = Object.entries(violations).map(([path, { text }]) => [path, text] as const)
   for (const [path, text] of [...targets, ...texts, ...Object.entries(allowed)]) {
     await mkdir(dirname(join(directory, path)), { recursive: true })
     await writeFile(join(directory, path), text)
@@ -131,36 +149,39 @@ afterAll(() => rm(directory, { recursive: true, force: true }))
 function roomFolders(): string[] {
   return [
     ...Object.entries(HOUSES).flatMap(([house, rooms]) => Object.keys(rooms).map((room) => `${house}/${room}`)),
+    'api/composition',
+    'workers/composition',
     ...Object.keys(DOMAIN).map((room) => `shared/${room}`),
     ...Object.keys(ADAPTERS).map((room) => `shared/adapters/${room}`),
+    ...Object.keys(LEDGER).map((room) => `shared/adapters/postgres/${room}`),
   ]
 }
 
-test.each(Object.entries(breaches))('lint refuses %s', (path, { rule }) => {
+test.each(Object.entries(violations))('lint reports %s', (path, { rule }) => {
   expect(findings.filter(({ filename }) => filename === path).map(({ code }) => code)).toContain(rule)
 })
 
-test('lint accepts the imports that are allowed', () => {
+test('lint accepts allowed imports', () => {
   expect(findings.filter(({ filename }) => filename in allowed)).toEqual([])
 })
 
-test('the rooms of a house form no circle', () => {
-  for (const rooms of [...Object.values(HOUSES), DOMAIN, ADAPTERS] as Rooms[]) {
+test('the allowed imports between folders are acyclic', () => {
+  for (const rooms of [...Object.values(HOUSES), DOMAIN, ADAPTERS, LEDGER] as Rooms[]) {
     const below = (room: string): string[] => (rooms[room] ?? []).flatMap((other) => [other, ...below(other)])
     for (const room of Object.keys(rooms)) expect(below(room)).not.toContain(room)
   }
 })
 
-test.each(['api', 'workers', 'shared', 'shared/adapters'])(
+test.each(['api', 'workers', 'shared', 'shared/adapters', 'shared/adapters/postgres'])(
   'the import rules list every folder of %s',
   async (house) => {
     const entries = await readdir(join(ROOT, house), { withFileTypes: true })
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${house}/${name}`)
-    expect(roomFolders()).toEqual(expect.arrayContaining(folders.filter((folder) => folder !== 'shared/adapters')))
+    expect(roomFolders()).toEqual(expect.arrayContaining(folders.filter((folder) => !NO_ROOMS.includes(folder))))
   },
 )
 
-test('no folder lies deeper than the import rules reach', async () => {
+test('no folder is deeper than the import rules reach', async () => {
   const folders = await Promise.all(
     ['api', 'workers'].map(async (house) => {
       const entries = await readdir(join(ROOT, house), { withFileTypes: true, recursive: true })

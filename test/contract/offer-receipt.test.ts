@@ -17,8 +17,8 @@ import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-
 import { until } from '../support/until.ts'
 
 /*
- * The extension's own client functions against a running service. Without a key they find it by the did:web in the
- * signature, at /.well-known/did.json.
+ * The extension's own client functions against a running service. They find the key through the signature's did:web, at
+ * /.well-known/did.json.
  */
 
 let sandbox: SharedSandbox
@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const LONGEST_HEADER = 8192
+const MAXIMUM_HEADER_BYTES = 8192
 const body = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
 const PATH = '/v1/chat/completions'
 
@@ -36,13 +36,13 @@ const send = (idempotencyKey: string, headers: Record<string, string> = {}) =>
 
 const secondNow = () => Math.floor(Date.now() / 1000)
 
-/** Waits until a statement that was dated by the clock, which is in whole seconds, would differ from one of before. */
+/** Waits for the next second, so a statement dated by the clock would differ from an earlier one. */
 async function passSecond(): Promise<void> {
   const before = secondNow()
   await until(() => secondNow() > before)
 }
 
-/** The one offer of a 402 and the terms that official clients match with it. */
+/** Returns the offer of a 402 and the terms that official clients match with it. */
 function offerOf(challenge: Response) {
   const required = decodePaymentRequiredHeader(challenge.headers.get('payment-required') ?? '')
   const [decoded, ...others] = decodeSignedOffers(extractOffersFromPaymentRequired(required))
@@ -56,7 +56,7 @@ function receiptOf(answer: Response): JWSSignedReceipt {
   return receipt
 }
 
-/** The same statement with one value changed under the old signature. */
+/** Returns the statement with changed values and its old signature. */
 function tampered<Statement extends JWSSignedOffer | JWSSignedReceipt>(
   statement: Statement,
   change: Record<string, unknown>,
@@ -75,7 +75,7 @@ async function pay(): Promise<{ challenge: Response; payment: Record<string, str
 }
 
 describe('an offer', () => {
-  it('of a priced request verifies, and states what accepts[0] asks for until it expires', async () => {
+  it('verifies for a priced request and states the terms and expiry of accepts[0]', async () => {
     const { required, decoded, signed } = offerOf(await send(randomUUID()))
     const [accepted] = required.accepts
     expect(await verifyOfferSignatureJWS(signed)).toEqual({
@@ -91,29 +91,29 @@ describe('an offer', () => {
     expect(findAcceptsObjectFromSignedOffer(decoded, required.accepts)).toEqual(accepted)
   })
 
-  it('is the same, byte for byte, each time that the request is asked for', async () => {
+  it('is the same, byte for byte, when the request is repeated', async () => {
     const key = randomUUID()
     const first = offerOf(await send(key))
     await passSecond()
     expect(offerOf(await send(key)).signed).toEqual(first.signed)
   })
 
-  it('that was changed does not verify', async () => {
+  it('does not verify after a change of the offer', async () => {
     const { signed } = offerOf(await send(randomUUID()))
     await expect(verifyOfferSignatureJWS(tampered(signed, { amount: '1' }))).rejects.toThrow('signature')
   })
 
-  it.each(operations.map(({ path }) => path))('of a probe of %s verifies, and fits the header', async (path) => {
+  it.each(operations.map(({ path }) => path))('verifies for a probe of %s and fits into the header', async (path) => {
     const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
     expect(probe.status).toBe(402)
-    expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(LONGEST_HEADER)
+    expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
     const { required, signed } = offerOf(probe)
     const offer = await verifyOfferSignatureJWS(signed)
     expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
     expect(offer.validUntil).toBeGreaterThan(secondNow())
   })
 
-  it('stands unchanged in the 402 of a refused payment, and fits the header', async () => {
+  it('is unchanged in the 402 of a refused payment and fits into the header', async () => {
     const key = randomUUID()
     const challenge = await send(key)
     const { required, signed } = offerOf(challenge)
@@ -121,7 +121,7 @@ describe('an offer', () => {
     const headers = { 'payment-required': encodePaymentRequiredHeader({ ...required, accepts }) }
     const refused = await send(key, await sandbox.payer.sign(new Response(null, { status: 402, headers })))
     expect(refused.status).toBe(402)
-    expect(refused.headers.get('payment-required')?.length).toBeLessThanOrEqual(LONGEST_HEADER)
+    expect(refused.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
     expect(offerOf(refused).signed).toEqual(signed)
   })
 })
@@ -132,7 +132,7 @@ describe('a receipt', () => {
     paid = await pay()
   })
 
-  it('verifies, belongs to the offer and the payer, and names the transaction', async () => {
+  it('verifies as a receipt, matches the offer and the payer, and names the transaction', async () => {
     const { challenge, answer } = paid
     expect(answer.status).toBe(200)
     const receipt = receiptOf(answer)
@@ -151,7 +151,7 @@ describe('a receipt', () => {
     expect(verifyReceiptMatchesOffer(receipt, offerOf(challenge).decoded, [sandbox.info.payTo])).toBe(false)
   })
 
-  it('is the same, byte for byte, on a replay', async () => {
+  it('is the same receipt, byte for byte, on a replay', async () => {
     const { answer, payment, key } = paid
     await passSecond()
     const replay = await send(key, payment)
@@ -159,7 +159,7 @@ describe('a receipt', () => {
     expect(replay.headers.get('payment-response')).toBe(answer.headers.get('payment-response'))
   })
 
-  it('that was changed does not verify', async () => {
+  it('does not verify after a change of the receipt', async () => {
     const receipt = receiptOf(paid.answer)
     await expect(verifyReceiptSignatureJWS(tampered(receipt, { payer: sandbox.info.payTo }))).rejects.toThrow(
       'signature',
@@ -167,7 +167,7 @@ describe('a receipt', () => {
   })
 })
 
-it('the keys are published as a did:web document and as a key set alike', async () => {
+it('publishes the same keys as a did:web document and as a key set', async () => {
   const read = async (path: string): Promise<unknown> => (await fetch(`${sandbox.info.baseUrl}${path}`)).json()
   const { id, verificationMethod } = (await read('/.well-known/did.json')) as {
     id: string

@@ -13,13 +13,13 @@ import type { SpeechInput, TranscriptionInput } from '../../workers/providers/pr
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'sk-CANARY-key'
+const API_KEY = 'sk-CANARY-key'
 const fixture = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`./fixtures/openai-compatible/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -29,7 +29,7 @@ afterAll(() => upstream.stop())
 
 const connection = (upstreamModel: string, http: SendHttp = createHttp({ fetch })) => ({
   baseUrl: `${upstream.url}/v1/`,
-  apiKey,
+  apiKey: API_KEY,
   upstreamModel,
   http,
 })
@@ -51,18 +51,18 @@ const transcribe = (changes: Partial<TranscriptionInput> = {}, http?: SendHttp) 
 
 const dialogue = readFileSync(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 
-/** The body of the first call, as the upstream's log keeps it: each field as JSON. */
+/** Returns the fields of the first call from the simulated vendor's log, which stores each as JSON. */
 const sentJson = (): Record<string, unknown> =>
   Object.fromEntries(Object.entries(upstream.calls[0]?.fields ?? {}).map(([name, json]) => [name, JSON.parse(json)]))
 function answerWith(body: unknown, status = 200, headers: Record<string, string> = {}) {
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('images', () => {
-  test('the image arrives unchanged, its type is told by its bytes', async () => {
+  test('returns the image unchanged and detects its type from the bytes', async () => {
     const outcome = await draw('A tram in the rain')
     expect(outcome).toEqual({
       outcome: 'generated',
@@ -78,7 +78,7 @@ describe('images', () => {
     })
   })
 
-  test('a model that refuses response_format is not sent it', async () => {
+  test('omits response_format for models that reject it', async () => {
     expect(await draw('A tram', { sendResponseFormat: false })).toMatchObject({ outcome: 'generated' })
     expect(sentJson()).not.toHaveProperty('response_format')
   })
@@ -86,7 +86,7 @@ describe('images', () => {
   test.each([
     ['image/jpeg', 'ffd8ffe000104a464946'],
     ['image/webp', '5249464624000000574542505650382018'],
-  ])('%s', async (contentType, hex) => {
+  ])('detects %s from the bytes', async (contentType, hex) => {
     answerWith({ created: 1, data: [{ b64_json: Buffer.from(hex, 'hex').toString('base64') }] })
     const outcome = await draw()
     expect(outcome).toMatchObject({ image: { contentType } })
@@ -97,26 +97,26 @@ describe('images', () => {
     ['no item', { data: [] }],
     ['no list', { created: 1 }],
     ['no bytes', { data: [{ b64_json: '' }] }],
-  ])('%s is empty output', async (_name, body) => {
+  ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await draw()).toEqual({ ...definite, code: 'provider_empty_output', reason: 'HTTP 200 without an image' })
+    expect(await draw()).toEqual({ ...DEFINITE, code: 'provider_empty_output', reason: 'HTTP 200 without an image' })
   })
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
-    ['bytes of another kind', { data: [{ b64_json: Buffer.from('GIF89aCANARY').toString('base64') }] }],
-    ['another shape', { data: 'CANARY' }],
-    ['no JSON', '<html>CANARY'],
-  ])('%s leaves the outcome unknown', async (_name, body) => {
+    ['an unknown image type', { data: [{ b64_json: Buffer.from('GIF89aCANARY').toString('base64') }] }],
+    ['an unexpected shape', { data: 'CANARY' }],
+    ['a body that is not JSON', '<html>CANARY'],
+  ])('leaves the outcome unknown for %s', async (_name, body) => {
     answerWith(body)
     const outcome = await draw()
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 
-  test('a prompt that moderation refuses is rejected, uncharged', async () => {
+  test('reports a prompt that moderation refuses as rejected', async () => {
     expect(await draw('CANARY, please refuse')).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 400 moderation_blocked',
     })
@@ -125,7 +125,7 @@ describe('images', () => {
 })
 
 describe('speech', () => {
-  test('an MP3 whose length follows text and speed arrives, and hearing it gives the text back', async () => {
+  test('returns an MP3 whose length follows text and speed, and which transcribes to the text', async () => {
     const text = 'Grüße! Tell me where you are going, and I tell you the most it can cost.'
     const [slow, normal] = [await speak({ text, speed: 0.7 }), await speak({ text })]
     if (slow.outcome !== 'synthesized' || normal.outcome !== 'synthesized') throw new Error('not synthesized')
@@ -137,7 +137,7 @@ describe('speech', () => {
       [walks[1], 1],
     ] as const) {
       if (walk?.outcome !== 'mp3') throw new Error('no MP3')
-      expect(walk.unrecognisedBytes).toBe(0)
+      expect(walk.unrecognizedBytes).toBe(0)
       expect(walk.durationMs).toBeGreaterThanOrEqual(expectedMs / speed)
       expect(walk.durationMs).toBeLessThanOrEqual(expectedMs / speed + frameMs + 1)
     }
@@ -145,7 +145,7 @@ describe('speech', () => {
     expect(heard).toMatchObject({ transcript: { text } })
   })
 
-  test('the request holds text, voice, format and the exact speed', async () => {
+  test('sends text, voice, format and the exact speed', async () => {
     await speak({ speed: 1.125 })
     expect(sentJson()).toEqual({
       model: 'simulated-speech',
@@ -156,23 +156,23 @@ describe('speech', () => {
     })
   })
 
-  test('no bytes are empty output', async () => {
+  test('reports an empty output for an answer without bytes', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await speak()).toEqual({ ...definite, code: 'provider_empty_output', reason: 'HTTP 200 without audio' })
+    expect(await speak()).toEqual({ ...DEFINITE, code: 'provider_empty_output', reason: 'HTTP 200 without audio' })
   })
 
   test.each([
     ['JSON', { error: 'CANARY' }],
     ['a WAV file', 'RIFF____WAVEfmt CANARY'],
     ['an AAC file', '\xff\xf1\x50\x80'],
-  ])('%s is no speech', async (_name, body) => {
+  ])('leaves the outcome unknown for %s in place of speech', async (_name, body) => {
     answerWith(body)
-    expect(await speak()).toEqual({ ...unknownOutcome, reason: 'HTTP 200 with a body that is no MP3' })
+    expect(await speak()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a body that is not an MP3' })
   })
 })
 
 describe('transcription', () => {
-  test('the audio arrives unchanged, and a plain transcript asks for no word times', async () => {
+  test('sends the audio unchanged, and requests no word times for a plain transcript', async () => {
     const outcome = await transcribe()
     if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
     expect(outcome.transcript.text).toMatch(/^Is this the tram to the language models\?/)
@@ -186,7 +186,7 @@ describe('transcription', () => {
   })
 
   test.each([{ needsWords: true }, { timestamps: 'word' as const }, { diarize: true }])(
-    '%o gives words without speakers',
+    'returns words without speakers for %o',
     async (changes) => {
       const outcome = await transcribe({ ...changes, language: 'en' })
       if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
@@ -197,16 +197,16 @@ describe('transcription', () => {
     },
   )
 
-  test('times of characters cannot be had: not sent, and left to another deployment', async () => {
+  test('does not send a request for character times and leaves it to another deployment', async () => {
     expect(await transcribe({ timestamps: 'character' })).toMatchObject({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
       concerns: 'request',
     })
     expect(upstream.calls).toHaveLength(0)
   })
 
-  test('OpenAI’s documented answer', async () => {
+  test('translates OpenAI’s documented answer', async () => {
     answerWith(fixture('transcription-openai'), 200, { 'x-request-id': 'req_7' })
     expect(await transcribe({ timestamps: 'word' })).toMatchObject({
       vendorRequestId: 'req_7',
@@ -217,7 +217,7 @@ describe('transcription', () => {
     })
   })
 
-  test('faster-whisper’s spaces go, and a word never ends before it begins', async () => {
+  test('trims faster-whisper’s words, which never end before they start', async () => {
     answerWith(fixture('transcription-faster-whisper'))
     expect(await transcribe({ timestamps: 'word' })).toEqual({
       outcome: 'transcribed',
@@ -232,10 +232,10 @@ describe('transcription', () => {
     })
   })
 
-  test('a blank transcript is never a result', async () => {
+  test('reports an empty output for a blank transcript', async () => {
     for (const body of [{ text: ' \n' }, { language: 'en' }]) {
       answerWith(body)
-      expect(await transcribe()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+      expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
     }
   })
 
@@ -243,22 +243,22 @@ describe('transcription', () => {
     ['missing', undefined],
     ['empty', []],
     ['without times', [{ word: 'CANARY' }]],
-  ])('words that were asked for are %s', async (_name, words) => {
+  ])('leaves the outcome unknown when requested words are %s', async (_name, words) => {
     answerWith({ text: 'CANARY', words })
     expect(await transcribe({ timestamps: 'word' })).toEqual({
-      ...unknownOutcome,
+      ...UNKNOWN_OUTCOME,
       reason: 'HTTP 200 without usable words',
     })
   })
 
-  test('bytes that are no audio are rejected', async () => {
+  test('reports bytes that are not audio as rejected', async () => {
     const outcome = await transcribe({ audio: Buffer.from('CANARY, not audio') })
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_rejected' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_rejected' })
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 })
 
-describe('faults, for each kind', () => {
+describe('failures of every kind of call', () => {
   const kinds = {
     image: (http?: SendHttp) => draw('A tram', {}, http),
     speech: (http?: SendHttp) => speak({}, http),
@@ -273,16 +273,16 @@ describe('faults, for each kind', () => {
   ]
   const cases = Object.entries(kinds).flatMap(([kind, call]) => faults.map((fault) => [kind, fault, call] as const))
 
-  test.each(cases)('%s after %o: the outcome is unknown, after one call', async (_kind, fault, call) => {
+  test.each(cases)('leaves the outcome of %s unknown after one call: %o', async (_kind, fault, call) => {
     upstream.setFaults([fault])
-    expect(await call(createExpiringHttp(upstream, fault))).toMatchObject(unknownOutcome)
+    expect(await call(createExpiringHttp(upstream, fault))).toMatchObject(UNKNOWN_OUTCOME)
     expect(upstream.calls).toHaveLength(1)
   })
 
-  test.each(Object.entries(kinds))('%s: a 429 is definite', async (_kind, call) => {
+  test.each(Object.entries(kinds))('fails definitely on a 429: %s', async (_kind, call) => {
     answerWith({ error: { code: 'rate_limit_exceeded' } }, 429, { 'retry-after': '3' })
     expect(await call()).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
       reason: 'HTTP 429 rate_limit_exceeded',
       retryAfterSeconds: 3,

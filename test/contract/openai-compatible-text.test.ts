@@ -12,13 +12,13 @@ import {
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
-const apiKey = 'sk-CANARY-key'
+const API_KEY = 'sk-CANARY-key'
 const fixture = (name: string): Record<string, unknown> =>
   JSON.parse(readFileSync(new URL(`./fixtures/openai-compatible/${name}.json`, import.meta.url), 'utf8'))
 
 let upstream: Upstream
 beforeAll(async () => {
-  upstream = await startUpstream({ apiKey })
+  upstream = await startUpstream({ apiKey: API_KEY })
 })
 afterEach(() => {
   upstream.setFaults([])
@@ -28,17 +28,17 @@ afterAll(() => upstream.stop())
 
 type Setting = Partial<OpenAiCompatibleTextDependencies> & { timeoutMs?: number; signal?: AbortSignal }
 
-const says = (text: string): TextRequest['messages'] => [{ role: 'user', parts: [{ type: 'text', text }] }]
+const textMessages = (text: string): TextRequest['messages'] => [{ role: 'user', parts: [{ type: 'text', text }] }]
 
 function generate(changes: Partial<TextRequest> = {}, { timeoutMs = PATIENCE_MS, signal, ...setting }: Setting = {}) {
   const provider = createOpenAiCompatibleText({
     baseUrl: `${upstream.url}/v1`,
-    apiKey,
+    apiKey: API_KEY,
     upstreamModel: 'simulated-chat',
     http: createHttp({ fetch }),
     ...setting,
   })
-  const request = { messages: says('Hello, tram!'), max_output_tokens: 200, ...changes }
+  const request = { messages: textMessages('Hello, tram!'), max_output_tokens: 200, ...changes }
   return provider.generateText(request, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
 }
 
@@ -48,7 +48,7 @@ async function generated(changes: Partial<TextRequest> = {}, setting: Setting = 
   return outcome.output
 }
 
-/** The body of the first call, as the upstream's log keeps it: each field as JSON. */
+/** Returns the fields of the first call from the simulated vendor's log, which stores each as JSON. */
 const sent = (): Record<string, unknown> =>
   Object.fromEntries(Object.entries(upstream.calls[0]?.fields ?? {}).map(([name, json]) => [name, JSON.parse(json)]))
 
@@ -56,22 +56,22 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
   upstream.setFaults([{ fault: 'status', status, body, headers }])
 }
 
-/** The documented completion with another choice. */
+/** Answers with the documented completion and another choice. */
 function answerWithChoice(finishReason: string | null, message: Record<string, unknown>) {
   answerWith({ ...fixture('completion'), choices: [{ index: 0, finish_reason: finishReason, message }] })
 }
 
-const definite = { outcome: 'failed', certainty: 'definite' } as const
-const unknownOutcome = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
+const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
-const weather = {
+const WEATHER_TOOL = {
   name: 'get_weather',
-  description: 'Tells the weather.',
+  description: 'Returns the weather.',
   parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 }
 
 describe('request', () => {
-  test('the smallest request has model, message and limit, and nothing else', async () => {
+  test('sends only model, message and limit for the smallest request', async () => {
     await generated()
     expect(sent()).toEqual({
       model: 'simulated-chat',
@@ -85,7 +85,7 @@ describe('request', () => {
     ['max_completion_tokens', { max_completion_tokens: 200 }],
     ['max_tokens', { max_tokens: 200 }],
     ['both', { max_tokens: 200, max_completion_tokens: 200 }],
-  ] as const)('the limit is sent as %s', async (outputLimit, fields) => {
+  ] as const)('sends the output limit as %s', async (outputLimit, fields) => {
     answerWith(fixture('completion'))
     await generated({}, { outputLimit })
     const { model, messages, ...limits } = sent()
@@ -93,10 +93,10 @@ describe('request', () => {
     expect(limits).toEqual(fields)
   })
 
-  test('every setting has its name on the wire', async () => {
+  test('sends every option under its name in the wire format', async () => {
     await generated({
       system: 'Be brief.',
-      tools: [weather],
+      tools: [WEATHER_TOOL],
       tool_choice: { name: 'get_weather' },
       response_format: { type: 'json_schema', name: 'weather', schema: { type: 'object' } },
       temperature: 0.5,
@@ -109,7 +109,7 @@ describe('request', () => {
     })
     expect(sent()).toMatchObject({
       messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }],
-      tools: [{ type: 'function', function: weather }],
+      tools: [{ type: 'function', function: WEATHER_TOOL }],
       tool_choice: { type: 'function', function: { name: 'get_weather' } },
       response_format: { type: 'json_schema', json_schema: { name: 'weather', schema: { type: 'object' } } },
       temperature: 0.5,
@@ -122,19 +122,19 @@ describe('request', () => {
     expect(sent()).not.toHaveProperty('top_k')
   })
 
-  test('top_k, the developer role and a missing key are the deployment’s matter', async () => {
+  test('applies the deployment’s settings for top_k, the developer role and a missing key', async () => {
     answerWith(fixture('completion'))
     await generated({ system: 'Be brief.', top_k: 40 }, { sendTopK: true, systemRole: 'developer', apiKey: undefined })
     expect(sent()).toMatchObject({ top_k: 40, messages: [{ role: 'developer' }, { role: 'user' }] })
   })
 
-  test('a choice without tools is not sent, and a name that the wire refuses is replaced', async () => {
+  test('omits a tool choice without tools and replaces an unsupported schema name', async () => {
     await generated({ tool_choice: 'auto', response_format: { type: 'json_schema', name: 'äh?', schema: {} } })
     expect(sent()).not.toHaveProperty('tool_choice')
     expect(sent()).toMatchObject({ response_format: { json_schema: { name: 'answer' } } })
   })
 
-  test('an inline image goes as a data URI and is seen', async () => {
+  test('sends an inline image as a data URI', async () => {
     const base64 = drawPng('a tram').toString('base64')
     const image = { type: 'image', source: { kind: 'inline', media_type: 'image/png', base64 } } as const
     const output = await generated({
@@ -144,11 +144,11 @@ describe('request', () => {
     expect(sent()).toMatchObject({ messages: [{ content: [{ type: 'text' }, { type: 'image_url' }] }] })
   })
 
-  test('results of tools come first, each as a message of its own', async () => {
+  test('puts tool results first, each as a separate message', async () => {
     const output = await generated({
-      tools: [weather],
+      tools: [WEATHER_TOOL],
       messages: [
-        ...says('What is the weather in Rome?'),
+        ...textMessages('What is the weather in Rome?'),
         {
           role: 'assistant',
           parts: [{ type: 'tool_call', id: 'call_1', name: 'get_weather', arguments_json: '{"city":"Rome"}' }],
@@ -179,24 +179,24 @@ describe('request', () => {
 
   test.each([
     ['an image by URL', 'user', { kind: 'url', url: 'https://example.com/CANARY.png' }],
-    ['an image by the assistant', 'assistant', { kind: 'inline', media_type: 'image/png', base64: 'CANARY' }],
-  ] as const)('%s is not sent and left to another deployment', async (_name, role, source) => {
+    ['an image in an assistant message', 'assistant', { kind: 'inline', media_type: 'image/png', base64: 'CANARY' }],
+  ] as const)('does not send %s and leaves it to another deployment', async (_name, role, source) => {
     const outcome = await generate({ messages: [{ role, parts: [{ type: 'image', source }] }] })
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', concerns: 'request' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', concerns: 'request' })
     expect(JSON.stringify(outcome)).not.toContain('CANARY')
     expect(upstream.calls).toHaveLength(0)
   })
 
   test.each([
-    ['a base URL that is none', { baseUrl: 'upstream' }],
+    ['an invalid base URL', { baseUrl: 'upstream' }],
     ['a key that cannot be a header', { apiKey: 'sk-CANARY\nkey' }],
-  ])('%s is refused at creation, without quoting it', (_name, setting) => {
+  ])('rejects %s at creation without quoting it', (_name, setting) => {
     expect(() => generate({}, setting)).toThrow(/^(?!.*CANARY)The .* of the OpenAI-compatible server/)
   })
 })
 
 describe('answers of the simulated server', () => {
-  test('text, usage and the server’s name for the call', async () => {
+  test('returns text, usage and the server’s request id', async () => {
     const outcome = await generate()
     expect(outcome).toMatchObject({
       outcome: 'generated',
@@ -205,36 +205,36 @@ describe('answers of the simulated server', () => {
     })
   })
 
-  test('the limit is kept, hidden thinking included', async () => {
+  test('never exceeds the output limit, hidden thinking included', async () => {
     const output = await generated(
-      { messages: says('Please write 300 words.'), max_output_tokens: 50 },
+      { messages: textMessages('Please write 300 words.'), max_output_tokens: 50 },
       { upstreamModel: 'thinking-chat' },
     )
     expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: 50 } })
     expect(output.usage.thinking_tokens).toBeGreaterThan(0)
   })
 
-  test('a tool is called with arguments that are an object', async () => {
-    const output = await generated({ messages: says('What is the weather in Rome?'), tools: [weather] })
+  test('calls a tool with an object as its arguments', async () => {
+    const output = await generated({ messages: textMessages('What is the weather in Rome?'), tools: [WEATHER_TOOL] })
     expect(output).toMatchObject({ text: null, finish_reason: 'tool_calls' })
     expect(output.tool_calls).toHaveLength(1)
     expect(JSON.parse(output.tool_calls[0]?.arguments_json ?? '')).toEqual({ city: 'Rome' })
   })
 
-  test('a JSON schema is honoured', async () => {
+  test('returns JSON that conforms to the schema', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
     const output = await generated({ response_format: { type: 'json_schema', schema } })
     expect(JSON.parse(output.text ?? '')).toHaveProperty('city')
   })
 
-  test('a refusal is an answer', async () => {
-    const output = await generated({ messages: says('please refuse') })
+  test('returns a refusal as an answer', async () => {
+    const output = await generated({ messages: textMessages('please refuse') })
     expect(output).toMatchObject({ text: null, refusal: expect.stringContaining('sorry') })
   })
 })
 
 describe('documented answers', () => {
-  test('reasoning tokens are inside the completion tokens', async () => {
+  test('counts reasoning tokens as part of the completion tokens', async () => {
     answerWith(fixture('completion'))
     expect(await generate()).toEqual({
       outcome: 'generated',
@@ -249,7 +249,7 @@ describe('documented answers', () => {
     })
   })
 
-  test('a call that was forced ends with tool_calls, and no arguments are an empty object', async () => {
+  test('reports a forced call with finish reason tool_calls, and missing arguments as an empty object', async () => {
     answerWith(fixture('tool-calls'))
     const id: unknown = expect.stringMatching(/^call_[0-9a-f]{24}$/)
     const output = await generated()
@@ -263,19 +263,19 @@ describe('documented answers', () => {
     })
   })
 
-  test('vLLM’s reasoning text is not part of the answer', async () => {
+  test('leaves vLLM’s reasoning text out of the answer', async () => {
     answerWith(fixture('vllm-reasoning'))
     const output = await generated()
     expect(output).toMatchObject({ text: '9.8 is greater.', usage: { input_tokens: 22, output_tokens: 108 } })
     expect(JSON.stringify(output)).not.toContain('CANARY')
   })
 
-  test('a refusal', async () => {
+  test('translates a documented refusal', async () => {
     answerWith(fixture('refusal'))
     expect(await generated()).toMatchObject({ text: null, refusal: "I'm sorry, I cannot assist with that request." })
   })
 
-  test('text that PostgreSQL cannot store is made storable', async () => {
+  test('replaces characters that PostgreSQL cannot store', async () => {
     answerWithChoice('stop', { content: 'a\0b\ud800c' })
     expect((await generated()).text).toBe('ab\ufffdc')
   })
@@ -284,55 +284,58 @@ describe('documented answers', () => {
     ['content_filter', { content: 'Half' }, 'content_filter'],
     ['eos', { content: 'Done' }, 'stop'],
     ['length', { content: 'Hal' }, 'length'],
-  ])('finish reason %s', async (reason, message, expected) => {
+  ])('translates finish reason %s', async (reason, message, expected) => {
     answerWithChoice(reason, message)
     expect((await generated()).finish_reason).toBe(expected)
   })
 
-  test('a call cut off by the limit is dropped', async () => {
+  test('drops a tool call that the limit has truncated', async () => {
     const cut = { id: 'c', type: 'function', function: { name: 'f', arguments: '{"a":' } }
     answerWithChoice('length', { content: 'I will call.', tool_calls: [cut] })
     expect(await generated()).toMatchObject({ text: 'I will call.', tool_calls: [], finish_reason: 'length' })
   })
 })
 
-describe('nothing usable', () => {
+describe('unusable answers', () => {
   test.each([
     ['null', 'stop', { content: null }],
     ['blank', 'length', { content: ' \n', tool_calls: [] }],
     ['withheld', 'content_filter', { content: null, refusal: '' }],
     ['hidden thinking only', 'length', { content: null, reasoning_content: 'CANARY' }],
-  ])('%s is empty output', async (_name, reason, message) => {
+  ])('reports an empty output for %s', async (_name, reason, message) => {
     answerWithChoice(reason, message)
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
-  test('the simulated empty answer', async () => {
+  test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...definite, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
   })
 
   test.each([
     ['no usage', { usage: undefined }],
     ['usage without input', { usage: { completion_tokens: 3 } }],
-    ['usage of a fraction', { usage: { prompt_tokens: 1.5, completion_tokens: 3 } }],
+    ['fractional usage', { usage: { prompt_tokens: 1.5, completion_tokens: 3 } }],
     ['no choices', { choices: [] }],
     ['no finish reason', { choices: [{ finish_reason: null, message: { content: 'CANARY' } }] }],
     ['content of a new kind', { choices: [{ finish_reason: 'stop', message: { content: [{ CANARY: 1 }] } }] }],
-  ])('%s leaves the outcome unknown', async (_name, change) => {
+  ])('leaves the outcome unknown for %s', async (_name, change) => {
     answerWith({ ...fixture('completion'), ...change })
-    expect(await generate()).toEqual({ ...unknownOutcome, reason: 'HTTP 200 with an ill-shaped completion' })
+    expect(await generate()).toEqual({ ...UNKNOWN_OUTCOME, reason: 'HTTP 200 with a malformed completion' })
   })
 
-  test('arguments that are no object leave the outcome unknown', async () => {
+  test('leaves the outcome unknown for tool arguments that are not an object', async () => {
     const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '[CANARY' } }
     answerWithChoice('tool_calls', { content: null, tool_calls: [call] })
     const outcome = await generate()
-    expect(outcome).toMatchObject({ ...unknownOutcome, reason: 'HTTP 200 with tool arguments that are no JSON object' })
+    expect(outcome).toMatchObject({
+      ...UNKNOWN_OUTCOME,
+      reason: 'HTTP 200 with tool arguments that are not a JSON object',
+    })
   })
 })
 
-describe('refusals before any work are definite', () => {
+describe('definite failures before any work', () => {
   test.each([
     [400, 'provider_rejected'],
     [413, 'provider_rejected'],
@@ -342,62 +345,62 @@ describe('refusals before any work are definite', () => {
     [403, 'provider_unavailable'],
     [404, 'provider_unavailable'],
     [429, 'provider_unavailable'],
-  ])('%i is %s', async (status, code) => {
+  ])('fails definitely on %i with %s', async (status, code) => {
     answerWith({ error: { message: 'CANARY', type: 'some_type', code: null } }, status)
-    expect(await generate()).toEqual({ ...definite, code, reason: `HTTP ${status} some_type` })
+    expect(await generate()).toEqual({ ...DEFINITE, code, reason: `HTTP ${status} some_type` })
   })
 
-  test('of a documented error the code is kept, the message is not', async () => {
+  test('keeps the code of a documented error, but not its message', async () => {
     answerWith(fixture('error-context-length'), 400, { 'x-request-id': 'req_1' })
     expect(await generate()).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_rejected',
       reason: 'HTTP 400 context_length_exceeded',
       vendorRequestId: 'req_1',
     })
     answerWith(fixture('error-vllm'), 404)
-    expect(await generate()).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 404 NotFoundError' })
+    expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 404 NotFoundError' })
   })
 
-  test('account trouble under status 400 is not the input’s fault', async () => {
+  test('does not blame the input for an account problem with status 400', async () => {
     answerWith({ error: { code: 'billing_hard_limit_reached' } }, 400)
     const outcome = await generate()
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable' })
     expect(outcome).not.toHaveProperty('concerns')
   })
 
-  test('a field that this server does not take is left to another deployment, and not held against this one', async () => {
+  test('leaves an unsupported field to another deployment without blaming this one', async () => {
     const outcome = await generate({ top_k: 5 }, { sendTopK: true })
-    expect(outcome).toMatchObject({ ...definite, code: 'provider_unavailable', concerns: 'request' })
+    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', concerns: 'request' })
   })
 
-  test('a 429 hands on how long to wait', async () => {
+  test('passes on the retry-after of a 429', async () => {
     answerWith({ error: { code: 'rate_limit_exceeded' } }, 429, { 'retry-after': '7' })
     expect(await generate()).toMatchObject({ code: 'provider_unavailable', retryAfterSeconds: 7 })
   })
 
-  test('a server that still loads its model has done nothing', async () => {
+  test('fails definitely while the server loads its model', async () => {
     answerWith(fixture('error-llama-loading'), 503)
     expect(await generate()).toEqual({
-      ...definite,
+      ...DEFINITE,
       code: 'provider_unavailable',
       reason: 'HTTP 503 unavailable_error',
     })
   })
 
-  test('the simulated server refuses a wrong key', async () => {
+  test('the simulated server rejects a wrong key', async () => {
     const outcome = await generate({}, { apiKey: 'sk-CANARY-wrong' })
-    expect(outcome).toEqual({ ...definite, code: 'provider_unavailable', reason: 'HTTP 401 invalid_api_key' })
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 401 invalid_api_key' })
   })
 
-  test('a call aborted beforehand, or without time left', async () => {
-    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(definite)
-    expect(await generate({}, { timeoutMs: 0 })).toMatchObject(definite)
+  test('fails definitely, without a call, when aborted beforehand or without time left', async () => {
+    expect(await generate({}, { signal: AbortSignal.abort() })).toMatchObject(DEFINITE)
+    expect(await generate({}, { timeoutMs: 0 })).toMatchObject(DEFINITE)
     expect(upstream.calls).toHaveLength(0)
   })
 })
 
-describe('what may have been worked on is ambiguous, after exactly one call', () => {
+describe('ambiguous failures after exactly one call', () => {
   test.each<[FaultRuleInput, string]>([
     [
       { fault: 'status', status: 500, body: { error: { message: 'CANARY', type: 'server_error' } } },
@@ -406,16 +409,16 @@ describe('what may have been worked on is ambiguous, after exactly one call', ()
     [{ fault: 'status', status: 503, body: '<html>CANARY' }, 'HTTP 503'],
     [{ fault: 'status', status: 408, body: {} }, 'HTTP 408'],
     [{ fault: 'status', status: 307, body: {}, headers: { location: '/CANARY' } }, 'HTTP 307'],
-    [{ fault: 'hang' }, `no complete answer within ${PATIENCE_MS} ms`],
+    [{ fault: 'hang' }, `no complete response within ${PATIENCE_MS} ms`],
     [{ fault: 'resetBeforeRead' }, 'EPIPE|ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetAfterRead' }, 'ECONNRESET|UND_ERR_SOCKET'],
     [{ fault: 'resetMidBody' }, 'HTTP 200, (ECONNRESET|UND_ERR_SOCKET)'],
-    [{ fault: 'truncatedJson' }, 'HTTP 200 with an ill-shaped completion'],
-    [{ fault: 'hugeBody' }, 'HTTP 200, answer longer than 16777216 bytes'],
-  ])('%o', async (rule, reason) => {
+    [{ fault: 'truncatedJson' }, 'HTTP 200 with a malformed completion'],
+    [{ fault: 'hugeBody' }, 'HTTP 200, response larger than 16777216 bytes'],
+  ])('leaves the outcome unknown after one call: %o', async (rule, reason) => {
     upstream.setFaults([rule])
     const outcome = await generate({}, { http: createExpiringHttp(upstream, rule) })
-    expect(outcome).toMatchObject(unknownOutcome)
+    expect(outcome).toMatchObject(UNKNOWN_OUTCOME)
     expect(outcome.outcome === 'failed' && outcome.reason).toMatch(new RegExp(`^(${reason})$`))
     expect(upstream.calls).toHaveLength(1)
   })

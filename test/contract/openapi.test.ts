@@ -9,7 +9,6 @@ import { buildOpenApiDocument } from '../../api/openapi/document.ts'
 import { isProbe, renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
 import { addBalanceRoutes } from '../../api/routes/balance.ts'
 import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
-import { notesOf } from '../../api/schemas/operation-examples.ts'
 import { composeApp, limitRate, PUBLIC_BASE_URL, signer, terms } from '../integration/routes/compose-app.ts'
 
 interface Operation {
@@ -50,14 +49,14 @@ const schemaOf = (name: string): Schema => document.components.schemas[name] as 
 const paid = described.filter((operation) => operation['x-payment-info'] !== undefined)
 const dynamic = (min: string, max: string) => ({ mode: 'dynamic', currency: 'USD', min, max })
 
-describe('the interface description', () => {
-  it('follows the rules of OpenAPI 3.1', () => {
+describe('the OpenAPI document', () => {
+  it('the OpenAPI document is valid OpenAPI 3.1', () => {
     const { valid, errors } = validate(structuredClone(document) as never)
     expect({ valid, errors }).toEqual({ valid: true, errors: [] })
     expect(document.openapi).toBe('3.1.0')
   })
 
-  it('refers only to what is in it, and declares every path parameter', () => {
+  it('the OpenAPI document resolves all its references and declares every path parameter', () => {
     const references = JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)
     for (const [, pointer = ''] of references) {
       const target = pointer
@@ -70,22 +69,22 @@ describe('the interface description', () => {
         expect(parameters).toContainEqual(expect.objectContaining({ name, in: 'path', required: true }))
   })
 
-  it('is the same for the same input, byte for byte', () => {
+  it('the OpenAPI document is byte-equal for the same input', () => {
     expect(JSON.stringify(buildOpenApiDocument(input))).toBe(JSON.stringify(document))
   })
 
-  it('has changed only on purpose', async () => {
+  it('the OpenAPI document equals its snapshot [spec O34]', async () => {
     await expect(`${JSON.stringify(document, null, 2)}\n`).toMatchFileSnapshot('fixtures/openapi.json.snap')
   })
 
-  it('has version 0.5.0, a contact, guidance of a length that agents take, and a server', () => {
+  it('the OpenAPI document has version 0.5.0, a contact, guidance short enough for agents, and a server [spec V1]', () => {
     expect(document.info.version).toBe('0.5.0')
     expect(document.info.contact['email']).toBe('operator@farebox.example')
     expect(document.info['x-guidance'].length).toBeLessThan(4000)
     expect(document).toMatchObject({ servers: [{ url: PUBLIC_BASE_URL }] })
   })
 
-  it('has the nine operations on their paths, and tags all others as support', () => {
+  it('the OpenAPI document has the nine operations on their paths, and tags all others as support [spec S1, E2, E19, E32, E46, E57, V2]', () => {
     const named = described.filter(({ tags }) => !tags.includes('support'))
     expect(named.map(({ operationId, method, path }) => [operationId, method, path])).toEqual([
       ['createChatCompletion', 'post', '/v1/chat/completions'],
@@ -102,7 +101,7 @@ describe('the interface description', () => {
     for (const { security } of described) expect(security).toEqual([])
   })
 
-  it('has the price bounds of the specification', () => {
+  it('the OpenAPI document has the specified price bounds [spec E3, E20, E47, E58]', () => {
     const prices = paid.map((operation) => (operation['x-payment-info'] as { price: unknown }).price)
     expect(prices).toEqual([
       dynamic('0.002', '0.766952'),
@@ -113,7 +112,7 @@ describe('the interface description', () => {
     ])
   })
 
-  it.each(paid)('$operationId documents key, payment, success headers and the failures', (operation) => {
+  it.each(paid)('$operationId documents key, payment, success headers and failures [spec L7b, E1]', (operation) => {
     expect(operation.parameters).toHaveLength(2)
     expect(operation.responses['200']).toMatchObject({
       headers: {
@@ -130,14 +129,14 @@ describe('the interface description', () => {
   })
 
   it.each(operations)('$id has examples that its own schemas accept', (operation) => {
-    const { requestExample, resultExample } = notesOf(operation.id, operation.summary)
+    const { requestExample, resultExample } = operation
     const { [operation.upload?.jsonField ?? '']: upload, ...body } = requestExample
     expect(operation.bodySchema.safeParse(body).error).toBeUndefined()
     expect(upload === undefined).toBe(operation.upload === null)
     expect(operation.resultSchema.safeParse(resultExample).error).toBeUndefined()
   })
 
-  it('takes transcriptions as JSON and as a form, with the same fields beside the audio', () => {
+  it('the OpenAPI document accepts transcriptions as JSON and as a form, with the same fields in addition to the audio [spec E73]', () => {
     const operation = document.paths['/v1/audio/transcriptions']?.['post']
     expect(Object.keys(operation?.requestBody?.content ?? {})).toEqual(['application/json', 'multipart/form-data'])
     const [json, form] = [schemaOf('CreateTranscriptionRequest'), schemaOf('CreateTranscriptionFormRequest')]
@@ -152,7 +151,7 @@ describe('the interface description', () => {
     ])
   })
 
-  it('marks size as deprecated, and keeps closed objects closed and open ones open', () => {
+  it('the OpenAPI document marks size as deprecated, and allows additional properties only where specified [spec V5]', () => {
     const image = schemaOf('CreateImageGenerationRequest')
     expect(image.properties['size']).toMatchObject({ deprecated: true, const: '1024x1024' })
     const closed = ['CreateImageGeneration', 'CreateSpeech', 'CreateTranscription']
@@ -161,15 +160,15 @@ describe('the interface description', () => {
       expect(schemaOf(`${name}Request`).additionalProperties).not.toBe(false)
   })
 
-  it('has no empty schema where a field is specified', () => {
+  it('the OpenAPI document has no empty schema for a specified object', () => {
     for (const name of ['ModelList', 'PricingCatalog', 'VoiceList', 'WalletBalance', 'Quote', 'Receipt'])
       expect([name, Object.keys(schemaOf(name).properties).length > 3 || name === 'VoiceList']).toEqual([name, true])
     expect(schemaOf('WalletBalance').properties['balance_usdc_atomic']).toMatchObject({ pattern: '^\\d+$' })
   })
 })
 
-describe('the discovery checker that listing services use', () => {
-  it('has no warning about a running origin', async () => {
+describe('the listing services’ checker', () => {
+  it('the listing services’ checker has no warnings about a running origin', async () => {
     const origin = await composeApp(async (app) => {
       addBalanceRoutes(app, {
         terms,

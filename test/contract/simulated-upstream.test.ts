@@ -10,12 +10,12 @@ import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/serve
 
 const sample = (name: string) => readFileSync(new URL(`../../infra/sandbox/samples/${name}`, import.meta.url))
 
-/** One second of silence-sized MPEG-2 Layer III frames: 22.05 kHz, 32 kbit/s, 576 samples in 104 bytes. */
-const untagged = Buffer.concat(
+/** One second of empty MPEG-2 Layer III frames: 22.05 kHz, 32 kbit/s, 576 samples in 104 bytes. */
+const UNTAGGED = Buffer.concat(
   Array.from({ length: 38 }, () => Buffer.concat([Buffer.from([0xff, 0xf3, 0x40, 0xc0]), Buffer.alloc(100)])),
 )
 const withScript = (lyrics: string) =>
-  Buffer.concat([id3Tag({ title: 'Prüfung', artist: 'test', language: 'deu', lyrics }), untagged])
+  Buffer.concat([id3Tag({ title: 'Prüfung', artist: 'test', language: 'deu', lyrics }), UNTAGGED])
 
 const folder = mkdtempSync(join(tmpdir(), 'farebox-upstream-'))
 const callLogPath = join(folder, 'calls.jsonl')
@@ -65,8 +65,8 @@ const hear = async (script: string, fields: Record<string, string> = {}) =>
 const put = (rules: unknown) =>
   fetch(`${upstream.url}/_simulator/faults`, { method: 'PUT', body: JSON.stringify(rules) })
 
-describe('hearing', () => {
-  test('the script of the lyrics tag is heard, in its language, over the duration of the frames', async () => {
+describe('transcription', () => {
+  test('transcribes the script of the lyrics tag in its language, over the duration of the frames', async () => {
     const body = await hear('Grüße, Fahrgast!')
     expect(body).toMatchObject({ text: 'Grüße, Fahrgast!', language_code: 'deu' })
     expect(body.words.map(({ type }) => type)).toEqual(['word', 'spacing', 'word'])
@@ -74,16 +74,16 @@ describe('hearing', () => {
     expect(body.words.at(-1)?.end).toBeCloseTo((38 * 576) / 22_050, 2)
   })
 
-  test('a given language is taken over with certainty', async () => {
+  test('reports a requested language with probability 1', async () => {
     expect(await hear('eins', { language_code: 'de' })).toMatchObject({ language_code: 'de', language_probability: 1 })
   })
 
-  test('audio without a script is heard as an honest sentence', async () => {
-    const { body } = await post({ model_id: 'scribe_v2' }, untagged)
+  test('transcribes audio without a script as a sentence with its length', async () => {
+    const { body } = await post({ model_id: 'scribe_v2' }, UNTAGGED)
     expect(body.text).toBe('This is a simulated transcription of 1.0 seconds of audio.')
   })
 
-  test('audio events are tagged by default, as at the vendor', async () => {
+  test('tags audio events by default, like the vendor', async () => {
     const script = 'Willkommen (warmer Applaus) an Bord'
     expect((await hear(script)).words.find(({ type }) => type === 'audio_event')?.text).toBe('(warmer Applaus)')
     expect((await hear(script, { tag_audio_events: 'false' })).text).toBe('Willkommen an Bord')
@@ -98,13 +98,13 @@ describe('hearing', () => {
       { num_speakers: '2' },
       ['speaker_0', 'speaker_1', 'speaker_1'],
     ],
-  ])('diarized, %s', async (_name, script, fields, speakers) => {
+  ])('diarizes a script: %s', async (_name, script, fields, speakers) => {
     const { words, text } = await hear(script, { diarize: 'true', tag_audio_events: 'false', ...fields })
     expect(words.filter(({ type }) => type === 'word').map(({ speaker_id }) => speaker_id)).toEqual(speakers)
     expect(text).toBe('eins zwei drei')
   })
 
-  test('granularity none has no times, character has characters', async () => {
+  test('returns no times for granularity none, and characters for granularity character', async () => {
     const none = await hear('eins', { timestamps_granularity: 'none' })
     const character = await hear('eins', { timestamps_granularity: 'character' })
     expect(none.words[0]).toMatchObject({ start: null, end: null, characters: null })
@@ -133,14 +133,14 @@ describe('refusals', () => {
       400,
       { detail: { code: 'unsupported_language' } },
     ],
-  ])('%s', async (_name, fields, key, status, body) => {
+  ])('rejects %s', async (_name, fields, key, status, body) => {
     const answer = await post({ model_id: 'scribe_v2', ...fields }, withScript('eins'), key)
     expect(answer).toMatchObject({ status, body })
     expect(upstream.calls[0]).toMatchObject({ started: false, status, state: 'answered' })
   })
 
-  test('a missing model, file or form', async () => {
-    expect(await post({}, untagged)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'model_id'] }] } })
+  test('rejects a missing model, file or form', async () => {
+    expect(await post({}, UNTAGGED)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'model_id'] }] } })
     expect(await post({ model_id: 'scribe_v2' })).toMatchObject({
       status: 422,
       body: { detail: [{ loc: ['body', 'file'] }] },
@@ -153,14 +153,14 @@ describe('refusals', () => {
     expect(response.status).toBe(400)
   })
 
-  test('an unknown route is 404 and no call', async () => {
+  test('answers 404 to an unknown route without logging a call', async () => {
     expect((await fetch(`${upstream.url}/v1/user`)).status).toBe(404)
     expect(upstream.calls).toHaveLength(0)
   })
 })
 
 describe('control routes', () => {
-  test('rules are consumed in order, per route, and the last may stay', async () => {
+  test('applies fault rules in order and by route, and keeps one that applies always', async () => {
     await put([
       { fault: 'status', status: 418, route: '/v1/elsewhere' },
       { fault: 'status', status: 429, times: 2 },
@@ -168,23 +168,23 @@ describe('control routes', () => {
       { fault: 'status', status: 500, times: 'always' },
     ])
     const statuses: number[] = []
-    for (let call = 0; call < 5; call += 1) statuses.push((await post({ model_id: 'scribe_v2' }, untagged)).status)
+    for (let call = 0; call < 5; call += 1) statuses.push((await post({ model_id: 'scribe_v2' }, UNTAGGED)).status)
     expect(statuses).toEqual([429, 429, 200, 500, 500])
     const left = (await (await fetch(`${upstream.url}/_simulator/faults`)).json()) as { rules: unknown[] }
     expect(left.rules).toHaveLength(2)
     await fetch(`${upstream.url}/_simulator/faults`, { method: 'DELETE' })
-    expect((await post({ model_id: 'scribe_v2' }, untagged)).status).toBe(200)
+    expect((await post({ model_id: 'scribe_v2' }, UNTAGGED)).status).toBe(200)
   })
 
   test.each([[[{ fault: 'explode' }]], [[{ fault: 'hang', typo: 1 }]], [{}], ['text']])(
-    '%o is no rule list',
+    'rejects %o as a list of fault rules',
     async (rules) => {
       expect((await put(rules)).status).toBe(400)
     },
   )
 
-  test('calls can be read and forgotten; the file keeps them and never the key', async () => {
-    await post({ model_id: 'scribe_v2', diarize: 'true' }, untagged)
+  test('returns and deletes logged calls; the log file keeps them without the key', async () => {
+    await post({ model_id: 'scribe_v2', diarize: 'true' }, UNTAGGED)
     const { calls } = (await (await fetch(`${upstream.url}/_simulator/calls`)).json()) as { calls: unknown[] }
     expect(calls).toMatchObject([
       {
@@ -192,7 +192,7 @@ describe('control routes', () => {
         state: 'answered',
         started: true,
         status: 200,
-        audioBytes: untagged.length,
+        audioBytes: UNTAGGED.length,
         audioSha256: expect.stringMatching(/^[0-9a-f]{64}$/),
         fields: { model_id: 'scribe_v2', diarize: 'true' },
       },
@@ -211,10 +211,10 @@ describe('control routes', () => {
   })
 
   test.each(['resetBeforeRead', 'resetAfterRead', 'resetMidBody'] as const)(
-    '%s is logged as aborted',
+    'logs a call with the fault %s as aborted',
     async (fault) => {
       await put([{ fault }])
-      await expect(post({ model_id: 'scribe_v2' }, untagged)).rejects.toThrow(TypeError)
+      await expect(post({ model_id: 'scribe_v2' }, UNTAGGED)).rejects.toThrow(TypeError)
       await expect
         .poll(() => upstream.calls[0])
         .toMatchObject({ state: 'aborted', started: fault !== 'resetBeforeRead' })
@@ -222,13 +222,13 @@ describe('control routes', () => {
   )
 })
 
-test('concurrent calls are each logged once', async () => {
-  await Promise.all(Array.from({ length: 20 }, () => post({ model_id: 'scribe_v2' }, untagged)))
+test('logs each of many concurrent calls once', async () => {
+  await Promise.all(Array.from({ length: 20 }, () => post({ model_id: 'scribe_v2' }, UNTAGGED)))
   expect(new Set(upstream.calls.map(({ call }) => call)).size).toBe(20)
   expect(upstream.calls.every(({ state }) => state === 'answered')).toBe(true)
 })
 
-test('the samples are small, tagged and as long as they sound', async () => {
+test('the samples are small, tagged and of their documented length', async () => {
   const durations: Record<string, number> = {}
   for (const name of ['last-tram.mp3', 'two-at-the-stop.mp3', 'biglietteria-cortese.mp3']) {
     expect(sample(name).length).toBeLessThan(150_000)
@@ -239,7 +239,7 @@ test('the samples are small, tagged and as long as they sound', async () => {
   expect(durations).toEqual({ 'last-tram.mp3': 25.1, 'two-at-the-stop.mp3': 22.3, 'biglietteria-cortese.mp3': 22.2 })
 })
 
-test('the process tells its port, delays its answers, and ends cleanly on SIGTERM with a call open', async () => {
+test('the process prints its port, delays its answers, and exits cleanly on SIGTERM during a call', async () => {
   const log = join(folder, 'process.jsonl')
   const main = new URL('../../infra/sandbox/upstream/main.ts', import.meta.url).pathname
   const child = spawn(process.execPath, [main], {
@@ -253,7 +253,7 @@ test('the process tells its port, delays its answers, and ends cleanly on SIGTER
     const call = () => {
       const form = new FormData()
       form.set('model_id', 'scribe_v2')
-      form.set('file', new Blob([untagged]), 'audio.mp3')
+      form.set('file', new Blob([UNTAGGED]), 'audio.mp3')
       return fetch(`${url}/v1/speech-to-text`, { method: 'POST', headers: { 'xi-api-key': 'k' }, body: form })
     }
     const before = performance.now()

@@ -1,5 +1,5 @@
 import { describe, test } from 'vitest'
-import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/http/json-endpoint.ts'
+import { describeFields, describeJsonBody, rejectedWith, useJsonEndpoint } from '../support/http/json-endpoint.ts'
 import {
   PNG,
   TEXT_BOUNDS,
@@ -20,6 +20,7 @@ describeFields(endpoint, [
   ...textFieldRules(false),
   {
     name: 'response_format',
+    title: 'response_format [spec E10]',
     accepted: [
       null,
       5,
@@ -32,17 +33,17 @@ describeFields(endpoint, [
       { type: 'json_schema', json_schema: { name: 'stop', schema: { type: 'object' } } },
       { type: 'json_schema', json_schema: null },
     ],
-    refused: allSay('surrogate', '\ud800'),
+    refused: rejectedWith('surrogate', '\ud800'),
   },
 ])
 
-const ask = (content: unknown, more: Record<string, unknown> = {}) =>
+const bodyWithContent = (content: unknown, more: Record<string, unknown> = {}) =>
   endpoint.bodyWith({ messages: [{ role: 'user', content, ...more }] })
-const imageOf = (url: unknown) => ask([{ type: 'image_url', image_url: { url } }])
+const bodyWithImage = (url: unknown) => bodyWithContent([{ type: 'image_url', image_url: { url } }])
 
-const assistant = (changes: Record<string, unknown>) => [
+const conversationWith = (assistantMessage: Record<string, unknown>) => [
   { role: 'user', content: 'a' },
-  { role: 'assistant', ...changes },
+  { role: 'assistant', ...assistantMessage },
   { role: 'tool', tool_call_id: 'call_1', content: '7 minutes' },
 ]
 
@@ -53,63 +54,63 @@ describe('messages', () => {
     [[{ role: 'user', content: [{ type: 'refusal' }] }], 'messages[0].content[0].refusal'],
   ])
   test.each(['system', 'developer', 'user', 'assistant', 'tool', 'function', 'critic', ''])(
-    'the role may be any string: %j',
+    'accepts any string as a message’s role: %j [spec E11]',
     async (role) => {
-      await endpoint.expectChallenged(ask('a', { role }))
+      await endpoint.expectChallenged(bodyWithContent('a', { role }))
     },
   )
   test.each([
     ['a refusal', [{ type: 'refusal', refusal: 'I will not.' }]],
     [
-      'text beside an image',
+      'text next to an image',
       [
         { type: 'text', text: 'a' },
         { type: 'image_url', image_url: { url: 'https://a.example' } },
       ],
     ],
     ['two hundred items', Array.from({ length: 200 }, () => ({ type: 'text', text: 'a' }))],
-  ])('the content may be %s', async (_, content) => {
-    await endpoint.expectChallenged(ask(content))
+  ])('accepts %s as message content [spec E12]', async (_, content) => {
+    await endpoint.expectChallenged(bodyWithContent(content))
   })
   test.each(['image', 'tool_use', 'tool_result', 'file', 'input_text', '', 5])(
-    'an item of type %j is refused with the three that there are',
+    'rejects a content item of type %j and names the three supported types [spec E13]',
     async (type) => {
       const param = 'messages[0].content[0].type'
       const says = [param, '"text", "image_url", "refusal"']
-      await endpoint.expectRefused(ask([{ type }]), { code: 'invalid_field', param, says })
+      await endpoint.expectRefused(bodyWithContent([{ type }]), { code: 'invalid_field', param, says })
     },
   )
 
   const call = { id: 'call_1', type: 'function', function: { name: 'look_up', arguments: '{"stop":"Depot"}' } }
   test.each([
-    ['null beside tool_calls', { content: null, tool_calls: [call] }],
-    ['text beside tool_calls', { content: 'One moment.', tool_calls: [call] }],
-    ['a list beside tool_calls', { content: [{ type: 'text', text: 'One moment.' }], tool_calls: [call] }],
-    ['beside calls of another kind', { content: '', tool_calls: [{ id: 'a', type: 'custom', custom: {} }] }],
+    ['null content and tool_calls', { content: null, tool_calls: [call] }],
+    ['text content and tool_calls', { content: 'One moment.', tool_calls: [call] }],
+    ['a list of content and tool_calls', { content: [{ type: 'text', text: 'One moment.' }], tool_calls: [call] }],
+    ['tool calls of a custom type', { content: '', tool_calls: [{ id: 'a', type: 'custom', custom: {} }] }],
     [
-      'beside arguments that are no JSON',
+      'tool call arguments that are not JSON',
       { content: null, tool_calls: [{ ...call, function: { name: 'f', arguments: '{' } }] },
     ],
-    ['null refusal and audio', { content: 'a', refusal: null, audio: null }],
-  ])('an assistant’s content may be %s', async (_, changes) => {
-    await endpoint.expectChallenged(endpoint.bodyWith({ messages: assistant(changes) }))
+    ['a null refusal and null audio', { content: 'a', refusal: null, audio: null }],
+  ])('accepts an assistant message with %s', async (_, assistantMessage) => {
+    await endpoint.expectChallenged(endpoint.bodyWith({ messages: conversationWith(assistantMessage) }))
   })
   test.each([
-    ['null without tool_calls', { content: null }],
-    ['null beside no tool_calls', { content: null, tool_calls: [] }],
-    ['null beside null tool_calls', { content: null, tool_calls: null }],
-  ])('an assistant’s content must not be %s', async (_, changes) => {
+    ['null content and no tool_calls', { content: null }],
+    ['null content and empty tool_calls', { content: null, tool_calls: [] }],
+    ['null content and null tool_calls', { content: null, tool_calls: null }],
+  ])('rejects an assistant message with %s', async (_, assistantMessage) => {
     const param = 'messages[1].content'
-    await endpoint.expectRefused(endpoint.bodyWith({ messages: assistant(changes) }), {
+    await endpoint.expectRefused(endpoint.bodyWith({ messages: conversationWith(assistantMessage) }), {
       code: 'invalid_field',
       param,
       says: [param, 'must be a string or an array'],
     })
   })
   test.each([
-    ['in a list', [{ type: 'text', text: '7 minutes' }]],
+    ['a list', [{ type: 'text', text: '7 minutes' }]],
     ['empty', ''],
-  ])('a tool’s result may be %s', async (_, content) => {
+  ])('accepts a tool result that is %s', async (_, content) => {
     await endpoint.expectChallenged(endpoint.bodyWith({ messages: [{ role: 'tool', tool_call_id: 'a', content }] }))
   })
 })
@@ -121,8 +122,8 @@ describe('images', () => {
     `data:image/jpeg;base64,${PNG}`,
     'https://images.example/tram.png?size=1#top',
     'HTTPS://images.example/',
-  ])('may be %s', async (url) => {
-    await endpoint.expectChallenged(imageOf(url))
+  ])('accepts the image URL %s', async (url) => {
+    await endpoint.expectChallenged(bodyWithImage(url))
   })
   test.each([
     ['http://images.example/tram.png', 'https'],
@@ -147,14 +148,18 @@ describe('images', () => {
     [`${PNG}\ud800`, ''],
     [5, 'string'],
     [null, 'string'],
-  ])('must not be %j', async (url, says) => {
+  ])('rejects the image URL %j', async (url, says) => {
     const param = 'messages[0].content[0].image_url.url'
-    await endpoint.expectRefused(imageOf(url), { code: 'invalid_field', param, says: [param, says] })
+    await endpoint.expectRefused(bodyWithImage(url), { code: 'invalid_field', param, says: [param, says] })
   })
-  test.each(['https://images.example/tram.png', null, 5, []])('image_url must not be %j', async (image_url) => {
+  test.each(['https://images.example/tram.png', null, 5, []])('rejects %j as image_url', async (image_url) => {
     const param = 'messages[0].content[0].image_url'
     const says = [param, 'must be an object']
-    await endpoint.expectRefused(ask([{ type: 'image_url', image_url }]), { code: 'invalid_field', param, says })
+    await endpoint.expectRefused(bodyWithContent([{ type: 'image_url', image_url }]), {
+      code: 'invalid_field',
+      param,
+      says,
+    })
   })
 })
 

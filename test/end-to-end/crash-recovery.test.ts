@@ -5,11 +5,11 @@ import { isRunning } from '../support/processes/is-running.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
-/** Longer than a living worker can be kept from renewing it; of a dead one's {@link expireLeases} makes an end. */
+/** Long enough that a live worker always renews in time; {@link expireLeases} ends the lease of a dead one. */
 const LEASE_SECONDS = 60
 
 let sandbox: TestSandbox
-/** Between the worker and the vendors. */
+/** Holds back the vendors' answers to the worker. */
 let vendors: AnswerGate
 beforeAll(async () => {
   sandbox = await startTestSandbox({
@@ -27,17 +27,17 @@ afterAll(async () => {
   await vendors.stop()
 })
 
-async function payFor(idempotencyKey: string) {
+async function signTranscription(idempotencyKey: string) {
   return sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey }))
 }
 
-const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo)
 
-async function untilUpstreamIsAsked(callsBefore: number) {
+async function untilUpstreamIsCalled(callsBefore: number) {
   await until(async () => (await sandbox.upstreamCalls()).length > callsBefore)
 }
 
-/** Makes the ledger see so much time gone by since the worker was killed that its leases and their grace are over. */
+/** Backdates the dead worker's jobs, as if their leases and the grace period had expired. */
 async function expireLeases() {
   await sandbox.sql(
     `UPDATE jobs SET orphaned_at = now(), lease_expires_at = lease_expires_at - make_interval(secs => $1),
@@ -54,13 +54,13 @@ async function killWorker() {
   await sandbox.restart('worker')
 }
 
-test('a worker killed during the provider call leaves an uncharged failure that a fresh payment repeats', async () => {
+test('answers an uncharged 503 when the worker is killed during the provider call, and serves a fresh payment [spec O10]', async () => {
   const idempotencyKey = randomUUID()
-  const headers = await payFor(idempotencyKey)
+  const headers = await signTranscription(idempotencyKey)
   const [callsBefore, transfersBefore] = [(await sandbox.upstreamCalls()).length, (await transfers()).length]
   await sandbox.setFaults([{ fault: 'hang' }])
   const held = sandbox.transcribe({ idempotencyKey, headers })
-  await untilUpstreamIsAsked(callsBefore)
+  await untilUpstreamIsCalled(callsBefore)
   await killWorker()
 
   const failure = await held
@@ -68,23 +68,23 @@ test('a worker killed during the provider call leaves an uncharged failure that 
   expect(await failure.json()).toMatchObject({
     error: { code: 'provider_outcome_unknown', payment: 'none', retry: 'new_payment' },
   })
-  // The same signature gets the same answer and no second call: the first one may have been billed upstream.
+  // The same signature gets the same answer without a second call: the first may have been billed by the vendor.
   expect((await sandbox.transcribe({ idempotencyKey, headers })).status).toBe(503)
   expect(await sandbox.upstreamCalls()).toHaveLength(callsBefore + 1)
   expect(await transfers()).toHaveLength(transfersBefore)
 
-  const repeated = await sandbox.transcribe({ idempotencyKey, headers: await payFor(idempotencyKey) })
+  const repeated = await sandbox.transcribe({ idempotencyKey, headers: await signTranscription(idempotencyKey) })
   expect(repeated.status).toBe(200)
   expect(await transfers()).toHaveLength(transfersBefore + 1)
 })
 
-test('an API killed while it holds the caller loses nothing: the retry gets the result, charged once', async () => {
+test('returns the result on retry, charged once, when the API is killed while the caller waits [spec O11]', async () => {
   const idempotencyKey = randomUUID()
-  const headers = await payFor(idempotencyKey)
+  const headers = await signTranscription(idempotencyKey)
   const [callsBefore, transfersBefore] = [(await sandbox.upstreamCalls()).length, (await transfers()).length]
   vendors.hold()
   const held = sandbox.transcribe({ idempotencyKey, headers })
-  await untilUpstreamIsAsked(callsBefore)
+  await untilUpstreamIsCalled(callsBefore)
   process.kill(sandbox.pidOf('api'), 'SIGKILL')
   await expect(held).rejects.toThrow('fetch failed')
   vendors.release()
@@ -100,7 +100,7 @@ test('an API killed while it holds the caller loses nothing: the retry gets the 
 
 const MOMENTS = ['before', 'accepted', 'generating', 'generated', 'settling', 'completed'] as const
 
-/** Waits until a job is in this state, or past it already. */
+/** Waits until the job has reached this state. */
 async function untilJobIs(moment: (typeof MOMENTS)[number], idempotencyKey: string) {
   const reached = MOMENTS.slice(MOMENTS.indexOf(moment))
   if (moment === 'before') return
@@ -112,11 +112,11 @@ async function untilJobIs(moment: (typeof MOMENTS)[number], idempotencyKey: stri
   })
 }
 
-test('a worker killed at any moment of a paid call never charges twice and never loses a charged result', async () => {
-  // The kill matrix has every point between these.
+test('never charges twice and never loses a charged result, whenever the worker is killed during a paid call [spec L6b]', async () => {
+  // The kill matrix in test/resilience covers every point in between.
   for (const moment of ['before', 'generating', 'settling', 'completed'] as const) {
     const idempotencyKey = randomUUID()
-    const headers = await payFor(idempotencyKey)
+    const headers = await signTranscription(idempotencyKey)
     const transfersBefore = (await transfers()).length
     const held = sandbox.transcribe({ idempotencyKey, headers })
     await untilJobIs(moment, idempotencyKey)
@@ -132,14 +132,14 @@ test('a worker killed at any moment of a paid call never charges twice and never
   }
 })
 
-test('a caller who hangs up after paying gets the stored result on retry', async () => {
+test('returns the stored result on retry to a caller that disconnected after paying', async () => {
   const idempotencyKey = randomUUID()
-  const headers = await payFor(idempotencyKey)
+  const headers = await signTranscription(idempotencyKey)
   const callsBefore = (await sandbox.upstreamCalls()).length
   vendors.hold()
   const hangUp = new AbortController()
   const held = sandbox.transcribe({ idempotencyKey, headers, signal: hangUp.signal })
-  await untilUpstreamIsAsked(callsBefore)
+  await untilUpstreamIsCalled(callsBefore)
   hangUp.abort()
   await expect(held).rejects.toThrow('aborted')
   vendors.release()
@@ -147,18 +147,18 @@ test('a caller who hangs up after paying gets the stored result on retry', async
   expect(await sandbox.upstreamCalls()).toHaveLength(callsBefore + 1)
 })
 
-test('a stopping API lets held callers go with a 503 that lets them attach', async () => {
+test('answers waiting callers with a 503 that allows the same request again when the API shuts down', async () => {
   const idempotencyKey = randomUUID()
-  const headers = await payFor(idempotencyKey)
+  const headers = await signTranscription(idempotencyKey)
   const callsBefore = (await sandbox.upstreamCalls()).length
   vendors.hold()
   const held = sandbox.transcribe({ idempotencyKey, headers })
-  await untilUpstreamIsAsked(callsBefore)
+  await untilUpstreamIsCalled(callsBefore)
   process.kill(sandbox.pidOf('api'), 'SIGTERM')
-  const letGo = await held
-  expect(letGo.status).toBe(503)
-  expect(letGo.headers.get('retry-after')).toBe('5')
-  expect(await letGo.json()).toMatchObject({ error: { code: 'request_in_progress', payment: 'authorized' } })
+  const answer = await held
+  expect(answer.status).toBe(503)
+  expect(answer.headers.get('retry-after')).toBe('5')
+  expect(await answer.json()).toMatchObject({ error: { code: 'request_in_progress', payment: 'authorized' } })
   vendors.release()
   await sandbox.restart('api')
   expect((await sandbox.transcribe({ idempotencyKey, headers })).status).toBe(200)

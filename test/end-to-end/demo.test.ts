@@ -8,7 +8,7 @@ import { startTestS3 } from '../support/processes/s3-server.ts'
 
 const DEMO = fileURLToPath(new URL('../../infra/sandbox/demo/main.ts', import.meta.url))
 
-it.skipIf(!haveRedis())('QUEUE_URL=redis://… S3_ENDPOINT=… npm run demo works over both of them', async () => {
+it.skipIf(!haveRedis())('npm run demo uses the queue of QUEUE_URL and the object store of S3_ENDPOINT', async () => {
   const [redis, s3] = await Promise.all([startTestRedis(), startTestS3()])
   onTestFinished(async () => {
     await redis.stop()
@@ -22,11 +22,11 @@ it.skipIf(!haveRedis())('QUEUE_URL=redis://… S3_ENDPOINT=… npm run demo work
     log: (line) => lines.push(line),
   })
   const exit = await demo.exited
-  // Its last words may come after its end.
+  // The last lines may arrive after the exit.
   await expect
     .poll(() => ({ ...exit, output: lines.join('\n') }))
     .toMatchObject({ code: 0, output: expect.stringMatching(/receipt/) })
-  // Its jobs passed through this Redis, and the media that it made lie in a bucket of this store.
+  // The jobs went through this Redis, and the generated media are in this store's bucket.
   expect(await redis.client.keys('{farebox-*}:transcriptions:id')).toHaveLength(1)
   const objects = await readdir(join(s3.directory, 'farebox-sandbox'), { recursive: true })
   for (const kind of ['media/images', 'media/speech'])

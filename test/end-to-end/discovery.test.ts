@@ -65,7 +65,7 @@ describe('GET /v1/models', () => {
     speech_to_text: { endpoints: ['/v1/audio/transcriptions'], models: [TRANSCRIPTION] },
   }
 
-  test('lists the four categories with every specified field', async () => {
+  test('GET /v1/models lists the four categories with every specified field [spec S4a, R1]', async () => {
     const list = await read('/v1/models')
     expect(list).toMatchObject({ object: 'list', catalog_version: expect.stringMatching(/./) })
     expect(list['categories']).toEqual(
@@ -81,7 +81,7 @@ describe('GET /v1/models', () => {
     )
   })
 
-  test('lists the ten models with every specified field, their limits, and what SDKs read', async () => {
+  test('GET /v1/models lists the ten models with every specified field, their limits, and the fields that SDKs read [spec R2]', async () => {
     const { data } = (await read('/v1/models')) as { data: Fields[] }
     expect(data.map(({ id }) => id)).toEqual(Object.values(categories).flatMap(({ models }) => models))
     const modalities = ['text', 'image', 'video', 'audio']
@@ -120,7 +120,7 @@ describe('GET /v1/models', () => {
 describe('GET /v1/pricing', () => {
   const decimal = expect.stringMatching(/^\d+(\.\d+)?$/)
 
-  test('lists every model’s price with the fields of its billing mode', async () => {
+  test('GET /v1/pricing lists every model’s price with the fields of its billing mode [spec R4]', async () => {
     const list = await read('/v1/pricing')
     expect(list).toMatchObject({
       object: 'pricing_catalog',
@@ -162,13 +162,13 @@ describe('GET /v1/pricing', () => {
     })
   })
 
-  test('has one catalog version with the models', async () => {
+  test('GET /v1/pricing and GET /v1/models report the same catalog version [spec V3a]', async () => {
     const [models, pricing] = await Promise.all([read('/v1/models'), read('/v1/pricing')])
     expect(models['catalog_version']).toBe(pricing['catalog_version'])
   })
 })
 
-test('GET /v1/audio/voices lists the twenty voices with the specified fields and no other', async () => {
+test('GET /v1/audio/voices lists the twenty voices with exactly the specified fields [spec R6, E79, V6]', async () => {
   const list = await read('/v1/audio/voices')
   expect(list).toEqual({
     object: 'list',
@@ -188,7 +188,7 @@ test('GET /v1/audio/voices lists the twenty voices with the specified fields and
 })
 
 describe('GET /v1/balance', () => {
-  test('shows what a payment took', async () => {
+  test('GET /v1/balance shows a balance reduced by the charge after a payment [spec E80]', async () => {
     const wallet = sandbox.payer.address
     const before = await read(`/v1/balance?address=${wallet}`)
     expect(before).toEqual({
@@ -209,19 +209,19 @@ describe('GET /v1/balance', () => {
 
   test.each([
     ['missing', '', 'missing_field'],
-    ['under another name', `?wallet=${USDC}`, 'missing_field'],
+    ['in a parameter of another name', `?wallet=${USDC}`, 'missing_field'],
     ['empty', '?address=', 'invalid_field'],
     ['without digits', '?address=0x', 'invalid_field'],
-    ['one digit short', `?address=${USDC.slice(0, -1)}`, 'invalid_field'],
-    ['one digit long', `?address=${USDC}0`, 'invalid_field'],
+    ['one digit too short', `?address=${USDC.slice(0, -1)}`, 'invalid_field'],
+    ['one digit too long', `?address=${USDC}0`, 'invalid_field'],
     ['followed by a line break', `?address=${USDC}%0A`, 'invalid_field'],
-    ['after a space', `?address=%20${USDC}`, 'invalid_field'],
-    ['with 0X', `?address=${USDC.replace('0x', '0X')}`, 'invalid_field'],
-    ['without 0x', `?address=${USDC.slice(2)}`, 'invalid_field'],
-    ['with a letter beyond f', `?address=${USDC.slice(0, -1)}g`, 'invalid_field'],
-    ['a name', '?address=vitalik.eth', 'invalid_field'],
+    ['preceded by a space', `?address=%20${USDC}`, 'invalid_field'],
+    ['prefixed with 0X', `?address=${USDC.replace('0x', '0X')}`, 'invalid_field'],
+    ['without its 0x prefix', `?address=${USDC.slice(2)}`, 'invalid_field'],
+    ['not hexadecimal', `?address=${USDC.slice(0, -1)}g`, 'invalid_field'],
+    ['an ENS name', '?address=vitalik.eth', 'invalid_field'],
     ['given twice', `?address=${USDC}&address=${USDC}`, 'invalid_field'],
-  ])('an address %s is a 400', async (_, query, code) => {
+  ])('GET /v1/balance answers 400 to an address that is %s', async (_, query, code) => {
     await expectNeverRetry(await call(`/v1/balance${query}`), {
       status: 400,
       code,
@@ -238,7 +238,7 @@ const quote = (body: unknown) =>
     body: JSON.stringify(body),
   })
 
-describe('POST /v1/quotes', () => {
+describe('POST /v1/quotes [spec O19]', () => {
   const messages = [{ role: 'user', content: 'hello' }]
 
   test.each([
@@ -247,7 +247,7 @@ describe('POST /v1/quotes', () => {
     ['createImageGeneration', 2, { model: IMAGE, prompt: 'a' }],
     ['createSpeech', 3, { model: SPEECH, input: 'x'.repeat(500) }],
     ['createTranscription', 4, { model: TRANSCRIPTION }],
-  ] as const)('prices %s like its challenge and binds no key', async (operation, index, fields) => {
+  ] as const)('POST /v1/quotes prices %s like its challenge and binds no key', async (operation, index, fields) => {
     const [path] = PAID[index]
     const audio = operation === 'createTranscription' ? { audio_base64: sandbox.sample.toString('base64') } : {}
     const request = { ...fields, ...audio }
@@ -271,13 +271,13 @@ describe('POST /v1/quotes', () => {
     [{ operation: 'createNothing', request: {} }, 'invalid_field', 'operation'],
     [{ operation: 'createSpeech', request: { model: SPEECH } }, 'missing_field', 'input'],
     [{ operation: 'createSpeech', request: { model: SPEECH, input: 'a', speed: 2 } }, 'invalid_field', 'speed'],
-  ])('%j is a 400', async (body, code, param) => {
+  ])('POST /v1/quotes answers 400 to %j', async (body, code, param) => {
     await expectNeverRetry(await quote(body), { status: 400, code, param, says: [param] })
   })
 })
 
 describe('GET /openapi.json', () => {
-  test('is version 0.5.0 with the nine operations, their bounds and the support routes apart', async () => {
+  test('GET /openapi.json is version 0.5.0 with the nine operations, their price bounds and separate support routes [spec S9, V7]', async () => {
     const document = (await read('/openapi.json')) as {
       openapi: string
       info: Fields
@@ -315,13 +315,13 @@ describe('GET /openapi.json', () => {
   })
 })
 
-test('GET /.well-known/x402 names the five paid resources', async () => {
+test('GET /.well-known/x402 lists the five paid resources [spec O22]', async () => {
   const document = await read('/.well-known/x402')
   expect(document).toMatchObject({ x402Version: 2 })
   expect(document['resources']).toEqual(PAID.map(([path]) => `${sandbox.info.baseUrl}${path}`))
 })
 
-test('the pages for people and machines', async () => {
+test('serves the API reference at /docs/ and the plain-text guide at /llms.txt', async () => {
   const [docs, llms] = [await call('/docs/'), await call('/llms.txt')]
   expect([docs.status, docs.headers.get('content-type')]).toEqual([200, expect.stringMatching(/^text\/html/)])
   expect([llms.status, llms.headers.get('content-type')]).toEqual([200, expect.stringMatching(/^text\/plain/)])
@@ -331,20 +331,20 @@ test('the pages for people and machines', async () => {
   expect((await call('/docs', { redirect: 'manual' })).headers.get('location')).toMatch(/\/docs\/$/)
 })
 
-test('the health routes', async () => {
+test('GET /healthz and GET /readyz report a healthy service [spec O23]', async () => {
   expect(await read('/healthz')).toEqual({ status: 'ok' })
   expect(await read('/readyz')).toMatchObject({ status: 'ok', checks: { database: 'ok', chain: 'ok' } })
 })
 
 describe('every free route', () => {
-  test.each(FREE)('HEAD %s answers like GET, without a body', async (path) => {
+  test.each(FREE)('HEAD %s returns the headers of GET without a body', async (path) => {
     const [get, head] = [await call(path), await call(path, { method: 'HEAD' })]
     await get.body?.cancel()
     expect([head.status, await head.text()]).toEqual([get.status, ''])
     for (const name of ['content-type', 'content-length', 'etag', 'cache-control'])
       expect(head.headers.get(name)).toBe(get.headers.get(name))
   })
-  test.each(FREE)('%s asks for no payment and may be read from any origin', async (path) => {
+  test.each(FREE)('%s needs no payment and allows any origin [spec S3, A4]', async (path) => {
     const answer = await call(path, { headers: { origin: 'https://page.example' } })
     await answer.body?.cancel()
     expect(answer.status).toBe(200)
@@ -352,7 +352,7 @@ describe('every free route', () => {
     expect(answer.headers.get('access-control-allow-origin')).toBe('*')
     expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
   })
-  test.each(STATIC)('%s is not sent again to whom its ETag is known', async (path) => {
+  test.each(STATIC)('%s answers 304 to a client that has its current ETag', async (path) => {
     const first = await call(path)
     const body = await first.text()
     const etag = first.headers.get('etag') ?? ''
@@ -365,18 +365,21 @@ describe('every free route', () => {
     const changed = await call(path, { headers: { 'if-none-match': '"other"' } })
     expect([changed.status, await changed.text()]).toEqual([200, body])
   })
-  test.each([...STATIC, '/healthz', '/readyz', '/v1/balance'])('%s has no other method', async (path) => {
-    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
-      const answer = await call(path, { method })
-      await expectNeverRetry(answer, { status: 405, code: 'method_not_allowed', param: null, says: [method] })
-      expect(answer.headers.get('allow')).toBe('GET, HEAD')
-    }
-  })
+  test.each([...STATIC, '/healthz', '/readyz', '/v1/balance'])(
+    '%s answers 405 to every method but GET and HEAD',
+    async (path) => {
+      for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+        const answer = await call(path, { method })
+        await expectNeverRetry(answer, { status: 405, code: 'method_not_allowed', param: null, says: [method] })
+        expect(answer.headers.get('allow')).toBe('GET, HEAD')
+      }
+    },
+  )
 })
 
-describe('a browser’s preflight', () => {
+describe('CORS', () => {
   test.each([...FREE, ...PAID.map(([path]) => path), '/v1/quotes', '/v1/nowhere'])(
-    'of %s is let through',
+    'a CORS preflight of %s succeeds',
     async (path) => {
       const answer = await call(path, {
         method: 'OPTIONS',
@@ -395,7 +398,7 @@ describe('a browser’s preflight', () => {
       )
     },
   )
-  test('is followed by answers whose payment headers may be read', async () => {
+  test('CORS exposes the payment headers of answers to browsers', async () => {
     const answer = await call('/v1/audio/speech', { method: 'POST', headers: { origin: 'https://page.example' } })
     expect(answer.status).toBe(402)
     const exposed = answer.headers.get('access-control-expose-headers')?.toLowerCase().split(/, ?/)
@@ -405,9 +408,9 @@ describe('a browser’s preflight', () => {
   })
 })
 
-describe('routes that there are not', () => {
+describe('unknown routes and methods', () => {
   test.each(['/', '/v1', '/v1/nowhere', '/v1/models/', '/v2/models', '/v1/chat', '/media', '/v1/receipts', '/%00'])(
-    '%s is a 404 whatever the method',
+    '%s answers 404 to every method',
     async (path) => {
       for (const method of ['GET', 'POST', 'DELETE', 'OPTIONS']) {
         const { error } = await expectErrorBody(await call(path, { method }), {
@@ -419,35 +422,38 @@ describe('routes that there are not', () => {
       }
     },
   )
-  test.each([...PAID.map(([path]) => path), '/v1/quotes'])('%s has POST alone', async (path) => {
+  test.each([...PAID.map(([path]) => path), '/v1/quotes'])('%s answers 405 to every method but POST', async (path) => {
     for (const method of ['GET', 'PUT', 'DELETE', 'OPTIONS']) {
       const answer = await call(path, { method })
       await expectNeverRetry(answer, { status: 405, code: 'method_not_allowed', param: null, says: ['POST'] })
       expect(answer.headers.get('allow')).toBe('POST')
     }
   })
-  test.each(['not-a-uuid', randomUUID()])('the receipt %s needs a token and is then a 404', async (id) => {
-    const bare = await call(`/v1/receipts/${id}`)
-    await expectErrorBody(bare, { status: 401, code: 'receipt_token_required', param: null })
-    const wrong = await call(`/v1/receipts/${id}`, { headers: { authorization: 'Bearer wrong' } })
-    await expectErrorBody(wrong, { status: 404, code: 'not_found', param: null })
-  })
+  test.each(['not-a-uuid', randomUUID()])(
+    'the receipt %s answers 401 without a token and 404 with a wrong one [spec A8, O18]',
+    async (id) => {
+      const bare = await call(`/v1/receipts/${id}`)
+      await expectErrorBody(bare, { status: 401, code: 'receipt_token_required', param: null })
+      const wrong = await call(`/v1/receipts/${id}`, { headers: { authorization: 'Bearer wrong' } })
+      await expectErrorBody(wrong, { status: 404, code: 'not_found', param: null })
+    },
+  )
 })
 
 describe.each(PAID)('a probe of %s', (path, _, maximum) => {
   const json = { 'content-type': 'application/json' }
   const post = (body: string, headers: Record<string, string> = json) =>
-    // Bytes, so that fetch adds no content type of its own.
+    // Sent as bytes because fetch adds a content type to text.
     call(path, { method: 'POST', headers, body: new Uint8Array(Buffer.from(body)) })
 
   test.each([
     ['no body', '', {}],
-    ['no body, named JSON', '', json],
+    ['no body declared as JSON', '', json],
     ['{}', '{}', json],
     ['{} with spaces', ' { }\n', json],
-    ['{} of no content type', '{}', {}],
-    ['{} sent as a form', '{}', { 'content-type': 'application/x-www-form-urlencoded' }],
-  ])('with %s is asked for the route’s published maximum', async (_name, body, headers) => {
+    ['{} without a content type', '{}', {}],
+    ['{} declared as a form', '{}', { 'content-type': 'application/x-www-form-urlencoded' }],
+  ])('a probe with %s is answered 402 with the route’s published maximum', async (_name, body, headers) => {
     const answer = await post(body, headers)
     expect(answer.status).toBe(402)
     const challenge = (await answer.json()) as Fields
@@ -468,12 +474,12 @@ describe.each(PAID)('a probe of %s', (path, _, maximum) => {
     ['a field', '{"model":"a"}', json],
     ['an array', '[]', json],
     ['null', 'null', json],
-    ['what is no JSON', '{', json],
+    ['invalid JSON', '{', json],
     ['text', 'hello', { 'content-type': 'text/plain' }],
     ['a form', '--x--\r\n', { 'content-type': 'multipart/form-data; boundary=x' }],
     ['a large body', `{"model":"${'a'.repeat(5000)}"}`, json],
-    ['a large text', 'a'.repeat(5000), { 'content-type': 'text/plain' }],
-  ])('is nothing with %s: the key is missing', async (_name, body, headers) => {
+    ['a large text body', 'a'.repeat(5000), { 'content-type': 'text/plain' }],
+  ])('a request with %s and no idempotency key is answered 400 and not as a probe', async (_name, body, headers) => {
     await expectNeverRetry(await post(body, headers), {
       status: 400,
       code: 'missing_idempotency_key',
@@ -481,7 +487,7 @@ describe.each(PAID)('a probe of %s', (path, _, maximum) => {
       says: ['x-idempotency-key'],
     })
   })
-  test('is nothing with a key: the body is wanting', async () => {
+  test('a request with an idempotency key and no fields is answered 400 and not as a probe', async () => {
     const answer = await post('{}', { ...json, 'x-idempotency-key': randomUUID() })
     await expectNeverRetry(answer, { status: 400, code: 'missing_field', param: 'model', says: ['model'] })
   })

@@ -9,18 +9,13 @@ import { findFreePort } from '../../infra/sandbox/free-port.ts'
 import { replaceFile } from '../../infra/sandbox/replace-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
-import {
-  challengeOf,
-  createPayer,
-  paymentHeader,
-  secondsFromNow,
-  signCustomPayment,
-  type TestPayer,
-} from '../support/payer/custom-payment.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
+import { secondsFromNow } from '../support/payer/sign-authorization.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
-/** Each text model has a first deployment of its own, so that what one test does to its circuit meets no other. */
+/** Text models with separate first deployments, so that a circuit opened by one test affects no other. */
 const [CHAT, UNPLUGGED, SLOW, BREAKING, UNSERVED] = [
   'textmodel-2.5-flash',
   'textmodel-3.5-flash',
@@ -31,35 +26,39 @@ const [CHAT, UNPLUGGED, SLOW, BREAKING, UNSERVED] = [
 const SPEECH = 'speechvendor/flash-v2.5'
 const IMAGE = 'textmodel-3.1-flash-lite-image'
 
-/** What a deployment may take, far below what the payer's time allows. All of it passes only where {@link letPass} says so. */
+/** Far below the authorization's lifetime; it only elapses through {@link advanceWorkerClock}. */
 const TIMEOUT_SECONDS = 60
 const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [120, 60]
-/** Failures in a row that open a circuit, and its rest before one call may try (`workers/providers/route.ts`). */
+/** Consecutive failures that open a circuit, and its pause before a trial call (`workers/providers/route.ts`). */
 const [FAILURES_TO_OPEN, CIRCUIT_PAUSE_SECONDS] = [5, 15]
 const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
 
 function testDeployments({ deployments }: DeploymentsFileInput, unusedPort: number): DeploymentsFileInput {
   const served = deployments
-    .map((one) => ({ ...one, serves: one.serves.filter((id) => id !== UNSERVED && id !== IMAGE) }))
+    .map((deployment) => ({
+      ...deployment,
+      serves: deployment.serves.filter((id) => id !== UNSERVED && id !== IMAGE),
+    }))
     .filter(({ serves }) => serves.length > 0)
   return {
-    deployments: served.map((one) => {
-      if (one.name.startsWith('gemini') && one.serves.includes(UNPLUGGED))
-        return { ...one, base_url: `http://127.0.0.1:${unusedPort}` }
-      return one.serves.length === 1 && one.serves.includes(SLOW) ? one : { ...one, timeout_seconds: TIMEOUT_SECONDS }
+    deployments: served.map((deployment) => {
+      const { name, serves } = deployment
+      if (name.startsWith('gemini') && serves.includes(UNPLUGGED))
+        return { ...deployment, base_url: `http://127.0.0.1:${unusedPort}` }
+      const isSlow = serves.length === 1 && serves.includes(SLOW)
+      return isSlow ? deployment : { ...deployment, timeout_seconds: TIMEOUT_SECONDS }
     }),
   }
 }
 
 let sandbox: TestSandbox
-let payer: TestPayer
-/** Between the worker and the vendors. */
+let payer: Payer
+/** Holds back the vendors' answers to the worker. */
 let vendors: AnswerGate
-/** The worker's clock is ahead of ours by what `clockFile` says. */
+/** The worker's clock runs ahead of this process's by the milliseconds in `clockFile`. */
 let [aheadSeconds, clockDirectory, clockFile] = [0, '', '']
 
-/** Moves the worker's clock on. */
-async function letPass(seconds: number): Promise<void> {
+async function advanceWorkerClock(seconds: number): Promise<void> {
   aheadSeconds += seconds
   await replaceFile(clockFile, String(aheadSeconds * 1000))
 }
@@ -67,7 +66,7 @@ async function letPass(seconds: number): Promise<void> {
 beforeAll(async () => {
   clockDirectory = await mkdtemp(join(tmpdir(), 'farebox-clock-'))
   clockFile = join(clockDirectory, 'ahead')
-  await letPass(0)
+  await advanceWorkerClock(0)
   const unusedPort = await findFreePort()
   sandbox = await startTestSandbox({
     connections: async (real) => {
@@ -96,59 +95,60 @@ afterAll(async () => {
 beforeEach(() => sandbox.setFaults([]))
 afterEach(() => vendors.release())
 
-interface Kind {
+interface CallKind {
   readonly path: string
   readonly body: Record<string, unknown>
-  /** The simulated upstream's routes of the first and the second deployment. */
+  /** The simulated vendors' routes that the first and the second deployment call. */
   readonly routes: readonly [string, string]
   readonly charge: bigint
 }
 
-const chatWith = (model: string): Kind => ({
+const chatWith = (model: string): CallKind => ({
   path: '/v1/chat/completions',
   body: { model, max_tokens: 50, messages: [{ role: 'user', content: 'Where does the last tram go?' }] },
   routes: ['/v1beta/models/{model}:generateContent', '/v1/chat/completions'],
   charge: 2000n,
 })
 const chat = chatWith(CHAT)
-const speech: Kind = {
+const speech: CallKind = {
   path: '/v1/audio/speech',
   body: { model: SPEECH, input: 'Next stop: the end of the line.', voice: 'talia' },
   routes: ['/v1/text-to-speech/{voice_id}', '/v1/audio/speech'],
   charge: 6836n,
 }
 
-/** Everything there is to see of one paid request, in all ledgers. */
-interface Seen {
+/** Everything observable about one paid request. */
+interface Observation {
   readonly status: number
   readonly code: string | null
   readonly payment: string | null
   readonly retry: string | null
-  /** Routes that the upstream was called on, in order. */
+  /** The vendors' routes that were called, in order. */
   readonly calls: readonly string[]
   readonly attempts: readonly string[]
-  /** What really moved on chain meanwhile, and what the answer says was paid. */
+  /** Moved on chain during the request. */
   readonly charged: bigint
-  readonly told: bigint
+  /** Named by `PAYMENT-RESPONSE`. */
+  readonly reported: bigint
 }
 
 const transfersOf = async () =>
-  (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).filter(
+  (await sandbox.chain.transfersTo(sandbox.info.payTo)).filter(
     ({ from }) => from.toLowerCase() === payer.account.address.toLowerCase(),
   )
 
 const callCount = async () => (await sandbox.upstreamCalls()).length
 
-async function signFor({ path, body }: Kind, idempotencyKey: string, deadline?: bigint) {
+async function signFor({ path, body }: CallKind, idempotencyKey: string, deadline?: bigint) {
   const challenge = await sandbox.post(path, body, { idempotencyKey })
   expect(challenge.status).toBe(402)
   const terms = deadline === undefined ? {} : { deadline }
   return paymentHeader(await signCustomPayment(challengeOf(challenge), payer, { terms }))
 }
 
-/** Sends a signed request and looks at everything it changed. */
-async function send(kind: Kind, idempotencyKey: string, headers: Record<string, string>): Promise<Seen> {
-  const [callsBefore, transfersBefore] = [(await sandbox.upstreamCalls()).length, (await transfersOf()).length]
+/** Sends a signed request and returns everything it changed. */
+async function send(kind: CallKind, idempotencyKey: string, headers: Record<string, string>): Promise<Observation> {
+  const [callsBefore, transfersBefore] = [await callCount(), (await transfersOf()).length]
   const answer = await sandbox.post(kind.path, kind.body, { idempotencyKey, headers })
   const body = (await answer.json()) as { error?: { code: string; payment: string; retry: string } }
   const moved = (await transfersOf()).slice(transfersBefore).map(({ valueAtomic }) => valueAtomic)
@@ -161,11 +161,11 @@ async function send(kind: Kind, idempotencyKey: string, headers: Record<string, 
     calls: (await sandbox.upstreamCalls()).slice(callsBefore).map(({ route }) => route),
     attempts: await attemptsOf(idempotencyKey),
     charged: moved.reduce((sum, value) => sum + value, 0n),
-    told: settled === null ? 0n : BigInt(decodePaymentResponseHeader(settled).amount ?? ''),
+    reported: settled === null ? 0n : BigInt(decodePaymentResponseHeader(settled).amount ?? ''),
   }
 }
 
-/** States of the attempts of the authorization that the job has now. */
+/** Returns the states of the attempts made for the job's current authorization. */
 async function attemptsOf(idempotencyKey: string): Promise<readonly string[]> {
   const rows = await sandbox.sql<{ state: string }>(
     `SELECT upstream_attempts.state FROM upstream_attempts JOIN jobs USING (authorization_id)
@@ -175,7 +175,7 @@ async function attemptsOf(idempotencyKey: string): Promise<readonly string[]> {
   return rows.map(({ state }) => state)
 }
 
-async function pay(kind: Kind, idempotencyKey: string = randomUUID(), deadline?: bigint): Promise<Seen> {
+async function pay(kind: CallKind, idempotencyKey: string = randomUUID(), deadline?: bigint): Promise<Observation> {
   return await send(kind, idempotencyKey, await signFor(kind, idempotencyKey, deadline))
 }
 
@@ -185,10 +185,10 @@ const uncharged = (status: number, code: string, retry: string) => ({
   payment: 'none',
   retry,
   charged: 0n,
-  told: 0n,
+  reported: 0n,
 })
 
-const paid = ({ charge }: Kind, calls: readonly string[], attempts: readonly string[]): Seen => ({
+const paid = ({ charge }: CallKind, calls: readonly string[], attempts: readonly string[]): Observation => ({
   status: 200,
   code: null,
   payment: null,
@@ -196,22 +196,22 @@ const paid = ({ charge }: Kind, calls: readonly string[], attempts: readonly str
   calls,
   attempts,
   charged: charge,
-  told: charge,
+  reported: charge,
 })
 
-/** What follows a fault of the first deployment. */
-const failsOver = (kind: Kind): Seen => paid(kind, kind.routes, ['failed_definite', 'succeeded'])
-const staysUnknown = ({ routes }: Kind): Seen => ({
+/** Expected outcomes when the first deployment fails. */
+const failedOver = (kind: CallKind): Observation => paid(kind, kind.routes, ['failed_definite', 'succeeded'])
+const outcomeUnknown = ({ routes }: CallKind): Observation => ({
   ...uncharged(503, 'provider_outcome_unknown', 'new_payment'),
   calls: [routes[0]],
   attempts: ['failed_ambiguous'],
 })
-const givesNothing = ({ routes }: Kind): Seen => ({
+const emptyOutput = ({ routes }: CallKind): Observation => ({
   ...uncharged(503, 'provider_empty_output', 'new_payment'),
   calls: [routes[0]],
   attempts: ['failed_definite'],
 })
-const isRefused = ({ routes }: Kind): Seen => ({
+const rejected = ({ routes }: CallKind): Observation => ({
   ...uncharged(400, 'provider_rejected', 'never'),
   calls: [routes[0]],
   attempts: ['failed_definite'],
@@ -220,39 +220,54 @@ const isRefused = ({ routes }: Kind): Seen => ({
 const status = (code: number, body?: unknown): FaultRuleInput => ({ fault: 'status', status: code, body })
 const google = (code: number, name: string) => status(code, { error: { code, message: 'x', status: name } })
 
-const faults: readonly (readonly [string, string, Kind, FaultRuleInput, (kind: Kind) => Seen])[] = [
-  ['chat', 'a 429', chat, status(429), failsOver],
-  ['chat', 'a 401', chat, status(401), failsOver],
-  ['chat', 'a 404', chat, status(404), failsOver],
-  ['chat', 'a 400', chat, status(400), isRefused],
-  // The vendor documents that it bills neither of its own two.
-  ['chat', 'the vendor’s own 500', chat, google(500, 'INTERNAL'), failsOver],
-  ['chat', 'the vendor’s own 503', chat, google(503, 'UNAVAILABLE'), failsOver],
-  ['chat', 'a 500 of something in between', chat, status(500), staysUnknown],
-  ['chat', 'a 503 of something in between', chat, status(503), staysUnknown],
-  ['chat', 'a 504', chat, google(504, 'DEADLINE_EXCEEDED'), staysUnknown],
-  ['chat', 'a reset before reading', chat, { fault: 'resetBeforeRead' }, staysUnknown],
-  ['chat', 'a reset after reading', chat, { fault: 'resetAfterRead' }, staysUnknown],
-  ['chat', 'a reset inside the answer', chat, { fault: 'resetMidBody' }, staysUnknown],
-  ['chat', 'half a JSON text', chat, { fault: 'truncatedJson' }, staysUnknown],
-  ['chat', 'hanging past the deployment’s timeout', chat, { fault: 'hang' }, staysUnknown],
-  ['chat', 'an empty answer', chat, { fault: 'emptyText' }, givesNothing],
-  ['speech', 'a 429', speech, status(429), failsOver],
-  ['speech', 'a 401', speech, status(401), failsOver],
-  ['speech', 'a 422', speech, status(422), isRefused],
-  // This vendor gives no promise for any 5xx.
-  ['speech', 'a 500', speech, status(500), staysUnknown],
-  ['speech', 'a 503', speech, status(503), staysUnknown],
-  ['speech', 'a reset before reading', speech, { fault: 'resetBeforeRead' }, staysUnknown],
-  ['speech', 'a reset after reading', speech, { fault: 'resetAfterRead' }, staysUnknown],
-  ['speech', 'a reset inside the answer', speech, { fault: 'resetMidBody' }, staysUnknown],
-  ['speech', 'hanging past the deployment’s timeout', speech, { fault: 'hang' }, staysUnknown],
-  ['speech', 'an empty answer', speech, { fault: 'emptyText' }, givesNothing],
+const OUTCOMES = {
+  'fails over': failedOver,
+  'leaves the outcome unknown': outcomeUnknown,
+  'ends with an empty output': emptyOutput,
+  'is rejected': rejected,
+} as const
+
+type FaultCase = readonly [
+  operation: string,
+  fault: string,
+  outcome: keyof typeof OUTCOMES,
+  kind: CallKind,
+  rule: FaultRuleInput,
 ]
 
-describe('the first deployment answers with', () => {
-  test.each(faults)('%s: %s', async (_, __, kind, fault, expectation) => {
-    const expected = expectation(kind)
+const FAULT_CASES: readonly FaultCase[] = [
+  ['chat', 'a 429', 'fails over', chat, status(429)],
+  ['chat', 'a 401', 'fails over', chat, status(401)],
+  ['chat', 'a 404', 'fails over', chat, status(404)],
+  ['chat', 'a 400', 'is rejected', chat, status(400)],
+  // The vendor documents that it bills neither of its own 500 and 503.
+  ['chat', 'the vendor’s own 500', 'fails over', chat, google(500, 'INTERNAL')],
+  ['chat', 'the vendor’s own 503', 'fails over', chat, google(503, 'UNAVAILABLE')],
+  ['chat', 'a 500 of an intermediary', 'leaves the outcome unknown', chat, status(500)],
+  ['chat', 'a 503 of an intermediary', 'leaves the outcome unknown', chat, status(503)],
+  ['chat', 'a 504', 'leaves the outcome unknown', chat, google(504, 'DEADLINE_EXCEEDED')],
+  ['chat', 'a reset before the request is read', 'leaves the outcome unknown', chat, { fault: 'resetBeforeRead' }],
+  ['chat', 'a reset after the request is read', 'leaves the outcome unknown', chat, { fault: 'resetAfterRead' }],
+  ['chat', 'a reset in the middle of the response', 'leaves the outcome unknown', chat, { fault: 'resetMidBody' }],
+  ['chat', 'truncated JSON', 'leaves the outcome unknown', chat, { fault: 'truncatedJson' }],
+  ['chat', 'no response before the timeout', 'leaves the outcome unknown', chat, { fault: 'hang' }],
+  ['chat', 'an empty response', 'ends with an empty output', chat, { fault: 'emptyText' }],
+  ['speech', 'a 429', 'fails over', speech, status(429)],
+  ['speech', 'a 401', 'fails over', speech, status(401)],
+  ['speech', 'a 422', 'is rejected', speech, status(422)],
+  // This vendor promises nothing about 5xx responses.
+  ['speech', 'a 500', 'leaves the outcome unknown', speech, status(500)],
+  ['speech', 'a 503', 'leaves the outcome unknown', speech, status(503)],
+  ['speech', 'a reset before the request is read', 'leaves the outcome unknown', speech, { fault: 'resetBeforeRead' }],
+  ['speech', 'a reset after the request is read', 'leaves the outcome unknown', speech, { fault: 'resetAfterRead' }],
+  ['speech', 'a reset in the middle of the response', 'leaves the outcome unknown', speech, { fault: 'resetMidBody' }],
+  ['speech', 'no response before the timeout', 'leaves the outcome unknown', speech, { fault: 'hang' }],
+  ['speech', 'an empty response', 'ends with an empty output', speech, { fault: 'emptyText' }],
+]
+
+describe('a failure of the first deployment', () => {
+  test.each(FAULT_CASES)('%s, when the first deployment answers with %s: %s', async (_, __, outcome, kind, fault) => {
+    const expected = OUTCOMES[outcome](kind)
     const idempotencyKey = randomUUID()
     const headers = await signFor(kind, idempotencyKey)
     await sandbox.setFaults([{ ...fault, route: kind.routes[0] }])
@@ -260,11 +275,11 @@ describe('the first deployment answers with', () => {
     const sending = send(kind, idempotencyKey, headers)
     if (fault.fault === 'hang') {
       await until(async () => (await callCount()) > calls)
-      await letPass(TIMEOUT_SECONDS)
+      await advanceWorkerClock(TIMEOUT_SECONDS)
     }
     expect(await sending).toEqual(expected)
 
-    // The same authorization gets the same answer again, and no further call.
+    // The same authorization gets the same answer without another call.
     expect(await send(kind, idempotencyKey, headers)).toEqual({ ...expected, calls: [], charged: 0n })
     if (expected.status === 200) return
     expect(await pay(kind, idempotencyKey)).toEqual(paid(kind, [kind.routes[0]], ['succeeded']))
@@ -272,46 +287,46 @@ describe('the first deployment answers with', () => {
 })
 
 describe('a deployment', () => {
-  test('that cannot be connected to is passed over', async () => {
+  test('skips a deployment that cannot be connected to', async () => {
     const kind = chatWith(UNPLUGGED)
     expect(await pay(kind)).toEqual(paid(kind, [kind.routes[1]], ['failed_definite', 'succeeded']))
   })
 
-  test('that asks for a pause is left alone for as long', async () => {
+  test('skips a deployment for as long as its retry-after asks', async () => {
     const [first, second] = speech.routes
     await sandbox.setFaults([{ fault: 'status', status: 429, headers: { 'retry-after': '120' }, route: first }])
-    expect(await pay(speech)).toEqual(failsOver(speech))
+    expect(await pay(speech)).toEqual(failedOver(speech))
     expect(await pay(speech)).toEqual(paid(speech, [second], ['succeeded']))
-    await letPass(120)
+    await advanceWorkerClock(120)
     expect(await pay(speech)).toEqual(paid(speech, [first], ['succeeded']))
   })
 
-  test('that keeps failing is left out, and taken back after a pause', async () => {
+  test('skips a deployment that keeps failing, and tries it again after a pause', async () => {
     const kind = chatWith(BREAKING)
     const [first, second] = kind.routes
     await sandbox.setFaults([{ fault: 'resetAfterRead', times: FAILURES_TO_OPEN, route: first }])
-    for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(staysUnknown(kind))
-    // It would work again, but nobody asks it, however long the call takes: it begins a minute ago.
-    await letPass(-60)
+    for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(outcomeUnknown(kind))
+    // It has recovered but is not called. Setting the clock back a minute keeps a slow call within the pause.
+    await advanceWorkerClock(-60)
     expect(await pay(kind)).toEqual(paid(kind, [second], ['succeeded']))
-    await letPass(60 + CIRCUIT_PAUSE_SECONDS)
+    await advanceWorkerClock(60 + CIRCUIT_PAUSE_SECONDS)
     expect(await pay(kind)).toEqual(paid(kind, [first], ['succeeded']))
     expect(await pay(kind)).toEqual(paid(kind, [first], ['succeeded']))
   })
 })
 
-/** Leaves the worker the time for a call and its settlement, and a minute. */
+/** Returns a deadline that leaves time for one call and its settlement, plus a minute. */
 const deadlineAfterCall = () => secondsFromNow(aheadSeconds + PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS + 60)
 
-describe('failover stops', () => {
+describe('the end of failover [spec O13]', () => {
   test.each([
     ['chat', chat],
     ['speech', speech],
-  ])('at the last deployment, uncharged, and a fresh payment succeeds: %s', async (_, kind) => {
+  ])('failover ends uncharged after the last deployment, and a fresh payment succeeds: %s', async (_, kind) => {
     const idempotencyKey = randomUUID()
     const headers = await signFor(kind, idempotencyKey)
     await sandbox.setFaults([{ ...status(429), times: 2 }])
-    const allDown: Seen = {
+    const allDown: Observation = {
       ...uncharged(503, 'provider_unavailable', 'new_payment'),
       calls: kind.routes,
       attempts: ['failed_definite', 'failed_definite'],
@@ -324,15 +339,15 @@ describe('failover stops', () => {
   test.each([
     ['chat', chat],
     ['speech', speech],
-  ])('at an ambiguous failure of the second deployment: %s', async (_, kind) => {
+  ])('failover stops at an ambiguous failure of the second deployment: %s', async (_, kind) => {
     const idempotencyKey = randomUUID()
     const headers = await signFor(kind, idempotencyKey)
     await sandbox.setFaults([
       { ...status(429), route: kind.routes[0] },
       { fault: 'resetAfterRead', route: kind.routes[1] },
     ])
-    const unknown: Seen = {
-      ...staysUnknown(kind),
+    const unknown: Observation = {
+      ...outcomeUnknown(kind),
       calls: kind.routes,
       attempts: ['failed_definite', 'failed_ambiguous'],
     }
@@ -340,17 +355,17 @@ describe('failover stops', () => {
     expect(await send(kind, idempotencyKey, headers)).toEqual({ ...unknown, calls: [] })
   })
 
-  test('when the authorization has no time left for another call and its settlement', async () => {
+  test('failover stops when the authorization has no time left for another call and its settlement', async () => {
     const kind = chatWith(SLOW)
     const [first] = kind.routes
     await sandbox.setFaults([{ ...status(429), route: first }])
-    expect(await pay(kind, randomUUID(), deadlineAfterCall())).toEqual(failsOver(kind))
+    expect(await pay(kind, randomUUID(), deadlineAfterCall())).toEqual(failedOver(kind))
     await sandbox.setFaults([{ ...status(429), route: first }])
     vendors.hold()
     const calls = await callCount()
     const paying = pay(kind, randomUUID(), deadlineAfterCall())
     await until(async () => (await callCount()) > calls)
-    await letPass(100)
+    await advanceWorkerClock(100)
     vendors.release()
     expect(await paying).toEqual({
       ...uncharged(503, 'provider_unavailable', 'new_payment'),
@@ -360,7 +375,7 @@ describe('failover stops', () => {
   })
 })
 
-describe('a model that no deployment serves', () => {
+describe('a model without a deployment', () => {
   const chatBody = { model: UNSERVED, messages: [{ role: 'user', content: 'x' }], max_tokens: 10 }
   const requests: readonly (readonly [string, Record<string, unknown>])[] = [
     ['/v1/chat/completions', chatBody],
@@ -368,7 +383,7 @@ describe('a model that no deployment serves', () => {
     ['/v1/images/generations', { model: IMAGE, prompt: 'A tram' }],
   ]
 
-  test('is neither listed nor priced, and a category without a model is not listed either', async () => {
+  test('lists and prices no model without a deployment, and no category without a model [spec S4b]', async () => {
     const list = (await (await fetch(`${sandbox.info.baseUrl}/v1/models`)).json()) as {
       data: { id: string }[]
       categories: { id: string; model_ids: string[] }[]
@@ -380,22 +395,27 @@ describe('a model that no deployment serves', () => {
     const answers = await Promise.all(
       ['/v1/models', '/v1/pricing'].map(async (path) => (await fetch(`${sandbox.info.baseUrl}${path}`)).text()),
     )
-    // The image model's id begins with the text model's, so ids are looked for in their quotes.
+    // The image model's id starts with the text model's, so ids are matched with their quotes.
     for (const text of answers) for (const id of [UNSERVED, IMAGE]) expect(text).not.toContain(`"${id}"`)
   })
 
-  test.each(requests)('is a 503 before it is quoted: %s', async (path, body) => {
-    const idempotencyKey = randomUUID()
-    const answer = await sandbox.post(path, body, { idempotencyKey })
-    expect(answer.status).toBe(503)
-    expect(answer.headers.get('payment-required')).toBeNull()
-    expect(await answer.json()).toMatchObject({
-      error: { code: 'model_unavailable', param: 'model', payment: 'none' },
-    })
-    expect(await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1', [idempotencyKey])).toEqual([])
-  })
+  test.each(requests)(
+    'answers 503 instead of a quote for a model without a deployment: %s [spec S4c]',
+    async (path, body) => {
+      const idempotencyKey = randomUUID()
+      const answer = await sandbox.post(path, body, { idempotencyKey })
+      expect(answer.status).toBe(503)
+      expect(answer.headers.get('payment-required')).toBeNull()
+      expect(await answer.json()).toMatchObject({
+        error: { code: 'model_unavailable', param: 'model', payment: 'none' },
+      })
+      expect(await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1', [idempotencyKey])).toEqual(
+        [],
+      )
+    },
+  )
 
-  test('is told of after a key that another request has, as is everything that has no price', async () => {
+  test('reports a reused idempotency key in preference to a request that cannot be priced', async () => {
     const idempotencyKey = randomUUID()
     const post = (body: Record<string, unknown>) => sandbox.post('/v1/chat/completions', body, { idempotencyKey })
     expect((await post({ ...chatBody, model: CHAT })).status).toBe(402)

@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-/** Sends only the head of a request with a large body: an answer proves that the body was not waited for. */
+/** Sends only the head of a request with a large body: an answer proves that the API did not wait for the body. */
 async function sendHead(...keys: readonly string[]): Promise<Response> {
   const { answer } = await sendRaw(sandbox.info.baseUrl, {
     path: PATH,
@@ -25,61 +25,61 @@ async function sendHead(...keys: readonly string[]): Promise<Response> {
   return answer
 }
 
-const param = 'x-idempotency-key'
-const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
+const HEADER = 'x-idempotency-key'
+const VISIBLE_ASCII = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
 const utf8 = (text: string) => Buffer.from(text).toString('latin1')
 
 describe('x-idempotency-key', () => {
-  test('is required, and asked for before the body is read', async () => {
-    const says = ['x-idempotency-key', '1 to 255']
-    await expectNeverRetry(await sendHead(), { status: 400, code: 'missing_idempotency_key', param, says })
+  test('x-idempotency-key is required, and checked before the body is read [spec L1a]', async () => {
+    const says = [HEADER, '1 to 255']
+    await expectNeverRetry(await sendHead(), { status: 400, code: 'missing_idempotency_key', param: HEADER, says })
   })
   test.each([
-    ['empty', ''],
-    ['only a space', ' '],
-    ['256 characters long', 'k'.repeat(256)],
-    ['4,000 characters long', 'k'.repeat(4000)],
+    ['that is empty', ''],
+    ['of a single space', ' '],
+    ['of 256 characters', 'k'.repeat(256)],
+    ['of 4,000 characters', 'k'.repeat(4000)],
     ['with a space inside', 'two words'],
     ['with a tab inside', 'two\twords'],
     ['with a Latin-1 letter', 'clé'],
     ['with UTF-8 letters', utf8('ключ')],
     ['with a zero-width space', utf8('key\u200b')],
-  ])('must not be %s, which is told before the body is read', async (_, key) => {
+  ])('rejects a key %s before the body is read', async (_, key) => {
     await expectNeverRetry(await sendHead(key), {
       status: 400,
       code: 'invalid_idempotency_key',
-      param,
-      says: ['x-idempotency-key', '1 to 255', 'ASCII'],
+      param: HEADER,
+      says: [HEADER, '1 to 255', 'ASCII'],
     })
   })
   test.each([
     ['DEL', 'key\x7f'],
     ['NUL', 'key\0'],
-  ])('with %s is no HTTP at all: 400', async (_, key) => {
+  ])('answers 400 to a key with %s, which is not valid HTTP', async (_, key) => {
     expect((await sendHead(key)).status).toBe(400)
   })
   test.each([
     ['the same value', 'key-1', 'key-1'],
     ['different values', 'key-1', 'key-2'],
     ['an empty second value', 'key-1', ''],
-  ])('must not be sent twice: %s', async (_, first, second) => {
+  ])('rejects a key that is sent twice: %s', async (_, first, second) => {
     const answer = await sendHead(first, second)
-    await expectNeverRetry(answer, { status: 400, code: 'duplicate_header', param, says: ['x-idempotency-key'] })
+    await expectNeverRetry(answer, { status: 400, code: 'duplicate_header', param: HEADER, says: [HEADER] })
   })
   test.each([
     ['one character', '!'],
     ['255 characters', 'k'.repeat(255)],
-    ['every visible ASCII character', visible],
+    ['every visible ASCII character', VISIBLE_ASCII],
     ['a UUID', randomUUID()],
-    ['a comma', 'key-1, key-2'.replace(' ', '')],
-  ])('may be %s', async (_, idempotencyKey) => {
+    ['two values joined by a comma', 'key-1,key-2'],
+  ])('accepts as key: %s', async (_, idempotencyKey) => {
     const answer = await sandbox.transcribe({ idempotencyKey })
     expect(answer.status).toBe(402)
     expect(
       await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1', [idempotencyKey]),
     ).toHaveLength(1)
   })
-  test('keys that differ only in case are different keys', async () => {
+  test('treats keys that differ only in case as different keys', async () => {
     const key = `case-${randomUUID()}`
     expect((await sandbox.transcribe({ idempotencyKey: key })).status).toBe(402)
     const audio_base64 = sandbox.sample.toString('base64')
@@ -87,7 +87,7 @@ describe('x-idempotency-key', () => {
     expect((await sandbox.transcribe({ idempotencyKey: key.toUpperCase(), body })).status).toBe(402)
     expect((await sandbox.transcribe({ idempotencyKey: key, body })).status).toBe(409)
   })
-  test('only good keys were bound, and nothing was called', async () => {
+  test('has bound only the valid keys and called no vendor', async () => {
     expect(await sandbox.added('idempotency_keys')).toBe(7)
     expect(await sandbox.upstreamCalls()).toEqual([])
   })

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import {
-  allSay,
   atomicOf,
   describeFields,
   describeJsonBody,
-  notText,
+  NOT_TEXT,
+  rejectedWith,
   useJsonEndpoint,
 } from '../support/http/json-endpoint.ts'
 
@@ -20,9 +20,10 @@ const endpoint = useJsonEndpoint({
 describeFields(endpoint, [
   {
     name: 'model',
+    title: 'model [spec E34]',
     required: true,
     accepted: [MODEL],
-    refused: allSay(
+    refused: rejectedWith(
       MODEL,
       'textmodel-2.5-pro',
       'speechvendor/flash-v2.5',
@@ -37,10 +38,11 @@ describeFields(endpoint, [
   },
   {
     name: 'prompt',
+    title: 'prompt [spec E35, B4]',
     required: true,
     accepted: ['a', ' ', '😀', 'x'.repeat(3999), 'x'.repeat(4000), '😀'.repeat(4000), 'é\u0301'.repeat(2000)],
     refused: [
-      ...notText,
+      ...NOT_TEXT,
       ['', 'at least 1 character'],
       ['x'.repeat(4001), 'at most 4000 characters'],
       ['😀'.repeat(4001), 'at most 4000 characters'],
@@ -51,30 +53,39 @@ describeFields(endpoint, [
       [`${'x'.repeat(10)}\udc00`, 'surrogate'],
     ],
   },
-  { name: 'n', accepted: [1], refused: allSay('must be 1', 0, 2, 10, -1, 1.5, '1', true, null, [1], {}) },
+  {
+    name: 'n',
+    title: 'n [spec E36, B5]',
+    accepted: [1],
+    refused: rejectedWith('must be 1', 0, 2, 10, -1, 1.5, '1', true, null, [1], {}),
+  },
   {
     name: 'image_size',
+    title: 'image_size [spec E37, B6]',
     accepted: ['1K'],
-    refused: allSay('must be "1K"', '1k', '2K', '4K', '1024x1024', '', 1, null, ['1K']),
+    refused: rejectedWith('must be "1K"', '1k', '2K', '4K', '1024x1024', '', 1, null, ['1K']),
   },
   {
     name: 'aspect_ratio',
+    title: 'aspect_ratio [spec E38, B7]',
     accepted: ['1:1'],
-    refused: allSay('must be "1:1"', '16:9', '9:16', '1:1 ', '1', '', 1, null, ['1:1']),
+    refused: rejectedWith('must be "1:1"', '16:9', '9:16', '1:1 ', '1', '', 1, null, ['1:1']),
   },
   {
     name: 'size',
+    title: 'size [spec E39]',
     accepted: ['1024x1024'],
-    refused: allSay('must be "1024x1024"', '512x512', '1024X1024', '1024x1792', 'auto', '1K', '', 1024, null),
+    refused: rejectedWith('must be "1024x1024"', '512x512', '1024X1024', '1024x1792', 'auto', '1K', '', 1024, null),
   },
   {
     name: 'response_format',
+    title: 'response_format [spec E40]',
     accepted: ['url', 'b64_json'],
-    refused: allSay('"url", "b64_json"', 'b64', 'URL', 'json', '', 5, null, ['url'], { type: 'url' }),
+    refused: rejectedWith('"url", "b64_json"', 'b64', 'URL', 'json', '', 5, null, ['url'], { type: 'url' }),
   },
 ])
 
-describe('unknown properties', () => {
+describe('unknown properties [spec S10b, E41]', () => {
   test.each([
     'quality',
     'style',
@@ -89,13 +100,13 @@ describe('unknown properties', () => {
     'constructor',
     'toString',
     '__proto__',
-  ])('%j is refused', async (name) => {
+  ])('rejects the unknown property %j', async (name) => {
     const body = `${JSON.stringify(endpoint.valid).slice(0, -1)},${JSON.stringify(name)}:1}`
     await endpoint.expectRefused(body, { code: 'unknown_field', param: name, says: [name] })
   })
 })
 
-test('the price is fixed, whatever the prompt and the format', async () => {
+test('quotes the fixed price for any prompt and format [spec E33]', async () => {
   const bodies = [{}, { prompt: 'x'.repeat(4000) }, { response_format: 'b64_json' }, { size: '1024x1024', n: 1 }]
   for (const changes of bodies)
     expect(await endpoint.expectChallenged(endpoint.bodyWith(changes))).toBe(atomicOf('0.035'))
@@ -106,7 +117,7 @@ describeJsonBody(endpoint, {
     'n spelled out': { n: 1 },
     'every default spelled out': { n: 1, image_size: '1K', aspect_ratio: '1:1', response_format: 'url' },
     'the deprecated size': { size: '1024x1024' },
-    'size beside what it stands for': { size: '1024x1024', image_size: '1K', aspect_ratio: '1:1' },
+    'size next to its equivalents': { size: '1024x1024', image_size: '1K', aspect_ratio: '1:1' },
   },
   other: { prompt: { prompt: 'A tram at noon' }, response_format: { response_format: 'b64_json' } },
 })

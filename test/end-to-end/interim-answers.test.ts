@@ -6,28 +6,23 @@ import OpenAI from 'openai'
 import { Agent, request as requestByUndici } from 'undici'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
-import {
-  challengeOf,
-  createPayer,
-  paymentHeader,
-  signCustomPayment,
-  type TestPayer,
-} from '../support/payer/custom-payment.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 const PATH = '/v1/chat/completions'
 const INTERIM_MS = 100
-/** Several interim answers long, for clients that do not tell of them. */
+/** As long as several interim answers, for clients that do not report them. */
 const UPSTREAM_MS = 800
-/** Many times longer than an interim answer is waited for. undici looks at its clock every half second. */
-const UNDICI_PATIENCE_MS = 3000
+/** Many times the interval of interim answers; undici checks its timeouts only every half second. */
+const UNDICI_TIMEOUT_MS = 3000
 
 const body = JSON.stringify({ model: 'textmodel-2.5-flash', messages: [{ role: 'user', content: 'Hello' }] })
 
 let sandbox: TestSandbox
-let payer: TestPayer
-/** Between the worker and the vendors. */
+let payer: Payer
+/** Holds back the vendors' answers to the worker. */
 let vendors: AnswerGate
 beforeAll(async () => {
   sandbox = await startTestSandbox({
@@ -48,12 +43,12 @@ afterAll(async () => {
   await vendors.stop()
 })
 
-/** Of a payer who approved Permit2, so that a caller who gave up is not in the way of the next one. */
+/** Signs for a payer that has approved Permit2: a permit would make each payment wait for the one before. */
 async function sign(challenge: Response): Promise<Record<string, string>> {
   return paymentHeader(await signCustomPayment(challengeOf(challenge), payer))
 }
 
-/** The headers of a chat that is ready to be paid for. */
+/** Returns the headers of a chat request with its signed payment. */
 async function signedHeaders(): Promise<Record<string, string>> {
   const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
   const challenge = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
@@ -61,8 +56,11 @@ async function signedHeaders(): Promise<Record<string, string>> {
   return { ...headers, ...(await sign(challenge)) }
 }
 
-/** Everything that the server sends on a socket of its own; `onAnswers` is told of what has come so far. */
-async function sendRaw(
+/**
+ * Sends a signed chat over a separate socket and returns everything that the server writes; `onAnswers` gets what has
+ * arrived so far.
+ */
+async function sendOverSocket(
   version: '1.0' | '1.1',
   baseUrl = sandbox.info.baseUrl,
   onAnswers: (answers: string) => void = () => undefined,
@@ -82,10 +80,10 @@ async function sendRaw(
 
 const statusLines = (answer: string) => answer.match(/^HTTP\/1\.1 \d{3}/gm)
 
-describe('a caller who is held', () => {
-  it('gets interim answers and then the one that counts', async () => {
+describe('a caller whose connection is held', () => {
+  it('a waiting caller receives 102 interim answers and then the result', async () => {
     vendors.hold()
-    const answer = await sendRaw('1.1', sandbox.info.baseUrl, (answers) => {
+    const answer = await sendOverSocket('1.1', sandbox.info.baseUrl, (answers) => {
       if ((statusLines(answers)?.length ?? 0) >= 3) vendors.release()
     })
     const [final, ...interim] = statusLines(answer)?.toReversed() ?? []
@@ -94,15 +92,15 @@ describe('a caller who is held', () => {
     expect(new Set(interim)).toEqual(new Set(['HTTP/1.1 102']))
     expect(answer).toContain('"object":"chat.completion"')
   })
-  it('over HTTP/1.0 gets nothing but the answer', async () => {
-    const answer = await sendRaw('1.0')
+  it('a caller over HTTP/1.0 receives only the result', async () => {
+    const answer = await sendOverSocket('1.0')
     expect(statusLines(answer)).toEqual(['HTTP/1.1 200'])
     expect(answer).toContain('"object":"chat.completion"')
   })
-  it('gets nothing but the answer where interim answers are off', async () => {
-    expect(statusLines(await sendRaw('1.1', sandbox.info.baseUrls[1]))).toEqual(['HTTP/1.1 200'])
+  it('a waiting caller receives only the result when interim answers are disabled', async () => {
+    expect(statusLines(await sendOverSocket('1.1', sandbox.info.baseUrls[1]))).toEqual(['HTTP/1.1 200'])
   })
-  it('is refused as before, without interim answers, when nothing is to be waited for', async () => {
+  it('rejects an invalid request without interim answers', async () => {
     const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, {
       method: 'POST',
       headers: await signedHeaders(),
@@ -112,54 +110,54 @@ describe('a caller who is held', () => {
   })
 })
 
-describe('clients read past interim answers, and live longer than their own patience:', () => {
-  it('fetch', async () => {
+describe('client libraries', () => {
+  it('fetch skips interim answers', async () => {
     const headers = await signedHeaders()
     const answer = await fetch(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers, body })
     expect(answer.status).toBe(200)
     expect(await answer.json()).toMatchObject({ object: 'chat.completion' })
   })
-  it('undici, whose patience ends before the answer comes', async () => {
+  it('undici waits longer than its headers timeout while interim answers arrive', async () => {
     vendors.hold()
-    const dispatcher = new Agent({ headersTimeout: UNDICI_PATIENCE_MS })
-    const ask = async (baseUrl: string | undefined) =>
+    const dispatcher = new Agent({ headersTimeout: UNDICI_TIMEOUT_MS })
+    const send = async (baseUrl: string | undefined) =>
       await requestByUndici(`${baseUrl}${PATH}`, { dispatcher, method: 'POST', headers: await signedHeaders(), body })
     const { length: callsBefore } = await sandbox.upstreamCalls()
-    const asked = ask(sandbox.info.baseUrls[0])
+    const interim = send(sandbox.info.baseUrls[0])
     await until(async () => (await sandbox.upstreamCalls()).length > callsBefore)
-    // Asked later, so that the first one's patience has ended as well.
-    await expect(ask(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
+    // Sent later, so the first request has exceeded its timeout as well when this one fails.
+    await expect(send(sandbox.info.baseUrls[1])).rejects.toMatchObject({ code: 'UND_ERR_HEADERS_TIMEOUT' })
     vendors.release()
-    const held = await asked
-    expect(held.statusCode).toBe(200)
-    await held.body.dump()
+    const answer = await interim
+    expect(answer.statusCode).toBe(200)
+    await answer.body.dump()
     await dispatcher.destroy()
   })
-  it('Node’s http, which tells of them', async () => {
+  it('node:http reports interim answers and then the result', async () => {
     const headers = await signedHeaders()
     vendors.hold()
-    const told: number[] = []
+    const statuses: number[] = []
     const { promise, resolve, reject } = Promise.withResolvers<number | undefined>()
     const request = requestByNode(`${sandbox.info.baseUrl}${PATH}`, { method: 'POST', headers }, (answer) => {
       answer.resume()
       resolve(answer.statusCode)
     })
     request.on('error', reject).on('information', ({ statusCode }) => {
-      told.push(statusCode)
+      statuses.push(statusCode)
       vendors.release()
     })
     request.end(body)
     expect(await promise).toBe(200)
-    expect(new Set(told)).toEqual(new Set([102]))
+    expect(new Set(statuses)).toEqual(new Set([102]))
   })
-  it('the openai SDK', async () => {
+  it('the openai SDK skips interim answers', async () => {
     const { 'content-type': _, ...headers } = await signedHeaders()
     const client = new OpenAI({ baseURL: `${sandbox.info.baseUrl}/v1`, apiKey: 'not-used', maxRetries: 0 })
     const messages = [{ role: 'user' as const, content: 'Hello' }]
     const result = await client.chat.completions.create({ model: 'textmodel-2.5-flash', messages }, { headers })
     expect(result.object).toBe('chat.completion')
   })
-  it('the Anthropic SDK', async () => {
+  it('the Anthropic SDK skips interim answers', async () => {
     const client = new Anthropic({ baseURL: sandbox.info.baseUrl, apiKey: 'not-used', maxRetries: 0 })
     const message = {
       model: 'textmodel-2.5-flash',

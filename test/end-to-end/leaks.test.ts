@@ -8,52 +8,56 @@ import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 
-/** Marks everything that belongs to our vendors; nothing a caller receives may hold it. */
+/** Marks everything that belongs to the vendors; no answer to a caller may contain it. */
 const VENDOR = 'vendorcanary'
-/** Marks everything a caller sends or the model says; nothing we keep for operators may hold it. */
+/** Marks everything that a caller sends or a model generates; nothing kept for operators may contain it. */
 const CALLER = 'callercanary'
 
-/** The three wires of text, each alone behind one model. */
+/** One model for each of the three wire formats of text. */
 const [ON_GEMINI, ON_ANTHROPIC, ON_OPEN] = ['textmodel-2.5-flash', 'textmodel-2.5-pro', 'textmodel-3.5-flash'] as const
-const adapterOf: Readonly<Record<string, string>> = {
+const ADAPTERS: Readonly<Record<string, string>> = {
   [ON_GEMINI]: 'gemini',
   [ON_ANTHROPIC]: 'anthropic',
   [ON_OPEN]: 'openai-compatible',
 }
 
-/** Every name of the file is a canary, as far as the simulated vendors accept it. */
+/** Turns every name in the deployments file into a canary, as far as the simulated vendors accept it. */
 function canaryDeployments({ deployments }: DeploymentsFileInput): DeploymentsFileInput {
-  const wanted = deployments.flatMap((one) => {
-    const serves = one.serves.filter((id) => (adapterOf[id] ?? one.adapter) === one.adapter)
-    // Of the media the vendors' own wires come first and suffice.
-    return serves.length === 0 || one.name === 'open-speech' || one.name === 'open-transcription'
+  const wanted = deployments.flatMap((deployment) => {
+    const { name, adapter } = deployment
+    const serves = deployment.serves.filter((id) => (ADAPTERS[id] ?? adapter) === adapter)
+    // For media, the vendor's own wire format is enough.
+    return serves.length === 0 || name === 'open-speech' || name === 'open-transcription'
       ? []
-      : [{ ...one, serves }]
+      : [{ ...deployment, serves }]
   })
   return {
-    deployments: wanted.map((one) => ({
-      ...one,
-      name: `${VENDOR}-${one.name}`,
-      ...(one.adapter === 'elevenlabs' ? {} : { upstream_model: canaryModel(one.upstream_model) }),
-      ...(one.voices === undefined
-        ? {}
-        : { voices: Object.fromEntries(Object.keys(one.voices).map((alias) => [alias, `${VENDOR}voice${alias}`])) }),
-    })),
+    deployments: wanted.map((deployment) => {
+      const { name, adapter, upstream_model, voices } = deployment
+      return {
+        ...deployment,
+        name: `${VENDOR}-${name}`,
+        ...(adapter === 'elevenlabs' ? {} : { upstream_model: canaryModel(upstream_model) }),
+        ...(voices === undefined
+          ? {}
+          : { voices: Object.fromEntries(Object.keys(voices).map((alias) => [alias, `${VENDOR}voice${alias}`])) }),
+      }
+    }),
   }
 }
 
-/** The simulated vendors know models by how their names begin and end. */
+/** Inserts the canary after the prefix: the simulated vendors recognize models by prefix and suffix. */
 function canaryModel(upstreamModel: string): string {
   const [, first = '', rest = ''] = /^([a-z]+-)(.*)$/.exec(upstreamModel) ?? []
   return `${first}${VENDOR}-${rest}`
 }
 
 let sandbox: TestSandbox
-/** Between the worker and the vendors; what the deployments file knows of them. */
+/** Holds back the vendors' answers; the deployments file names its address as theirs. */
 let vendors: AnswerGate
-/** What no answer may hold: names, ids, addresses and keys of ours and of our vendors. */
+/** Names, ids, addresses and keys of the service and its vendors, which no answer may contain. */
 let vendorSecrets: readonly string[]
-/** What no log and no queue may hold, collected along the way. */
+/** Content and credentials of callers, collected along the way, which neither logs nor queue may contain. */
 const callerSecrets = new Set<string>([CALLER])
 
 beforeAll(async () => {
@@ -75,7 +79,7 @@ beforeAll(async () => {
     secrets.receiptSecret,
     secrets.receiptSigningSeed,
     secrets.accounts.settlement.privateKey.slice(2),
-    // Anthropic and OpenAI stand in header names that their client libraries read.
+    // Anthropic and OpenAI are left out: their names appear in headers that their client libraries read.
     'eleven_flash_v2_5',
     'scribe_v2',
     'elevenlabs',
@@ -101,13 +105,13 @@ const secretsSchema = z.looseObject({
 interface PaidCall {
   readonly path: string
   readonly body: Record<string, unknown>
-  /** Of the simulated vendor. */
+  /** The route of the simulated vendor. */
   readonly route: string
 }
 
-const tools = [{ name: `${CALLER}_tool`, description: CALLER, parameters: { type: 'object', properties: {} } }]
-const text = { max_tokens: 60, temperature: 0.5 }
-const routes = {
+const TOOLS = [{ name: `${CALLER}_tool`, description: CALLER, parameters: { type: 'object', properties: {} } }]
+const TEXT_OPTIONS = { max_tokens: 60, temperature: 0.5 }
+const ROUTES = {
   gemini: '/v1beta/models/{model}:generateContent',
   anthropic: '/v1/messages',
   open: '/v1/chat/completions',
@@ -117,49 +121,54 @@ const routes = {
 const chatWith = (model: string, route: string): PaidCall => ({
   path: '/v1/chat/completions',
   body: {
-    ...text,
+    ...TEXT_OPTIONS,
     model,
     messages: [
       { role: 'system', content: `${CALLER} system` },
       { role: 'user', content: `${CALLER} chat` },
     ],
-    tools: tools.map((tool) => ({ type: 'function', function: tool })),
+    tools: TOOLS.map((tool) => ({ type: 'function', function: tool })),
   },
   route,
 })
 const messageWith = (model: string, route: string): PaidCall => ({
   path: '/v1/messages',
-  body: { ...text, model, system: `${CALLER} system`, messages: [{ role: 'user', content: `${CALLER} message` }] },
+  body: {
+    ...TEXT_OPTIONS,
+    model,
+    system: `${CALLER} system`,
+    messages: [{ role: 'user', content: `${CALLER} message` }],
+  },
   route,
 })
 
-const calls: readonly PaidCall[] = [
-  chatWith(ON_GEMINI, routes.gemini),
-  chatWith(ON_OPEN, routes.open),
-  messageWith(ON_ANTHROPIC, routes.anthropic),
-  messageWith(ON_OPEN, routes.open),
+const CALLS: readonly PaidCall[] = [
+  chatWith(ON_GEMINI, ROUTES.gemini),
+  chatWith(ON_OPEN, ROUTES.open),
+  messageWith(ON_ANTHROPIC, ROUTES.anthropic),
+  messageWith(ON_OPEN, ROUTES.open),
   {
     path: '/v1/images/generations',
     body: { model: 'textmodel-3.1-flash-lite-image', prompt: `${CALLER} picture` },
-    route: routes.gemini,
+    route: ROUTES.gemini,
   },
   {
     path: '/v1/audio/speech',
     body: { model: 'speechvendor/flash-v2.5', input: `${CALLER} speech`, voice: 'talia' },
-    route: routes.speech,
+    route: ROUTES.speech,
   },
-  { path: '/v1/audio/transcriptions', body: { model: 'speechvendor/scribe-v2' }, route: routes.transcription },
+  { path: '/v1/audio/transcriptions', body: { model: 'speechvendor/scribe-v2' }, route: ROUTES.transcription },
 ]
-const named = calls.map((call) => [`${call.path} on ${call.route}`, call] as const)
+const NAMED_CALLS = CALLS.map((call) => [`${call.path} on ${call.route}`, call] as const)
 
 interface Answered {
   readonly status: number
-  /** Headers and body as they came, of the 402, the paid answer and its replay. */
+  /** Headers and bodies of the 402, the paid answer and its replay. */
   readonly everything: string
   readonly body: string
 }
 
-/** Pays for a call and keeps what must stay between us and the caller. */
+/** Pays for a call and records what must stay between service and caller. */
 async function pay({ path, body: given }: PaidCall): Promise<Answered> {
   const body =
     path === '/v1/audio/transcriptions' ? { ...given, audio_base64: sandbox.sample.toString('base64') } : given
@@ -198,25 +207,26 @@ function expectNoneOf(secrets: Iterable<string>, everything: string): void {
   expect(found).toEqual([])
 }
 
-/** What a vendor may call things, in every place where its answers have room for it. */
-const wrapped = {
+/** Headers in which a vendor may name itself. */
+const VENDOR_HEADERS = {
   headers: { 'request-id': VENDOR, 'x-request-id': VENDOR, 'openai-organization': VENDOR, server: VENDOR },
 }
+/** Returns an error body with the vendor's secrets in every member that a vendor's error has. */
 const secretBody = () => {
-  const said = `${VENDOR} ${vendorSecrets.join(' ')} ${CALLER}`
+  const message = `${VENDOR} ${vendorSecrets.join(' ')} ${CALLER}`
   return {
-    error: { message: said, type: VENDOR, code: VENDOR, param: said, status: VENDOR, details: [{ reason: VENDOR }] },
-    detail: { message: said, status: VENDOR, code: VENDOR, type: VENDOR, request_id: VENDOR },
+    error: { message, type: VENDOR, code: VENDOR, param: message, status: VENDOR, details: [{ reason: VENDOR }] },
+    detail: { message, status: VENDOR, code: VENDOR, type: VENDOR, request_id: VENDOR },
     request_id: VENDOR,
   }
 }
 
 function failingWith(status: number): readonly [string, () => FaultRuleInput] {
-  return [`a ${status}`, () => ({ fault: 'status', status, body: secretBody(), ...wrapped })]
+  return [`a ${status}`, () => ({ fault: 'status', status, body: secretBody(), ...VENDOR_HEADERS })]
 }
 
-describe('nothing of our vendors reaches the caller', () => {
-  test.each(named)('when it works: %s', async (_, call) => {
+describe('the vendors’ secrets', () => {
+  test.each(NAMED_CALLS)('reveals nothing about the vendor when the call succeeds: %s [spec S8a]', async (_, call) => {
     const { status, everything } = await pay(call)
     expect(status).toBe(200)
     expectNoneOf(vendorSecrets, everything)
@@ -225,7 +235,7 @@ describe('nothing of our vendors reaches the caller', () => {
   const answers: readonly (readonly [string, PaidCall, unknown])[] = [
     [
       'gemini',
-      chatWith(ON_GEMINI, routes.gemini),
+      chatWith(ON_GEMINI, ROUTES.gemini),
       {
         candidates: [
           {
@@ -248,7 +258,7 @@ describe('nothing of our vendors reaches the caller', () => {
     ],
     [
       'an OpenAI-style server',
-      chatWith(ON_OPEN, routes.open),
+      chatWith(ON_OPEN, ROUTES.open),
       {
         id: VENDOR,
         model: VENDOR,
@@ -272,7 +282,7 @@ describe('nothing of our vendors reaches the caller', () => {
     ],
     [
       'Anthropic',
-      messageWith(ON_ANTHROPIC, routes.anthropic),
+      messageWith(ON_ANTHROPIC, ROUTES.anthropic),
       {
         id: VENDOR,
         model: VENDOR,
@@ -291,7 +301,7 @@ describe('nothing of our vendors reaches the caller', () => {
     ],
     [
       'ElevenLabs',
-      calls.at(-1) as PaidCall,
+      CALLS.at(-1) as PaidCall,
       {
         text: `${CALLER} transcript`,
         language_code: 'en',
@@ -302,29 +312,35 @@ describe('nothing of our vendors reaches the caller', () => {
       },
     ],
   ]
-  test.each(answers)('when %s names itself in every field it has', async (_, call, body) => {
-    await sandbox.setFaults([{ fault: 'status', status: 200, body, route: call.route, ...wrapped }])
-    const answered = await pay(call)
-    expect(answered).toMatchObject({ status: 200 })
-    expect(answered.body).toContain(CALLER)
-    expectNoneOf(vendorSecrets, answered.everything)
-  })
+  test.each(answers)(
+    'reveals nothing about the vendor when %s names itself in every field [spec S8b]',
+    async (_, call, body) => {
+      await sandbox.setFaults([{ fault: 'status', status: 200, body, route: call.route, ...VENDOR_HEADERS }])
+      const answered = await pay(call)
+      expect(answered).toMatchObject({ status: 200 })
+      expect(answered.body).toContain(CALLER)
+      expectNoneOf(vendorSecrets, answered.everything)
+    },
+  )
 
   const failures: readonly (readonly [string, () => FaultRuleInput])[] = [
     ...[400, 401, 403, 404, 413, 422, 429, 500, 503, 529].map(failingWith),
     ['a redirect', () => ({ fault: 'status', status: 302, headers: { location: `http://${VENDOR}/` } })],
-    ['another shape', () => ({ fault: 'status', status: 200, body: secretBody(), ...wrapped })],
-    ['no JSON', () => ({ fault: 'status', status: 200, body: `<h1>${VENDOR}</h1>`, ...wrapped })],
+    ['an unexpected shape', () => ({ fault: 'status', status: 200, body: secretBody(), ...VENDOR_HEADERS })],
+    [
+      'a body that is not JSON',
+      () => ({ fault: 'status', status: 200, body: `<h1>${VENDOR}</h1>`, ...VENDOR_HEADERS }),
+    ],
     ['a reset', () => ({ fault: 'resetAfterRead' })],
-    ['nothing', () => ({ fault: 'emptyText' })],
+    ['empty output', () => ({ fault: 'emptyText' })],
   ]
   const spread = failures.flatMap(([name, fault], index) =>
-    // Each failure on two wires in turn; the wires' own error mapping has its contract tests.
-    [calls[index % calls.length], calls[(index + 3) % calls.length]].flatMap((call) =>
+    // Each failure on two of the wire formats; the contract tests cover the error mapping of each.
+    [CALLS[index % CALLS.length], CALLS[(index + 3) % CALLS.length]].flatMap((call) =>
       call ? [[name, `${call.path} on ${call.route}`, call, fault] as const] : [],
     ),
   )
-  test.each(spread)('when it fails with %s: %s', async (_, __, call, fault) => {
+  test.each(spread)('reveals nothing about the vendor when it fails with %s: %s', async (_, __, call, fault) => {
     const callsBefore = (await sandbox.upstreamCalls()).length
     await sandbox.setFaults([{ ...fault(), route: call.route, times: 'always' }])
     const { status, body, everything } = await pay(call)
@@ -335,11 +351,11 @@ describe('nothing of our vendors reaches the caller', () => {
     expectNoneOf(vendorSecrets, everything)
   })
 
-  test('by the public pages', async () => {
+  test('reveals nothing about the vendors on the public pages [spec R7]', async () => {
     const paths = ['/v1/models', '/v1/pricing', '/v1/audio/voices', '/.well-known/x402', '/healthz', '/readyz']
     for (const path of paths) {
       const { everything } = await readAnswer(await fetch(`${sandbox.info.baseUrl}${path}`))
-      // Compatibility with public client libraries is told by their names.
+      // The pages name the client libraries that they are compatible with.
       expectNoneOf(vendorSecrets.slice(0, 6), everything)
     }
   })
@@ -347,12 +363,12 @@ describe('nothing of our vendors reaches the caller', () => {
 
 const errorSchema = z.looseObject({ error: z.looseObject({ code: z.string() }) })
 
-describe('nothing of the caller reaches', () => {
+describe('the callers’ content and credentials', () => {
   let mediaStatuses: readonly number[] = []
-  /** Reads a receipt and media, so that their capabilities have been in requests as well. */
+  /** Reads a receipt and media, so that their tokens have been sent in requests as well. */
   beforeAll(async () => {
     await sandbox.setFaults([])
-    const speech = calls.find(({ path }) => path === '/v1/audio/speech') as PaidCall
+    const speech = CALLS.find(({ path }) => path === '/v1/audio/speech') as PaidCall
     const { body } = await pay(speech)
     const url = /"(http[^"]*\/media\/[\w-]+)"/.exec(body)?.[1] ?? ''
     mediaStatuses = [(await fetch(url)).status, (await fetch(`${url}x`)).status]
@@ -363,14 +379,14 @@ describe('nothing of the caller reaches', () => {
       await fetch(`${sandbox.info.baseUrl}/v1/receipts/${receipt?.receipt_id ?? ''}`, {
         headers: { authorization: `Bearer ${token}` },
       })
-    // What is refused is not logged either.
+    // Content of rejected requests must not be logged either.
     await sandbox.post('/v1/audio/speech', { model: CALLER, input: CALLER }, { idempotencyKey: CALLER })
     await sandbox.post('/v1/messages', {}, { headers: { 'payment-signature': CALLER } })
     await fetch(`${sandbox.info.baseUrl}/${CALLER}?${CALLER}=${CALLER}`)
   })
 
-  test('the logs', async () => {
-    // Signatures, receipt tokens and media tokens were really collected.
+  test('the logs contain neither content nor credentials of callers [spec A6b]', async () => {
+    // Signatures, receipt tokens and media tokens have been collected.
     expect(callerSecrets.size).toBeGreaterThan(100)
     expect(mediaStatuses).toEqual([200, 404])
     const directory = join(sandbox.directory, 'logs')
@@ -384,15 +400,15 @@ describe('nothing of the caller reaches', () => {
     }
   })
 
-  test('the queue', async () => {
+  test('the queue contains neither content nor credentials of callers', async () => {
     const tables = await sandbox.sql<{ name: string }>(
       `SELECT table_name AS name FROM information_schema.tables
        WHERE table_schema = 'farebox_queue' AND table_type = 'BASE TABLE'`,
     )
     expect(tables.length).toBeGreaterThan(0)
-    // While a job waits for its provider its message is there.
+    // The message stays in the queue while its job waits for the provider.
     vendors.hold()
-    const paid = pay(calls[0] as PaidCall)
+    const paid = pay(CALLS[0] as PaidCall)
     const jobIdSeen = async () => (await readQueue(tables)).includes('jobId')
     await expect.poll(jobIdSeen).toBe(true)
     expectNoneOf(callerSecrets, await readQueue(tables))

@@ -3,12 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createWalletClient, http, parseAbi, parseEther, toHex } from 'viem'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { main } from '../../infra/commands/ledger.ts'
 import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import { challengeOf, createPayer, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
 import { type PaidCall, payForCall } from '../support/payer/paid-call.ts'
+import { createPayer } from '../support/payer/payer.ts'
 import { callCommand } from '../support/processes/call-command.ts'
 import { runCommand } from '../support/processes/run-program.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
@@ -17,9 +18,10 @@ const COMMAND = 'infra/commands/ledger.ts'
 const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night.' }
 const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 
-/** As an operator runs it; most cases call it in this process. */
+/** Runs the command as an operator does. */
 const run = (programArguments: readonly string[], environment: Record<string, string>) =>
   runCommand(COMMAND, programArguments, { NO_COLOR: '1', ...environment })
+/** Calls the command in this process, which is faster. */
 const runHere = (programArguments: readonly string[], environment: Record<string, string>) =>
   callCommand(() => main(programArguments, environment))
 
@@ -59,7 +61,7 @@ async function report(...programArguments: readonly string[]): Promise<Report & 
   return { exitCode, ...(JSON.parse(output) as Report) }
 }
 
-/** As an administrator could; constraints and triggers do not hold him. */
+/** Changes the ledger as an administrator could, without constraints and triggers. */
 async function tamper(statement: string): Promise<void> {
   await sandbox.sql(`SET session_replication_role = replica; ${statement}; RESET session_replication_role`)
 }
@@ -78,7 +80,7 @@ async function settlementOf(call: PaidCall) {
   return row
 }
 
-async function sendFromStranger(valueAtomic: bigint): Promise<void> {
+async function sendForeignTransfer(valueAtomic: bigint): Promise<void> {
   const { rpcUrl, payTo } = sandbox.info
   const { account } = await createPayer(rpcUrl, { usdcAtomic: valueAtomic, approved: false })
   await callRpc(rpcUrl, 'anvil_setBalance', [account.address, toHex(parseEther('1'))])
@@ -87,13 +89,13 @@ async function sendFromStranger(valueAtomic: bigint): Promise<void> {
     address: DEVNET_ADDRESSES.usdc,
     abi: parseAbi(['function transfer(address to, uint256 value) returns (bool)']),
     functionName: 'transfer',
-    args: [payTo as `0x${string}`, valueAtomic],
+    args: [payTo, valueAtomic],
   })
   await sandbox.chain.client.waitForTransactionReceipt({ hash })
 }
 
-/** A call whose provider breaks off: nobody knows whether it was billed, and nothing is charged. */
-async function failOnce(): Promise<void> {
+/** Makes an uncharged call whose provider resets the connection, so that its outcome stays unknown. */
+async function makeUnknownOutcome(): Promise<void> {
   await sandbox.setFaults([{ fault: 'resetAfterRead' }])
   const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000n, approved: true })
   const idempotencyKey = crypto.randomUUID()
@@ -104,7 +106,7 @@ async function failOnce(): Promise<void> {
   await sandbox.setFaults([])
 }
 
-describe('over paid calls of every operation, a failure and a foreign transfer', () => {
+describe('after paid calls of every operation, a failure and a foreign transfer', () => {
   const calls: Record<string, PaidCall> = {}
   let total = 0n
   beforeAll(async () => {
@@ -118,8 +120,8 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     calls['transcription'] = await payForCall(sandbox, '/v1/audio/transcriptions', transcription)
     calls['another'] = await payForCall(sandbox, '/v1/audio/transcriptions', { ...transcription, diarize: true })
     total = Object.values(calls).reduce((sum, { chargedAtomic }) => sum + chargedAtomic, 0n)
-    await failOnce()
-    await sendFromStranger(777n)
+    await makeUnknownOutcome()
+    await sendForeignTransfer(777n)
   })
 
   const pick = (name: string): PaidCall => {
@@ -128,8 +130,8 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     return call
   }
 
-  test('ledger and chain agree to the atomic unit, and a stranger’s transfer is shown apart', async () => {
-    const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+  test('reports that ledger and chain agree to the atomic unit, and lists a foreign transfer separately', async () => {
+    const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
     const ours = transfers.filter(({ valueAtomic }) => valueAtomic !== 777n)
     expect(ours.reduce((sum, { valueAtomic }) => sum + valueAtomic, 0n)).toBe(total)
     const sums = { count: 6, totalAtomic: total.toString() }
@@ -154,7 +156,7 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     expect(found.chargesByModel).toHaveLength(5)
   })
 
-  test('the text for people says the same, in aligned columns, and small log ranges change nothing', async () => {
+  test('prints the same figures as aligned text, also with a small log range', async () => {
     const { exitCode, output, errors } = await run(['--log-range', '1'], environment)
     expect({ exitCode, output }).toMatchObject({ exitCode: 0 })
     const usdc = `0.${total.toString().padStart(6, '0')}`
@@ -165,14 +167,14 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     expect(errors).toMatch(/blocks read/)
   })
 
-  test('a period before or after all calls holds none of them, and finds nothing amiss', async () => {
+  test('reports no calls and no differences for a period before or after all of them', async () => {
     const before = await report('--from', '2020-01-01T00:00:00Z', '--to', '2020-01-02T00:00:00Z')
     expect(before).toMatchObject({ exitCode: 0, revenue: { count: 0 }, reconciliation: { ledger: { count: 0 } } })
     const after = await report('--from', '2100-01-01T00:00:00Z', '--to', '2100-01-02T00:00:00Z')
     expect(after).toMatchObject({ exitCode: 0, revenue: { count: 0 }, reconciliation: { differences: [] } })
   })
 
-  test('a period that parts the calls counts each of them once', async () => {
+  test('counts each call once when a period is split between them', async () => {
     const [{ cut } = { cut: '' }] = await sandbox.sql<{ cut: string }>(
       "SELECT to_json(finished_at) #>> '{}' AS cut FROM jobs WHERE state = 'completed' ORDER BY finished_at OFFSET 3 LIMIT 1",
     )
@@ -182,11 +184,11 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     expect(BigInt(earlier.revenue.totalAtomic) + BigInt(later.revenue.totalAtomic)).toBe(total)
   })
 
-  test('a settlement that is not decided yet is shown apart and is no difference', async () => {
+  test('reports a settlement in progress separately and not as a difference', async () => {
     const { job_id } = await settlementOf(pick('image'))
     await sandbox.sql('CREATE TABLE kept AS SELECT * FROM settlements WHERE job_id = $1', [job_id])
     await sandbox.sql('CREATE TABLE kept_job AS SELECT * FROM jobs WHERE id = $1', [job_id])
-    // Under a lease, so that the worker does not complete it meanwhile.
+    // The lease keeps the worker from completing it in the meantime.
     await tamper(`UPDATE settlements SET state = 'signed', finished_at = NULL WHERE job_id = '${job_id}';
       UPDATE jobs SET state = 'settling', receipt_id = NULL, payment_response = NULL, finished_at = NULL,
         lease_expires_at = now() + interval '1 hour', run_after = now() + interval '1 hour' WHERE id = '${job_id}'`)
@@ -205,19 +207,19 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     [string, string, (id: { job: string; block: string }) => string, (id: { job: string; block: string }) => string]
   >([
     [
-      'a charge changed in the settlement',
+      'a changed charge of the settlement',
       'amount_differs',
       ({ job }) => `UPDATE settlements SET charge_amount = charge_amount + 1 WHERE job_id = '${job}'`,
       ({ job }) => `UPDATE settlements SET charge_amount = charge_amount - 1 WHERE job_id = '${job}'`,
     ],
     [
-      'a charge changed in the job',
+      'a changed charge of the job',
       'ledger_contradicts_itself',
       ({ job }) => `UPDATE jobs SET charge_amount = charge_amount - 1 WHERE id = '${job}'`,
       ({ job }) => `UPDATE jobs SET charge_amount = charge_amount + 1 WHERE id = '${job}'`,
     ],
     [
-      'another block',
+      'a different block',
       'block_differs',
       ({ job }) => `UPDATE settlements SET block_number = block_number - 1 WHERE job_id = '${job}'`,
       ({ job }) => `UPDATE settlements SET block_number = block_number + 1 WHERE job_id = '${job}'`,
@@ -229,7 +231,7 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
       ({ job, block }) => `UPDATE settlements SET block_number = ${block} WHERE job_id = '${job}'`,
     ],
     [
-      'another payer',
+      'a different payer',
       'payer_differs',
       ({ job }) => `UPDATE authorizations SET payer = '0x${'9'.repeat(40)}' WHERE job_id = '${job}'`,
       ({ job }) => `UPDATE authorizations SET payer = signed ->> 'payer' WHERE job_id = '${job}'`,
@@ -240,25 +242,25 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
       ({ job }) => `UPDATE settlements SET state = 'reverted' WHERE job_id = '${job}'`,
       ({ job }) => `UPDATE settlements SET state = 'confirmed' WHERE job_id = '${job}'`,
     ],
-  ])('%s is reported as %s, and only that', async (_, kind, spoil, mend) => {
+  ])('reports %s as %s and as nothing else', async (_, kind, corrupt, repair) => {
     const { job_id: job, block_number: block, transaction_hash } = await settlementOf(pick('transcription'))
-    await tamper(spoil({ job, block }))
+    await tamper(corrupt({ job, block }))
     const { exitCode, reconciliation } = await report()
-    await tamper(mend({ job, block }))
+    await tamper(repair({ job, block }))
     expect(exitCode).toBe(1)
     expect(reconciliation.differences).toContainEqual(
       expect.objectContaining({ kind, jobId: job, transaction: transaction_hash }),
     )
     const kinds = new Set(reconciliation.differences.map((difference) => difference.kind))
     kinds.delete(kind)
-    // What the settlement says also stands in the job and in the sums.
+    // The settlement's figures are also part of the job and of the sums.
     kinds.delete('ledger_contradicts_itself')
     kinds.delete('sums_differ')
     expect([...kinds]).toEqual([])
   })
 
-  test('a settlement that never was on chain is missing there', async () => {
-    // All that was spoiled before was mended, or would be found here.
+  test('reports a settlement whose transaction is missing on chain', async () => {
+    // Shows that the tests before have repaired what they changed.
     expect((await report()).exitCode).toBe(0)
     const { job_id, transaction_hash } = await settlementOf(pick('speech'))
     const fake = `0x${'ab'.repeat(32)}`
@@ -275,7 +277,7 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
     expect(reconciliation.differences).toContainEqual(expect.objectContaining({ kind: 'sums_differ' }))
   })
 
-  test('a settlement removed from the ledger leaves a transfer that is unknown to it: exit 1, one line in the text', async () => {
+  test('exits with 1 and one line for a transfer whose settlement was removed from the ledger', async () => {
     const { job_id, transaction_hash } = await settlementOf(pick('another'))
     await tamper(`DELETE FROM settlement_transactions WHERE settlement_id IN
         (SELECT id FROM settlements WHERE job_id = '${job_id}');
@@ -291,11 +293,11 @@ describe('over paid calls of every operation, a failure and a foreign transfer',
   })
 })
 
-describe('wrong usage and what cannot be reached end with exit 2 and a name', () => {
+describe('wrong usage and unreachable services', () => {
   test.each<[string, readonly string[], Record<string, string>, RegExp]>([
     ['an unknown option', ['--chain'], {}, /--chain/],
     ['a positional argument', ['today'], {}, /today/],
-    ['a time that is none', ['--from', 'yesterday'], {}, /--from must be an ISO 8601 time/],
+    ['an invalid time', ['--from', 'yesterday'], {}, /--from must be an ISO 8601 time/],
     [
       'a period that ends before it begins',
       ['--from', '2026-01-02T00:00:00Z', '--to', '2026-01-01T00:00:00Z'],
@@ -306,25 +308,25 @@ describe('wrong usage and what cannot be reached end with exit 2 and a name', ()
     ['no database', [], { DATABASE_URL: '' }, /DATABASE_URL is not set/],
     ['no chain', [], { RPC_URL: '' }, /RPC_URL is not set/],
     [
-      'a database that is gone',
+      'an unreachable database',
       ['--no-chain'],
       { DATABASE_URL: 'postgres://nobody@127.0.0.1:9/none' },
       /the database at DATABASE_URL cannot be read/,
     ],
-    ['a chain that is gone', [], { RPC_URL: 'http://127.0.0.1:9/' }, /the chain at RPC_URL cannot be read/],
+    ['an unreachable chain', [], { RPC_URL: 'http://127.0.0.1:9/' }, /the chain at RPC_URL cannot be read/],
     [
-      'a sandbox that does not run',
+      'a sandbox that is not running',
       ['--sandbox'],
       { SANDBOX_FILE: '/nowhere/sandbox.json' },
       /\/nowhere\/sandbox\.json cannot be read/,
     ],
-  ])('%s', async (_, programArguments, changes, says) => {
+  ])('exits with 2 and names the cause: %s', async (_, programArguments, changes, says) => {
     const { exitCode, errors, output } = await runHere(programArguments, { ...environment, ...changes })
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' })
     expect(errors).toMatch(says)
   })
 
-  test('without the chain nothing is reconciled, and help needs nothing at all', async () => {
+  test('skips reconciliation with --no-chain, and prints --help without any settings', async () => {
     const { exitCode, output } = await run(['--no-chain'], { DATABASE_URL: sandbox.info.databaseUrl })
     expect({ exitCode, output: output.split('\n').at(-2) }).toEqual({
       exitCode: 0,
@@ -336,7 +338,7 @@ describe('wrong usage and what cannot be reached end with exit 2 and a name', ()
     })
   })
 
-  test('a sandbox is found through its file', async () => {
+  test('finds a sandbox through its sandbox.json', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'farebox-ledger-'))
     const file = join(directory, 'sandbox.json')
     await writeFile(file, JSON.stringify(sandbox.info))

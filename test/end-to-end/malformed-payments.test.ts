@@ -16,25 +16,24 @@ import { sendRaw } from '../support/http/raw-request.ts'
 import {
   type CustomPayment,
   challengeOf,
-  createPayer,
-  type PermitTerms,
   paymentHeader,
   type SignedTerms,
-  secondsFromNow,
   signCustomPayment,
-  type TestPayer,
   valueAt,
   withValue,
 } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
+import { secondsFromNow } from '../support/payer/sign-authorization.ts'
+import { type PermitTerms } from '../support/payer/sign-permit.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }
-const FAR = [2n ** 255n, 2n ** 256n - 1n] as const
+const HUGE_NUMBERS = [2n ** 255n, 2n ** 256n - 1n] as const
 
 let sandbox: SharedSandbox
-/** Has approved Permit2. */
-let payer: TestPayer
+/** A payer that has approved Permit2. */
+let payer: Payer
 beforeAll(async () => {
   sandbox = await useSharedSandbox()
   payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 10_000_000n, approved: true })
@@ -65,7 +64,7 @@ async function expectRefused(answer: Response, code: string, status = 402): Prom
   expect(challengeOf(answer)).toMatchObject({ error: code })
 }
 
-async function traces() {
+async function readTraces() {
   const [calls, jobs, authorizations, log] = await Promise.all([
     sandbox.upstreamCalls(),
     sandbox.added('jobs'),
@@ -76,36 +75,39 @@ async function traces() {
     calls: calls.length,
     jobs,
     authorizations,
-    // Restarts and unexpected failures alike leave lines here.
+    // Restarts and unexpected failures leave lines in the log.
     troubles: log.match(/listening on|unhandled|uncaught|TypeError|RangeError|"request failed"/gi)?.length,
     pid: sandbox.pidOf('api'),
   }
 }
 
-async function expectNoTraceSince(before: Awaited<ReturnType<typeof traces>>): Promise<void> {
-  expect(await traces()).toEqual(before)
+async function expectNoTraceSince(before: Awaited<ReturnType<typeof readTraces>>): Promise<void> {
+  expect(await readTraces()).toEqual(before)
   process.kill(before.pid, 0)
 }
 
 let key: string
-/** Perfectly valid, gas-sponsoring permit included; every case spoils one thing in it. */
+/** A valid payment with a gas-sponsoring permit; each case corrupts one part of it. */
 let payment: CustomPayment
 
-const signed = 'payload.permit2Authorization'
-const permit = 'extensions.eip2612GasSponsoring.info'
+const SIGNED = 'payload.permit2Authorization'
+const PERMIT = 'extensions.eip2612GasSponsoring.info'
 
-async function spoil(path: string, values: readonly unknown[]): Promise<void> {
+/** Expects a refusal of the payment for each value put at `path`. */
+async function expectEachMalformed(path: string, values: readonly unknown[]): Promise<void> {
   for (const value of values) await expectMalformed(await sendPayment(key, withValue(payment, path, value)))
 }
 
-const nonce = () => String(valueAt(payment, `${signed}.nonce`))
-const text = () => JSON.stringify(payment)
+const signedNonce = () => String(valueAt(payment, `${SIGNED}.nonce`))
+const paymentText = () => JSON.stringify(payment)
 
+/** Returns the payment's JSON with these bytes in an extension. */
 function withBytes(bytes: readonly number[]): Buffer {
-  const [head = '', tail = ''] = text().split('"extensions":{', 2)
+  const [head = '', tail = ''] = paymentText().split('"extensions":{', 2)
   return Buffer.concat([Buffer.from(`${head}"extensions":{"note":"`), Buffer.from(bytes), Buffer.from(`",${tail}`)])
 }
 
+/** Returns the payment's JSON padded to a length whose Base64 has the wanted padding. */
 function withLength(remainder: number): Buffer {
   for (let note = 'x'; ; note += 'x') {
     const bytes = Buffer.from(JSON.stringify({ ...payment, note }))
@@ -113,14 +115,15 @@ function withLength(remainder: number): Buffer {
   }
 }
 
+/** Returns the payment as a header in the URL-safe alphabet. */
 function base64url(): string {
   const header = Buffer.from(JSON.stringify({ ...payment, note: '~~~???>>>' })).toString('base64url')
   expect(header).toMatch(/[-_]/)
   return header
 }
 
-describe('refused without a trace', () => {
-  let before: Awaited<ReturnType<typeof traces>>
+describe('payments that are refused without a trace', () => {
+  let before: Awaited<ReturnType<typeof readTraces>>
   beforeAll(async () => {
     const { idempotencyKey, required } = await challenge()
     key = idempotencyKey
@@ -128,7 +131,7 @@ describe('refused without a trace', () => {
     payment = await signCustomPayment(required, owner, { permit: {} })
   })
   beforeEach(async () => {
-    before = await traces()
+    before = await readTraces()
   })
   afterEach(async () => {
     await expectNoTraceSince(before)
@@ -136,7 +139,7 @@ describe('refused without a trace', () => {
 
   const otherTypes = [undefined, null, 5, -1, 1.5, true, false, [], ['1'], {}, { value: '1' }]
 
-  describe('one member spoilt: 400 invalid_payment_header', () => {
+  describe('one corrupted member', () => {
     const notNumbers = [
       '',
       ' ',
@@ -180,10 +183,10 @@ describe('refused without a trace', () => {
       '9'.repeat(2000),
     ]
     test.each([
-      ...['permitted.amount', 'nonce', 'deadline', 'witness.validAfter'].map((name) => `${signed}.${name}`),
-      ...['amount', 'nonce', 'deadline'].map((name) => `${permit}.${name}`),
-    ])('%s as anything but a plain decimal number of 256 bits in text', (path) =>
-      spoil(path, [...otherTypes, ...notNumbers]),
+      ...['permitted.amount', 'nonce', 'deadline', 'witness.validAfter'].map((name) => `${SIGNED}.${name}`),
+      ...['amount', 'nonce', 'deadline'].map((name) => `${PERMIT}.${name}`),
+    ])('answers 400 unless %s is a string with a plain decimal number of at most 256 bits', (path) =>
+      expectEachMalformed(path, [...otherTypes, ...notNumbers]),
     )
 
     const digits = '833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
@@ -208,9 +211,11 @@ describe('refused without a trace', () => {
       '0',
     ]
     test.each([
-      ...['from', 'permitted.token', 'spender', 'witness.to', 'witness.facilitator'].map((name) => `${signed}.${name}`),
-      ...['from', 'asset', 'spender'].map((name) => `${permit}.${name}`),
-    ])('%s as anything but 0x and 40 hexadecimal digits', (path) => spoil(path, [...otherTypes, ...notAddresses]))
+      ...['from', 'permitted.token', 'spender', 'witness.to', 'witness.facilitator'].map((name) => `${SIGNED}.${name}`),
+      ...['from', 'asset', 'spender'].map((name) => `${PERMIT}.${name}`),
+    ])('answers 400 unless %s is 0x and 40 hexadecimal digits', (path) =>
+      expectEachMalformed(path, [...otherTypes, ...notAddresses]),
+    )
 
     const hex = '11'.repeat(64)
     const notBytes = [
@@ -227,10 +232,10 @@ describe('refused without a trace', () => {
       `0x${hex}１b`,
       base64(hex),
     ]
-    test('payload.signature as anything but 0x and whole bytes', () =>
-      spoil('payload.signature', [...otherTypes, ...notBytes, `0x${'00'.repeat(4097)}`]))
-    test('the permit’s signature as anything but 65 bytes on the curve', () =>
-      spoil(`${permit}.signature`, [
+    test('answers 400 unless payload.signature is 0x and whole bytes', () =>
+      expectEachMalformed('payload.signature', [...otherTypes, ...notBytes, `0x${'00'.repeat(4097)}`]))
+    test('answers 400 unless the permit’s signature is 65 bytes on the curve', () =>
+      expectEachMalformed(`${PERMIT}.signature`, [
         ...otherTypes.filter((value) => value !== undefined),
         ...notBytes,
         `0x${hex}`,
@@ -240,67 +245,80 @@ describe('refused without a trace', () => {
         `0x${'ff'.repeat(64)}1b`,
       ]))
 
-    test.each(['x402Version', 'accepted', 'payload', signed, `${signed}.permitted`, `${signed}.witness`])(
-      '%s as another type',
-      (path) => spoil(path, [undefined, null, 5, 1.5, true, 'x', '2', [], [{}], {}]),
+    test.each(['x402Version', 'accepted', 'payload', SIGNED, `${SIGNED}.permitted`, `${SIGNED}.witness`])(
+      'answers 400 to %s of another type',
+      (path) => expectEachMalformed(path, [undefined, null, 5, 1.5, true, 'x', '2', [], [{}], {}]),
     )
-    test.each(['resource', 'accepted.extra', 'extensions', 'extensions.eip2612GasSponsoring', permit])(
-      '%s as another type, though it may be left out',
-      (path) => spoil(path, [null, 5, true, 'x', []]),
+    test.each(['resource', 'accepted.extra', 'extensions', 'extensions.eip2612GasSponsoring', PERMIT])(
+      'answers 400 to the optional %s of another type',
+      (path) => expectEachMalformed(path, [null, 5, true, 'x', []]),
     )
-    test.each(['scheme', 'network', 'amount', 'asset', 'payTo'])('accepted.%s as another type', (name) =>
-      spoil(`accepted.${name}`, otherTypes),
+    test.each(['scheme', 'network', 'amount', 'asset', 'payTo'])('answers 400 to accepted.%s of another type', (name) =>
+      expectEachMalformed(`accepted.${name}`, otherTypes),
     )
-    test('accepted.maxTimeoutSeconds as another type', () =>
-      spoil('accepted.maxTimeoutSeconds', [undefined, null, '900', true, [], {}]))
-    test('resource.url as another type', () => spoil('resource.url', otherTypes))
-    test.each([signed, `${signed}.permitted`, `${signed}.witness`, 'payload'])('%s with a member too many', (path) =>
-      spoil(`${path}.memo`, [null, 'x', {}]),
+    test('answers 400 to accepted.maxTimeoutSeconds of another type', () =>
+      expectEachMalformed('accepted.maxTimeoutSeconds', [undefined, null, '900', true, [], {}]))
+    test('answers 400 to resource.url of another type', () => expectEachMalformed('resource.url', otherTypes))
+    test.each([SIGNED, `${SIGNED}.permitted`, `${SIGNED}.witness`, 'payload'])(
+      'answers 400 to %s with an additional member',
+      (path) => expectEachMalformed(`${path}.memo`, [null, 'x', {}]),
     )
   })
 
-  describe('another JSON text: 400 invalid_payment_header', () => {
+  describe('unusual JSON', () => {
     test.each<[string, () => string]>([
-      ['a repeated member of the envelope', () => text().replace('{', '{"x402Version":2,')],
-      ['a repeated member of what is signed', () => text().replace('"nonce":', `"nonce":"${nonce()}","nonce":`)],
-      ['a repeated member in another spelling', () => text().replace('"nonce":', '"\\u006eonce":"1","nonce":')],
-      ['a repeated member of the permit', () => text().replace('"version":"1"', '"version":"1","version":"1"')],
-      ['__proto__ in the envelope', () => text().replace('{', '{"__proto__":{"x402Version":2},')],
-      ['__proto__ in what is signed', () => text().replace('"nonce":', '"__proto__":{"nonce":"1"},"nonce":')],
-      ['__proto__ in place of the payload', () => text().replace('"payload":', '"__proto__":')],
-      ['__proto__ in the accepted extra', () => text().replace('"extra":{', '"extra":{"__proto__":{"a":1},')],
-      ['an escaped __proto__', () => text().replace('{', '{"\\u005f_proto__":{},')],
-      ['constructor in what is signed', () => text().replace('"nonce":', '"constructor":{"prototype":{}},"nonce":')],
-      ['an extension 4,000 levels deep', () => text().replace('"extensions":{', `"extensions":{"x":${deep(4000)},`)],
-      ['an extension 100 levels deep', () => text().replace('"extensions":{', `"extensions":{"x":${deep(100)},`)],
-      ['10,000 levels of nothing', () => '['.repeat(10_000)],
-      ['something behind it', () => `${text()}{}`],
-      ['a byte order mark before it', () => `\ufeff${text()}`],
-      ['a comment', () => text().replace('{', '{/* */')],
-      ['a trailing comma', () => `${text().slice(0, -1)},}`],
-      ['NaN for a number', () => text().replace('"x402Version":2', '"x402Version":NaN')],
-      ['1e400 for the version', () => text().replace('"x402Version":2', '"x402Version":1e400')],
-      ['a list around it', () => `[${text()}]`],
-      ['text around it', () => JSON.stringify(text())],
-      ['a raw line break in a string', () => text().replace('"nonce":"', '"nonce":"\n')],
-    ])('%s', async (_, spoilt) => {
-      expect(spoilt()).not.toBe(text())
-      await expectMalformed(await sendHeader(key, base64(spoilt())))
+      ['a repeated member of the envelope', () => paymentText().replace('{', '{"x402Version":2,')],
+      [
+        'a repeated member of the signed terms',
+        () => paymentText().replace('"nonce":', `"nonce":"${signedNonce()}","nonce":`),
+      ],
+      ['a repeated member in another spelling', () => paymentText().replace('"nonce":', '"\\u006eonce":"1","nonce":')],
+      ['a repeated member of the permit', () => paymentText().replace('"version":"1"', '"version":"1","version":"1"')],
+      ['__proto__ in the envelope', () => paymentText().replace('{', '{"__proto__":{"x402Version":2},')],
+      ['__proto__ in the signed terms', () => paymentText().replace('"nonce":', '"__proto__":{"nonce":"1"},"nonce":')],
+      ['__proto__ in place of the payload', () => paymentText().replace('"payload":', '"__proto__":')],
+      ['__proto__ in the accepted extra', () => paymentText().replace('"extra":{', '"extra":{"__proto__":{"a":1},')],
+      ['an escaped __proto__', () => paymentText().replace('{', '{"\\u005f_proto__":{},')],
+      [
+        'constructor in the signed terms',
+        () => paymentText().replace('"nonce":', '"constructor":{"prototype":{}},"nonce":'),
+      ],
+      [
+        'an extension 4,000 levels deep',
+        () => paymentText().replace('"extensions":{', `"extensions":{"x":${deep(4000)},`),
+      ],
+      [
+        'an extension 100 levels deep',
+        () => paymentText().replace('"extensions":{', `"extensions":{"x":${deep(100)},`),
+      ],
+      ['10,000 nested arrays', () => '['.repeat(10_000)],
+      ['trailing JSON', () => `${paymentText()}{}`],
+      ['a leading byte order mark', () => `\ufeff${paymentText()}`],
+      ['a comment', () => paymentText().replace('{', '{/* */')],
+      ['a trailing comma', () => `${paymentText().slice(0, -1)},}`],
+      ['NaN for a number', () => paymentText().replace('"x402Version":2', '"x402Version":NaN')],
+      ['1e400 for the version', () => paymentText().replace('"x402Version":2', '"x402Version":1e400')],
+      ['an array around the payment', () => `[${paymentText()}]`],
+      ['the payment as a JSON string', () => JSON.stringify(paymentText())],
+      ['a raw line break in a string', () => paymentText().replace('"nonce":"', '"nonce":"\n')],
+    ])('answers 400 to a payment of unusual JSON: %s', async (_, malformed) => {
+      expect(malformed()).not.toBe(paymentText())
+      await expectMalformed(await sendHeader(key, base64(malformed())))
     })
 
     test.each<[string, () => Uint8Array]>([
-      ['a byte that is no UTF-8, in an extension that nobody reads', () => withBytes([0xff])],
-      ['a cut UTF-8 sequence', () => withBytes([0xe2, 0x82])],
+      ['a byte that is not UTF-8, in an extension that is not read', () => withBytes([0xff])],
+      ['a truncated UTF-8 sequence', () => withBytes([0xe2, 0x82])],
       ['an overlong UTF-8 sequence', () => withBytes([0xc0, 0xaf])],
-      ['a surrogate in UTF-8', () => withBytes([0xed, 0xa0, 0x80])],
-      ['UTF-16', () => Buffer.from(text(), 'utf16le')],
-      ['gzip’s first bytes', () => Buffer.from([0x1f, 0x8b, 8, 0])],
-    ])('%s', async (_, bytes) => {
+      ['a surrogate encoded as UTF-8', () => withBytes([0xed, 0xa0, 0x80])],
+      ['UTF-16', () => Buffer.from(paymentText(), 'utf16le')],
+      ['the first bytes of gzip', () => Buffer.from([0x1f, 0x8b, 8, 0])],
+    ])('answers 400 to a payment with invalid bytes: %s', async (_, bytes) => {
       await expectMalformed(await sendHeader(key, base64(bytes())))
     })
   })
 
-  describe('another header', () => {
+  describe('an unusual header', () => {
     test.each<[string, () => string]>([
       ['without its padding', () => withLength(2).toString('base64').replace(/=+$/, '')],
       ['with too much padding', () => `${withLength(0).toString('base64')}==`],
@@ -308,13 +326,13 @@ describe('refused without a trace', () => {
       ['with a space in it', () => withLength(0).toString('base64').replace(/^..../, '$& ')],
       ['with a tab in it', () => withLength(0).toString('base64').replace(/^..../, '$&\t')],
       ['quoted', () => `"${withLength(0).toString('base64')}"`],
-      ['with a scheme before it', () => `x402 ${withLength(0).toString('base64')}`],
+      ['with a leading scheme', () => `x402 ${withLength(0).toString('base64')}`],
       ['percent-encoded', () => encodeURIComponent(withLength(2).toString('base64'))],
-      ['hexadecimal', () => Buffer.from('{"x402Version":2}').toString('hex')],
-      ['URL-safe', () => base64url()],
-      ['joined to itself by a comma', () => `${withLength(0).toString('base64')}, ${withLength(0).toString('base64')}`],
-      ['JSON itself', () => JSON.stringify({ x402Version: 2 })],
-    ])('%s: 400 invalid_payment_header', async (_, header) => {
+      ['in hexadecimal', () => Buffer.from('{"x402Version":2}').toString('hex')],
+      ['in the URL-safe alphabet', () => base64url()],
+      ['repeated after a comma', () => `${withLength(0).toString('base64')}, ${withLength(0).toString('base64')}`],
+      ['plain JSON', () => JSON.stringify({ x402Version: 2 })],
+    ])('answers 400 to a payment header that is sent %s', async (_, header) => {
       await expectMalformed(await sendHeader(key, header()))
     })
 
@@ -327,7 +345,7 @@ describe('refused without a trace', () => {
     const length: readonly [string, string] = ['content-length', String(JSON.stringify(BODY).length)]
 
     test.each(['PAYMENT-SIGNATURE', 'payment-signature', 'Payment-Signature'])(
-      'sent again as %s: 400 duplicate_header, also when the second is empty or alike',
+      'answers 400 duplicate_header to a payment header that is sent again as %s, whatever its value',
       async (name) => {
         const header = paymentHeader(payment)['payment-signature'] ?? ''
         for (const second of [header, '', 'x']) {
@@ -336,23 +354,23 @@ describe('refused without a trace', () => {
         }
       },
     )
-    test('of 100 KB: 400 headers_too_large', async () => {
+    test('answers 400 headers_too_large to a payment header of 100 KB', async () => {
       const { answer } = await raw(length, ['payment-signature', 'A'.repeat(100_000)])
       await expectNeverRetry(answer, { status: 400, code: 'headers_too_large', param: null })
     })
-    test('of bytes beyond ASCII: 400 invalid_payment_header', async () => {
+    test('answers 400 to a payment header with bytes beyond ASCII', async () => {
       for (const byte of ['\u00e9', '\u00ff', '\u00a0']) {
         const { answer } = await raw(length, ['payment-signature', `${base64('{}')}${byte}${base64('{}')}`])
         await expectMalformed(answer)
       }
     })
-    test('of a control character: 400 malformed_http', async () => {
+    test('answers 400 malformed_http to a payment header with a control character', async () => {
       const { answer } = await raw(length, ['payment-signature', `${base64('{}')}\u0000`])
       await expectNeverRetry(answer, { status: 400, code: 'malformed_http', param: null })
     })
   })
 
-  describe('echoing another challenge than the one given', () => {
+  describe('a payment that echoes other terms than its challenge’s', () => {
     test.each<[string, unknown, string]>([
       ['resource.url', 'https://example.test/v1/chat/completions', 'payment_terms_mismatch'],
       ['resource.url', '', 'payment_terms_mismatch'],
@@ -381,12 +399,12 @@ describe('refused without a trace', () => {
       ['accepted.amount', '1e3', 'payment_amount_mismatch'],
       ['accepted.amount', '-1', 'payment_amount_mismatch'],
       ['accepted.amount', (10n ** 80n).toString(), 'payment_amount_mismatch'],
-    ])('%s of %j: 402 with its code', async (path, value, code) => {
+    ])('answers 402 to an echoed %s of %j with the code %s', async (path, value, code) => {
       const { idempotencyKey, required } = await challenge()
       const changed = withValue(await signCustomPayment(required, payer), path, value)
       await expectRefused(await sendPayment(idempotencyKey, changed), code)
     })
-    test('amount, asset, recipient or network with a digit changed at a time', async () => {
+    test('answers 402 to an echoed amount, asset, recipient or network with one changed digit', async () => {
       const { idempotencyKey, required } = await challenge()
       const good = await signCustomPayment(required, payer)
       const codes = {
@@ -401,7 +419,7 @@ describe('refused without a trace', () => {
         await expectRefused(await sendPayment(idempotencyKey, withValue(good, `accepted.${name}`, changed)), code)
       }
     })
-    test('the challenge of another key or of another operation: 409 challenge_mismatch', async () => {
+    test('answers 409 challenge_mismatch to the challenge of another key or another operation', async () => {
       const mismatch = { status: 409, code: 'challenge_mismatch', param: null }
       const other = await challenge()
       const { idempotencyKey } = await challenge()
@@ -409,7 +427,7 @@ describe('refused without a trace', () => {
         await sendPayment(idempotencyKey, await signCustomPayment(other.required, payer)),
         mismatch,
       )
-      // Chat and messages may have the same body and price; the challenge still knows them apart.
+      // Chat and messages may have the same body and price; the challenge still distinguishes them.
       const messages = await sandbox.post('/v1/messages', BODY)
       const required = challengeOf(messages)
       await expectNeverRetry(await sendPayment(idempotencyKey, await signCustomPayment(required, payer)), mismatch)
@@ -420,24 +438,28 @@ describe('refused without a trace', () => {
     ['a deadline in the past', () => ({ deadline: secondsFromNow(-1) }), 'payment_expired'],
     ['a deadline of 0', () => ({ deadline: 0n }), 'payment_expired'],
     ['a deadline of 1', () => ({ deadline: 1n }), 'payment_expired'],
-    ['a deadline too near', () => ({ deadline: secondsFromNow(300) }), 'payment_expired'],
+    ['a deadline too soon', () => ({ deadline: secondsFromNow(300) }), 'payment_expired'],
     ['validAfter in the future', () => ({ validAfter: secondsFromNow(3600) }), 'payment_not_yet_valid'],
-    ['validAfter of 2^255', () => ({ validAfter: FAR[0] }), 'payment_not_yet_valid'],
-    ['both ends of time', () => ({ validAfter: FAR[1], deadline: FAR[1] }), 'payment_not_yet_valid'],
-    ['the greatest amount', () => ({ amount: FAR[1] }), 'payment_amount_mismatch'],
+    ['validAfter of 2^255', () => ({ validAfter: HUGE_NUMBERS[0] }), 'payment_not_yet_valid'],
+    [
+      'validAfter and deadline of 2^256 - 1',
+      () => ({ validAfter: HUGE_NUMBERS[1], deadline: HUGE_NUMBERS[1] }),
+      'payment_not_yet_valid',
+    ],
+    ['the largest amount', () => ({ amount: HUGE_NUMBERS[1] }), 'payment_amount_mismatch'],
     ['the zero address as payer', () => ({ payer: `0x${'0'.repeat(40)}` }), 'payment_signature_invalid'],
-  ])('signed with %s: 402', async (_, terms, code) => {
+  ])('answers 402 to a payment signed with %s', async (_, terms, code) => {
     const { idempotencyKey, required } = await challenge()
     const signed = await signCustomPayment(required, payer, { terms: terms() })
     await expectRefused(await sendPayment(idempotencyKey, signed), code)
   })
 
   test.each<[string, Partial<PermitTerms>, string]>([
-    ['nonce of 2^256 - 1', { nonce: FAR[1] }, 'payment_rejected'],
-    ['amount of 2^256 - 1', { amount: FAR[1] }, 'payment_rejected'],
+    ['nonce of 2^256 - 1', { nonce: HUGE_NUMBERS[1] }, 'payment_rejected'],
+    ['amount of 2^256 - 1', { amount: HUGE_NUMBERS[1] }, 'payment_rejected'],
     ['amount of 0', { amount: 0n }, 'payment_rejected'],
     ['deadline of 0', { deadline: 0n }, 'payment_expired'],
-  ])('a gas-sponsoring permit with a %s: 402', async (_, changes, code) => {
+  ])('answers 402 to a gas-sponsoring permit with a %s', async (_, changes, code) => {
     const owner = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: false })
     const { idempotencyKey, required } = await challenge()
     const signed = await signCustomPayment(required, owner, { permit: changes })
@@ -446,13 +468,13 @@ describe('refused without a trace', () => {
 
   test.each<[string, (genuine: Hex) => string, Partial<SignedTerms>]>([
     ['of a contract wallet (EIP-1271)', (genuine) => genuine, { payer: DEVNET_ADDRESSES.usdc }],
-    ['with a validator’s address before it (ERC-7579)', (genuine) => `0x${'ab'.repeat(20)}${genuine.slice(2)}`, {}],
-    ['of a wallet not deployed yet (ERC-6492)', wrapped, { payer: `0x${'ab'.repeat(20)}` }],
-    ['of an account wrapped all the same (ERC-6492)', wrapped, {}],
-    ['wrapped by a multi-owner wallet', multiOwner, {}],
-    ['in the compact form (EIP-2098)', compact, {}],
-    ['of the largest size that is read', () => `0x${'ab'.repeat(4096)}`, {}],
-  ])('a signature %s: 402 payment_signature_invalid', async (_, wrap, terms) => {
+    ['prefixed with a validator’s address (ERC-7579)', (genuine) => `0x${'ab'.repeat(20)}${genuine.slice(2)}`, {}],
+    ['of an undeployed wallet (ERC-6492)', wrapUndeployed, { payer: `0x${'ab'.repeat(20)}` }],
+    ['of an account, wrapped without need (ERC-6492)', wrapUndeployed, {}],
+    ['wrapped by a multi-owner wallet', wrapMultiOwner, {}],
+    ['in the compact form (EIP-2098)', toCompactForm, {}],
+    ['of the largest accepted size', () => `0x${'ab'.repeat(4096)}`, {}],
+  ])('answers 402 payment_signature_invalid to a signature %s', async (_, wrap, terms) => {
     const { idempotencyKey, required } = await challenge()
     const signed = await signCustomPayment(required, payer, { terms })
     const signature = wrap(String(valueAt(signed, 'payload.signature')) as Hex)
@@ -463,9 +485,9 @@ describe('refused without a trace', () => {
   })
 })
 
-describe('unusual and good all the same', () => {
-  test.each(FAR.map((deadline) => [deadline]))(
-    'a deadline of %d is paid, recorded and answered again',
+describe('unusual but valid payments', () => {
+  test.each(HUGE_NUMBERS.map((deadline) => [deadline]))(
+    'charges, records and replays a payment with a deadline of %d',
     async (deadline) => {
       const { idempotencyKey, required } = await challenge()
       const signed = await signCustomPayment(required, payer, { terms: { deadline } })
@@ -482,8 +504,8 @@ describe('unusual and good all the same', () => {
       expect(row).toEqual({ signed: deadline.toString(), stored: '9999' })
     },
   )
-  test.each(FAR.map((deadline) => [deadline]))(
-    'payment and permit with a deadline of %d are paid',
+  test.each(HUGE_NUMBERS.map((deadline) => [deadline]))(
+    'charges a payment and a permit with a deadline of %d',
     async (deadline) => {
       const owner = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: false })
       const { idempotencyKey, required } = await challenge()
@@ -493,18 +515,18 @@ describe('unusual and good all the same', () => {
     },
   )
   test.each<[string, (payment: CustomPayment) => CustomPayment]>([
-    ['addresses in capitals', (payment) => changeHex(payment, (hex) => `0x${hex.slice(2).toUpperCase()}`)],
+    ['addresses in upper case', (payment) => changeHex(payment, (hex) => `0x${hex.slice(2).toUpperCase()}`)],
     ['addresses in lower case', (payment) => changeHex(payment, (hex) => hex.toLowerCase())],
-    ['no resource', (payment) => withValue(payment, 'resource', undefined)],
-    ['members that extensions may have', (payment) => ({ ...payment, extensions: { anything: [{ at: ['all', 5] }] } })],
-    ['a richer extra', (payment) => withValue(payment, 'accepted.extra.note', 'x')],
-    ['members in another order', (payment) => Object.fromEntries(Object.entries(payment).toReversed())],
-  ])('%s', async (_, change) => {
+    ['no echoed resource', (payment) => withValue(payment, 'resource', undefined)],
+    ['an unknown extension', (payment) => ({ ...payment, extensions: { anything: [{ at: ['all', 5] }] } })],
+    ['an additional member of extra', (payment) => withValue(payment, 'accepted.extra.note', 'x')],
+    ['its members in another order', (payment) => Object.fromEntries(Object.entries(payment).toReversed())],
+  ])('charges a payment with %s', async (_, change) => {
     const { idempotencyKey, required } = await challenge()
     const paid = await sendPayment(idempotencyKey, change(await signCustomPayment(required, payer)))
     expect({ status: paid.status, body: await paid.text() }).toMatchObject({ status: 200 })
   })
-  test('a replay needs no faithful echo: the result is the payer’s', async () => {
+  test('replays the result to its payer whatever terms the payment echoes', async () => {
     const { idempotencyKey, required } = await challenge()
     const signed = await signCustomPayment(required, payer)
     const body = await (await sendPayment(idempotencyKey, signed)).text()
@@ -517,7 +539,7 @@ function deep(levels: number): string {
   return '['.repeat(levels) + ']'.repeat(levels)
 }
 
-/** Sets a bit that decoders drop. */
+/** Sets a bit that Base64 decoders ignore. */
 function withStrayBits(header: string): string {
   const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
   expect(header).toMatch(/[^=]=$/)
@@ -525,20 +547,20 @@ function withStrayBits(header: string): string {
   return `${header.slice(0, -2)}${alphabet[last | 1]}=`
 }
 
-function wrapped(signature: Hex): Hex {
+function wrapUndeployed(signature: Hex): Hex {
   return serializeErc6492Signature({ address: `0x${'cd'.repeat(20)}`, data: '0x1234', signature })
 }
 
-function multiOwner(signature: Hex): Hex {
+function wrapMultiOwner(signature: Hex): Hex {
   const shape = [{ type: 'tuple', components: [{ type: 'uint256' }, { type: 'bytes' }] }] as const
   return encodeAbiParameters(shape, [[0n, signature]])
 }
 
-function compact(signature: Hex): Hex {
+function toCompactForm(signature: Hex): Hex {
   return serializeCompactSignature(signatureToCompactSignature(parseSignature(signature)))
 }
 
-/** Everything in the payment that is hexadecimal, in another spelling. */
+/** Returns the payment with each hexadecimal string changed. */
 function changeHex(payment: CustomPayment, change: (hex: string) => string): CustomPayment {
   return JSON.parse(JSON.stringify(payment), (_, value: unknown) =>
     typeof value === 'string' && /^0x[0-9a-fA-F]+$/.test(value) ? change(value) : value,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { expectErrorBody } from '../support/http/expect-refusal.ts'
-import { allSay, describeFields, describeJsonBody, useJsonEndpoint } from '../support/http/json-endpoint.ts'
+import { describeFields, describeJsonBody, rejectedWith, useJsonEndpoint } from '../support/http/json-endpoint.ts'
 import {
   PNG,
   TEXT_BOUNDS,
@@ -21,9 +21,10 @@ describeFields(endpoint, [
   ...textFieldRules(true),
   {
     name: 'system',
+    title: 'system [spec E26]',
     accepted: ['', 'Be brief.', [], [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }]],
     refused: [
-      ...allSay('must be a string or an array', null, 5, true, { type: 'text', text: 'a' }),
+      ...rejectedWith('must be a string or an array', null, 5, true, { type: 'text', text: 'a' }),
       ['\ud800', 'surrogate'],
       [[{ type: 'image' }], '"text"', 'system[0].type'],
       [[{ type: 'tool_use', id: 'a', name: 'f' }], '"text"', 'system[0].type'],
@@ -33,34 +34,37 @@ describeFields(endpoint, [
   },
 ])
 
-const ask = (content: unknown, role = 'user') => endpoint.bodyWith({ messages: [{ role, content }] })
-const imageOf = (source: unknown) => ask([{ type: 'image', source }])
+const bodyWithContent = (content: unknown, role = 'user') => endpoint.bodyWith({ messages: [{ role, content }] })
+const bodyWithImage = (source: unknown) => bodyWithContent([{ type: 'image', source }])
 const base64 = (changes: Record<string, unknown>) => ({
   type: 'base64',
   media_type: 'image/png',
   data: PNG,
   ...changes,
 })
-const at = 'messages[0].content[0]'
+const BLOCK = 'messages[0].content[0]'
 
 describe('messages', () => {
   testMissingMembers(endpoint, [
-    [[{ role: 'user', content: [{ type: 'image' }] }], `${at}.source`],
-    [[{ role: 'user', content: [{ type: 'tool_use', name: 'f' }] }], `${at}.id`],
-    [[{ role: 'user', content: [{ type: 'tool_use', id: 'a' }] }], `${at}.name`],
-    [[{ role: 'user', content: [{ type: 'tool_result', content: 'a' }] }], `${at}.tool_use_id`],
-    [[{ role: 'user', content: [{ type: 'image', source: {} }] }], `${at}.source.type`],
-    [[{ role: 'user', content: [{ type: 'image', source: { type: 'url' } }] }], `${at}.source.url`],
+    [[{ role: 'user', content: [{ type: 'image' }] }], `${BLOCK}.source`],
+    [[{ role: 'user', content: [{ type: 'tool_use', name: 'f' }] }], `${BLOCK}.id`],
+    [[{ role: 'user', content: [{ type: 'tool_use', id: 'a' }] }], `${BLOCK}.name`],
+    [[{ role: 'user', content: [{ type: 'tool_result', content: 'a' }] }], `${BLOCK}.tool_use_id`],
+    [[{ role: 'user', content: [{ type: 'image', source: {} }] }], `${BLOCK}.source.type`],
+    [[{ role: 'user', content: [{ type: 'image', source: { type: 'url' } }] }], `${BLOCK}.source.url`],
   ])
-  test.each(['user', 'assistant', 'system', 'critic', ''])('the role may be any string: %j', async (role) => {
-    await endpoint.expectChallenged(ask('a', role))
-  })
+  test.each(['user', 'assistant', 'system', 'critic', ''])(
+    'accepts any string as a message’s role: %j [spec E27]',
+    async (role) => {
+      await endpoint.expectChallenged(bodyWithContent('a', role))
+    },
+  )
 
-  const use = { type: 'tool_use', id: 'toolu_1', name: 'look_up', input: { stop: 'Depot' } }
+  const toolUse = { type: 'tool_use', id: 'toolu_1', name: 'look_up', input: { stop: 'Depot' } }
   test.each([
-    ['tool_use', use],
-    ['tool_use without input', { ...use, input: undefined }],
-    ['tool_use with an empty input', { ...use, input: {} }],
+    ['tool_use', toolUse],
+    ['tool_use without input', { ...toolUse, input: undefined }],
+    ['tool_use with an empty input', { ...toolUse, input: {} }],
     ['tool_result of text', { type: 'tool_result', tool_use_id: 'toolu_1', content: '7 minutes' }],
     ['tool_result without content', { type: 'tool_result', tool_use_id: 'toolu_1' }],
     ['tool_result that failed', { type: 'tool_result', tool_use_id: 'toolu_1', content: 'no', is_error: true }],
@@ -77,36 +81,36 @@ describe('messages', () => {
     ],
     ['thinking, as SDKs echo it', { type: 'thinking', thinking: 'hm', signature: 'c2ln' }],
     ['redacted thinking', { type: 'redacted_thinking', data: 'c2ln' }],
-  ])('a block may be a %s', async (_, block) => {
-    await endpoint.expectChallenged(ask([block, { type: 'text', text: 'a' }], 'assistant'))
+  ])('accepts a content block of kind %s [spec E28]', async (_, block) => {
+    await endpoint.expectChallenged(bodyWithContent([block, { type: 'text', text: 'a' }], 'assistant'))
   })
   test.each([
-    ['input of text', { ...use, input: 'stop' }, `${at}.input`, 'must be an object'],
-    ['input of a list', { ...use, input: [] }, `${at}.input`, 'must be an object'],
-    ['null input', { ...use, input: null }, `${at}.input`, 'must be an object'],
-    ['an id that is a number', { ...use, id: 1 }, `${at}.id`, 'must be a string'],
-    ['a null name', { ...use, name: null }, `${at}.name`, 'must be a string'],
+    ['a string as input', { ...toolUse, input: 'stop' }, `${BLOCK}.input`, 'must be an object'],
+    ['a list as input', { ...toolUse, input: [] }, `${BLOCK}.input`, 'must be an object'],
+    ['null as input', { ...toolUse, input: null }, `${BLOCK}.input`, 'must be an object'],
+    ['a number as id', { ...toolUse, id: 1 }, `${BLOCK}.id`, 'must be a string'],
+    ['null as name', { ...toolUse, name: null }, `${BLOCK}.name`, 'must be a string'],
     [
-      'a result of a number',
+      'a number as tool result',
       { type: 'tool_result', tool_use_id: 'a', content: 5 },
-      `${at}.content`,
+      `${BLOCK}.content`,
       'string or an array',
     ],
     [
-      'a result of tool_use',
+      'tool_use as tool result',
       { type: 'tool_result', tool_use_id: 'a', content: [{ type: 'tool_use' }] },
-      `${at}.content[0].type`,
+      `${BLOCK}.content[0].type`,
       '"text"',
     ],
-    ['a result for no id', { type: 'tool_result', tool_use_id: null, content: 'a' }, `${at}.tool_use_id`, 'string'],
-  ])('a block must not have %s', async (_, block, param, says) => {
-    await endpoint.expectRefused(ask([block]), { code: 'invalid_field', param, says: [param, says] })
+    ['null as tool_use_id', { type: 'tool_result', tool_use_id: null, content: 'a' }, `${BLOCK}.tool_use_id`, 'string'],
+  ])('rejects a content block with %s', async (_, block, param, says) => {
+    await endpoint.expectRefused(bodyWithContent([block]), { code: 'invalid_field', param, says: [param, says] })
   })
   test.each(['image_url', 'refusal', 'document', 'server_tool_use', '', 5, null])(
-    'a block of type %j is refused with those that there are',
+    'rejects a content block of type %j and names the supported types [spec E29]',
     async (type) => {
-      const says = [`${at}.type`, '"text", "image", "tool_use", "tool_result"']
-      await endpoint.expectRefused(ask([{ type }]), { code: 'invalid_field', param: `${at}.type`, says })
+      const says = [`${BLOCK}.type`, '"text", "image", "tool_use", "tool_result"']
+      await endpoint.expectRefused(bodyWithContent([{ type }]), { code: 'invalid_field', param: `${BLOCK}.type`, says })
     },
   )
 })
@@ -114,10 +118,10 @@ describe('messages', () => {
 describe('images', () => {
   test.each([
     ['base64', base64({})],
-    ['base64 under another image’s type', base64({ media_type: 'image/webp' })],
+    ['base64 declared as another image type', base64({ media_type: 'image/webp' })],
     ['an https URL', { type: 'url', url: 'https://images.example/tram.png' }],
-  ])('may be %s', async (_, source) => {
-    await endpoint.expectChallenged(imageOf(source))
+  ])('accepts an image given as %s', async (_, source) => {
+    await endpoint.expectChallenged(bodyWithImage(source))
   })
   test.each([
     [{ type: 'url', url: 'http://images.example/tram.png' }, 'url', 'https'],
@@ -134,18 +138,22 @@ describe('images', () => {
     [base64({ media_type: 'text/plain' }), 'media_type', '"image/png"'],
     [base64({ media_type: null }), 'media_type', '"image/png"'],
     [base64({ type: 'file' }), 'type', '"url"'],
-  ])('must not be %j', async (source, member, says) => {
-    const param = `${at}.source.${member}`
-    await endpoint.expectRefused(imageOf(source), { code: 'invalid_field', param, says: [param, says] })
+  ])('rejects the image source %j', async (source, member, says) => {
+    const param = `${BLOCK}.source.${member}`
+    await endpoint.expectRefused(bodyWithImage(source), { code: 'invalid_field', param, says: [param, says] })
   })
-  test('at an URL need not be inline: the refusal of another one says only that', async () => {
-    const param = `${at}.source.url`
+  test('rejects a data URL as an image URL without suggesting inline data', async () => {
+    const param = `${BLOCK}.source.url`
     const source = { type: 'url', url: `data:image/png;base64,${PNG}` }
-    await endpoint.expectRefused(imageOf(source), { code: 'invalid_field', param, says: ['must be an https URL;'] })
+    await endpoint.expectRefused(bodyWithImage(source), {
+      code: 'invalid_field',
+      param,
+      says: ['must be an https URL;'],
+    })
   })
-  test.each([null, 'https://images.example/tram.png', 5, []])('source must not be %j', async (source) => {
-    const expected = { code: 'invalid_field', param: `${at}.source`, says: [`${at}.source`, 'must be an object'] }
-    await endpoint.expectRefused(imageOf(source), expected)
+  test.each([null, 'https://images.example/tram.png', 5, []])('rejects %j as an image’s source', async (source) => {
+    const expected = { code: 'invalid_field', param: `${BLOCK}.source`, says: [`${BLOCK}.source`, 'must be an object'] }
+    await endpoint.expectRefused(bodyWithImage(source), expected)
   })
 })
 
@@ -177,11 +185,11 @@ describeJsonBody(endpoint, {
 test.each([
   ['2023-06-01', 'x-api-key'],
   ['1999-01-01', 'authorization'],
-])('anthropic-version %s and a dummy %s are ignored', async (version, keyHeader) => {
+])('ignores anthropic-version %s and a dummy %s [spec A1a]', async (version, keyHeader) => {
   await endpoint.expectChallenged(endpoint.valid, { 'anthropic-version': version, [keyHeader]: 'Bearer dummy' })
 })
 
-test('routes below it that there are not answer in the family’s names', async () => {
+test('unknown routes below /v1/messages answer with Anthropic’s error types', async () => {
   const answer = await fetch(`${endpoint.sandbox().info.baseUrl}/v1/messages/count_tokens`, { method: 'POST' })
   const { error } = await expectErrorBody(answer, { status: 404, code: 'not_found', param: null })
   expect(error.type).toBe('not_found_error')

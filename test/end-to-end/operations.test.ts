@@ -8,22 +8,22 @@ import { type ParsedQuery, parsePromQl, problemsOf } from '../support/deployment
 import { type Samples, samplesOf, scrape, scrapeNames } from '../support/http/scrape.ts'
 import { renderTrace, startTraceCollector, type TraceCollector, traceOf } from '../support/http/trace-collector.ts'
 import { sendChat, signChat } from '../support/payer/chat-call.ts'
-import { burnNonce, createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 const OPERATION = 'createChatCompletion'
 const ROUTE = 'POST /v1/chat/completions'
-/** Of the API to all of the traffic below. */
+/** The number of the API's answers to the traffic below. */
 const ANSWERS = 12
 
 let sandbox: TestSandbox
 let collector: TraceCollector
 let ports: { api: number; worker: number }
-/** Before the worker is started again. */
+/** Scraped before the worker is restarted. */
 let workerSamples: Samples
 
-/** One answer as the traffic left it. */
+/** The compared parts of one answer. */
 interface Answered {
   readonly status: number
   readonly code: string
@@ -31,9 +31,9 @@ interface Answered {
   readonly charged: bigint
 }
 
-const answers: Record<'paid' | 'replayed' | 'uncharged' | 'uncollected', Answered> = {} as never
-let paid: { readonly payer: TestPayer; readonly nonce: bigint; readonly prompt: string; readonly maximum: bigint }
-let uncollectedMaximum: bigint
+const answers: Record<'paid' | 'replayed' | 'uncharged' | 'unsettled', Answered> = {} as never
+let paid: { readonly payer: Payer; readonly nonce: bigint; readonly prompt: string; readonly maximum: bigint }
+let unsettledMaximum: bigint
 let unchargedMaximum: bigint
 
 beforeAll(async () => {
@@ -56,8 +56,8 @@ afterAll(async () => {
 })
 
 /**
- * Two lists, an unknown route, an invalid request; four priced requests, of which one is paid and repeated, one meets a provider
- * that works and then breaks the connection, one is paid with a nonce that is burnt meanwhile, and one is never paid.
+ * Sends two lists, an unknown route and an invalid request, then four priced requests: one is paid and replayed, one has its
+ * connection reset by the provider, one is paid with a nonce that is invalidated in the meantime, and one is never paid.
  */
 async function makeTraffic(): Promise<void> {
   const { baseUrl, rpcUrl } = sandbox.info
@@ -82,28 +82,28 @@ async function makeTraffic(): Promise<void> {
   await sandbox.setFaults([{ fault: 'resetAfterRead' }])
   answers.uncharged = await send(broken)
 
-  const burnt = await signChat(baseUrl, await newPayer())
-  uncollectedMaximum = burnt.maximum
+  const invalidated = await signChat(baseUrl, await newPayer())
+  unsettledMaximum = invalidated.maximum
   const upstream = sandbox.pidOf('upstream')
   process.kill(upstream, 'SIGSTOP')
-  const held = send(burnt)
+  const held = send(invalidated)
   try {
-    // Its payment has been looked at for the last time before the provider is called.
-    const inTime = "SELECT 1 FROM jobs WHERE idempotency_key = $1 AND state = 'generating'"
-    await until(async () => (await sandbox.sql(inTime, [burnt.idempotencyKey])).length > 0)
-    await burnNonce(burnt.payer, burnt.nonce)
+    // From this state on, the payment is not checked again before the provider is called.
+    const isGenerating = "SELECT 1 FROM jobs WHERE idempotency_key = $1 AND state = 'generating'"
+    await until(async () => (await sandbox.sql(isGenerating, [invalidated.idempotencyKey])).length > 0)
+    await invalidated.payer.invalidateNonce(invalidated.nonce)
   } finally {
     process.kill(upstream, 'SIGCONT')
   }
-  answers.uncollected = await held
+  answers.unsettled = await held
 }
 
-test('the traffic was answered as it was meant to be', () => {
+test('the traffic received its expected answers', () => {
   expect(Object.entries(answers).map(([name, { status, code }]) => [name, status, code])).toEqual([
     ['paid', 200, ''],
     ['replayed', 200, ''],
     ['uncharged', 503, 'provider_outcome_unknown'],
-    ['uncollected', 402, 'settlement_failed'],
+    ['unsettled', 402, 'settlement_failed'],
   ])
 })
 
@@ -113,7 +113,7 @@ describe('the API’s /metrics', () => {
     samples = await scrapeAtRest(ports.api, ANSWERS)
   })
 
-  test('counts every answer once, by operation and outcome', () => {
+  test('the API’s metrics count every answer once, by operation and outcome', () => {
     expect(samplesOf(samples, 'farebox_requests_total')).toEqual({
       [labels('/v1/models', 200, 'ok')]: 2,
       [labels('unknown', 404, 'not_found')]: 1,
@@ -131,8 +131,8 @@ describe('the API’s /metrics', () => {
     })
   })
 
-  test('measures each stage as often as it ran', () => {
-    // The failed settlement is answered with a fresh quote.
+  test('the API’s metrics measure each stage as often as it ran', () => {
+    // The failed settlement's answer includes a fresh quote.
     expect(stageCounts(samples)).toEqual({ validate: 9, quote: 5, verify: 3, accept: 3, hold: 4 })
     expect(samplesOf(samples, 'farebox_stage_active')).toEqual({
       '{stage="validate"}': 0,
@@ -143,7 +143,7 @@ describe('the API’s /metrics', () => {
     })
   })
 
-  test('shows decoders, connections and the event loop', async () => {
+  test('the API’s metrics show decoders, connections and the event loop', async () => {
     expect(samplesOf(samples, 'farebox_decoders')).toEqual({
       '{state="busy"}': 0,
       '{state="waiting"}': 0,
@@ -151,36 +151,36 @@ describe('the API’s /metrics', () => {
     })
     expect(samplesOf(samples, 'farebox_load')).toEqual({ '{of="body_bytes"}': 0, '{of="held_connections"}': 0 })
     expect(samplesOf(samples, 'farebox_database_connections')['{state="waiting"}']).toBe(0)
-    // Measured anew after each scrape.
+    // Reset by each scrape.
     await until(async () => ((await scrape(ports.api)).get('nodejs_eventloop_lag_p99_seconds') ?? 0) > 0)
   })
 
-  test('is on no port that callers reach', async () => {
+  test('the API’s metrics are not served on its public port', async () => {
     expect((await fetch(`${sandbox.info.baseUrl}/metrics`)).status).toBe(404)
   })
 })
 
 describe('a worker’s /metrics', () => {
-  test('counts the calls of each deployment by their outcome', () => {
+  test('a worker’s metrics count the calls of each deployment by outcome', () => {
     const calls = Object.entries(samplesOf(workerSamples, 'farebox_provider_call_duration_seconds_count'))
     const byOutcome = calls.map(([labels, count]) => [/outcome="([a-z_]+)"/.exec(labels)?.[1], count])
     expect(byOutcome.map((entry) => entry.join(' ')).sort()).toEqual(['produced 2', 'provider_outcome_unknown 1'])
   })
 
-  test('measures each stage as often as it ran', () => {
+  test('a worker’s metrics measure each stage as often as it ran', () => {
     const { confirm, ...counts } = stageCounts(workerSamples)
     expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 1, commit: 1 })
     expect(confirm).toBeGreaterThanOrEqual(1)
   })
 
-  test('tells what the ledger holds to the atomic unit', async () => {
+  test('a worker’s metrics report the ledger’s totals to the atomic unit', async () => {
     const [row] = await sandbox.sql<{ charge: string; withheld: string }>(
       `SELECT sum(charge_amount) FILTER (WHERE state = 'completed') AS charge,
          sum(charge_amount) FILTER (WHERE state = 'settlement_failed') AS withheld FROM jobs`,
     )
     expect(row?.charge).toBe(answers.paid.charged.toString())
-    expect(Number(row?.withheld)).toBeLessThanOrEqual(Number(uncollectedMaximum))
-    expect(await ledgerFigures()).toEqual({
+    expect(Number(row?.withheld)).toBeLessThanOrEqual(Number(unsettledMaximum))
+    expect(await readLedgerTotals()).toEqual({
       farebox_ledger_readable: 1,
       farebox_charged_jobs: 1,
       farebox_charged_usdc_atomic: Number(answers.paid.charged),
@@ -196,16 +196,16 @@ describe('a worker’s /metrics', () => {
       expect(workerSamples.get(`farebox_queue_oldest_waiting_seconds{queue="${queue}"}`)).toBe(0)
     }
     const settlements = samplesOf(workerSamples, 'farebox_settlements')
-    // Until its block is final.
+    // None once the block is final.
     expect(settlements['{state="confirmed"}']).toBeLessThanOrEqual(1)
     expect(settlements).toMatchObject({ '{state="signed"}': 0, '{state="unproven"}': 0 })
   })
 
-  test('tells the same of the ledger after a restart', async () => {
-    const before = await ledgerFigures()
+  test('a worker’s metrics report the same ledger totals after a restart', async () => {
+    const before = await readLedgerTotals()
     process.kill(sandbox.pidOf('worker'), 'SIGKILL')
     await sandbox.restart('worker')
-    expect(await ledgerFigures()).toEqual(before)
+    expect(await readLedgerTotals()).toEqual(before)
     expect(samplesOf(await scrape(ports.worker), 'farebox_provider_call_duration_seconds_count')).toEqual({})
   })
 })
@@ -213,10 +213,10 @@ describe('a worker’s /metrics', () => {
 const rootSpans = () => collector.spans.filter(({ parentSpanId }) => parentSpanId === '')
 
 describe('the exported spans', () => {
-  test('of one paid request are one trace through API and worker', async () => {
+  test('the spans of a paid request form one trace through API and worker', async () => {
     const { requestId } = answers.paid
     const exported = () => traceOf(collector.spans, requestId)
-    // But the looks for a receipt, which are as many as it takes.
+    // Without `confirm`: the number of receipt polls varies.
     await expect
       .poll(() => renderTrace(exported().filter(({ name }) => name !== 'confirm')))
       .toEqual([
@@ -251,7 +251,7 @@ describe('the exported spans', () => {
     expect(spans.find(({ name }) => name === 'provider')?.attributes).toMatchObject({ 'farebox.outcome': 'produced' })
   })
 
-  test('of a failure tell where it failed', async () => {
+  test('the spans of a failed request show where it failed', async () => {
     const { requestId } = answers.uncharged
     const exported = () => traceOf(collector.spans, requestId)
     await expect
@@ -262,14 +262,14 @@ describe('the exported spans', () => {
     })
   })
 
-  test('are one trace for each request to a paid operation, and none for others', async () => {
+  test('each request to a paid operation has one trace, and other requests have none', async () => {
     await expect.poll(rootSpans).toHaveLength(9)
     const roots = rootSpans()
     expect(new Set(roots.map(({ name }) => name))).toEqual(new Set([ROUTE]))
     expect(new Set(roots.map(({ traceId }) => traceId)).size).toBe(9)
   })
 
-  test('hold neither prompts nor signatures nor keys', () => {
+  test('spans contain neither prompts nor signatures nor keys', () => {
     const everything = collector.received.join('\n')
     expect(everything).not.toContain(paid.prompt)
     expect(everything).not.toContain(paid.nonce.toString())
@@ -278,16 +278,16 @@ describe('the exported spans', () => {
   })
 })
 
-test('the log lines of both processes name the request and its trace', async () => {
+test('log lines of both processes include the request id and the trace id', async () => {
   const { requestId } = answers.uncharged
   const traceId = collector.spans.find(({ attributes }) => attributes['farebox.request_id'] === requestId)?.traceId
   expect(traceId).toMatch(/^[0-9a-f]{32}$/)
   const inApi = await until(async () =>
-    (await linesOf('api')).find(({ msg, requestId: id }) => msg === 'answered' && id === requestId),
+    (await readLogLines('api')).find(({ msg, requestId: id }) => msg === 'request completed' && id === requestId),
   )
   expect(inApi).toMatchObject({ status: 503, traceId })
   const inWorker = await until(async () => {
-    const failures = (await linesOf('worker')).filter(({ msg }) => msg === 'provider call failed')
+    const failures = (await readLogLines('worker')).filter(({ msg }) => msg === 'provider call failed')
     return failures.length > 0 && failures
   })
   expect(inWorker).toHaveLength(1)
@@ -306,31 +306,31 @@ describe('dashboard and alerts', () => {
     const ofPanels = (await readPanels()).flatMap(({ targets }) => targets.map(({ expr }) => expr))
     queries = [...ofAlerts, ...ofPanels].map((expr) => ({ expr, ...parsePromQl(expr) }))
   })
-  const asked = () => queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric))
+  const queriedMetrics = () => queries.flatMap(({ selectors }) => selectors.map(({ metric }) => metric))
 
-  test('ask for nothing that API or worker does not export', () => {
-    expect(asked().length).toBeGreaterThan(50)
-    expect(asked().filter((metric) => !names.has(metric))).toEqual([])
+  test('dashboard and alerts query only metrics that an API or a worker exports', () => {
+    expect(queriedMetrics().length).toBeGreaterThan(50)
+    expect(queriedMetrics().filter((metric) => !names.has(metric))).toEqual([])
   })
 
-  test('use everything that is measured of farebox', () => {
-    const used = new Set(asked().map(withoutSuffix))
+  test('dashboard and alerts use every exported farebox metric', () => {
+    const used = new Set(queriedMetrics().map(withoutSuffix))
     const own = [...names].filter((name) => name.startsWith('farebox_')).map(withoutSuffix)
     expect(own.filter((name) => !used.has(name))).toEqual([])
   })
 
-  test('match series that are there, and group them by labels that they have', () => {
+  test('queries of dashboard and alerts match existing series and group by existing labels', () => {
     const problems = queries.flatMap((query) => problemsOf(query, series).map((problem) => `${query.expr}: ${problem}`))
     expect(problems).toEqual([])
   })
 })
 
-/** Of the three series that a histogram has. */
+/** Returns the histogram's name for any of its three series. */
 function withoutSuffix(name: string): string {
   return name.replace(/_(bucket|sum|count)$/, '')
 }
 
-/** Scrapes until nothing is under way any more and so many answers were counted: both come after an answer was sent. */
+/** Scrapes until no work is active and `answered` answers are counted: both are updated after an answer is sent. */
 function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
   return until(async () => {
     const present = await scrape(port)
@@ -340,7 +340,7 @@ function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
   })
 }
 
-async function ledgerFigures() {
+async function readLedgerTotals() {
   const present = await scrape(ports.worker)
   const names = /^farebox_(ledger|charged|absorbed|open_exposure|jobs_in_review)/
   return Object.fromEntries([...present].filter(([series]) => names.test(series)))
@@ -350,7 +350,7 @@ function labels(operation: string, status: number, outcome: string): string {
   return `{operation="${operation}",status="${status}",outcome="${outcome}"}`
 }
 
-async function linesOf(name: string): Promise<readonly Record<string, unknown>[]> {
+async function readLogLines(name: string): Promise<readonly Record<string, unknown>[]> {
   return (await readFile(join(sandbox.directory, 'logs', `${name}.log`), 'utf8'))
     .split('\n')
     .filter((line) => line.startsWith('{'))

@@ -11,20 +11,20 @@ import { type ErrorBody, expectErrorBody } from '../support/http/expect-refusal.
 import { samplesOf, scrape } from '../support/http/scrape.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { payChat, payChatPatiently, type SignedChat, sendChat, signChat } from '../support/payer/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 const TRANSCRIPTIONS = '/v1/audio/transcriptions'
 const MEGABYTE = 1024 * 1024
-/** Unpaid requests may take three quarters of it. */
+/** Unpaid requests may use three quarters of it. */
 const BODY_MEGABYTES = 80
 const HELD = 4
-/** No job waits for so long, unless a test says that it did. */
+/** Longer than any job waits, unless a test backdates it. */
 const QUEUE_AGE_SECONDS = 600
 
 let sandbox: TestSandbox
-let payer: TestPayer
+let payer: Payer
 let baseUrl: string
 let metricsPort: number
 let decoders: GatedDecoders
@@ -52,13 +52,13 @@ afterAll(async () => {
 
 interface GatedDecoders {
   readonly path: string
-  /** From now on no decode gets on. */
+  /** Makes every decoder wait until {@link GatedDecoders.open}. */
   close(): Promise<void>
   open(): Promise<void>
   remove(): Promise<void>
 }
 
-/** ffmpeg behind a gate. It runs with an empty environment, so the script itself names the file that closes the gate. */
+/** Creates an ffmpeg that waits while a file exists. Its environment is empty, so the script itself names that file. */
 async function createGatedDecoders(): Promise<GatedDecoders> {
   const ffmpeg = await findFfmpeg({ configuredPath: process.env['FFMPEG_PATH'], searchPath: process.env['PATH'] })
   const directory = await mkdtemp(join(tmpdir(), 'farebox-decoders-'))
@@ -80,8 +80,8 @@ const busyDecoders = async () => samplesOf(await scrape(metricsPort), 'farebox_d
 const sockets: Socket[] = []
 
 /**
- * Announces a body of this size and sends half of it, so that it is not taken for one that comes too slowly. With `expect` it
- * asks first whether it is wanted.
+ * Announces a body of this size and sends half of it, which keeps it from counting as too slow. With an `expect` header
+ * it waits for `100 Continue` first.
  */
 async function announce(megabytes: number, headers: Record<string, string> = {}): Promise<{ read: () => string }> {
   const { hostname, port, host } = new URL(baseUrl)
@@ -108,28 +108,28 @@ async function announce(megabytes: number, headers: Record<string, string> = {})
   return { read: () => received }
 }
 
-/** Begins bodies of these sizes; room is kept for all of them when it returns. */
+/** Starts bodies of these sizes and waits until the API has reserved memory for all of them. */
 async function occupy(...megabytes: readonly number[]): Promise<void> {
   const before = await loadOf('body_bytes')
   for (const size of megabytes) await announce(size)
-  const more = megabytes.reduce((sum, size) => sum + size, 0) * MEGABYTE
-  await until(async () => (await loadOf('body_bytes')) >= before + more)
+  const expected = megabytes.reduce((sum, size) => sum + size, 0) * MEGABYTE
+  await until(async () => (await loadOf('body_bytes')) >= before + expected)
 }
 
-/** Ends what `announce` began. */
+/** Closes the connections of {@link announce}. */
 async function hangUp(): Promise<void> {
   for (const socket of sockets.splice(0)) socket.destroy()
   await until(async () => (await loadOf('body_bytes')) === 0)
 }
 
-/** Makes the jobs that wait for a worker as old as they may not be. */
-async function growOld(): Promise<void> {
+/** Backdates the jobs that wait for a worker beyond the permitted age. */
+async function backdateWaitingJobs(): Promise<void> {
   const statement = "UPDATE jobs SET run_after = run_after - make_interval(secs => $1) WHERE state = 'accepted'"
   await sandbox.sql(statement, [QUEUE_AGE_SECONDS])
 }
 
 const sign = () => signChat(baseUrl, payer)
-const jobs = async ({ idempotencyKey }: SignedChat) =>
+const countJobs = async ({ idempotencyKey }: SignedChat) =>
   (await sandbox.sql('SELECT 1 FROM jobs WHERE idempotency_key = $1', [idempotencyKey])).length
 
 function expectOverloaded(answer: Awaited<ReturnType<typeof sendChat>>): void {
@@ -155,7 +155,7 @@ async function expectFreeAnswers(): Promise<void> {
 }
 
 describe('request bodies', () => {
-  it('beyond the limit are refused before they are sent, in the common form; health and discovery answer fast', async () => {
+  it('rejects a body beyond the memory limit before it is sent, while health and discovery answer', async () => {
     const first = await announce(35, { expect: '100-continue' })
     await until(() => first.read().startsWith('HTTP/1.1 100 Continue'))
     const second = await announce(30, { expect: '100-continue' })
@@ -168,12 +168,12 @@ describe('request bodies', () => {
       error: { type: 'server_error', code: 'overloaded', payment: 'none', retry: 'same_request' },
     })
     await expectFreeAnswers()
-    // What is small still fits.
+    // A small body still fits.
     expect((await sendChat(baseUrl, randomUUID())).status).toBe(402)
     await hangUp()
   })
 
-  it('that are refused while they are sent leave their sender the answer, however much he has still to send', async () => {
+  it('delivers the refusal to a client that is still sending its body', async () => {
     await occupy(35)
     const body = Buffer.alloc(30 * MEGABYTE, 'x')
     const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
@@ -182,13 +182,13 @@ describe('request bodies', () => {
     await hangUp()
   })
 
-  it('of callers who bring a payment find room where unpaid ones do not', async () => {
+  it('accepts the body of a paid request when unpaid ones no longer fit', async () => {
     const idempotencyKey = randomUUID()
     const audio = generateMp3({ durationMs: 480_000, bitrate: 320 })
     const body = { model: 'speechvendor/scribe-v2', audio_base64: Buffer.from(audio).toString('base64') }
     const payment = await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey, body }))
     await occupy(38)
-    // With these 24 MiB it is more than the 60 that unpaid requests share.
+    // With these 24 MiB more than the 60 MiB for unpaid requests are in use.
     expect((await sandbox.transcribe({ body })).status).toBe(503)
     expect((await sandbox.transcribe({ idempotencyKey, body, headers: payment })).status).toBe(200)
     await hangUp()
@@ -202,7 +202,7 @@ function upload(seed: string): Promise<Response> {
 }
 
 describe('decoders', () => {
-  it('that are busy refuse further uploads, and nothing else', async () => {
+  it('rejects uploads, and nothing else, while all decoders are busy', async () => {
     await decoders.close()
     onTestFinished(() => decoders.open())
     const answers: Response[] = []
@@ -222,25 +222,25 @@ describe('decoders', () => {
   })
 })
 
-describe('held callers', () => {
-  it('beyond the limit are refused before their payment is taken; whoever paid already is told how his job stands', async () => {
+describe('held connections', () => {
+  it('rejects a payment beyond the connection limit before accepting it, and answers paid callers with their job’s state', async () => {
     const finished = await sign()
     expect((await payChat(baseUrl, finished)).status).toBe(200)
-    const [late, ...early] = await Promise.all(Array.from({ length: HELD + 1 }, sign))
-    if (!late) throw new Error('one payment is late')
+    const [late, ...accepted] = await Promise.all(Array.from({ length: HELD + 1 }, sign))
+    if (!late) throw new Error('expected one payment beyond the limit')
     const upstream = sandbox.pidOf('upstream')
     process.kill(upstream, 'SIGSTOP')
     onTestFinished(() => void process.kill(upstream, 'SIGCONT'))
-    const held = early.map((chat) => payChat(baseUrl, chat))
-    await until(async () => (await Promise.all(early.map(jobs))).every((count) => count === 1))
+    const held = accepted.map((chat) => payChat(baseUrl, chat))
+    await until(async () => (await Promise.all(accepted.map(countJobs))).every((count) => count === 1))
     expect(await loadOf('held_connections')).toBe(HELD)
 
     expectOverloaded(await sendChat(baseUrl, randomUUID()))
     expectOverloaded(await sendChat(baseUrl, late.idempotencyKey, late.headers))
-    expect(await jobs(late)).toBe(0)
+    expect(await countJobs(late)).toBe(0)
     expect((await payChat(baseUrl, finished)).status).toBe(200)
-    const [own] = early
-    if (!own) throw new Error('somebody is held')
+    const [own] = accepted
+    if (!own) throw new Error('expected held connections')
     expect(await payChat(baseUrl, own)).toMatchObject({
       status: 503,
       code: 'request_in_progress',
@@ -249,25 +249,25 @@ describe('held callers', () => {
     await expectFreeAnswers()
 
     process.kill(upstream, 'SIGCONT')
-    expect((await Promise.all(held)).map(({ status }) => status)).toEqual(early.map(() => 200))
+    expect((await Promise.all(held)).map(({ status }) => status)).toEqual(accepted.map(() => 200))
     const answers = await payChatPatiently([baseUrl], late)
     expect(answers.at(-1)?.status).toBe(200)
   })
 })
 
 describe('work that waits for a worker', () => {
-  it('keeps new work of its kind out, unpaid and paid, and nothing else', async () => {
+  it('rejects new work of a kind whose jobs wait too long, and nothing else', async () => {
     const [waiting, late] = [await sign(), await sign()]
     process.kill(sandbox.pidOf('worker'), 'SIGKILL')
     const held = payChat(baseUrl, waiting)
-    await until(async () => (await jobs(waiting)) === 1)
-    await growOld()
-    // Its age is read once a second.
+    await until(async () => (await countJobs(waiting)) === 1)
+    await backdateWaitingJobs()
+    // The API reads the age once a second.
     await until(async () => (await sendChat(baseUrl, randomUUID())).code === 'overloaded')
     expectOverloaded(await sendChat(baseUrl, randomUUID()))
     expectOverloaded(await sendChat(baseUrl, late.idempotencyKey, late.headers))
-    expect(await jobs(late)).toBe(0)
-    // Another kind of work.
+    expect(await countJobs(late)).toBe(0)
+    // A different kind of work is still accepted.
     const images = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A lighthouse' }
     expect((await sandbox.post('/v1/images/generations', images)).status).toBe(402)
     await expectFreeAnswers()
@@ -279,17 +279,19 @@ describe('work that waits for a worker', () => {
   })
 })
 
-it('health and discovery answer fast while bodies, held callers and queue age are all at their limits', async () => {
+it('health and discovery answer while bodies, held connections and queue age are all at their limits', async () => {
   const chats = await Promise.all(Array.from({ length: HELD }, sign))
   process.kill(sandbox.pidOf('worker'), 'SIGKILL')
   await occupy(35, 24)
   const body = await announce(1, { expect: '100-continue' })
   await until(() => body.read().includes('memory'))
   const held = chats.map((chat) => payChat(baseUrl, chat))
-  await until(async () => (await Promise.all(chats.map(jobs))).every((count) => count === 1))
-  await growOld()
+  await until(async () => (await Promise.all(chats.map(countJobs))).every((count) => count === 1))
+  await backdateWaitingJobs()
   const image = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A lighthouse' }
-  expect(await (await sandbox.post('/v1/images/generations', image)).text()).toContain('holds as many callers')
+  expect(await (await sandbox.post('/v1/images/generations', image)).text()).toContain(
+    'Too many paid requests are in progress',
+  )
   expect(await loadOf('held_connections')).toBe(HELD)
   expect(await loadOf('body_bytes')).toBeGreaterThanOrEqual((35 + 24) * MEGABYTE)
   await expectFreeAnswers()

@@ -5,7 +5,7 @@ import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { catalogOf, chargeOf, type PaidCall, payForCall, priceField } from '../support/payer/paid-call.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
 
-/** Media lifetimes of the specification, in seconds. */
+/** Media lifetimes in seconds, as specified. */
 const DAY = 86_400
 const WEEK = 7 * DAY
 
@@ -28,7 +28,7 @@ const nowSeconds = () => Math.floor(Date.now() / 1000)
 const positive = expect.toSatisfy((value) => Number.isInteger(value) && value > 0, 'positive integer')
 const whole = expect.toSatisfy((value) => Number.isInteger(value) && value >= 0, 'integer')
 
-/** Within the call's own time; `created` is in Unix seconds. */
+/** Expects `created`, in Unix seconds, to lie within the call. */
 function expectCreatedSince(created: unknown, before: number): void {
   expect(created).toEqual(positive)
   expect(created).toBeGreaterThanOrEqual(before)
@@ -37,14 +37,14 @@ function expectCreatedSince(created: unknown, before: number): void {
 
 async function expectReplay(call: PaidCall): Promise<void> {
   const calls = (await sandbox.upstreamCalls()).length
-  const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
+  const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
   const again = await call.repeat()
   expect(again.status).toBe(200)
   expect(Buffer.from(await again.arrayBuffer()).equals(call.bytes)).toBe(true)
   for (const name of ['x-receipt-id', 'x-receipt-token', 'payment-response', 'x-catalog-version', 'content-type'])
     expect(again.headers.get(name)).toBe(call.answer.headers.get(name))
   expect(await sandbox.upstreamCalls()).toHaveLength(calls)
-  expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toHaveLength(transfers)
+  expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(transfers)
 }
 
 async function expectTextCharge(call: PaidCall, model: string, input: number, output: number): Promise<bigint> {
@@ -57,15 +57,15 @@ async function expectTextCharge(call: PaidCall, model: string, input: number, ou
   return call.chargedAtomic
 }
 
-const longText = 'The last tram leaves the depot at midnight, and nobody is on it. '.repeat(200)
+const LONG_TEXT = 'The last tram leaves the depot at midnight, and nobody is on it. '.repeat(200)
 const extras = { verbose: true, temperature: 0.3, top_p: 0.9, user: 'rider', metadata: { a: 'b' }, unheard_of: [1] }
 
 describe('POST /v1/chat/completions', () => {
   const model = 'textmodel-2.5-pro'
 
-  test('answers with the specified result and charges the measured tokens', async () => {
+  test('POST /v1/chat/completions returns the specified result and charges the measured tokens [spec R10, T4, E16]', async () => {
     const before = nowSeconds()
-    const messages = [{ role: 'user', content: longText }]
+    const messages = [{ role: 'user', content: LONG_TEXT }]
     const call = await pay('/v1/chat/completions', { model, max_tokens: 400, messages, ...extras })
     const result = resultOf(call)
     expect(result).toMatchObject({
@@ -91,19 +91,19 @@ describe('POST /v1/chat/completions', () => {
     await expectReplay(call)
   })
 
-  test('charges the minimum for the least', async () => {
+  test('POST /v1/chat/completions charges the minimum for the smallest request', async () => {
     const body = { model: 'textmodel-2.5-flash-lite', max_tokens: 16, stream: false }
     const call = await pay('/v1/chat/completions', { ...body, messages: [{ role: 'user', content: 'Hi' }] })
     expect([call.authorizedAtomic, call.chargedAtomic]).toEqual([2000n, 2000n])
   })
 
-  test('keeps to max_tokens and says so', async () => {
+  test('POST /v1/chat/completions stops at max_tokens and reports finish_reason length [spec R11]', async () => {
     const messages = [{ role: 'user', content: 'Tell me a very long story.' }]
     const result = resultOf(await pay('/v1/chat/completions', { model, max_tokens: 1, messages }))
     expect(result).toMatchObject({ choices: [{ finish_reason: 'length' }], usage: { completion_tokens: 1 } })
   })
 
-  test('answers in JSON of the schema and calls tools', async () => {
+  test('POST /v1/chat/completions returns JSON of the requested schema and calls tools [spec E18]', async () => {
     const schema = {
       type: 'object',
       properties: { stop: { type: 'string' } },
@@ -141,8 +141,8 @@ describe('POST /v1/chat/completions', () => {
 describe('POST /v1/messages', () => {
   const model = 'textmodel-2.5-pro'
 
-  test('answers with the specified result and charges the measured tokens', async () => {
-    const messages = [{ role: 'user', content: [{ type: 'text', text: longText }] }]
+  test('POST /v1/messages returns the specified result and charges the measured tokens [spec R13, T4, E31]', async () => {
+    const messages = [{ role: 'user', content: [{ type: 'text', text: LONG_TEXT }] }]
     const system = [{ type: 'text', text: 'Be brief.' }]
     const call = await pay('/v1/messages', { model, max_tokens: 400, system, messages, ...extras })
     const result = resultOf(call)
@@ -161,7 +161,7 @@ describe('POST /v1/messages', () => {
     await expectReplay(call)
   })
 
-  test('calls tools with an object as their input', async () => {
+  test('POST /v1/messages calls tools with an object as their input', async () => {
     const input_schema = { type: 'object', properties: { stop: { type: 'string' } }, required: ['stop'] }
     const result = resultOf(
       await pay('/v1/messages', {
@@ -185,13 +185,13 @@ describe('POST /v1/messages', () => {
 describe('POST /v1/images/generations', () => {
   const model = 'textmodel-3.1-flash-lite-image'
 
-  test('answers with the specified result for its fixed price and hosts the image for seven days', async () => {
+  test('POST /v1/images/generations returns the specified result for its fixed price and hosts the image for seven days [spec R14, T10, E45, A6a, B8]', async () => {
     const before = nowSeconds()
     const call = await pay('/v1/images/generations', { model, prompt: 'A tram at night', size: '1024x1024' })
     const result = resultOf(call)
     const item = itemOf(result)
-    const { revised_prompt: _, ...sure } = item
-    expect({ ...result, data: [sure] }).toEqual({
+    const { revised_prompt: _, ...otherFields } = item
+    expect({ ...result, data: [otherFields] }).toEqual({
       created: positive,
       model,
       image_size: '1K',
@@ -217,7 +217,7 @@ describe('POST /v1/images/generations', () => {
     await expectGoneAtExpiry(String(item['url']))
   })
 
-  test('b64_json holds the same bytes as the hosted image', async () => {
+  test('POST /v1/images/generations returns the hosted image’s bytes as b64_json [spec R15, E43]', async () => {
     const call = await pay('/v1/images/generations', { model, prompt: 'A tram', n: 1, response_format: 'b64_json' })
     const item = itemOf(resultOf(call))
     const hosted = await expectHosted(String(item['url']), 'image/png')
@@ -234,7 +234,7 @@ describe('POST /v1/audio/speech', () => {
   const input = 'Next stop: the end of the line. Mind the step — 𝒜 voilà!'
   const characters = Array.from(input).length
 
-  test('answers with the specified result, charges characters and hosts the audio for 24 hours', async () => {
+  test('POST /v1/audio/speech returns the specified result, charges characters and hosts the audio for 24 hours [spec R17, T11, E56, B13]', async () => {
     const before = nowSeconds()
     const call = await pay('/v1/audio/speech', { model, input, voice: 'bella', speed: 1.1, response_format: 'mp3' })
     const result = resultOf(call)
@@ -269,7 +269,7 @@ describe('POST /v1/audio/speech', () => {
   })
 
   test.each(['audio/mpeg', 'audio/*', 'application/octet-stream'])(
-    'answers Accept: %s with the MP3 itself and the result’s fields in headers',
+    'POST /v1/audio/speech returns the MP3 itself, with the result’s fields in headers, for Accept: %s',
     async (accept) => {
       const call = await pay('/v1/audio/speech', { model, input }, { accept })
       const header = (name: string) => call.answer.headers.get(name) ?? ''
@@ -279,7 +279,7 @@ describe('POST /v1/audio/speech', () => {
       expect(header('x-media-expires-at')).toMatch(ISO)
       expect(await expectHosted(header('x-media-url'), 'audio/mpeg')).toEqual(call.bytes)
       await expectReplay(call)
-      // The same call's JSON, since Accept is not part of the request.
+      // Accept is not part of the effective request, so the same call is also replayed as JSON.
       const json = (await (await call.repeat({ accept: 'application/json' })).json()) as { data: unknown }
       expect(json.data).toMatchObject([
         {
@@ -292,22 +292,25 @@ describe('POST /v1/audio/speech', () => {
     },
   )
 
-  test.each(['*/*', 'application/json', 'text/html, */*;q=0.8'])('answers Accept: %s with JSON', async (accept) => {
-    const call = await pay('/v1/audio/speech', { model, input: 'a' }, { accept })
-    expect(call.answer.headers.get('content-type')).toMatch(/^application\/json/)
-    expect([call.authorizedAtomic, call.chargedAtomic]).toEqual([2000n, 2000n])
-  })
+  test.each(['*/*', 'application/json', 'text/html, */*;q=0.8'])(
+    'POST /v1/audio/speech returns JSON for Accept: %s',
+    async (accept) => {
+      const call = await pay('/v1/audio/speech', { model, input: 'a' }, { accept })
+      expect(call.answer.headers.get('content-type')).toMatch(/^application\/json/)
+      expect([call.authorizedAtomic, call.chargedAtomic]).toEqual([2000n, 2000n])
+    },
+  )
 })
 
 describe('POST /v1/audio/transcriptions', () => {
   const model = 'speechvendor/scribe-v2'
 
-  test('answers with the specified result and no more than was asked for', async () => {
+  test('POST /v1/audio/transcriptions returns exactly the fields that were requested [spec R19, E75]', async () => {
     const before = nowSeconds()
     const call = await pay('/v1/audio/transcriptions', { model, audio_base64: sample() })
     const result = resultOf(call)
-    const { language, language_probability_millionths: probability, ...sure } = result
-    expect(sure).toEqual({
+    const { language, language_probability_millionths: probability, ...otherFields } = result
+    expect(otherFields).toEqual({
       id: expect.stringMatching(/./),
       created: positive,
       model,
@@ -322,7 +325,7 @@ describe('POST /v1/audio/transcriptions', () => {
     await expectReplay(call)
   })
 
-  test('words, speakers, events and the verbose form', async () => {
+  test('POST /v1/audio/transcriptions returns words, speakers and audio events in the verbose form [spec R20, O4, O6]', async () => {
     const options = { timestamps: 'word', diarize: true, tag_audio_events: true, response_format: 'verbose_json' }
     const call = await pay('/v1/audio/transcriptions', { model, audio_base64: sample(), ...options })
     const result = resultOf(call)
@@ -339,7 +342,7 @@ describe('POST /v1/audio/transcriptions', () => {
     for (const word of words.filter(({ type }) => type === 'word')) expect(word['speaker']).toMatch(/^speaker_\d+$/)
   })
 
-  test('characters have their times', async () => {
+  test('POST /v1/audio/transcriptions returns the times of characters [spec O5]', async () => {
     const body = { model, audio_base64: sample(), timestamps: 'character' }
     const [first] = resultOf(await pay('/v1/audio/transcriptions', body))['words'] as Record<string, unknown>[]
     const characters = first?.['characters'] as { text: string }[]
@@ -347,7 +350,7 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(characters.map(({ text }) => text).join('')).toBe(first?.['word'])
   })
 
-  test('charges the measured duration above the minimum', async () => {
+  test('POST /v1/audio/transcriptions charges the measured duration above the minimum [spec R21]', async () => {
     const mp3 = generateMp3({ durationMs: 200_000, seed: 'paid-results' })
     const call = await pay('/v1/audio/transcriptions', { model, audio_base64: Buffer.from(mp3).toString('base64') })
     const { input_audio_ms: milliseconds = 0 } = resultOf(call)['usage'] as Record<string, number>
@@ -359,8 +362,8 @@ describe('POST /v1/audio/transcriptions', () => {
   })
 })
 
-test('what was charged together is what came in', async () => {
-  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+test('every transfer has one receipt and one provider call', async () => {
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
   const receipts = await sandbox.added('receipts')
   expect(transfers).toHaveLength(receipts)
   expect(await sandbox.upstreamCalls()).toHaveLength(receipts)
@@ -368,7 +371,7 @@ test('what was charged together is what came in', async () => {
   expect(data).toHaveLength(10)
 })
 
-/** The bytes at a capability URL, with its headers, ranges, and nothing one character beside it. */
+/** Returns the bytes at a capability URL after checking headers, ranges, and that no similar URL exists. */
 async function expectHosted(url: string, contentType: string): Promise<Buffer> {
   const answer = await fetch(url)
   const bytes = Buffer.from(await answer.arrayBuffer())
@@ -424,7 +427,7 @@ async function expectRanges(url: string, bytes: Buffer): Promise<void> {
   expect([beyond.status, beyond.headers.get('content-range')]).toEqual([416, `bytes */${bytes.length}`])
 }
 
-/** Moves the expiry to now, as seven days or 24 hours would. */
+/** Backdates the expiry and expects the URL to answer 404. */
 async function expectGoneAtExpiry(url: string): Promise<void> {
   const tokenSha256 = createHash('sha256')
     .update(url.slice(url.lastIndexOf('/') + 1))

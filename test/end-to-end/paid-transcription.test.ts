@@ -9,12 +9,12 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-async function payFor(idempotencyKey = randomUUID()) {
+async function signTranscription(idempotencyKey = randomUUID()) {
   const challenge = await sandbox.transcribe({ idempotencyKey })
   return { idempotencyKey, challenge, headers: await sandbox.payer.sign(challenge) }
 }
 
-test('the unpaid request is answered with the specified 402 and nothing is called', async () => {
+test('answers an unpaid request with the specified 402 and calls no vendor [spec S6a, L2, L3b, T1, F2]', async () => {
   const answer = await sandbox.transcribe()
   expect(answer.status).toBe(402)
   const required = decodePaymentRequiredHeader(answer.headers.get('payment-required') ?? '')
@@ -36,9 +36,9 @@ test('the unpaid request is answered with the specified 402 and nothing is calle
   expect(await sandbox.upstreamCalls()).toEqual([])
 })
 
-test('a payer without gas and allowance pays exactly the charge and gets the transcript with a receipt', async () => {
+test('a payer without gas and allowance pays exactly the charge and receives the transcript with a receipt [spec L7a, R22, T3, A1b, V3b, O1]', async () => {
   const before = await sandbox.chain.usdcBalance(sandbox.payer.address)
-  const { idempotencyKey, headers } = await payFor()
+  const { idempotencyKey, headers } = await signTranscription()
   const answer = await sandbox.transcribe({ idempotencyKey, headers })
   expect(answer.status).toBe(200)
   expect(await answer.json()).toMatchObject({
@@ -62,14 +62,14 @@ test('a payer without gas and allowance pays exactly the charge and gets the tra
   })
 })
 
-test('twenty identical signed requests at once make one call, one transfer and twenty identical answers', async () => {
-  const { idempotencyKey, headers } = await payFor()
+test('twenty concurrent copies of a signed request make one provider call, one transfer and twenty identical answers', async () => {
+  const { idempotencyKey, headers } = await signTranscription()
   const calls = (await sandbox.upstreamCalls()).length
-  const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
+  const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
   const answers = await Promise.all(Array.from({ length: 20 }, () => sandbox.transcribe({ idempotencyKey, headers })))
   expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200))
   expect(new Set(await Promise.all(answers.map((answer) => answer.text()))).size).toBe(1)
   expect(new Set(answers.map((answer) => answer.headers.get('x-receipt-token'))).size).toBe(1)
   expect(await sandbox.upstreamCalls()).toHaveLength(calls + 1)
-  expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toHaveLength(transfers + 1)
+  expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(transfers + 1)
 })

@@ -7,12 +7,12 @@ import { isRunning } from '../support/processes/is-running.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
-/** Longer than a living worker can be kept from renewing it. */
+/** Long enough that a live worker always renews in time. */
 const LEASE_SECONDS = 60
 
 let facilitator: SdkFacilitator
 let facilitatorNode: RpcProxy
-/** Between the service and the facilitator. */
+/** Injects faults between the service and the facilitator. */
 let facilitatorLink: TcpFaultProxy
 let sandbox: TestSandbox
 beforeAll(async () => {
@@ -23,7 +23,7 @@ beforeAll(async () => {
       facilitatorLink = await startTcpFaultProxy({ host: '127.0.0.1', port: Number(new URL(facilitator.url).port) })
       return `http://127.0.0.1:${facilitatorLink.port}`
     },
-    // Soon over while the facilitator hangs; otherwise the caller asks again.
+    // Short, so that a caller is answered while the facilitator hangs; the others repeat their request.
     apiEnvironment: { HOLD_SECONDS: '2' },
     workerEnvironment: {
       LEASE_SECONDS: String(LEASE_SECONDS),
@@ -44,18 +44,18 @@ afterAll(async () => {
 })
 
 const CHAT = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Good evening.' }], max_tokens: 2000 }
-const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+const transfers = () => sandbox.chain.transfersTo(sandbox.info.payTo)
 const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
 
 const chat = (idempotencyKey: string, headers: Record<string, string> = {}) =>
   sandbox.post('/v1/chat/completions', CHAT, { idempotencyKey, headers })
 
-/** Repeats the request for as long as the answer says that the work goes on. */
-const chatToTheEnd = (idempotencyKey: string, headers: Record<string, string>) =>
+/** Repeats the request as long as the answer says that the work is in progress. */
+const chatUntilFinal = (idempotencyKey: string, headers: Record<string, string>) =>
   until(async () => {
     const answer = await chat(idempotencyKey, headers)
-    const goesOn = /"code":"(request_in_progress|settlement_pending)"/.test(await answer.clone().text())
-    return answer.status === 503 && goesOn ? null : answer
+    const isInProgress = /"code":"(request_in_progress|settlement_pending)"/.test(await answer.clone().text())
+    return answer.status === 503 && isInProgress ? null : answer
   })
 
 function settledAmount(answer: Response): string {
@@ -63,12 +63,12 @@ function settledAmount(answer: Response): string {
   return (JSON.parse(Buffer.from(header ?? '', 'base64').toString()) as { amount: string }).amount
 }
 
-test('a paid call is verified and settled by the facilitator, and charged exactly what was measured', async () => {
+test('verifies and settles a paid call through the facilitator, for exactly the measured charge', async () => {
   const idempotencyKey = randomUUID()
   const challenge = await chat(idempotencyKey)
   const headers = await sandbox.payer.sign(challenge)
   const before = await transfers()
-  const answer = await chatToTheEnd(idempotencyKey, headers)
+  const answer = await chatUntilFinal(idempotencyKey, headers)
   expect(answer.status).toBe(200)
   const [transfer, ...others] = (await transfers()).slice(before.length)
   expect(others).toEqual([])
@@ -85,17 +85,17 @@ test('a paid call is verified and settled by the facilitator, and charged exactl
   expect(await transfers()).toHaveLength(before.length + 1)
 })
 
-test('a lost settle answer costs the caller a wait, and one charge', async () => {
+test('charges once when the facilitator’s settle answer is lost', async () => {
   const idempotencyKey = randomUUID()
   const headers = await sandbox.payer.sign(await chat(idempotencyKey))
   const before = [(await transfers()).length, settleRequests()] as const
   facilitator.setFault('/settle', { kind: 'lost_answer' }, 1)
-  const answer = await chatToTheEnd(idempotencyKey, headers)
+  const answer = await chatUntilFinal(idempotencyKey, headers)
   expect(answer.status).toBe(200)
   expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
 })
 
-test('a hanging facilitator leaves the payment open: a 503 that lets the caller attach, then one charge', async () => {
+test('answers 503 settlement_pending while the facilitator hangs, then returns the result, charged once', async () => {
   const idempotencyKey = randomUUID()
   const headers = await sandbox.payer.sign(await chat(idempotencyKey))
   const before = (await transfers()).length
@@ -108,19 +108,19 @@ test('a hanging facilitator leaves the payment open: a 503 that lets the caller 
   expect(await held.json()).toMatchObject({ error: { code: 'settlement_pending', payment: 'unknown' } })
   expect(await transfers()).toHaveLength(before)
   facilitator.setFault('/settle', null)
-  // What hangs is cut, as by a facilitator that is started again.
+  // Cuts the hanging connections, as a restart of the facilitator would.
   await facilitatorLink.setFault({ kind: 'refuse' })
   await facilitatorLink.setFault(null)
-  const answer = await chatToTheEnd(idempotencyKey, headers)
+  const answer = await chatUntilFinal(idempotencyKey, headers)
   expect(answer.status).toBe(200)
   expect(await transfers()).toHaveLength(before + 1)
 })
 
-test('a worker killed after the facilitator has settled loses nothing: the transfer is found in the chain’s log', async () => {
+test('finds the transfer in the chain’s log when the worker is killed after the facilitator has settled', async () => {
   const idempotencyKey = randomUUID()
   const headers = await sandbox.payer.sign(await chat(idempotencyKey))
   const before = [(await transfers()).length, settleRequests()] as const
-  // The facilitator sends, and cannot see its own receipt: the worker is killed while it waits for the answer.
+  // The facilitator broadcasts but cannot read its receipt: the worker is killed while it waits for the answer.
   facilitatorNode.setFault({ kind: 'hang' }, 'eth_getTransactionReceipt')
   const held = chat(idempotencyKey, headers)
   await until(async () => (await transfers()).length > before[0])
@@ -133,31 +133,31 @@ test('a worker killed after the facilitator has settled loses nothing: the trans
   )
   await sandbox.restart('worker')
   await held
-  const answer = await chatToTheEnd(idempotencyKey, headers)
+  const answer = await chatUntilFinal(idempotencyKey, headers)
   expect(answer.status).toBe(200)
   expect([(await transfers()).length, settleRequests()]).toEqual([before[0] + 1, before[1] + 1])
 })
 
-test('while the facilitator cannot verify, or its node is down, a good payment gets a 503 and keeps its signature', async () => {
+test('answers 503 to a valid payment, which stays usable, while the facilitator or its node is down', async () => {
   const idempotencyKey = randomUUID()
   const headers = await sandbox.payer.sign(await chat(idempotencyKey))
   const before = (await transfers()).length
-  const failing = async () => {
+  const expectUnavailable = async () => {
     const answer = await chat(idempotencyKey, headers)
     expect(answer.status).toBe(503)
     expect(await answer.json()).toMatchObject({ error: { code: 'payment_network_unavailable', payment: 'none' } })
   }
   facilitator.setFault('/verify', { kind: 'status', status: 502 })
-  await failing()
+  await expectUnavailable()
   facilitator.setFault('/verify', null)
   facilitatorNode.setFault({ kind: 'status', status: 500 })
-  await failing()
+  await expectUnavailable()
   facilitatorNode.setFault(null)
-  expect((await chatToTheEnd(idempotencyKey, headers)).status).toBe(200)
+  expect((await chatUntilFinal(idempotencyKey, headers)).status).toBe(200)
   expect(await transfers()).toHaveLength(before + 1)
 })
 
-test('an API does not start without its facilitator, and says which setting is at fault', async () => {
+test('an API does not start without its facilitator, and names the setting', async () => {
   facilitator.setFault('/supported', { kind: 'status', status: 500 })
   process.kill(sandbox.pidOf('api'), 'SIGTERM')
   await expect(sandbox.restart('api')).rejects.toThrow(

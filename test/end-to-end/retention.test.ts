@@ -8,15 +8,15 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-async function payFor(idempotencyKey: string) {
+async function payForTranscription(idempotencyKey: string) {
   const challenge = await sandbox.transcribe({ idempotencyKey })
   const headers = await sandbox.payer.sign(challenge)
   return { headers, answer: await sandbox.transcribe({ idempotencyKey, headers }) }
 }
 
-test('a replay past the retention is a 410 with the receipt, nothing is called or charged, and the receipt can be read', async () => {
+test('answers a replay past the retention with 410 and the receipt, without a call or a charge', async () => {
   const idempotencyKey = randomUUID()
-  const { headers, answer } = await payFor(idempotencyKey)
+  const { headers, answer } = await payForTranscription(idempotencyKey)
   expect(answer.status).toBe(200)
   await sandbox.sql("UPDATE jobs SET finished_at = now() - interval '8 days' WHERE idempotency_key = $1", [
     idempotencyKey,
@@ -37,7 +37,7 @@ test('a replay past the retention is a 410 with the receipt, nothing is called o
   })
   expect(receipt.status).toBe(200)
   expect(await sandbox.upstreamCalls()).toHaveLength(1)
-  expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toHaveLength(1)
+  expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(1)
 })
 
 test('a finished call leaves no text of its request in the ledger', async () => {

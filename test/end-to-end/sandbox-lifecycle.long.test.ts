@@ -15,7 +15,7 @@ const START = fileURLToPath(new URL('../../infra/sandbox/main.ts', import.meta.u
 const SAMPLE = fileURLToPath(new URL('../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 
 let directory: string
-/** From the moment on that they are started: one that never gets ready must be stopped as well. */
+/** Registered as soon as they are spawned: one that never becomes ready must be stopped as well. */
 const started: Pick<Started, 'supervisor' | 'exitCode'>[] = []
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
@@ -34,7 +34,7 @@ interface Started {
   sandboxFile: string
 }
 
-/** `npm start` as a user runs it, always in the same folder. The product's own limits end a start that gets nowhere. */
+/** Runs `npm start` as a user does, always in the same folder. The sandbox's own timeouts end a start that hangs. */
 async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
   const sandboxFile = join(directory, `${name}.json`)
   const supervisor = spawn(process.execPath, [START, ...args], {
@@ -73,17 +73,17 @@ async function expectStops(sandbox: Started, signal: 'SIGTERM' | 'SIGINT') {
   await expectNothingLeft(sandbox)
 }
 
-async function expectFallsWith(sandbox: Started, part: 'worker' | 'api' | 'chain') {
+async function expectStopsWith(sandbox: Started, part: 'worker' | 'api' | 'chain') {
   process.kill(sandbox.info.pids[part], 'SIGKILL')
   expect(await sandbox.exitCode).toBe(1)
   expect(sandbox.output()).toContain(`${part} ended (SIGKILL)`)
   await expectNothingLeft(sandbox)
 }
 
-/** Passed on from test to test: a start is by far the most expensive step, and each ending under test takes one. */
+/** Passed from test to test: starting is by far the most expensive step, and each tested ending needs a running sandbox. */
 let running: Started
 
-test('a paid result and its receipt survive Ctrl-C (exit code 0) and a killed worker, and --fresh forgets them', async () => {
+test('keeps a paid result and its receipt across Ctrl-C (exit code 0) and a killed worker until --fresh', async () => {
   const idempotencyKey = randomUUID()
   const audio = (await readFile(SAMPLE)).toString('base64')
   const call = ({ info }: Started, headers: Record<string, string> = {}) =>
@@ -107,14 +107,14 @@ test('a paid result and its receipt survive Ctrl-C (exit code 0) and a killed wo
   expect(replay.status).toBe(200)
   expect(replay.headers.get('x-receipt-token')).toBe(paid.headers.get('x-receipt-token'))
   expect(await replay.text()).toBe(result)
-  await expectFallsWith(after, 'worker')
+  await expectStopsWith(after, 'worker')
 
   running = await start('sandbox', '--fresh')
   expect(running.info.payer).not.toEqual(before.info.payer)
   expect((await call(running, headers)).status).toBe(402)
 })
 
-test('a second sandbox beside the first works and ends (SIGTERM, exit code 0) without touching it', async () => {
+test('runs and stops (SIGTERM, exit code 0) a second sandbox without affecting the first', async () => {
   const second = await start('second')
   expect(second.output()).toContain('Another sandbox runs in')
   expect(second.info.baseUrl).not.toBe(running.info.baseUrl)
@@ -123,13 +123,13 @@ test('a second sandbox beside the first works and ends (SIGTERM, exit code 0) wi
   expect((await fetch(`${running.info.baseUrl}/healthz`)).status).toBe(200)
 })
 
-test('a part that is killed takes everything else down with it, and the exit code says so', async () => {
-  await expectFallsWith(running, 'api')
+test('stops everything with exit code 1 when a part is killed', async () => {
+  await expectStopsWith(running, 'api')
   running = await start()
-  await expectFallsWith(running, 'chain')
+  await expectStopsWith(running, 'chain')
 })
 
-test('a killed supervisor leaves no process and no port behind', async () => {
+test('leaves no process and no open port behind when the supervisor is killed', async () => {
   const sandbox = await start()
   sandbox.supervisor.kill('SIGKILL')
   await expectNothingRuns(sandbox)

@@ -17,7 +17,7 @@ beforeAll(async () => {
   const tracing = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '100' }
   sandbox = await startTestSandbox({
     workers: 2,
-    // Soon over where nobody settles; where somebody does, the caller asks again.
+    // Short, so that callers are answered while no settler runs; the others repeat their request.
     apiEnvironment: { HOLD_SECONDS: '1' },
     environmentOf: (name) => {
       if (name === 'worker')
@@ -32,7 +32,7 @@ afterAll(async () => {
   await collector.stop()
 })
 
-const transfers = async () => (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length
+const transfers = async () => (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
 const calls = async () => (await sandbox.upstreamCalls()).length
 
 const metricsAt = async (port: number) => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
@@ -42,7 +42,7 @@ async function sign() {
   return { idempotencyKey, headers: await sandbox.payer.sign(await sandbox.transcribe({ idempotencyKey })) }
 }
 
-test('a worker without a settlement key generates what a settler without provider keys charges', async () => {
+test('a worker without settlement keys generates a result that a settler without provider keys charges', async () => {
   const request = await sign()
   const answer = await sandbox.transcribe(request)
   await untilPaid(request)
@@ -54,11 +54,11 @@ test('a worker without a settlement key generates what a settler without provide
   ])
 })
 
-/** Repeats a paid request until it is answered with the result. */
+/** Repeats a paid request until it returns the result. */
 const untilPaid = (request: Awaited<ReturnType<typeof sign>>) =>
   until(async () => (await sandbox.transcribe(request)).status === 200)
 
-/** The stages of each worker's run in the trace of a request, once that many runs are there. */
+/** Waits for `count` runs in a request's trace and returns the stages of each. */
 async function runsOf(requestId: string, count: number): Promise<readonly (readonly string[])[]> {
   const runs = () => {
     const inTrace = traceOf(collector.spans, requestId).filter(({ name }) => name === 'run job')
@@ -73,7 +73,7 @@ async function runsOf(requestId: string, count: number): Promise<readonly (reado
   )
 }
 
-test('settlements and their keys are watched by the settler alone', async () => {
+test('only the settler exports metrics of settlements and their keys', async () => {
   const [generator, settler] = [await metricsAt(metricsPorts.generator), await metricsAt(metricsPorts.settler)]
   expect(generator).toContain('farebox_deployment_circuit{')
   expect(generator).not.toContain('farebox_settlement')
@@ -83,7 +83,7 @@ test('settlements and their keys are watched by the settler alone', async () => 
   expect(settler).not.toContain('farebox_deployment_circuit{')
 })
 
-test('what is generated while no settler runs is charged once, and released, when one comes back', async () => {
+test('charges and returns a result once that was generated while no settler ran', async () => {
   const before = { calls: await calls(), transfers: await transfers() }
   const request = await sign()
   process.kill(sandbox.pidOf('worker-2'), 'SIGKILL')
@@ -97,6 +97,6 @@ test('what is generated while no settler runs is charged once, and released, whe
     calls: before.calls + 1,
     transfers: before.transfers + 1,
   })
-  // The settlement belongs to the request that paid, and not to the repetition that got the result.
+  // The settlement belongs to the trace of the request that paid, not of the retry that received the result.
   expect((await runsOf(unsettled.headers.get('x-request-id') ?? '', 2)).at(-1)).toEqual(['settle', 'sign'])
 })

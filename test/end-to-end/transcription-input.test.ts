@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type ExpectedRefusal, expectNeverRetry } from '../support/http/expect-refusal.ts'
-import { type FormPart, multipartBody, multipartContentType } from '../support/http/multipart-body.ts'
+import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../support/http/multipart-body.ts'
 import { sendRaw } from '../support/http/raw-request.ts'
 import { generateFrames, generateMp3, joinBytes } from '../support/media/mp3-generator.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
@@ -14,8 +14,8 @@ const MAXIMUM_BASE64_LENGTH = 34_952_536
 const mp3 = generateMp3({ durationMs: 400, seed: 'transcription-input' })
 const base64 = Buffer.from(mp3).toString('base64')
 
-/** What is sent, whole: a form or any bytes with their content type (`null` sends none). */
-interface Sent {
+/** A whole request body: a form or any bytes, with its content type (`null` sends none). */
+interface SentBody {
   readonly body: Uint8Array
   readonly contentType: string | null
 }
@@ -27,16 +27,16 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-function json(value: unknown): Sent {
+function json(value: unknown): SentBody {
   return text(JSON.stringify(value))
 }
 
-function text(body: string | Uint8Array, contentType: string | null = 'application/json'): Sent {
+function text(body: string | Uint8Array, contentType: string | null = 'application/json'): SentBody {
   return { body: Buffer.from(body), contentType }
 }
 
-function form(...parts: readonly FormPart[]): Sent {
-  return { body: multipartBody(parts), contentType: multipartContentType }
+function form(...parts: readonly FormPart[]): SentBody {
+  return { body: multipartBody(parts), contentType: MULTIPART_CONTENT_TYPE }
 }
 
 function field(name: string, value: string | Uint8Array): FormPart {
@@ -47,20 +47,20 @@ function file(value: Uint8Array = mp3, more: Partial<FormPart> = {}): FormPart {
   return { name: 'file', value, fileName: 'speech.mp3', contentType: 'audio/mpeg', ...more }
 }
 
-const model = field('model', MODEL)
+const modelField = field('model', MODEL)
 
-/** A valid JSON body with `changes`; `undefined` leaves a field out. */
-function jsonWith(changes: Record<string, unknown>): Sent {
+/** Returns a valid JSON body with `changes`; `undefined` leaves a field out. */
+function jsonWith(changes: Record<string, unknown>): SentBody {
   return json({ model: MODEL, audio_base64: base64, ...changes })
 }
 
-/** A valid form whose field `name` has this text; `undefined` leaves it out. */
-function formWith(name: string, value: string | undefined): Sent {
-  const options = name === 'model' ? [] : [model]
+/** Returns a valid form whose field `name` has this text; `undefined` leaves it out. */
+function formWith(name: string, value: string | undefined): SentBody {
+  const options = name === 'model' ? [] : [modelField]
   return form(...options, ...(value === undefined ? [] : [field(name, value)]), file())
 }
 
-function send({ body, contentType }: Sent, headers: Record<string, string> = {}): Promise<Response> {
+function send({ body, contentType }: SentBody, headers: Record<string, string> = {}): Promise<Response> {
   return fetch(`${sandbox.info.baseUrl}${PATH}`, {
     method: 'POST',
     headers: {
@@ -72,14 +72,14 @@ function send({ body, contentType }: Sent, headers: Record<string, string> = {})
   })
 }
 
-async function expectRefused(sent: Sent, expected: Omit<ExpectedRefusal, 'status'> & { status?: number }) {
+async function expectRefused(sent: SentBody, expected: Omit<ExpectedRefusal, 'status'> & { status?: number }) {
   const idempotencyKey = randomUUID()
   refusedKeys.push(idempotencyKey)
   const answer = await send(sent, { 'x-idempotency-key': idempotencyKey })
   await expectNeverRetry(answer, { status: 400, ...expected })
 }
 
-async function expectChallenged(sent: Sent, headers: Record<string, string> = {}): Promise<Response> {
+async function expectChallenged(sent: SentBody, headers: Record<string, string> = {}): Promise<Response> {
   const answer = await send(sent, headers)
   expect({ status: answer.status, body: answer.status === 402 ? '' : await answer.text() }).toEqual({
     status: 402,
@@ -90,9 +90,11 @@ async function expectChallenged(sent: Sent, headers: Record<string, string> = {}
 
 interface OptionRules {
   readonly name: string
-  /** Accepted, as JSON and as form text. */
+  /** Title of the option's cases; the name when left out. */
+  readonly title?: string
+  /** Accepted values, as JSON and as form text. */
   readonly accepted: readonly (readonly [json: unknown, form: string])[]
-  /** Refused as JSON, each with what the message must say beside the field. */
+  /** Values refused in JSON, each with a text that the message must contain in addition to the field. */
   readonly refusedJson: readonly (readonly [unknown, string])[]
   readonly refusedForm: readonly (readonly [string, string])[]
 }
@@ -112,6 +114,7 @@ const booleanRules = {
 const optionRules: readonly OptionRules[] = [
   {
     name: 'model',
+    title: 'model [spec E62]',
     accepted: [[MODEL, MODEL]],
     refusedJson: [
       'speechvendor/scribe-v1',
@@ -131,12 +134,14 @@ const optionRules: readonly OptionRules[] = [
   },
   {
     name: 'file_format',
+    title: 'file_format [spec E63]',
     accepted: [['other', 'other']],
     refusedJson: ['pcm_s16le_16', 'mp3', 'Other', '', 5, null, ['other']].map((value) => [value, '"other"'] as const),
     refusedForm: ['pcm_s16le_16', 'mp3', 'Other', ''].map((value) => [value, '"other"'] as const),
   },
   {
     name: 'language',
+    title: 'language [spec E64]',
     accepted: [
       ['en', 'en'],
       ['pt-BR', 'pt-BR'],
@@ -145,9 +150,10 @@ const optionRules: readonly OptionRules[] = [
     refusedJson: [...notAString, ['\ud800', 'surrogate'], ['en\udc00', 'surrogate']],
     refusedForm: [],
   },
-  { name: 'diarize', ...booleanRules },
+  { name: 'diarize', title: 'diarize [spec E65]', ...booleanRules },
   {
     name: 'num_speakers',
+    title: 'num_speakers [spec E66, B17]',
     accepted: [
       [1, '1'],
       [2, '2'],
@@ -185,15 +191,17 @@ const optionRules: readonly OptionRules[] = [
   },
   {
     name: 'timestamps',
+    title: 'timestamps [spec E67]',
     accepted: ['none', 'word', 'character'].map((value) => [value, value] as const),
     refusedJson: ['words', 'segment', 'None', '', 5, true, null, ['word']].map(
       (value) => [value, '"none", "word", "character"'] as const,
     ),
     refusedForm: ['words', 'segment', 'None', ''].map((value) => [value, '"none", "word", "character"'] as const),
   },
-  { name: 'tag_audio_events', ...booleanRules },
+  { name: 'tag_audio_events', title: 'tag_audio_events [spec E68]', ...booleanRules },
   {
     name: 'response_format',
+    title: 'response_format [spec E69]',
     accepted: ['json', 'verbose_json'].map((value) => [value, value] as const),
     refusedJson: ['text', 'srt', 'vtt', 'JSON', '', 5, null, ['json']].map(
       (value) => [value, '"json", "verbose_json"'] as const,
@@ -202,22 +210,25 @@ const optionRules: readonly OptionRules[] = [
   },
 ]
 
-describe.each(optionRules)('$name', ({ name, accepted, refusedJson, refusedForm }) => {
-  test.each(accepted)('may be %j (JSON) or %s (form)', async (value, formText) => {
-    await expectChallenged(jsonWith({ [name]: value }))
-    await expectChallenged(formWith(name, formText))
-  })
-  test.each(refusedJson)('must not be %j in JSON', async (value, says) => {
-    await expectRefused(jsonWith({ [name]: value }), { code: 'invalid_field', param: name, says: [name, says] })
-  })
-  test.each(refusedForm)('must not be the text "%s" in a form', async (value, says) => {
-    await expectRefused(formWith(name, value), { code: 'invalid_field', param: name, says: [name, says] })
-  })
-})
+describe.each(optionRules.map((rule) => ({ title: rule.name, ...rule })))(
+  '$title',
+  ({ name, accepted, refusedJson, refusedForm }) => {
+    test.each(accepted)('accepts %j in JSON and %s in a form', async (value, formText) => {
+      await expectChallenged(jsonWith({ [name]: value }))
+      await expectChallenged(formWith(name, formText))
+    })
+    test.each(refusedJson)('rejects %j in JSON', async (value, says) => {
+      await expectRefused(jsonWith({ [name]: value }), { code: 'invalid_field', param: name, says: [name, says] })
+    })
+    test.each(refusedForm)('rejects the text "%s" in a form', async (value, says) => {
+      await expectRefused(formWith(name, value), { code: 'invalid_field', param: name, says: [name, says] })
+    })
+  },
+)
 
-const missing = (param: string) => ({ code: 'missing_field', param, says: [param, 'required'] })
+const missingField = (param: string) => ({ code: 'missing_field', param, says: [param, 'required'] })
 
-const twice = (param: string) => ({ code: 'duplicate_field', param, says: [param] })
+const duplicateField = (param: string) => ({ code: 'duplicate_field', param, says: [param] })
 
 const zeros = (length: number) => new Uint8Array(length)
 
@@ -233,20 +244,20 @@ function* endless(first: string, piece: string) {
   for (;;) yield chunk(piece.repeat(65_536 / piece.length))
 }
 
-describe('required fields', () => {
+describe('required fields [spec E71]', () => {
   test.each([
     ['model in JSON', jsonWith({ model: undefined }), 'model'],
     ['model in a form', formWith('model', undefined), 'model'],
     ['audio_base64 in JSON', jsonWith({ audio_base64: undefined }), 'audio_base64'],
-    ['file in a form', form(model), 'file'],
+    ['file in a form', form(modelField), 'file'],
     ['all fields of an empty object', json({}), 'model'],
     ['all fields of an empty form', form(), 'model'],
-  ])('%s may not be missing', async (_, sent, param) => {
-    await expectRefused(sent, missing(param))
+  ])('rejects a request without %s', async (_, sent, param) => {
+    await expectRefused(sent, missingField(param))
   })
 })
 
-describe('unknown fields', () => {
+describe('unknown fields [spec S10d, E72]', () => {
   const names = [
     'temperature',
     'stream',
@@ -259,115 +270,121 @@ describe('unknown fields', () => {
     'toString',
     '__proto__',
   ]
-  test.each(names)('%j is refused in JSON', async (name) => {
+  test.each(names)('rejects the unknown field %j in JSON', async (name) => {
     const body = `{"model":${JSON.stringify(MODEL)},"audio_base64":"${base64}",${JSON.stringify(name)}:{"a":1}}`
     await expectRefused(text(body), { code: 'unknown_field', param: name, says: [name] })
   })
   const inherited = ['constructor', 'toString', '__proto__']
-  test.each(inherited)('%j is refused in a form, whose parser does not tell the name', async (name) => {
-    await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: null })
-  })
+  test.each(inherited)(
+    'rejects the unknown field %j in a form, whose parser does not report its name',
+    async (name) => {
+      await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: null })
+    },
+  )
   test.each(names.filter((name) => name !== '' && !inherited.includes(name)))(
-    '%j is refused in a form',
+    'rejects the unknown field %j in a form',
     async (name) => {
       await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: name, says: [name] })
     },
   )
-  test('the form’s file is no field of the JSON form', async () => {
+  test('rejects the form’s field file in JSON', async () => {
     await expectRefused(jsonWith({ file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
     await expectRefused(json({ model: MODEL, file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
   })
-  test('audio_base64 is no field of the form', async () => {
+  test('rejects the JSON field audio_base64 in a form', async () => {
     const expected = { code: 'unknown_field', param: 'audio_base64', says: ['audio_base64'] }
-    await expectRefused(form(model, field('audio_base64', 'AAAA'), file()), expected)
-    await expectRefused(form(model, field('audio_base64', 'AAAA')), expected)
+    await expectRefused(form(modelField, field('audio_base64', 'AAAA'), file()), expected)
+    await expectRefused(form(modelField, field('audio_base64', 'AAAA')), expected)
   })
-  test('a file under another name is refused, also in front of a large rest', async () => {
+  test('rejects a file under another name, also before a large rest of the form', async () => {
     const expected = { code: 'unknown_field', param: 'audio', says: ['audio'] }
-    await expectRefused(form(model, file(mp3, { name: 'audio' })), expected)
-    await expectRefused(form(file(new Uint8Array(3_000_000), { name: 'audio' }), model, file()), expected)
+    await expectRefused(form(modelField, file(mp3, { name: 'audio' })), expected)
+    await expectRefused(form(file(new Uint8Array(3_000_000), { name: 'audio' }), modelField, file()), expected)
   })
 })
 
-describe('repeated fields', () => {
+describe('repeated fields [spec B16]', () => {
   test.each([
-    ['an equal option', form(model, model, file()), 'model'],
-    ['a different option', form(model, field('language', 'en'), field('language', 'de'), file()), 'language'],
-    ['a second file', form(model, file(), file()), 'file'],
-    ['a second, large file', form(model, file(), file(new Uint8Array(3_000_000))), 'file'],
-    ['a third file', form(model, file(), file(), file()), 'file'],
-  ])('%s is refused in a form', async (_, sent, param) => {
-    await expectRefused(sent, twice(param))
+    ['an equal option', form(modelField, modelField, file()), 'model'],
+    ['a different option', form(modelField, field('language', 'en'), field('language', 'de'), file()), 'language'],
+    ['a second file', form(modelField, file(), file()), 'file'],
+    ['a second, large file', form(modelField, file(), file(new Uint8Array(3_000_000))), 'file'],
+    ['a third file', form(modelField, file(), file(), file()), 'file'],
+  ])('rejects a repeated field in a form: %s', async (_, sent, param) => {
+    await expectRefused(sent, duplicateField(param))
   })
   test.each([
     ['an equal option', `{"model":"${MODEL}","model":"${MODEL}","audio_base64":"${base64}"}`, 'model'],
     ['a different option', `{"model":"${MODEL}","diarize":true,"audio_base64":"${base64}","diarize":false}`, 'diarize'],
     ['an option spelled with an escape', `{"model":"x","mod\\u0065l":"${MODEL}","audio_base64":"${base64}"}`, 'model'],
     ['a second upload', `{"model":"${MODEL}","audio_base64":"AAAA","audio_base64":"${base64}"}`, 'audio_base64'],
-  ])('%s is refused in JSON', async (_, body, param) => {
-    await expectRefused(text(body), twice(param))
+  ])('rejects a repeated field in JSON: %s', async (_, body, param) => {
+    await expectRefused(text(body), duplicateField(param))
   })
 })
 
-describe('audio_base64', () => {
-  test.each([5, true, null, [base64], { data: base64 }])('must be a string, not %j', async (value) => {
-    await expectRefused(jsonWith({ audio_base64: value }), {
-      code: 'invalid_field',
-      param: 'audio_base64',
-      says: ['audio_base64', 'string'],
-    })
-  })
+describe('audio_base64 [spec E61]', () => {
+  test.each([5, true, null, [base64], { data: base64 }])(
+    'rejects an audio_base64 that is not a string: %j',
+    async (value) => {
+      await expectRefused(jsonWith({ audio_base64: value }), {
+        code: 'invalid_field',
+        param: 'audio_base64',
+        says: ['audio_base64', 'string'],
+      })
+    },
+  )
   const unpadded = base64.replace(/=+$/, '')
   const oneShort = Buffer.from(mp3.subarray(0, mp3.length - (mp3.length % 3) - 2)).toString('base64')
   test.each([
-    ['empty', ''],
-    ['three characters long', 'AAA'],
+    ['that is empty', ''],
+    ['of three characters', 'AAA'],
     ['without its padding', oneShort.replace(/=+$/, '')],
     ['with too much padding', `${unpadded}====`],
     ['with stray bits in the last character', 'QR=='],
-    ['with stray bits before one pad', 'QUJ='.replace('J', 'K')],
+    ['with stray bits before a single pad', 'QUJ='.replace('J', 'K')],
     ['with padding inside', `QQ==${base64}`],
     ['with a line break', `${base64.slice(0, 76)}\n${base64.slice(76)}`],
-    ['with a space in front', ` ${base64}`],
-    ['with a line feed behind', `${base64}\n`],
-    ['a data URL', `data:audio/mpeg;base64,${base64}`],
+    ['with a leading space', ` ${base64}`],
+    ['with a trailing line feed', `${base64}\n`],
+    ['that is a data URL', `data:audio/mpeg;base64,${base64}`],
     ['in the URL-safe alphabet', Buffer.from(Buffer.alloc(300, 0xfb)).toString('base64url')],
     ['with a letter outside the alphabet', `é${base64.slice(1)}`],
     ['with a NUL', `\0${base64.slice(1)}`],
-    ['only padding', '===='],
-  ])('must not be %s', async (_, value) => {
+    ['of padding only', '===='],
+  ])('rejects an audio_base64 %s', async (_, value) => {
     await expectRefused(jsonWith({ audio_base64: value }), {
       code: 'invalid_base64',
       param: 'audio_base64',
       says: ['audio_base64'],
     })
   })
-  test('needs four characters, and the message says so', async () => {
+  test('rejects an audio_base64 of fewer than four characters [spec B15]', async () => {
     await expectRefused(jsonWith({ audio_base64: 'AAA' }), {
       code: 'invalid_base64',
       param: 'audio_base64',
       says: ['audio_base64', '4'],
     })
-    // Four are Base64, but three bytes are no MP3.
+    // Four characters are valid Base64, but three bytes are not an MP3.
     await expectRefused(jsonWith({ audio_base64: 'AAAA' }), { code: 'unsupported_audio', param: 'audio_base64' })
   })
 })
 
 describe('the upload’s size and duration', () => {
-  // 128 kbit/s at 32 kHz: frames of 576 bytes. The rest of the 26,214,400 bytes is a tolerated partial last frame.
+  // 128 kbit/s at 32 kHz: frames of 576 bytes. The rest of the 26,214,400 bytes is a partial last frame, which is tolerated.
   const largest = new Uint8Array(MAXIMUM_AUDIO_BYTES)
   largest.set(generateFrames(Math.floor(MAXIMUM_AUDIO_BYTES / 576), { sampleRate: 32_000 }, 'largest'))
   const tooLarge = new Uint8Array(MAXIMUM_AUDIO_BYTES + 1)
   tooLarge.set(largest)
 
-  test('26,214,400 bytes are accepted in both forms, which is 34,952,536 characters', async () => {
+  test('accepts 26,214,400 bytes, which are 34,952,536 Base64 characters, in JSON and in a form [spec E70]', async () => {
     const encoded = Buffer.from(largest).toString('base64')
     expect(encoded).toHaveLength(MAXIMUM_BASE64_LENGTH)
     await expectChallenged(jsonWith({ audio_base64: encoded }))
-    await expectChallenged(form(model, file(largest)))
+    await expectChallenged(form(modelField, file(largest)))
   })
-  test('26,214,401 bytes are refused as audio_too_large in both forms', async () => {
-    await expectRefused(form(file(tooLarge), model), {
+  test('rejects 26,214,401 bytes as audio_too_large in JSON and in a form [spec O32]', async () => {
+    await expectRefused(form(file(tooLarge), modelField), {
       code: 'audio_too_large',
       param: 'file',
       says: ['file', '26,214,400'],
@@ -380,28 +397,28 @@ describe('the upload’s size and duration', () => {
       says: ['audio', '26,214,400'],
     })
   })
-  test('34,952,537 characters are refused as audio_too_large', async () => {
+  test('rejects 34,952,537 Base64 characters as audio_too_large [spec B14]', async () => {
     await expectRefused(jsonWith({ audio_base64: 'A'.repeat(MAXIMUM_BASE64_LENGTH + 1) }), {
       code: 'audio_too_large',
       param: 'audio_base64',
       says: ['audio_base64', '34,952,537', '34,952,536'],
     })
   })
-  test('one hour is accepted at the published maximum price, one frame more is audio_too_long in both forms', async () => {
-    // 72 ms in each frame of 8 kHz.
+  test('accepts one hour at the published maximum price, and rejects one more frame as audio_too_long [spec O31]', async () => {
+    // A frame at 8 kHz lasts 72 ms.
     const frames = { sampleRate: 8000, bitrate: 8, mode: 'mono' } as const
     const hour = generateFrames(50_000, frames, 'hour')
     const longer = generateFrames(50_001, frames, 'hour')
-    const answer = await expectChallenged(form(model, file(hour)))
+    const answer = await expectChallenged(form(modelField, file(hour)))
     expect(await answer.json()).toMatchObject({ price: { amount: '0.122' } })
     const expected = { code: 'audio_too_long', says: ['3,600,072', '3,600,000'] }
-    await expectRefused(form(model, file(longer)), { ...expected, param: 'file' })
+    await expectRefused(form(modelField, file(longer)), { ...expected, param: 'file' })
     const encoded = Buffer.from(longer).toString('base64')
     await expectRefused(jsonWith({ audio_base64: encoded }), { ...expected, param: 'audio_base64' })
   })
 })
 
-describe('the upload’s format is decided by its bytes', () => {
+describe('the upload’s format is decided by its bytes [spec E59]', () => {
   const starting = (...head: readonly (string | number[])[]) =>
     joinBytes(...head.map((part) => Uint8Array.from(Buffer.from(part as string, 'latin1'))), zeros(2000))
   // MPEG 1 layer II, 128 kbit/s, 44.1 kHz: 417 bytes each.
@@ -425,8 +442,8 @@ describe('the upload’s format is decided by its bytes', () => {
     ['an ID3 tag without audio', starting('ID3\x03\0\0\0\0\x0f\x46').subarray(0, 2000), 'not a decodable MP3'],
     ['an empty file', zeros(0), ''],
     ['one byte', zeros(1), 'not a decodable MP3'],
-  ])('%s named .mp3 is refused as unsupported_audio, saying what was found', async (_, audio, found) => {
-    await expectRefused(form(model, file(audio)), { code: 'unsupported_audio', param: 'file', says: [found] })
+  ])('rejects %s named .mp3 as unsupported_audio, naming what was found', async (_, audio, found) => {
+    await expectRefused(form(modelField, file(audio)), { code: 'unsupported_audio', param: 'file', says: [found] })
     if (audio.length === 0) return
     const encoded = Buffer.from(audio).toString('base64')
     await expectRefused(jsonWith({ audio_base64: encoded }), {
@@ -442,15 +459,15 @@ describe('the upload’s format is decided by its bytes', () => {
     ['with an empty file name', { fileName: '' }],
     ['without a type', { contentType: undefined }],
   ])(
-    'an MP3 is accepted %s',
+    'accepts an MP3 %s',
     async (_, { contentType, fileName = 'speech.mp3' }: { contentType?: string | undefined; fileName?: string }) => {
       const part = { name: 'file', value: mp3, fileName, ...(contentType === undefined ? {} : { contentType }) }
-      await expectChallenged(form(model, part))
+      await expectChallenged(form(modelField, part))
     },
   )
-  test('an MP3 is accepted without a file name and without a type', async () => {
-    await expectChallenged(form(model, field('file', mp3)))
-    await expectChallenged(form(model, { name: 'file', value: mp3, contentType: 'audio/mpeg' }))
+  test('accepts an MP3 without a file name and without a type', async () => {
+    await expectChallenged(form(modelField, field('file', mp3)))
+    await expectChallenged(form(modelField, { name: 'file', value: mp3, contentType: 'audio/mpeg' }))
   })
 })
 
@@ -458,43 +475,43 @@ describe('the JSON body', () => {
   const invalidJson = { code: 'invalid_json', param: null, says: ['JSON'] }
   test.each([
     ['empty', ''],
-    ['only a space', ' '],
+    ['a single space', ' '],
     ['cut off', `{"model":"${MODEL}"`],
-    ['followed by more', '{} {}'],
-    ['with a trailing comma', `{"model":"${MODEL}",}`],
-    ['with single quotes', "{'model':1}"],
-    ['with a comment', '{/* */}'],
-    ['with a raw line break in a string', '{"model":"a\nb"}'],
-    ['with NaN', '{"num_speakers":NaN}'],
+    ['JSON followed by more', '{} {}'],
+    ['JSON with a trailing comma', `{"model":"${MODEL}",}`],
+    ['JSON with single quotes', "{'model':1}"],
+    ['JSON with a comment', '{/* */}'],
+    ['JSON with a raw line break in a string', '{"model":"a\nb"}'],
+    ['JSON with NaN', '{"num_speakers":NaN}'],
     ['null', 'null'],
     ['an array', `[{"model":"${MODEL}"}]`],
     ['a string', '"model"'],
     ['a number', '5'],
     ['true', 'true'],
-    ['a form', multipartBody([model, file()])],
+    ['a form', multipartBody([modelField, file()])],
     ['UTF-16', Buffer.from(JSON.stringify({ model: MODEL }), 'utf16le')],
     ['invalid UTF-8', Buffer.from(`{"model":"${MODEL}","language":"\xff\xfe","audio_base64":"AAAA"}`, 'latin1')],
     ['an overlong encoding', Buffer.from(`{"model":"${MODEL}","language":"\xc0\x80"}`, 'latin1')],
-    ['a surrogate written as UTF-8', Buffer.from(`{"model":"${MODEL}","language":"\xed\xa0\x80"}`, 'latin1')],
-  ])('must not be %s', async (_, body) => {
+    ['a surrogate encoded as UTF-8', Buffer.from(`{"model":"${MODEL}","language":"\xed\xa0\x80"}`, 'latin1')],
+  ])('answers 400 invalid_json to a body that is %s', async (_, body) => {
     await expectRefused(text(body), invalidJson)
   })
-  test('1e400 is refused like any number that is too large', async () => {
+  test('rejects 1e400 like any number that is too large', async () => {
     const body = `{"model":"${MODEL}","audio_base64":"${base64}","num_speakers":1e400}`
     await expectRefused(text(body), { code: 'invalid_field', param: 'num_speakers', says: ['num_speakers'] })
   })
   test.each([
     ['100,000 open arrays', '['.repeat(100_000)],
     ['a language nested 10,000 deep', `{"model":"${MODEL}","language":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
-  ])('must not be nested without measure: %s', async (_, body) => {
+  ])('answers 400 invalid_json to excessive nesting: %s', async (_, body) => {
     await expectRefused(text(body), invalidJson)
   })
   test.each([
     ['10 MB of open arrays', '['.repeat(10_000_000)],
     ['10 MB of empty objects', `[${'{},'.repeat(3_300_000)}{}]`],
     ['10 MB of keys', `{${'"a":0,'.repeat(1_600_000)}"b":0}`],
-  ])('costs the service no more than its bytes: %s', async (_, body) => {
-    // More than that, on so many of them, would outlast the test.
+  ])('parses a malicious body without more work than its size: %s', async (_, body) => {
+    // Work that grows faster than the body would exceed the test's timeout.
     const answer = await send(text(body))
     expect(answer.status).toBe(400)
     await answer.text()
@@ -503,44 +520,44 @@ describe('the JSON body', () => {
 
 describe('the form', () => {
   const invalidMultipart = { code: 'invalid_multipart', param: null, says: ['multipart'] }
-  const whole = multipartBody([model, file()])
+  const whole = multipartBody([modelField, file()])
   test.each([
     ['without a boundary', text(whole, 'multipart/form-data')],
     ['with another boundary', text(whole, 'multipart/form-data; boundary=other')],
-    ['with JSON in it', text(json({ model: MODEL }).body, multipartContentType)],
-    ['cut inside the file', text(whole.subarray(0, whole.length - 1000), multipartContentType)],
-    ['cut before its last boundary', text(whole.subarray(0, whole.length - 30), multipartContentType)],
-  ])('must not be %s', async (_, sent) => {
+    ['that contains JSON', text(json({ model: MODEL }).body, MULTIPART_CONTENT_TYPE)],
+    ['truncated inside the file', text(whole.subarray(0, whole.length - 1000), MULTIPART_CONTENT_TYPE)],
+    ['truncated before its last boundary', text(whole.subarray(0, whole.length - 30), MULTIPART_CONTENT_TYPE)],
+  ])('answers 400 invalid_multipart to a form %s', async (_, sent) => {
     await expectRefused(sent, invalidMultipart)
   })
-  test('may be long in no option: the message names the field', async () => {
+  test('rejects a form’s option that is too long and names the field', async () => {
     await expectRefused(formWith('language', 'x'.repeat(100_000)), {
       code: 'invalid_field',
       param: 'language',
       says: ['language'],
     })
   })
-  test('must not have thousands of parts', async () => {
+  test('rejects a form of thousands of parts', async () => {
     const parts = Array.from({ length: 5000 }, (_, index) => field(`field${index}`, 'x'))
     const answer = await send(form(...parts))
     expect(answer.status).toBe(400)
   })
-  test('must hold valid UTF-8', async () => {
-    await expectRefused(form(model, field('language', Buffer.from('\xff', 'latin1')), file()), {
+  test('rejects a form’s option that is not valid UTF-8', async () => {
+    await expectRefused(form(modelField, field('language', Buffer.from('\xff', 'latin1')), file()), {
       code: 'invalid_field',
       param: 'language',
       says: ['language', 'UTF-8'],
     })
   })
-  test('an option may not be a file', async () => {
+  test('rejects an option that is sent as a file', async () => {
     const sent = form({ name: 'model', value: MODEL, fileName: 'model.txt' }, file())
     await expectRefused(sent, { code: 'unknown_field', param: 'model', says: ['model', 'file'] })
   })
-  test('an option may carry a content type', async () => {
-    await expectChallenged(form({ ...model, contentType: 'text/plain; charset=utf-8' }, file()))
+  test('accepts an option with a content type', async () => {
+    await expectChallenged(form({ ...modelField, contentType: 'text/plain; charset=utf-8' }, file()))
     const typed = { name: 'diarize', value: 'true', contentType: 'application/json' }
-    await expectChallenged(form(model, typed, file()))
-    await expectRefused(form(model, { ...typed, value: '{"a":1}' }, file()), {
+    await expectChallenged(form(modelField, typed, file()))
+    await expectRefused(form(modelField, { ...typed, value: '{"a":1}' }, file()), {
       code: 'invalid_field',
       param: 'diarize',
       says: ['diarize', 'boolean'],
@@ -560,7 +577,7 @@ describe('the content type', () => {
     'application/jsonp',
     'application/problem+json',
     'json',
-  ])('%s is answered with 415', async (contentType) => {
+  ])('answers 415 to the content type %s', async (contentType) => {
     await expectRefused(text(body, contentType), {
       status: 415,
       code: 'unsupported_content_type',
@@ -569,18 +586,18 @@ describe('the content type', () => {
     })
   })
   test.each(['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset=UTF-8'])(
-    '%s is JSON',
+    'accepts %s as JSON',
     async (contentType) => {
       await expectChallenged(text(body, contentType))
     },
   )
-  test('may not be sent twice', async () => {
+  test('rejects a content type that is sent twice', async () => {
     const { answer } = await sendRaw(sandbox.info.baseUrl, {
       path: PATH,
       headers: [
         ['x-idempotency-key', randomUUID()],
         ['content-type', 'application/json'],
-        ['content-type', multipartContentType],
+        ['content-type', MULTIPART_CONTENT_TYPE],
         ['content-length', '2'],
       ],
       body: [Buffer.from('{}')],
@@ -593,15 +610,18 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
   const tooLarge = { status: 413, code: 'body_too_large', param: null }
   const announced = 100_000_000
 
-  test.each(['application/json', multipartContentType])('by its announced length: %s', async (contentType) => {
-    const headers = [...headOf(contentType), ['content-length', String(announced)] as const]
-    const { answer } = await sendRaw(sandbox.info.baseUrl, { path: PATH, headers, body: [Buffer.from('{')] })
-    await expectNeverRetry(answer, tooLarge)
-  })
+  test.each(['application/json', MULTIPART_CONTENT_TYPE])(
+    'answers 413 to a body whose announced length is too large: %s',
+    async (contentType) => {
+      const headers = [...headOf(contentType), ['content-length', String(announced)] as const]
+      const { answer } = await sendRaw(sandbox.info.baseUrl, { path: PATH, headers, body: [Buffer.from('{')] })
+      await expectNeverRetry(answer, tooLarge)
+    },
+  )
   test.each([
     ['JSON', 'application/json', '{"audio_base64":"', 'A'],
-    ['a form before its first part', multipartContentType, '\r\n', 'preamble'],
-  ])('by the bytes that came: %s', async (_, contentType, first, piece) => {
+    ['a form before its first part', MULTIPART_CONTENT_TYPE, '\r\n', 'preamble'],
+  ])('answers 413 while a body that is too large still arrives: %s', async (_, contentType, first, piece) => {
     const headers = [...headOf(contentType), ['transfer-encoding', 'chunked'] as const]
     const { answer, sentBytes } = await sendRaw(sandbox.info.baseUrl, {
       path: PATH,
@@ -611,9 +631,9 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
     await expectNeverRetry(answer, tooLarge)
     expect(sentBytes).toBeLessThan(60_000_000)
   })
-  test('a file part alone is refused as audio_too_large while it still arrives', async () => {
-    const headers = [...headOf(multipartContentType), ['transfer-encoding', 'chunked'] as const]
-    const first = multipartBody([model, file(new Uint8Array(0))])
+  test('rejects a file part as audio_too_large while it still arrives', async () => {
+    const headers = [...headOf(MULTIPART_CONTENT_TYPE), ['transfer-encoding', 'chunked'] as const]
+    const first = multipartBody([modelField, file(new Uint8Array(0))])
       .toString('latin1')
       .replace(/\r\n--[^\r]*--\r\n$/, '')
     const { answer, sentBytes } = await sendRaw(sandbox.info.baseUrl, {
@@ -626,10 +646,10 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
   })
 })
 
-test('no refused request called the upstream, moved money, made a job or bound its key', async () => {
+test('no refused request has called a vendor, moved money, created a job or bound its key [spec T2]', async () => {
   expect(refusedKeys.length).toBeGreaterThan(150)
   expect(await sandbox.upstreamCalls()).toEqual([])
-  expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toEqual([])
+  expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toEqual([])
   expect(await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = ANY($1)', [refusedKeys])).toEqual([])
   expect(await sandbox.added('jobs')).toBe(0)
 })
@@ -648,7 +668,7 @@ describe('one effective request', () => {
   const spaced = (value: unknown) => text(` ${JSON.stringify(value, null, 2)}\n`)
 
   test.each([
-    ['JSON and form', jsonWith(options), form(...asParts(options), model, file())],
+    ['JSON and form', jsonWith(options), form(...asParts(options), modelField, file())],
     [
       'key order and spacing',
       jsonWith(options),
@@ -667,15 +687,15 @@ describe('one effective request', () => {
       text(JSON.stringify({ model: MODEL, audio_base64: base64 }).replaceAll('/', '\\/')),
     ],
     ['defaults spelled out', jsonWith({}), jsonWith(defaults)],
-    ['defaults spelled out in a form', jsonWith({}), form(...asParts(defaults), file(), model)],
+    ['defaults spelled out in a form', jsonWith({}), form(...asParts(defaults), file(), modelField)],
     [
       '2.0 and 2',
       jsonWith({ num_speakers: 2 }),
       text(`{"model":"${MODEL}","audio_base64":"${base64}","num_speakers":2.0}`),
     ],
-    ['the order of parts', form(model, file()), form(file(), model)],
-    ['file names and types', form(model, file()), form(model, field('file', mp3))],
-  ])('%s: the same key is no conflict', async (_, first, second) => {
+    ['the order of parts', form(modelField, file()), form(file(), modelField)],
+    ['file names and types', form(modelField, file()), form(modelField, field('file', mp3))],
+  ])('accepts equivalent requests under the same key: %s', async (_, first, second) => {
     const idempotencyKey = randomUUID()
     const challenges = []
     for (const sent of [first, second, first])
@@ -685,7 +705,7 @@ describe('one effective request', () => {
     )
     expect(new Set(amounts.map((amount) => JSON.stringify(amount))).size).toBe(1)
   })
-  test('Accept is not part of it', async () => {
+  test('Accept is not part of the effective request', async () => {
     const idempotencyKey = randomUUID()
     await expectChallenged(jsonWith({}), { 'x-idempotency-key': idempotencyKey, accept: 'application/json' })
     await expectChallenged(jsonWith({}), { 'x-idempotency-key': idempotencyKey, accept: 'text/plain' })
@@ -696,12 +716,12 @@ describe('one effective request', () => {
     ['language', { language: 'de' }],
     ['diarize', { diarize: false }],
     ['num_speakers', { num_speakers: 3 }],
-    ['num_speakers left out', { num_speakers: undefined }],
+    ['num_speakers (left out)', { num_speakers: undefined }],
     ['timestamps', { timestamps: 'character' }],
     ['tag_audio_events', { tag_audio_events: true }],
     ['response_format', { response_format: 'verbose_json' }],
     ['audio of equal length and duration', { audio_base64: Buffer.from(other).toString('base64') }],
-  ])('another %s under the same key is a conflict that no retry resolves', async (_, changes) => {
+  ])('answers 409 without retry to a different %s under the same key [spec L5c, E74]', async (_, changes) => {
     const idempotencyKey = randomUUID()
     await expectChallenged(jsonWith(options), { 'x-idempotency-key': idempotencyKey })
     const answer = await send(jsonWith({ ...options, ...changes }), { 'x-idempotency-key': idempotencyKey })
@@ -714,10 +734,10 @@ describe('one effective request', () => {
     await expectChallenged(jsonWith(options), { 'x-idempotency-key': idempotencyKey })
   })
 
-  test('a challenge signed for the JSON form pays the form, and the other way round', async () => {
-    const forms = [jsonWith(options), form(file(), ...asParts({ ...defaults, ...options }), model)]
+  test('a challenge for JSON pays for the equivalent form, and the reverse', async () => {
+    const forms = [jsonWith(options), form(file(), ...asParts({ ...defaults, ...options }), modelField)]
     for (const [challenged, paid] of [forms, forms.toReversed()]) {
-      if (challenged === undefined || paid === undefined) throw new Error('two forms')
+      if (challenged === undefined || paid === undefined) throw new Error('expected two equivalent requests')
       const key = { 'x-idempotency-key': randomUUID() }
       const payment = await sandbox.payer.sign(await expectChallenged(challenged, key))
       const answer = await send(paid, { ...key, ...payment })
@@ -727,6 +747,6 @@ describe('one effective request', () => {
       expect({ status: replay.status, body: await replay.text() }).toEqual({ status: 200, body })
     }
     expect(await sandbox.upstreamCalls()).toHaveLength(2)
-    expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toHaveLength(2)
+    expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(2)
   })
 })

@@ -12,21 +12,16 @@ import {
   signChat,
   upstreamCallsByKey,
 } from '../support/payer/chat-call.ts'
-import {
-  challengeOf,
-  createPayer,
-  paymentHeader,
-  signCustomPayment,
-  type TestPayer,
-} from '../support/payer/custom-payment.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { until } from '../support/until.ts'
 
 let sandbox: TestSandbox
-let payer: TestPayer
-/** Between the second API and the node. */
+let payer: Payer
+/** Injects faults between the second API and the node. */
 let rpc: RpcProxy
-/** Between the worker and the vendors. */
+/** Holds back the vendors' answers to the worker. */
 let vendors: AnswerGate
 let metricsPort: number
 let [first, second] = ['', '']
@@ -54,10 +49,10 @@ afterAll(async () => {
   await vendors.stop()
 })
 
-const untilUpstreamIsAsked = ({ idempotencyKey }: SignedChat) =>
+const untilUpstreamIsCalled = ({ idempotencyKey }: SignedChat) =>
   until(async () => (await upstreamCallsByKey(sandbox.info)).has(idempotencyKey))
 
-/** Whether the second API holds a caller. */
+/** Returns whether a caller waits at the second API. */
 async function isSecondHolding(): Promise<boolean> {
   const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
   return /^farebox_load\{of="held_connections"\} 1$/m.test(metrics)
@@ -65,7 +60,7 @@ async function isSecondHolding(): Promise<boolean> {
 
 async function expectOneCharge({ idempotencyKey }: SignedChat, transaction: string): Promise<void> {
   expect((await upstreamCallsByKey(sandbox.info)).get(idempotencyKey)).toBe(1)
-  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
   expect(transfers.filter(({ transactionHash }) => transactionHash === transaction)).toHaveLength(1)
   const settlements = await sandbox.sql(
     'SELECT 1 FROM settlements JOIN jobs ON jobs.id = job_id WHERE idempotency_key = $1',
@@ -74,7 +69,7 @@ async function expectOneCharge({ idempotencyKey }: SignedChat, transaction: stri
   expect(settlements).toHaveLength(1)
 }
 
-test('a challenge of one API is paid at the other, and either replays the same bytes under the same receipt', async () => {
+test('a challenge of one API can be paid at the other, and both replay the same bytes with the same receipt', async () => {
   const chat = await signChat(first, payer)
   const paid = await payChat(second, chat)
   expect(paid).toMatchObject({ status: 200, receiptId: expect.stringMatching(/^[0-9a-f-]{36}$/) })
@@ -89,21 +84,21 @@ test('a challenge of one API is paid at the other, and either replays the same b
   await expectOneCharge(chat, paid.transaction)
 })
 
-test('a signed request attaches to the work that the other API began', async () => {
+test('a signed request waits for the job that the other API accepted', async () => {
   const chat = await signChat(first, payer)
   vendors.hold()
-  const began = payChat(first, chat)
-  await untilUpstreamIsAsked(chat)
+  const accepted = payChat(first, chat)
+  await untilUpstreamIsCalled(chat)
   const attaching = payChat(second, chat)
   await until(isSecondHolding)
   vendors.release()
   const attached = await attaching
   expect(attached.status).toBe(200)
-  expect(await began).toEqual(attached)
+  expect(await accepted).toEqual(attached)
   await expectOneCharge(chat, attached.transaction)
 })
 
-test('a duplicate that asks the chain only after the first was settled attaches as well', async () => {
+test('a duplicate that is verified only after the first was settled returns the same result', async () => {
   const chat = await signChat(first, payer)
   const settled = Promise.withResolvers<void>()
   rpc.setFault({ kind: 'held', until: settled.promise }, 'eth_call')
@@ -117,7 +112,7 @@ test('a duplicate that asks the chain only after the first was settled attaches 
   await expectOneCharge(chat, paid.transaction)
 })
 
-test('an unpaid request tells no API’s caller whether the key has a job', async () => {
+test('an unpaid request does not reveal at either API whether its key has a job', async () => {
   const chat = await signChat(first, payer)
   const before = await sendChat(second, chat.idempotencyKey)
   expect((await payChat(first, chat)).status).toBe(200)
@@ -130,7 +125,7 @@ test('an unpaid request tells no API’s caller whether the key has a job', asyn
   }
 })
 
-test('a key of one API is bound at the other: another body and another payer get 409', async () => {
+test('a key bound at one API answers 409 to another body or payer at the other', async () => {
   const chat = await signChat(first, payer)
   const other = await sendChat(second, chat.idempotencyKey, {}, true)
   expect(other).toMatchObject({ status: 409, code: 'idempotency_key_reused', retry: 'never', payment: 'none' })
@@ -141,11 +136,11 @@ test('a key of one API is bound at the other: another body and another payer get
   expect(await payChat(second, theirs)).toMatchObject({ status: 409, code: 'idempotency_key_reused', payment: 'none' })
 })
 
-test('an authorization that paid at one API pays for no other key at the other', async () => {
+test('an authorization used at one API pays for no other key at the other', async () => {
   const chat = await signChat(first, payer)
   const idempotencyKey = randomUUID()
   const { response } = await sendChat(second, idempotencyKey)
-  if (response === null) throw new Error('there is no challenge')
+  if (response === null) throw new Error('expected a challenge')
   const again = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: chat.nonce } })
   expect((await payChat(first, chat)).status).toBe(200)
   expect(await sendChat(second, idempotencyKey, paymentHeader(again))).toMatchObject({
@@ -155,11 +150,11 @@ test('an authorization that paid at one API pays for no other key at the other',
   expect((await upstreamCallsByKey(sandbox.info)).has(idempotencyKey)).toBe(false)
 })
 
-test('one authorization for two keys at two APIs at once: one is served, the other gets 409 and no work', async () => {
+test('one authorization sent concurrently for two keys at two APIs serves one, and answers 409 without work to the other', async () => {
   const one = await signChat(first, payer)
   const idempotencyKey = randomUUID()
   const { response } = await sendChat(second, idempotencyKey)
-  if (response === null) throw new Error('there is no challenge')
+  if (response === null) throw new Error('expected a challenge')
   const other = await signCustomPayment(challengeOf(response), payer, { terms: { nonce: one.nonce } })
   const answers = await Promise.all([payChat(first, one), sendChat(second, idempotencyKey, paymentHeader(other))])
   expect(answers.map(({ status, code }) => `${status} ${code}`).toSorted()).toEqual([
@@ -170,11 +165,11 @@ test('one authorization for two keys at two APIs at once: one is served, the oth
   expect((calls.get(one.idempotencyKey) ?? 0) + (calls.get(idempotencyKey) ?? 0)).toBe(1)
 })
 
-test('an API killed while it holds the caller: the other one gives the result at once, charged once', async () => {
+test('the other API returns the result, charged once, when an API is killed while its caller waits', async () => {
   const chat = await signChat(first, payer)
   vendors.hold()
   const held = payChat(first, chat)
-  await untilUpstreamIsAsked(chat)
+  await untilUpstreamIsCalled(chat)
   process.kill(sandbox.pidOf('api'), 'SIGKILL')
   expect((await held).status).toBe(0)
   vendors.release()

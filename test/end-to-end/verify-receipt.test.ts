@@ -24,8 +24,9 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-/** As an operator runs it; most cases call it in this process. */
+/** Runs the command as an operator does. */
 const run = (...options: readonly string[]) => runCommand(COMMAND, options)
+/** Calls the command in this process, which is faster. */
 const runHere = (...options: readonly string[]) => callCommand(() => main(options))
 
 const reportSchema = z.object({
@@ -33,8 +34,8 @@ const reportSchema = z.object({
   checks: z.array(z.object({ check: z.string(), outcome: z.string(), detail: z.string() })),
 })
 
-/** The names of the checks by outcome. */
-async function judge(...options: readonly string[]) {
+/** Returns the names of the checks by outcome. */
+async function verify(...options: readonly string[]) {
   const { exitCode, output } = await runHere('--json', ...options)
   const { checks } = reportSchema.parse(JSON.parse(output))
   const named = (outcome: string) => checks.filter((check) => check.outcome === outcome).map(({ check }) => check)
@@ -42,14 +43,24 @@ async function judge(...options: readonly string[]) {
   return { exitCode, passed: named('passed'), failed: named('failed'), skipped: named('skipped'), detailOf }
 }
 
-const ALL = ['signature', 'calculation', 'charge', 'maximum', 'prices', 'transaction', 'transfer', 'block', 'result']
+const ALL_CHECKS = [
+  'signature',
+  'calculation',
+  'charge',
+  'maximum',
+  'prices',
+  'transaction',
+  'transfer',
+  'block',
+  'result',
+]
 
 const tokensOf = (model: string) => ({
   model,
   messages: [{ role: 'user', content: 'Describe a tram stop at night. '.repeat(40) }],
   max_tokens: 2000,
 })
-const calls: Record<string, () => Record<string, unknown>> = {
+const REQUESTS: Record<string, () => Record<string, unknown>> = {
   '/v1/chat/completions': () => tokensOf('textmodel-2.5-pro'),
   '/v1/messages': () => tokensOf('textmodel-3.6-flash'),
   '/v1/images/generations': () => ({ model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram' }),
@@ -60,10 +71,10 @@ const calls: Record<string, () => Record<string, unknown>> = {
   }),
 }
 
-const pay = (path: string) => payForCall(sandbox, path, calls[path]?.() ?? {})
+const pay = (path: string) => payForCall(sandbox, path, REQUESTS[path]?.() ?? {})
 const idOf = ({ answer }: PaidCall) => answer.headers.get('x-receipt-id') ?? ''
 const tokenOf = ({ answer }: PaidCall) => answer.headers.get('x-receipt-token') ?? ''
-const fetched = (call: PaidCall) => ['--url', sandbox.info.baseUrl, '--id', idOf(call), '--token', tokenOf(call)]
+const fetchOptions = (call: PaidCall) => ['--url', sandbox.info.baseUrl, '--id', idOf(call), '--token', tokenOf(call)]
 
 async function save(name: string, content: string | Uint8Array): Promise<string> {
   const path = join(sandbox.directory, name)
@@ -78,29 +89,29 @@ async function receiptOf(call: PaidCall): Promise<Fields> {
   return (await (await fetch(`${sandbox.info.baseUrl}/v1/receipts/${idOf(call)}`, { headers })).json()) as Fields
 }
 
-describe.each(Object.keys(calls))('the receipt of %s', (path) => {
-  it('holds in every respect', async () => {
+describe.each(Object.keys(REQUESTS))('%s', (path) => {
+  it('issues a receipt that passes every check', async () => {
     const call = await pay(path)
     const result = await save('result.body', call.bytes)
-    const judged = await judge(...fetched(call), '--rpc', sandbox.info.rpcUrl, '--result', result)
-    expect(judged).toMatchObject({ exitCode: 0, passed: ALL, failed: [], skipped: [] })
-    expect(judged.detailOf('transfer')).toContain(call.chargedAtomic.toString())
+    const verdict = await verify(...fetchOptions(call), '--rpc', sandbox.info.rpcUrl, '--result', result)
+    expect(verdict).toMatchObject({ exitCode: 0, passed: ALL_CHECKS, failed: [], skipped: [] })
+    expect(verdict.detailOf('transfer')).toContain(call.chargedAtomic.toString())
   })
 })
 
-/** As the payer who kept the answer. */
+/** Verifies a receipt that its payer has saved to a file. */
 async function verifyFile(receipt: unknown) {
   const path = await save('receipt.json', JSON.stringify(receipt))
-  return judge('--file', path, '--url', sandbox.info.baseUrl, '--rpc', sandbox.info.rpcUrl)
+  return verify('--file', path, '--url', sandbox.info.baseUrl, '--rpc', sandbox.info.rpcUrl)
 }
 
-/** As the service would sign these fields. */
-function resigned(receipt: Fields, signer = serviceSigner): Fields {
+/** Signs the receipt's fields as the service does. */
+function signAgain(receipt: Fields, signer = serviceSigner): Fields {
   const { signature: _, ...fields } = receipt
   return { ...fields, signature: signer.signDetached(fields as never, RECEIPT_TYPE) }
 }
 
-describe('what was changed', () => {
+describe('a changed receipt', () => {
   let call: PaidCall
   let genuine: Fields
   beforeAll(async () => {
@@ -108,9 +119,9 @@ describe('what was changed', () => {
     genuine = await receiptOf(call)
   })
 
-  it('nothing: the saved receipt holds', async () => {
+  it('an unchanged saved receipt passes', async () => {
     expect(await verifyFile(genuine)).toMatchObject({ exitCode: 0, failed: [], skipped: ['result'] })
-    expect(resigned(genuine)).toEqual(genuine)
+    expect(signAgain(genuine)).toEqual(genuine)
   })
 
   const other = `0x${'ab'.repeat(32)}`
@@ -126,26 +137,29 @@ describe('what was changed', () => {
     ],
     ['a line of the calculation', (receipt) => changedLine(receipt), ['calculation']],
     ['the transaction', (receipt) => changedSettlement(receipt, { transaction: other }), ['transaction']],
-    ['that it was collected', (receipt) => changedSettlement(receipt, { state: 'lost' }), ['transaction']],
+    ['the settlement’s state', (receipt) => changedSettlement(receipt, { state: 'lost' }), ['transaction']],
     ['the payer', (receipt) => ({ ...receipt, payer: receipt['pay_to'] }), ['transfer']],
     ['the asset', (receipt) => ({ ...receipt, asset: receipt['payer'] }), ['transfer']],
     ['the block', (receipt) => changedSettlement(receipt, { block_number: '1' }), ['block']],
   ]
-  it.each(cases)('%s: its own lines fail, and the signature', async (_, change, failing) => {
-    const judged = await verifyFile(change(genuine))
-    expect({ exitCode: judged.exitCode, failed: judged.failed }).toEqual({
+  it.each(cases)('fails the checks of %s, and the signature', async (_, change, failing) => {
+    const verdict = await verifyFile(change(genuine))
+    expect({ exitCode: verdict.exitCode, failed: verdict.failed }).toEqual({
       exitCode: 1,
       failed: ['signature', ...failing],
     })
   })
 
-  it.each(cases)('%s by the service itself, which signs it: its own lines fail', async (_, change, failing) => {
-    const judged = await verifyFile(resigned(change(genuine)))
-    expect({ exitCode: judged.exitCode, failed: judged.failed }).toEqual({ exitCode: 1, failed: failing })
-  })
+  it.each(cases)(
+    'fails the checks of %s even when the service itself has signed the change',
+    async (_, change, failing) => {
+      const verdict = await verifyFile(signAgain(change(genuine)))
+      expect({ exitCode: verdict.exitCode, failed: verdict.failed }).toEqual({ exitCode: 1, failed: failing })
+    },
+  )
 
-  it('where it was settled, by a reorganisation: it holds, and says so', async () => {
-    const moved = await verifyFile(resigned({ ...genuine, transaction: other, block_number: '1' }))
+  it('passes a receipt whose transaction was replaced by a reorganization, and reports it', async () => {
+    const moved = await verifyFile(signAgain({ ...genuine, transaction: other, block_number: '1' }))
     expect(moved).toMatchObject({ exitCode: 0, failed: [], skipped: ['result'] })
     expect(moved.detailOf('transaction')).toContain(`in place of ${other}`)
   })
@@ -153,39 +167,36 @@ describe('what was changed', () => {
   it.each([
     ['transaction', { transaction: other }],
     ['block', { block_number: '1' }],
-  ])(
-    'the %s of a receipt that was saved before settlements were shown beside it: that line fails',
-    async (line, change) => {
-      const { settlement: _, ...earlier } = genuine
-      expect((await verifyFile(resigned({ ...earlier, ...change }))).failed).toEqual([line])
-    },
-  )
+  ])('fails the check of the %s for a receipt saved without its settlement', async (check, change) => {
+    const { settlement: _, ...earlier } = genuine
+    expect((await verifyFile(signAgain({ ...earlier, ...change }))).failed).toEqual([check])
+  })
 
-  it('the signature: that line fails alone', async () => {
+  it('fails only the signature when the signature is changed', async () => {
     const [head = '', , signature = ''] = String(genuine['signature']).split('.')
     const flipped = `${signature.startsWith('A') ? 'B' : 'A'}${signature.slice(1)}`
     for (const forged of [`${head}..${flipped}`, 'nonsense', undefined])
       expect(await verifyFile({ ...genuine, signature: forged })).toMatchObject({ exitCode: 1, failed: ['signature'] })
   })
 
-  it('the key: a receipt that someone else signed fails', async () => {
-    const stranger = createStatementSigner(sandbox.info.baseUrl, [{ id: 'k1', seed: '33'.repeat(32) }])
-    expect((await verifyFile(resigned(genuine, stranger))).failed).toEqual(['signature'])
+  it('fails the signature of a receipt signed with another key', async () => {
+    const otherSigner = createStatementSigner(sandbox.info.baseUrl, [{ id: 'k1', seed: '33'.repeat(32) }])
+    expect((await verifyFile(signAgain(genuine, otherSigner))).failed).toEqual(['signature'])
   })
 
-  it('an x402 receipt is no receipt record, although the same key signs both', async () => {
+  it('fails the signature of an x402 receipt, although the same key signs both', async () => {
     const [head = '', , signature = ''] = serviceSigner.sign(genuine as never).split('.')
     expect((await verifyFile({ ...genuine, signature: `${head}..${signature}` })).failed).toEqual(['signature'])
   })
 
-  it('the result: its digest fails', async () => {
+  it('fails the result when the saved answer was changed', async () => {
     const path = await save('other.body', Buffer.concat([call.bytes, Buffer.from(' ')]))
-    expect((await judge(...fetched(call), '--result', path)).failed).toEqual(['result'])
+    expect((await verify(...fetchOptions(call), '--result', path)).failed).toEqual(['result'])
   })
 
-  it('a receipt of an earlier version, without a calculation, is recomputed all the same', async () => {
+  it('recomputes the charge of an earlier receipt version without a calculation', async () => {
     const { calculation: _, ...earlier } = genuine
-    expect(await verifyFile(resigned(earlier))).toMatchObject({
+    expect(await verifyFile(signAgain(earlier))).toMatchObject({
       exitCode: 0,
       failed: [],
       skipped: ['calculation', 'result'],
@@ -218,44 +229,40 @@ describe('the command', () => {
     call = await pay('/v1/images/generations')
   })
 
-  it('prints a line for each check, and what it did not look at', async () => {
-    const { exitCode, output } = await run(...fetched(call))
+  it('prints a line for each check, including those it skipped', async () => {
+    const { exitCode, output } = await run(...fetchOptions(call))
     expect(exitCode).toBe(0)
     expect(output).toMatch(/^✓ signature +by did:web:127\.0\.0\.1%3A\d+#k1/m)
     expect(output).toMatch(/^✓ charge +0\.035 USDC/m)
     expect(output).toMatch(/^– transfer .*--rpc/m)
-    expect(output).toMatch(/The receipt holds\.$/m)
+    expect(output).toMatch(/The receipt is valid\.$/m)
   })
 
-  it('takes a key that was noted down before, also when the service is gone', async () => {
+  it('accepts a pinned key when the service is unreachable', async () => {
     const path = await save('offline.json', JSON.stringify(await receiptOf(call)))
     const [key] = serviceSigner.publicKeys
     const keySet = await save('keys.json', JSON.stringify({ keys: [{ ...key?.jwk, kid: key?.kid }] }))
     for (const given of [key?.jwk.x ?? '', keySet])
-      expect(await judge('--file', path, '--key', given)).toMatchObject({ exitCode: 0, failed: [] })
+      expect(await verify('--file', path, '--key', given)).toMatchObject({ exitCode: 0, failed: [] })
     const other = createStatementSigner(sandbox.info.baseUrl, [{ id: 'k1', seed: '33'.repeat(32) }])
-    expect((await judge('--file', path, '--key', other.publicKeys[0]?.jwk.x ?? '')).failed).toEqual(['signature'])
+    expect((await verify('--file', path, '--key', other.publicKeys[0]?.jwk.x ?? '')).failed).toEqual(['signature'])
   })
 
   it.each<[string, () => readonly string[] | Promise<readonly string[]>, RegExp]>([
     [
       'an unknown id',
-      () => [...fetched(call).slice(0, 2), '--id', crypto.randomUUID(), '--token', tokenOf(call)],
+      () => [...fetchOptions(call).slice(0, 2), '--id', crypto.randomUUID(), '--token', tokenOf(call)],
       /no receipt with this id and token.*X-Receipt-ID/,
     ],
     [
       'a wrong token',
-      () => [...fetched(call).slice(0, 4), '--token', 'wrong'],
+      () => [...fetchOptions(call).slice(0, 4), '--token', 'wrong'],
       /no receipt with this id and token.*X-Receipt-Token/,
     ],
-    ['no token', () => fetched(call).slice(0, 4), /--url with --id and --token/],
+    ['no token', () => fetchOptions(call).slice(0, 4), /--url with --id and --token/],
     ['nothing', () => [], /Usage: npm run verify-receipt/],
     ['an unknown option', () => ['--receipt', 'x'], /--receipt/],
-    [
-      'an address that is none',
-      () => ['--url', 'farebox.example', '--id', 'x', '--token', 'y'],
-      /--url must be an address/,
-    ],
+    ['an invalid address', () => ['--url', 'farebox.example', '--id', 'x', '--token', 'y'], /--url must be a URL/],
     [
       'a service that is down',
       () => ['--url', 'http://127.0.0.1:9', '--id', 'x', '--token', 'y'],
@@ -264,39 +271,39 @@ describe('the command', () => {
     ['a missing file', () => ['--file', '/nowhere.json'], /nowhere\.json cannot be read/],
     ['a file that is not JSON', async () => ['--file', await save('not.json', 'not JSON')], /is not JSON/],
     [
-      'JSON that is no receipt',
+      'JSON that is not a receipt',
       async () => ['--file', await save('no-receipt.json', '{"object":"list"}')],
       /is not a receipt/,
     ],
-    ['a key that is none', () => [...fetched(call), '--key', 'none'], /--key none is neither/],
+    ['an invalid key', () => [...fetchOptions(call), '--key', 'none'], /--key none is neither/],
     [
       'a result that cannot be read',
-      () => [...fetched(call), '--result', '/nowhere'],
+      () => [...fetchOptions(call), '--result', '/nowhere'],
       /--result \/nowhere cannot be read/,
     ],
-  ])('ends with 2 and says what to do, given %s', async (_, options, says) => {
+  ])('exits with 2 and says what to do, given %s', async (_, options, says) => {
     const { exitCode, errors } = await runHere(...(await options()))
     expect(errors).toMatch(says)
     expect(errors).not.toMatch(/\n\s+at /)
     expect(exitCode).toBe(2)
   })
 
-  it('ends with 1 and names the node when it is down, or serves another chain, or is no node', async () => {
+  it('exits with 1 and names the node when it is unreachable, serves another chain or is not a node', async () => {
     const node = await startNode('0x1')
     try {
-      const down = await judge(...fetched(call), '--rpc', 'http://127.0.0.1:9')
+      const down = await verify(...fetchOptions(call), '--rpc', 'http://127.0.0.1:9')
       expect([down.exitCode, down.failed, down.detailOf('network')]).toEqual([
         1,
         ['network'],
         expect.stringMatching(/cannot be reached.*Check --rpc/),
       ])
-      const other = await judge(...fetched(call), '--rpc', node.url)
+      const other = await verify(...fetchOptions(call), '--rpc', node.url)
       expect([other.exitCode, other.detailOf('network')]).toEqual([
         1,
-        expect.stringContaining('serves eip155:1, the payment is on eip155:8453'),
+        expect.stringContaining('serves eip155:1, but the payment is on eip155:8453'),
       ])
-      const none = await judge(...fetched(call), '--rpc', `${sandbox.info.baseUrl}/healthz`)
-      expect([none.exitCode, none.failed]).toEqual([1, ['network']])
+      const notANode = await verify(...fetchOptions(call), '--rpc', `${sandbox.info.baseUrl}/healthz`)
+      expect([notANode.exitCode, notANode.failed]).toEqual([1, ['network']])
     } finally {
       node.close()
     }
@@ -308,7 +315,7 @@ describe('the command', () => {
   })
 })
 
-/** A node of another chain. */
+/** Starts a node that reports this chain id. */
 async function startNode(chainId: string): Promise<{ url: string; close(): void }> {
   const server = createServer((_, response) => response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result: chainId })))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -25,18 +25,18 @@ const SETTLEMENT_KEY = generatePrivateKey()
 type Settings = Record<string, string | undefined>
 type Kind = 'api' | 'worker'
 
-/** What the rows of the table need and cannot know before everything runs. */
-interface Places {
+/** Services and files that the cases refer to; they exist only once the tests run. */
+interface Services {
   readonly databases: Readonly<Record<'right' | 'empty' | 'older' | 'newer' | 'changed', string>>
   readonly redis: Readonly<Record<'right' | 'evicting' | 'locked', TestRedis>>
   readonly s3: TestS3
   readonly folder: string
   readonly closedPort: number
-  /** A chain on which somebody has sent a transaction with SETTLEMENT_KEY that is not mined yet. */
+  /** A chain with a pending transaction of SETTLEMENT_KEY that this database does not know. */
   readonly rpcUrl: string
 }
 
-let places: Places
+let services: Services
 const stops: (() => Promise<void>)[] = []
 
 async function openDatabase(statement: string | null): Promise<string> {
@@ -70,7 +70,7 @@ async function openChainInUse(): Promise<string> {
   return anvil.rpcUrl
 }
 
-async function openPlaces(): Promise<void> {
+async function openServices(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-settings-'))
   stops.push(() => rm(folder, { recursive: true, force: true }))
   const s3 = await startTestS3()
@@ -81,7 +81,7 @@ async function openPlaces(): Promise<void> {
   await writeFile(join(folder, 'not-json'), 'deployments: []')
   const drop = 'DROP SCHEMA public CASCADE; CREATE SCHEMA public'
   const forget = 'DELETE FROM schema_migrations WHERE name = (SELECT max(name) FROM schema_migrations)'
-  places = {
+  services = {
     folder,
     s3,
     closedPort: await findFreePort(),
@@ -101,21 +101,21 @@ async function openPlaces(): Promise<void> {
   }
 }
 
-/** Settings with which both processes start. */
-function rightSettings({ databases, folder }: Places): Record<Kind, Settings> {
-  const both = {
+/** Returns settings with which both processes start. */
+function rightSettings({ databases, folder }: Services): Record<Kind, Settings> {
+  const common = {
     PATH: process.env['PATH'],
     NODE_COMPILE_CACHE: COMPILE_CACHE,
     DATABASE_URL: databases.right,
     OBJECT_STORE_DIRECTORY: join(folder, 'objects'),
-    // Nobody is asked before there is work.
+    // Unreachable, but not used before there is work.
     RPC_URL: 'http://127.0.0.1:1',
     PUBLIC_BASE_URL: 'https://farebox.example',
     DEPLOYMENTS_FILE: join(folder, 'deployments.json'),
   }
   return {
     api: {
-      ...both,
+      ...common,
       PORT: '0',
       DRAIN_NOTICE_SECONDS: '0',
       CONTACT_EMAIL: 'operator@farebox.example',
@@ -126,7 +126,7 @@ function rightSettings({ databases, folder }: Places): Record<Kind, Settings> {
       RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
     },
     worker: {
-      ...both,
+      ...common,
       RECEIPT_SECRET_ID: 'k1',
       SETTLEMENT_PRIVATE_KEYS: SETTLEMENT_KEY,
       UPSTREAM_KEY: 'a-key',
@@ -140,7 +140,7 @@ interface Run extends GuardedProcess {
 
 function start(kind: Kind, changes: Settings, onLine: (line: string) => void = () => undefined): Run {
   const lines: string[] = []
-  const environment = { ...rightSettings(places)[kind], ...changes }
+  const environment = { ...rightSettings(services)[kind], ...changes }
   const env = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined))
   const run = spawnGuarded({
     command: process.execPath,
@@ -156,30 +156,30 @@ function start(kind: Kind, changes: Settings, onLine: (line: string) => void = (
 }
 
 const NAMES = { api: 'API', worker: 'worker' } as const
-/** What each says once it has started. */
-const STARTED = { api: 'listening on', worker: 'taking jobs' } as const
+/** The line that each process logs once it has started. */
+const READY_LINES = { api: 'listening on', worker: 'taking jobs' } as const
 
-/** Starts what must not start: its exit code and all it said. What starts all the same is ended. */
+/** Starts a process that must fail and returns its exit code and output. One that starts nevertheless is stopped. */
 async function failToStart(kind: Kind, changes: Settings): Promise<{ code: number | null; output: string }> {
   const run = start(kind, changes, (line) => {
-    if (line.includes(STARTED[kind])) void run.stop()
+    if (line.includes(READY_LINES[kind])) void run.stop()
   })
   const { code } = await run.exited
-  // Its last words may come after its end.
-  await untilSaid(run, `The ${NAMES[kind]} did not start.`)
+  // The last lines may arrive after the exit.
+  await untilLogged(run, `The ${NAMES[kind]} did not start.`)
   return { code, output: run.lines.join('\n') }
 }
 
-function untilSaid(run: Run, text: string): Promise<string> {
+function untilLogged(run: Run, text: string): Promise<string> {
   return until(() => run.lines.find((line) => line.includes(text)))
 }
 
-const database = (which: keyof Places['databases']) => () => ({ DATABASE_URL: places.databases[which] })
+const database = (which: keyof Services['databases']) => () => ({ DATABASE_URL: services.databases[which] })
 const withUser = (url: string, user: string) => url.replace(/\/\/[^@]*@?(?=[^@/]*\/)/, `//${user}@`)
-const inBucket = (changes: Settings) => (): Settings => ({
+const withBucket = (changes: Settings) => (): Settings => ({
   OBJECT_STORE_DIRECTORY: undefined,
   S3_BUCKET: 'farebox-test',
-  S3_ENDPOINT: places.s3.url,
+  S3_ENDPOINT: services.s3.url,
   S3_FORCE_PATH_STYLE: 'true',
   S3_ACCESS_KEY_ID: 'S3RVER',
   S3_SECRET_ACCESS_KEY: 'S3RVER',
@@ -190,25 +190,25 @@ const clockShiftedBy = (seconds: number) => () => ({
   CLOCK_SHIFT_MS: String(seconds * 1000),
 })
 
-/** What is wrong, with whom, by which settings, and what must be said of it; every text must appear. */
-type Row = readonly [what: string, kind: Kind, changes: () => Settings, said: readonly (string | RegExp)[]]
+/** One wrong setting of a process; every expected text must appear in the output. */
+type Case = readonly [fault: string, kind: Kind, changes: () => Settings, expected: readonly (string | RegExp)[]]
 
-/** Once for each place where the two processes call the same check; its other findings are shown with one of them. */
-const both = (what: string, changes: () => Settings, ...said: (string | RegExp)[]): readonly Row[] => [
-  [what, 'api', changes, said],
-  [what, 'worker', changes, said],
+/** A case for each process, to show that both run the check; its other findings are tested with one of them. */
+const forBoth = (fault: string, changes: () => Settings, ...expected: (string | RegExp)[]): readonly Case[] => [
+  [fault, 'api', changes, expected],
+  [fault, 'worker', changes, expected],
 ]
-const one = (kind: Kind, what: string, changes: () => Settings, ...said: (string | RegExp)[]): Row => [
-  what,
+const forOne = (kind: Kind, fault: string, changes: () => Settings, ...expected: (string | RegExp)[]): Case => [
+  fault,
   kind,
   changes,
-  said,
+  expected,
 ]
 
-const rows: readonly Row[] = [
-  one(
+const cases: readonly Case[] = [
+  forOne(
     'api',
-    'a queue and a database of unknown kinds and a token that is easily guessed',
+    'unknown kinds of queue and database, and a weak operator token',
     () => ({
       QUEUE_URL: `amqp://user:${PASSWORD}@host`,
       DATABASE_URL: 'mysql://host/farebox',
@@ -218,169 +218,193 @@ const rows: readonly Row[] = [
     'DATABASE_URL',
     'OPERATOR_TOKEN',
   ),
-  ...both(
-    'a queue where nobody listens',
-    () => ({ QUEUE_URL: `redis://user:${PASSWORD}@127.0.0.1:${places.closedPort}` }),
+  ...forBoth(
+    'an unreachable queue',
+    () => ({ QUEUE_URL: `redis://user:${PASSWORD}@127.0.0.1:${services.closedPort}` }),
     /QUEUE_URL: the queue at redis:\/\/127\.0\.0\.1:\d+ cannot be used: .*ECONNREFUSED/,
   ),
-  one(
+  forOne(
     'worker',
-    'a wrong password of Redis',
-    () => ({ QUEUE_URL: places.redis.locked.url.replace('//', `//:${PASSWORD}@`) }),
+    'a wrong Redis password',
+    () => ({ QUEUE_URL: services.redis.locked.url.replace('//', `//:${PASSWORD}@`) }),
     'QUEUE_URL: the queue at redis://',
     /WRONGPASS|invalid password/,
   ),
-  one(
+  forOne(
     'api',
-    'a Redis that may evict',
-    () => ({ QUEUE_URL: places.redis.evicting.url }),
+    'a Redis that may evict keys',
+    () => ({ QUEUE_URL: services.redis.evicting.url }),
     'QUEUE_URL: the queue at redis://',
     'set maxmemory-policy noeviction',
   ),
-  one(
+  forOne(
     'worker',
     'a queue in a database that was never migrated',
-    () => ({ QUEUE_URL: places.databases.right.replace(/\/[^/]*$/, '/postgres') }),
+    () => ({ QUEUE_URL: services.databases.right.replace(/\/[^/]*$/, '/postgres') }),
     'QUEUE_URL: the queue at postgres://',
   ),
-  one('api', 'no object store', () => ({ OBJECT_STORE_DIRECTORY: undefined }), 'set either OBJECT_STORE_DIRECTORY or'),
-  one('worker', 'two object stores', () => ({ S3_BUCKET: 'a-bucket' }), 'set only one of OBJECT_STORE_DIRECTORY and'),
-  one(
+  forOne(
     'api',
-    'a folder that cannot be one',
-    () => ({ OBJECT_STORE_DIRECTORY: join(places.folder, 'not-json', 'below') }),
+    'no object store',
+    () => ({ OBJECT_STORE_DIRECTORY: undefined }),
+    'set either OBJECT_STORE_DIRECTORY or',
+  ),
+  forOne(
+    'worker',
+    'two object stores',
+    () => ({ S3_BUCKET: 'a-bucket' }),
+    'set only one of OBJECT_STORE_DIRECTORY and',
+  ),
+  forOne(
+    'api',
+    'an invalid object store folder',
+    () => ({ OBJECT_STORE_DIRECTORY: join(services.folder, 'not-json', 'below') }),
     'OBJECT_STORE_DIRECTORY: ENOTDIR',
   ),
-  ...both(
-    'a bucket that is not there',
-    inBucket({ S3_BUCKET: 'nowhere' }),
+  ...forBoth(
+    'a missing bucket',
+    withBucket({ S3_BUCKET: 'nowhere' }),
     'S3_BUCKET: there is no bucket nowhere at',
     'npm run bucket:init creates it',
   ),
-  one(
+  forOne(
     'worker',
-    'credentials that the store refuses',
-    inBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
+    'rejected S3 credentials',
+    withBucket({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: PASSWORD }),
     'S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY',
-    'refuses them',
+    'rejects them',
   ),
-  one('worker', 'half of the credentials', inBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
-  one(
+  forOne('worker', 'incomplete S3 credentials', withBucket({ S3_ACCESS_KEY_ID: undefined }), 'S3_ACCESS_KEY_ID'),
+  forOne(
     'worker',
-    'a store where nobody listens',
-    () => inBucket({ S3_ENDPOINT: `http://127.0.0.1:${places.closedPort}` })(),
+    'an unreachable object store',
+    () => withBucket({ S3_ENDPOINT: `http://127.0.0.1:${services.closedPort}` })(),
     /S3_ENDPOINT: http:\/\/127\.0\.0\.1:\d+ cannot be used/,
   ),
-  one('api', 'links without a bucket', () => ({ MEDIA_DELIVERY: 'redirect' }), 'MEDIA_DELIVERY=redirect needs an S3'),
-  ...both(
-    'a database that is not there',
-    () => ({ DATABASE_URL: places.databases.right.replace(/\/[^/]*$/, '/nowhere') }),
+  forOne(
+    'api',
+    'redirected media without a bucket',
+    () => ({ MEDIA_DELIVERY: 'redirect' }),
+    'MEDIA_DELIVERY=redirect requires S3',
+  ),
+  ...forBoth(
+    'a missing database',
+    () => ({ DATABASE_URL: services.databases.right.replace(/\/[^/]*$/, '/nowhere') }),
     /DATABASE_URL: the database at postgres\S+\/nowhere cannot be used: database "nowhere" does not exist/,
   ),
-  one(
+  forOne(
     'worker',
-    'a user whom the database does not know',
-    () => ({ DATABASE_URL: withUser(places.databases.right, `stranger:${PASSWORD}`) }),
+    'an unknown database user',
+    () => ({ DATABASE_URL: withUser(services.databases.right, `stranger:${PASSWORD}`) }),
     'DATABASE_URL: the database at postgres',
     /stranger/,
   ),
-  ...both(
+  ...forBoth(
     'a database that was never migrated',
     database('empty'),
     /DATABASE_URL: .* is older than this program and lacks 0001-paid-requests\.sql, 0002-/,
     'npm run migrate',
   ),
-  one(
+  forOne(
     'api',
     'a database with an older schema',
     database('older'),
     /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; npm run/,
   ),
-  one(
+  forOne(
     'worker',
     'a database with a newer schema',
     database('newer'),
     /DATABASE_URL: .* is newer .* does not know 9999-of-tomorrow/,
   ),
-  one(
+  forOne(
     'api',
-    'a database with another schema',
+    'a database with a changed migration',
     database('changed'),
     /DATABASE_URL: .* another version of 0002-media\.sql/,
   ),
-  one(
+  forOne(
     'api',
     'a clock that is ahead',
     clockShiftedBy(3600),
     /DATABASE_URL: this machine's clock is 3[56]\d\d s ahead of/,
   ),
-  one(
+  forOne(
     'worker',
     'a clock that is behind',
     clockShiftedBy(-120),
     /DATABASE_URL: this machine's clock is 1[12]\d s behind/,
   ),
-  ...both('no deployments', () => ({ DEPLOYMENTS_FILE: join(places.folder, 'none') }), 'DEPLOYMENTS_FILE: ENOENT'),
-  one(
-    'api',
-    'deployments that are no JSON',
-    () => ({ DEPLOYMENTS_FILE: join(places.folder, 'not-json') }),
-    'DEPLOYMENTS_FILE: The deployments file is not JSON',
+  ...forBoth(
+    'a missing deployments file',
+    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'none') }),
+    'DEPLOYMENTS_FILE: ENOENT',
   ),
-  one('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
-  one('worker', 'a settler without a key', () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }), 'SETTLEMENT_PRIVATE_KEYS'),
-  one(
+  forOne(
+    'api',
+    'a deployments file that is not valid JSON',
+    () => ({ DEPLOYMENTS_FILE: join(services.folder, 'not-json') }),
+    'DEPLOYMENTS_FILE: The deployments file is not valid JSON',
+  ),
+  forOne('worker', 'a provider without its key', () => ({ UPSTREAM_KEY: undefined }), 'UPSTREAM_KEY is not set'),
+  forOne(
     'worker',
-    'a settlement key that another installation sends with',
-    () => ({ RPC_URL: places.rpcUrl }),
-    /SETTLEMENT_PRIVATE_KEYS: transactions of 0x[0-9a-f]{40} are on their way that this database knows nothing of/,
+    'a settler without a key',
+    () => ({ SETTLEMENT_PRIVATE_KEYS: undefined }),
+    'SETTLEMENT_PRIVATE_KEYS',
   ),
-  one(
+  forOne(
+    'worker',
+    'a settlement key that another installation uses',
+    () => ({ RPC_URL: services.rpcUrl }),
+    /SETTLEMENT_PRIVATE_KEYS: 0x[0-9a-f]{40} has pending transactions that this database does not know/,
+  ),
+  forOne(
     'api',
-    'a facilitator that does not answer',
-    () => ({ FACILITATOR_ADDRESSES: undefined, FACILITATOR_URL: `http://127.0.0.1:${places.closedPort}` }),
+    'an unreachable facilitator',
+    () => ({ FACILITATOR_ADDRESSES: undefined, FACILITATOR_URL: `http://127.0.0.1:${services.closedPort}` }),
     'FACILITATOR_URL',
   ),
 ]
 
-describe.skipIf(!haveRedis())('a process does not start, and names the setting, with', () => {
-  beforeAll(openPlaces)
+describe.skipIf(!haveRedis())('the settings of API and worker', () => {
+  beforeAll(openServices)
   afterAll(async () => {
     for (const stop of stops.toReversed()) await stop()
   })
 
-  it.concurrent.each(rows)('%s (%s)', async (_, kind, changes, said) => {
+  it.concurrent.each(cases)('names the setting and does not start with %s (%s)', async (_, kind, changes, expected) => {
     const { code, output } = await failToStart(kind, changes())
-    for (const text of said) expect(output).toMatch(text)
+    for (const text of expected) expect(output).toMatch(text)
     expect(output).not.toContain(PASSWORD)
-    // One message, and not the stack of a program that fell over.
+    // A message and not a stack trace.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
   })
 
-  it('nothing: an API with an operator’s token, which shows the queues to whoever has it', async () => {
-    const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: places.redis.right.url })
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
-    const look = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
-    expect((await look({})).status).toBe(401)
-    const shown = await look({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
+  it('an API with an operator token shows its queues to clients that present the token', async () => {
+    const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: services.redis.right.url })
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
+    const readQueues = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
+    expect((await readQueues({})).status).toBe(401)
+    const shown = await readQueues({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
     expect(shown.status).toBe(200)
     expect(await shown.text()).toContain('"settlement"')
     await api.stop()
   })
 
-  it.each(['api', 'worker'] as const)('nothing: an %s whose settings are right', async (kind) => {
-    const run = start(kind, { ...inBucket({})(), QUEUE_URL: places.redis.right.url })
-    await untilSaid(run, STARTED[kind])
+  it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {
+    const run = start(kind, { ...withBucket({})(), QUEUE_URL: services.redis.right.url })
+    await untilLogged(run, READY_LINES[kind])
     await run.stop({ graceMs: PATIENCE_MS })
     expect(await run.exited).toEqual({ code: 0, signal: null })
   })
 
-  it('nothing: a database that cannot be reached yet makes an API unready and a worker wait', async () => {
-    const unreachable = { DATABASE_URL: `postgres://user:${PASSWORD}@127.0.0.1:${places.closedPort}/farebox` }
-    const queue = { QUEUE_URL: places.redis.right.url }
+  it('an unreachable database makes an API unready and a worker wait', async () => {
+    const unreachable = { DATABASE_URL: `postgres://user:${PASSWORD}@127.0.0.1:${services.closedPort}/farebox` }
+    const queue = { QUEUE_URL: services.redis.right.url }
     const [api, worker] = [start('api', { ...unreachable, ...queue }), start('worker', { ...unreachable, ...queue })]
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
     // A check that takes seconds counts as down.
     await expect
       .poll(async () => {
@@ -388,16 +412,16 @@ describe.skipIf(!haveRedis())('a process does not start, and names the setting, 
         return { status: answer.status, body: await answer.json() }
       })
       .toMatchObject({ status: 503, body: { checks: { database: 'down', queue: 'ok' } } })
-    await Promise.all([api, worker].map((run) => untilSaid(run, 'DATABASE_URL: the database cannot be reached yet')))
-    expect(worker.lines.join()).not.toContain(STARTED.worker)
+    await Promise.all([api, worker].map((run) => untilLogged(run, 'DATABASE_URL: the database cannot be reached yet')))
+    expect(worker.lines.join()).not.toContain(READY_LINES.worker)
     await Promise.all([api.stop(), worker.stop()])
     expect([...api.lines, ...worker.lines].join()).not.toContain(PASSWORD)
   })
 
-  it('nothing, but is unready as soon as its Redis may evict or is gone', async () => {
+  it('an API becomes unready when its Redis may evict keys or is unreachable', async () => {
     const redis = await openRedis('maxmemory 50mb', 'maxmemory-policy noeviction')
     const api = start('api', { QUEUE_URL: redis.url })
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilSaid(api, STARTED.api))?.[0]
+    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
     const queue = async () => {
       const { checks } = (await (await fetch(`${baseUrl}/readyz`)).json()) as { checks: { queue: string } }
       return checks.queue

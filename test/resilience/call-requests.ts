@@ -8,13 +8,13 @@ export type CallKind = 'chat' | 'message' | 'image' | 'speech' | 'transcription'
 export interface CallRequest {
   readonly path: string
   readonly body: string
-  /** What the upstream sees of this call and of no other: see `CallRecord.marker`. */
+  /** Identifies the call at the upstream: see `CallRecord.marker`. */
   readonly marker: string
-  /** The audio that is sent; no store may hold a run of its bytes. */
+  /** The audio that is sent; no store may contain a run of its bytes in plain. */
   readonly audio: Uint8Array | null
 }
 
-/** A small valid request that no other call equals. */
+/** Returns a small valid request that differs from every other. */
 export function newCallRequest(kind: CallKind): CallRequest {
   const marker = `call-${randomUUID()}`
   switch (kind) {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
+import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import { type LoadBalancer, startLoadBalancer } from '../support/http/load-balancer.ts'
 import { haveRedis } from '../support/processes/redis-server.ts'
 import { until } from '../support/until.ts'
@@ -16,12 +16,12 @@ const SETTLERS: readonly ServiceName[] = ['worker-5', 'worker-6']
 const KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
 const CALLERS = 4
 const UPSTREAM_DELAY_MS = 300
-/** A job that a process leaves behind is taken over when its lease ends; no living one is starved for so long. */
+/** An abandoned job is taken over when its lease expires; no live process is starved for that long. */
 const LEASE_SECONDS = 60
-/** Many times what the load balancer needs to hear of it. */
+/** Many times the load balancer's probe interval. */
 const DRAIN_NOTICE_SECONDS = 5
 
-/** Who may see what: a worker of one kind of queue has neither the keys nor the work of the other. */
+/** Workers of one kind of queue have neither the keys nor the jobs of the other. */
 const QUEUES: Partial<Record<ServiceName, string>> = {
   worker: 'text,images,speech,transcriptions',
   'worker-2': 'text,images,speech,transcriptions',
@@ -69,10 +69,10 @@ async function startCluster(): Promise<void> {
   await untilAllReady()
 }
 
-/** Pays for one call and waits for its last word. */
+/** Pays for one call and waits for its final answer. */
 async function pay(caller: number, kind: CallKind): Promise<CallRecord> {
   const payer = stack.payers.approved[caller % CALLERS]
-  if (!payer) throw new Error('there is a payer for every caller')
+  if (!payer) throw new Error('the stack has too few payers')
   return await stack.caller.start({ kind, payer }).finished
 }
 
@@ -85,7 +85,7 @@ async function unfinishedJobs(): Promise<number> {
   return rows.length
 }
 
-/** From now on the ledger writes down every lease of a job that runs out instead of being given back. */
+/** Lets the ledger record every lease that expires instead of being released. */
 async function watchLeases(): Promise<void> {
   await stack.sql('CREATE TABLE expired_leases (job_id uuid)')
   await stack.sql(`CREATE FUNCTION note_expired_lease() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -107,7 +107,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     await balancer?.stop()
   })
 
-  it.each(KINDS)('a challenge for a %s of one API is paid at the other', async (kind) => {
+  it.each(KINDS)('accepts at one API the payment of a challenge for a %s from the other', async (kind) => {
     const record = await pay(0, kind)
     expect(statusesOf(record)).toEqual([402, 200])
     const [asked, paid] = exchangesOf(record)
@@ -115,7 +115,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     expect({ asked: asked?.isPaid, paid: paid?.isPaid }).toEqual({ asked: false, paid: true })
   })
 
-  it('both keys settle', async () => {
+  it('settles with both keys', async () => {
     await Promise.all(Array.from({ length: 12 }, (_, index) => pay(index, 'chat')))
     const rows = await stack.sql<{ facilitator: string }>('SELECT DISTINCT facilitator FROM settlements')
     expect(rows.map(({ facilitator }) => facilitator).toSorted()).toEqual(
@@ -123,7 +123,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     )
   })
 
-  it('a stopping API is not ready, serves on, and then ends with its held callers', async () => {
+  it('drains a stopping API: not ready, still serving, then ending with the callers it holds', async () => {
     const [, baseUrl = ''] = stack.info.baseUrls
     const read = async (path: string) => {
       const answer = await fetch(`${baseUrl}${path}`)
@@ -132,7 +132,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     }
     expect(await read('/readyz')).toMatchObject({ status: 200, connection: 'keep-alive' })
     process.kill(stack.pidOf('upstream'), 'SIGSTOP')
-    // In turn, so that one of two calls is held by each API.
+    // Round robin, so that each API holds one of the two calls.
     const held = [pay(0, 'chat'), pay(1, 'chat')]
     await until(async () => (await unfinishedJobs()) === held.length)
     process.kill(stack.pidOf('api-2'), 'SIGTERM')
@@ -151,7 +151,7 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
     await untilAllReady()
   })
 
-  it('a rolling restart of everything under load fails no paid request, and loses or doubles no charge', async () => {
+  it('completes every paid request and charges it once during a rolling restart under load', async () => {
     const before = stack.caller.records.length
     await watchLeases()
     const over = new AbortController()
@@ -169,19 +169,19 @@ describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a 
       process.kill(stack.pidOf(name), 'SIGTERM')
       exits.push(await stack.restart(name))
       if (APIS.includes(name)) await untilAllReady()
-      // Some calls on all processes before the next one leaves.
+      // Some calls on all processes before the next one is restarted.
       const enough = finished + CALLERS
       await until(() => finished >= enough)
     }
     over.abort()
     const calls = (await Promise.all(load)).flat()
     expect(exits).toEqual(exits.map(() => ({ code: 0, signal: null })))
-    // Every request was answered, the unpaid one with the price and the paid one with the result, at the first attempt.
+    // Every request succeeded at the first attempt: the unpaid one with the price, the paid one with the result.
     expect(calls.filter((record) => statusesOf(record).join() !== '402,200')).toEqual([])
     expect(balancer.exchanges.filter(({ status }) => status === null)).toEqual([])
-    // Nobody left before the load balancer knew.
+    // No process left before the load balancer noticed.
     expect(balancer.refused).toBe(0)
-    // No call ever had to wait for that.
+    // No call had to wait for an expired lease.
     expect(await stack.sql('SELECT job_id FROM expired_leases')).toEqual([])
     expect(await violations()).toEqual([])
     const transfers = (await collect({ ...stack.ledgerSources(), callsToReplay: [] })).chain.transfers.length

@@ -4,7 +4,7 @@ import { runDuplicates } from './duplicates.ts'
 /** `npm run campaign -- duplicates --rounds 1000` is the full run. */
 const ROUNDS = 10
 
-test('20 simultaneous duplicates over two APIs are one provider call, one transfer and one answer', async () => {
+test('answers 20 simultaneous duplicates at two APIs from one provider call and one transfer', async () => {
   expect(await runDuplicates({ rounds: ROUNDS })).toMatchObject({
     rounds: ROUNDS,
     upstreamCalls: ROUNDS,

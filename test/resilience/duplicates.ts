@@ -7,7 +7,7 @@ import {
   signChat,
   upstreamCallsByKey,
 } from '../support/payer/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox } from '../support/processes/test-sandbox.ts'
 import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-services.ts'
 
@@ -15,7 +15,7 @@ import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-s
 const DUPLICATES = 20
 const PAYERS = 4
 const FUNDS_ATOMIC = 1_000_000_000n
-/** In every third round each duplicate is signed afresh, as the official clients do when they retry. */
+/** In every third round each duplicate has a fresh signature, as the official clients retry. */
 const FRESH_EVERY = 3
 
 export interface DuplicatesReport {
@@ -24,7 +24,7 @@ export interface DuplicatesReport {
   readonly upstreamCalls: number
   readonly transfers: number
   readonly seconds: number
-  /** Of a round's last answer. */
+  /** Latency of a round's last answer. */
   readonly p50Ms: number
   readonly p99Ms: number
   readonly violations: readonly string[]
@@ -37,7 +37,7 @@ interface Round {
   readonly violations: readonly string[]
 }
 
-/** Rounds of simultaneous duplicates of one paid call over two APIs and two workers: one call, one transfer, one answer. */
+/** Sends rounds of simultaneous duplicates of one paid call to two APIs with two workers and reports violations. */
 export async function runDuplicates({
   rounds,
   on = [],
@@ -53,25 +53,25 @@ export async function runDuplicates({
     apis: 2,
     workers: 2,
     apiEnvironment: { REQUESTS_PER_MINUTE: '1000000' },
-    // No worker is lost here, and a starved one keeps its jobs.
+    // No worker is lost here, and a starved one must keep its jobs.
     workerEnvironment: { LEASE_SECONDS: '60' },
   })
   try {
     const { info, chain } = sandbox
-    const payers: TestPayer[] = []
+    const payers: Payer[] = []
     for (let payer = 0; payer < PAYERS; payer += 1)
       payers.push(await createPayer(info.rpcUrl, { usdcAtomic: FUNDS_ATOMIC, approved: true }))
     const played: Round[] = []
     const startedAt = performance.now()
     for (let round = 0; round < rounds; round += 1) {
       const payer = payers[round % PAYERS]
-      if (!payer) throw new Error('there is a payer for every round')
+      if (!payer) throw new Error('there are no payers')
       played.push(await playRound(info.baseUrls, payer, round % FRESH_EVERY === FRESH_EVERY - 1))
       if (round % 100 === 99) onProgress(`${round + 1} rounds in ${seconds(startedAt)} s`)
     }
     const took = seconds(startedAt)
     const calls = await upstreamCallsByKey(info)
-    const transfers = await chain.transfersTo(info.payTo as `0x${string}`)
+    const transfers = await chain.transfersTo(info.payTo)
     const violations = played.flatMap(({ idempotencyKey, violations, transaction }) => [
       ...violations,
       ...(calls.get(idempotencyKey) === 1 ? [] : [`${calls.get(idempotencyKey) ?? 0} calls for ${idempotencyKey}`]),
@@ -99,7 +99,7 @@ export async function runDuplicates({
   }
 }
 
-async function playRound(baseUrls: readonly string[], payer: TestPayer, isFresh: boolean): Promise<Round> {
+async function playRound(baseUrls: readonly string[], payer: Payer, isFresh: boolean): Promise<Round> {
   const idempotencyKey = randomUUID()
   const [first = '', second = ''] = baseUrls
   const signed = await signChat(first, payer, { idempotencyKey })
@@ -128,7 +128,7 @@ export const HELP = `Usage: npm run campaign -- duplicates [--rounds 1000] [--on
 
 Sends simultaneous duplicates of paid requests to two APIs.`
 
-/** Exit code 1 for any violation. */
+/** Runs the command. Returns exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],

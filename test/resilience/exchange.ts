@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 import { readCallerAnswer } from './recorded-call.ts'
 
-/** What tells a client to go on. Failures carry it in `error`, 402s at the top. */
+/** Retry advice to a client. Failures have it in `error`, 402s at the top level. */
 const adviceSchema = z.looseObject({
   retry: z.enum(['never', 'same_request', 'new_payment']).optional(),
   error: z
@@ -10,21 +10,24 @@ const adviceSchema = z.looseObject({
     .optional(),
 })
 
-/** One request whose answer arrived whole. */
+/** A request whose answer arrived completely. */
 export interface Exchange {
   readonly answer: CallerAnswer
   readonly response: Response
   readonly advice: 'never' | 'same_request' | 'new_payment'
 }
 
-/** What is sent; `headers` carry the payment, once there is one. */
+/** The request; `headers` carry the payment, once there is one. */
 export interface SentCall {
   readonly record: CallRecord
   readonly body: string
   readonly headers: Record<string, string> | null
 }
 
-/** Sends a call once and looks at the chain as soon as an answer tells of a settlement; `null` when none arrived whole. */
+/**
+ * Sends a call once; compares an answer that reports a settlement with the chain. `null` when no answer arrived
+ * completely.
+ */
 export async function exchange(
   rpcUrl: string,
   { record, body, headers }: SentCall,
@@ -41,7 +44,7 @@ export async function exchange(
     const answer = await readCallerAnswer(response, rpcUrl)
     return { answer, response, advice: adviceOf(answer) }
   } catch (error) {
-    // A connection that was refused or cut, or that this client gave up.
+    // The connection was refused or broken, or this client aborted it.
     if (error instanceof TypeError) return null
     if (error instanceof Error && ['AbortError', 'TimeoutError'].includes(error.name)) return null
     throw error

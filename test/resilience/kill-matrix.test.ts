@@ -3,10 +3,10 @@ import { selectPoints } from './kill-matrix/fault-points.ts'
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, summarize } from './kill-matrix/summarize.ts'
 
-/** Every other one, so that the tests stay short; `npm run campaign -- kill-matrix` runs all, many times. */
+/** Every other point, to keep the test short; `npm run campaign -- kill-matrix` runs all, many times. */
 const points = selectPoints('quick').filter((_, index) => index % 2 === 0)
 
-test('a process killed at any point of a paid call charges nobody twice and loses no charged result', async () => {
+test('charges at most once and loses no charged result when a process is killed at any point of a paid call', async () => {
   expect(points.length).toBeGreaterThanOrEqual(12)
   const report = await runMatrix({
     points,
@@ -19,6 +19,6 @@ test('a process killed at any point of a paid call charges nobody twice and lose
   })
   expect(failuresOf(report)).toEqual([])
   expect(summarize(report).map(({ hits }) => hits)).toEqual(points.map(() => 1))
-  // A campaign in which nobody pays would see no violation either.
+  // Without paid calls there would be no violation either.
   expect(report.transfers).toBeGreaterThanOrEqual(points.length)
 })

@@ -10,17 +10,17 @@ import { parseOn } from './outer-services.ts'
 export const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
   [--on redis,s3]
 
-Makes a process of a running farebox fail at each point of a paid call's life, again and again, and
-compares the ledgers of chain, upstream, PostgreSQL, object store and clients.
+Makes a process of a running farebox fail at each point of a paid call, repeatedly, and compares the
+ledgers of chain, upstream, PostgreSQL, object store and clients.
 
-  --trials   of each point (50)
-  --seed     decides order, calls and payers (1)
-  --points   which points: core, all, quick, or names (core); --list shows them
-  --stacks   how many stacks run beside each other (1)
-  --check-every   compare after so many trials (200)
-  --on       redis, s3 or both (redis,s3), started for the campaign (PostgreSQL and a folder)
-  --at-once  trials under way at once (12)
-  --result   where the result goes as JSON (.farebox/campaigns/kill-matrix-<seed>.json)`
+  --trials   trials of each point (50)
+  --seed     determines order, calls and payers (1)
+  --points   core, all, quick, or names of points (core); --list shows them
+  --stacks   concurrent stacks that share the trials (1)
+  --check-every   trials of a stack between two comparisons (200)
+  --on       redis, s3 or redis,s3: services started for the campaign (PostgreSQL and a folder)
+  --at-once  concurrent trials of a stack (12)
+  --result   file for the result as JSON (.farebox/campaigns/kill-matrix-<seed>.json)`
 
 const argumentsSchema = z.object({
   trials: z.coerce.number().int().positive().default(50),
@@ -33,7 +33,7 @@ const argumentsSchema = z.object({
   result: z.string().optional(),
 })
 
-/** Runs the command; its exit code is 1 when anything was violated, stuck or never reached. */
+/** Runs the command. Returns exit code 1 for any violation, stuck job or point that was never reached. */
 export async function run(args: readonly string[]): Promise<number> {
   const text = { type: 'string' } as const
   const { values } = parseArgs({

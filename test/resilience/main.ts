@@ -1,14 +1,18 @@
-/** Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`, and `HELP` when it has options. */
+/**
+ * Runs one campaign: `npm run campaign -- kill-matrix --trials 50`. Each is a file of this folder that exports `run`,
+ * and `HELP` when it has options.
+ */
 const campaigns: Readonly<Record<string, string>> = {
-  'kill-matrix': 'kill, stop or mislead a process at every point of a paid call',
-  nemesis: 'random faults everywhere at once, from a printed seed',
-  mutations: 'take one defence away at a time; the checker must report it',
-  duplicates: 'simultaneous duplicates over two APIs',
-  'queue-wipe': 'lose the queue with jobs in it',
-  'rpc-faults': 'a chain that is down, hangs, is slow or answers errors, at every stage',
-  'rpc-lies': 'a chain that lies about one call',
-  'payer-attacks': 'payers who move funds, revoke, burn or spend the nonce elsewhere, at every stage',
-  'payer-overdraft': 'one small wallet and many calls at once',
+  'kill-matrix': 'kill, stop or fail a process at every point of a paid call',
+  nemesis: 'random concurrent faults everywhere, reproducible from a printed seed',
+  mutations: 'remove one safeguard at a time; the checker must report its absence',
+  duplicates: 'simultaneous duplicates of a paid call at two APIs',
+  'queue-wipe': 'lose the queue while it contains jobs',
+  'rpc-faults': 'an RPC node that is down, hangs, is slow or returns errors, at every stage of a payment',
+  'rpc-lies': 'an RPC node that returns false answers',
+  'payer-attacks':
+    'payers who move funds, revoke the allowance, or burn or spend the nonce, at every stage of a payment',
+  'payer-overdraft': 'many concurrent calls paid from one small wallet',
 }
 
 const HELP = `Usage: npm run campaign -- <campaign> [--help]
@@ -31,5 +35,6 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
   return name === '--help' ? 0 : 2
 }
 
-// Node 24.21 was seen to spin for ever at its natural end, in the clean-up of handles, after hundreds of cut connections.
+// Node 24.21 has been seen to spin forever at its natural end, while closing handles, after hundreds of broken
+// connections.
 process.exit(await main(process.argv.slice(2)))

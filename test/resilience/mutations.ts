@@ -7,31 +7,35 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { PATIENCE_MS } from '../support/patience.ts'
 import type { Verdict } from './mutations/bench.ts'
+import { changeSyntax } from './mutations/change-syntax.ts'
 import { type Mutation, mutations } from './mutations/mutation-list.ts'
 import type { ScenarioName } from './mutations/scenarios.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-/** What runs; everything else of the repository is not needed. */
+/** The parts of the repository that run. */
 const COPIED = ['api', 'workers', 'shared', 'infra', 'test', 'package.json', 'tsconfig.json']
-/** For a service with all its defences, which never gets stuck. */
+/** For an unmodified service, which never gets stuck. */
 const SOUND_PATIENCE_MS = 5 * PATIENCE_MS
-/** A mutated service may get stuck. Nothing of a scenario takes it longer than the sound one took for all, with a margin. */
+/**
+ * A mutated service may get stuck: no step may take longer than this multiple of the unmodified service's whole
+ * scenario.
+ */
 const MUTATED_PATIENCE = 2
 const LEAST_MUTATED_PATIENCE_MS = 10_000
-/** A scenario waits for several things, and ends by itself; this is for a runner that does not. */
+/** Ends a runner that does not end by itself. */
 const LONGEST_RUN_MS = 4 * SOUND_PATIENCE_MS
 
 export interface MutationOutcome {
   readonly mutation: Mutation
-  /** Of the same scenario with all defences in place. */
+  /** The verdict on the same scenario with all safeguards in place. */
   readonly sound: Verdict
   readonly mutated: Verdict
   readonly isProven: boolean
 }
 
 /**
- * Takes one defence away at a time and asks the checker: it must find nothing with all of them, and report the named
- * invariant without. `onOutcome` hears of each as it is known.
+ * Removes one safeguard at a time and runs the checker: it must find no violation with all safeguards in place, and
+ * report the named invariant without this one. `onOutcome` is called with each outcome.
  */
 export async function runMutations(
   chosen: readonly Mutation[],
@@ -54,17 +58,15 @@ export async function runMutations(
   return outcomes
 }
 
-async function inMutatedCopy<T>({ replacements = [] }: Mutation, run: (root: string) => Promise<T>): Promise<T> {
-  if (replacements.length === 0) return await run(ROOT)
+async function inMutatedCopy<T>({ changes = [] }: Mutation, run: (root: string) => Promise<T>): Promise<T> {
+  if (changes.length === 0) return await run(ROOT)
   const root = await mkdtemp(join(tmpdir(), 'farebox-mutation-'))
   try {
     for (const name of COPIED) await cp(join(ROOT, name), join(root, name), { recursive: true })
     await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
-    for (const { file, from, to } of replacements) {
+    for (const [file, changesOfFile] of Map.groupBy(changes, (change) => change.file)) {
       const path = join(root, file)
-      const [before, ...after] = (await readFile(path, 'utf8')).split(from)
-      if (after.length !== 1) throw new Error(`${file} holds ${after.length} times: ${from}`)
-      await writeFile(path, `${before}${to}${after[0]}`)
+      await writeFile(path, changeSyntax(await readFile(path, 'utf8'), changesOfFile))
     }
     return await run(root)
   } finally {
@@ -77,7 +79,7 @@ interface TimedVerdict {
   readonly tookMs: number
 }
 
-/** In a process of its own, since the code of `root` is what counts. */
+/** Runs a scenario with the code below `root`, in a separate process. */
 async function runScenario(
   root: string,
   scenario: ScenarioName,
@@ -100,19 +102,19 @@ async function runScenario(
 
 export const HELP = `Usage: npm run campaign -- mutations [options]
 
-Takes one defence away at a time; the checker must find nothing with all of them, and report its loss without.
+Removes one safeguard at a time. The checker must report its absence, and no violation while all safeguards are in place.
 
-  --only <text>   the defences whose names contain it
-  --json <file>   the report`
+  --only <text>   only safeguards whose names contain the text
+  --json <file>   write the report to this file`
 
-/** Exit code 1 when a loss goes unnoticed. */
+/** Runs the command. Returns exit code 1 when a removed safeguard goes unnoticed. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({ args: [...args], options: { only: { type: 'string' }, json: { type: 'string' } } })
   const chosen = mutations.filter(({ name }) => name.includes(values.only ?? ''))
   const outcomes = await runMutations(chosen, printOutcome)
   if (values.json !== undefined) await writeFile(values.json, JSON.stringify(outcomes, null, 2))
   const proven = outcomes.filter(({ isProven }) => isProven).length
-  console.log(`\n${proven} of ${outcomes.length} lost defences were reported.`)
+  console.log(`\n${proven} of ${outcomes.length} removed safeguards were reported.`)
   return proven === outcomes.length ? 0 : 1
 }
 
@@ -126,5 +128,5 @@ function printOutcome({ mutation, sound, mutated, isProven }: MutationOutcome): 
   )
   for (const other of [...others].slice(0, 4)) console.log(`          also ${other}`)
   if (sound.violations.length > 0 || sound.released === 0)
-    console.log(`          with all defences: ${JSON.stringify(sound)}`)
+    console.log(`          with all safeguards: ${JSON.stringify(sound)}`)
 }

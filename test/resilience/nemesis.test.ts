@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { faultKinds } from './nemesis/faults.ts'
+import { FAULT_KINDS } from './nemesis/faults.ts'
 import { runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { failuresOf } from './nemesis.ts'
 
-test('faults drawn at random leave the five ledgers in agreement and every client with an answer', async () => {
+test('keeps the five ledgers consistent and answers every client under random faults', async () => {
   const report = await runNemesis({
     seeds: trialSeeds(20_261_121, 12),
-    kinds: faultKinds,
+    kinds: FAULT_KINDS,
     stacks: 1,
     atOnce: 5,
     checkEvery: 12,
@@ -14,6 +14,6 @@ test('faults drawn at random leave the five ledgers in agreement and every clien
   })
   expect(failuresOf(report)).toEqual([])
   expect(report.trials).toHaveLength(12)
-  // Faults may cost calls their result, but not many of them.
+  // Faults may cost some calls their result, but not many.
   expect(report.transfers).toBeGreaterThan(12)
 })

@@ -1,25 +1,28 @@
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
-import { faultKinds } from './nemesis/faults.ts'
+import { FAULT_KINDS } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { parseOn } from './outer-services.ts'
 
 export const HELP = `Usage: npm run campaign -- nemesis [options]
 
-Draws faults at random, heals them, and compares the five ledgers.
+Injects random faults, heals them, and compares the five ledgers.
 
-  --trials <n>        how many (1800)
-  --seed <n>          the trials' seeds follow from it (1)
-  --only <seed>       one trial by its own seed, as a report names it
-  --stacks <n>        whole systems that share the trials (1)
-  --at-once <n>       trials under way on a stack at once (4)
-  --without <kinds>   of ${faultKinds.join(', ')}
-  --on <services>     redis, s3 or both (redis,s3), started for the campaign (PostgreSQL and a folder)
-  --verbose           a line for every trial
-  --json <file>       the report`
+  --trials <n>        number of trials (1800)
+  --seed <n>          determines the seeds of the trials (1)
+  --only <seed>       one trial by its own seed, as printed in a report
+  --stacks <n>        concurrent stacks that share the trials (1)
+  --at-once <n>       concurrent trials of a stack (4)
+  --without <kinds>   faults to leave out, of ${FAULT_KINDS.join(', ')}
+  --on <services>     redis, s3 or redis,s3: services started for the campaign (PostgreSQL and a folder)
+  --verbose           print a line for every trial
+  --json <file>       write the report to this file`
 
-/** Exit code 1 for any violation, stuck job, client without an answer, leftover process or broken trial. */
+/**
+ * Runs the command. Returns exit code 1 for any violation, stuck job, unanswered client, leftover process or broken
+ * trial.
+ */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],
@@ -38,7 +41,7 @@ export async function run(args: readonly string[]): Promise<number> {
   const left = new Set(values.without.split(','))
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
-    kinds: faultKinds.filter((kind) => !left.has(kind)),
+    kinds: FAULT_KINDS.filter((kind) => !left.has(kind)),
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
@@ -51,7 +54,7 @@ export async function run(args: readonly string[]): Promise<number> {
   return failuresOf(report).length === 0 ? 0 : 1
 }
 
-/** Everything for which a run has failed, in words; empty when it has passed. */
+/** Returns the reasons for which a run has failed; empty when it has passed. */
 export function failuresOf(report: NemesisReport): readonly string[] {
   const { violations, stuckJobs, leftProcesses, trials } = report
   return [
@@ -59,7 +62,7 @@ export function failuresOf(report: NemesisReport): readonly string[] {
       ({ invariant, detail, jobId, seed }) => `${invariant}: ${detail} (job ${jobId}, trial ${seed ?? 'unknown'})`,
     ),
     ...stuckJobs.map((id) => `job ${id} never finished`),
-    ...leftProcesses.map((pid) => `process ${pid} is left over`),
+    ...leftProcesses.map((pid) => `process ${pid} outlived its stack`),
     ...trials.flatMap((trial) => (trial.error === null ? [] : describeTrial(trial))),
     ...trials.flatMap((trial) =>
       trial.calls

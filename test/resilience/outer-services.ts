@@ -5,35 +5,35 @@ import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-faul
 import { startTestRedis, type TestRedis } from '../support/processes/redis-server.ts'
 import { startTestS3 } from '../support/processes/s3-server.ts'
 
-/** What a campaign puts in place of the queue in PostgreSQL and of the folder for objects. */
-export const outerServiceKinds = ['redis', 's3'] as const
-export type OuterServiceKind = (typeof outerServiceKinds)[number]
+/** Services that replace the queue in PostgreSQL and the folder for objects in a campaign. */
+export const OUTER_SERVICE_KINDS = ['redis', 's3'] as const
+export type OuterServiceKind = (typeof OUTER_SERVICE_KINDS)[number]
 
 const onSchema = z
   .string()
   .transform((list) => list.split(',').filter((name) => name !== ''))
-  .pipe(z.array(z.enum(outerServiceKinds)))
+  .pipe(z.array(z.enum(OUTER_SERVICE_KINDS)))
 
-/** Reads the option `--on redis,s3` of a campaign; an empty text is the sandbox's own queue and folder. */
+/** Parses the option `--on redis,s3` of a campaign; an empty text means the sandbox's own queue and folder. */
 export function parseOn(text: string): readonly OuterServiceKind[] {
   return onSchema.parse(text)
 }
 
 export interface CampaignServices {
-  /** What the sandbox is told. */
+  /** Options of the sandbox. */
   readonly settings: OuterServices
-  /** Keeps its messages over a restart (AOF). `null` for the queue in PostgreSQL. */
+  /** A Redis whose messages survive a restart (AOF). `null` for the queue in PostgreSQL. */
   readonly redis: TestRedis | null
-  /** Past the proxy. `null` for a folder. */
+  /** The bucket itself, without the proxy. `null` for a folder. */
   readonly s3: S3Settings | null
-  /** Before the bucket; `null` for a folder, or without proxies. */
+  /** The fault proxy in front of the bucket. `null` for a folder, or without proxies. */
   readonly objectsProxy: TcpFaultProxy | null
   stop(): Promise<void>
 }
 
 const PREFIX = '{farebox-campaign}'
 
-/** Starts what `on` names, on loopback. With `proxied` a fault proxy stands before the bucket. */
+/** Starts the services that `on` names on loopback; with `proxied`, the bucket is behind a fault proxy. */
 export async function startCampaignServices(
   on: readonly OuterServiceKind[],
   proxied = false,

@@ -7,11 +7,11 @@ const UNPAID = '402 settlement_failed (none)'
 const REFUSALS: Readonly<Record<Attack, string>> = {
   'funds moved': '402 insufficient_funds (none)',
   'allowance revoked': '412 permit2_allowance_required (none)',
-  'nonce burnt': '402 payment_nonce_used (none)',
+  'nonce burned': '402 payment_nonce_used (none)',
   'permit spent elsewhere': '402 payment_rejected (none)',
 }
 
-test('a payer who takes his money back at any moment gets no result, and costs at most one provider call', async () => {
+test('a payer who withdraws their money at any moment gets no result and costs at most one provider call', async () => {
   const rows = await runPayerAttacks()
   expect(rows).toHaveLength(16)
   expect(rows).toEqual(
@@ -24,7 +24,7 @@ test('a payer who takes his money back at any moment gets no result, and costs a
   )
 })
 
-test('50 parallel calls of a wallet that can pay for ten begin no work that it cannot pay for', async () => {
+test('50 concurrent calls of a wallet that can pay for ten start no work that it cannot pay for', async () => {
   const row = await runOverdraft('keeps its money')
   expect(row).toMatchObject({ calls: 50, withheld: 0, violations: [] })
   expect(row.charged).toBe(row.providerCalls)
@@ -32,7 +32,7 @@ test('50 parallel calls of a wallet that can pay for ten begin no work that it c
   expect(row.answers).toEqual({ 200: row.providerCalls, '429 funds_reserved (none)': 50 - row.providerCalls })
 })
 
-test('a wallet that is emptied under its calls costs no more than the open limit, and gets nothing new until it has paid', async () => {
+test('a wallet that is emptied during its calls costs at most the open exposure limit, and must pay before new calls', async () => {
   const row = await runOverdraft('is emptied while its calls are at the provider', { limitUsdc: '0.02' })
   expect(row).toMatchObject({ calls: 50, charged: 0, violations: [] })
   expect(row.withheld).toBe(row.providerCalls)

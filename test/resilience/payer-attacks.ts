@@ -1,23 +1,21 @@
 import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
-import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../infra/sandbox/devnet.ts'
+import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import { type ChatAnswer, payChat, type SignedChat, signChat } from '../support/payer/chat-call.ts'
-import { createPayer, secondsFromNow } from '../support/payer/custom-payment.ts'
-import { countFor, startWatchedStack, told, type WatchedStack } from './rpc-faults.ts'
+import { type ContractCall, createPayer, ELSEWHERE, payerCalls, unlockPayer } from '../support/payer/payer.ts'
+import { secondsFromNow } from '../support/payer/sign-authorization.ts'
+import { signPermit } from '../support/payer/sign-permit.ts'
+import { countFor, describeAnswer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
 import { untilReached } from './until-reached.ts'
 
-const ABI = parseAbi([
-  'function approve(address spender, uint256 value) returns (bool)',
-  'function transfer(address to, uint256 value) returns (bool)',
-  'function invalidateUnorderedNonces(uint256 word, uint256 mask)',
+const PERMIT_ABI = parseAbi([
   'function permit(address owner, address spender, uint256 value, uint256 deadline, uint8 v, bytes32 r, bytes32 s)',
 ])
 const FUNDS = 1_000_000n
-const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
-/** The one answer of each call is the last word, however long it takes. */
+/** Long enough that the first answer of each call is the final one. */
 const HOLD_SECONDS = 240
 
-const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burnt', 'permit spent elsewhere'] as const
+const ATTACKS = ['funds moved', 'allowance revoked', 'nonce burned', 'permit spent elsewhere'] as const
 export type Attack = (typeof ATTACKS)[number]
 const MOMENTS = [
   'before verify',
@@ -27,7 +25,7 @@ const MOMENTS = [
 ] as const
 type Moment = (typeof MOMENTS)[number]
 
-/** What an attack at one moment led to. */
+/** The result of an attack at one moment. */
 export interface PayerAttackRow {
   readonly moment: Moment
   readonly attack: Attack
@@ -35,11 +33,11 @@ export interface PayerAttackRow {
   readonly repeated: string
   readonly upstreamCalls: number
   readonly transfers: number
-  /** Whether any answer held the sealed result. */
+  /** Whether any answer contained the sealed result. */
   readonly released: boolean
 }
 
-/** Every attack at every moment, each by a payer of its own; all of one moment at once. */
+/** Runs every attack at every moment, each with a fresh payer; those of one moment concurrently. */
 export async function runPayerAttacks(): Promise<readonly PayerAttackRow[]> {
   const stack = await startWatchedStack({ holdSeconds: HOLD_SECONDS })
   try {
@@ -64,9 +62,8 @@ async function signedChat({ sandbox }: WatchedStack, attack: Attack): Promise<Si
   const { rpcUrl, baseUrl } = sandbox.info
   const isSponsored = attack === 'permit spent elsewhere'
   const payer = await createPayer(rpcUrl, { usdcAtomic: FUNDS, approved: !isSponsored })
-  // Given here and not at the attack, which must be the payer's one transaction.
-  await callRpc(rpcUrl, 'anvil_setBalance', [payer.account.address, toHex(10n ** 18n)])
-  await callRpc(rpcUrl, 'anvil_impersonateAccount', [payer.account.address])
+  // Not during the attack, which must be the payer's only transaction.
+  await unlockPayer(payer)
   return await signChat(baseUrl, payer, isSponsored ? { permit: {} } : {})
 }
 
@@ -77,8 +74,9 @@ async function attackAt(
 ): Promise<readonly PayerAttackRow[]> {
   const { baseUrl } = stack.sandbox.info
   const pay = () => Promise.all(attempts.map(({ chat }) => payChat(baseUrl, chat)))
-  const strike = () => Promise.all(attempts.map((attempt) => sendAttack(stack, attempt)))
-  const answers = moment === 'before verify' ? await strike().then(pay) : await payAround(stack, moment, pay, strike)
+  const attackAll = () => Promise.all(attempts.map((attempt) => sendAttack(stack, attempt)))
+  const answers =
+    moment === 'before verify' ? await attackAll().then(pay) : await payAround(stack, moment, pay, attackAll)
   return await Promise.all(
     attempts.map(async ({ attack, chat }, index) => {
       const answer = answers[index] as ChatAnswer
@@ -87,8 +85,8 @@ async function attackAt(
       return {
         moment,
         attack,
-        answer: told(answer),
-        repeated: told(repeated),
+        answer: describeAnswer(answer),
+        repeated: describeAnswer(repeated),
         upstreamCalls,
         transfers: transfers.length,
         released: await isReleased(stack, chat, [answer, repeated]),
@@ -97,12 +95,12 @@ async function attackAt(
   )
 }
 
-/** Holds every payment up at the moment, strikes, and lets them go on. */
+/** Pauses every payment at the moment, attacks, and resumes them. */
 async function payAround(
   { sandbox }: WatchedStack,
   moment: Exclude<Moment, 'before verify'>,
   pay: () => Promise<readonly ChatAnswer[]>,
-  strike: () => Promise<unknown>,
+  attackAll: () => Promise<unknown>,
 ): Promise<readonly ChatAnswer[]> {
   const { rpcUrl } = sandbox.info
   const isWaiting = async (state: 'accepted' | 'generating') =>
@@ -112,34 +110,40 @@ async function payAround(
     case 'before the provider call': {
       process.kill(sandbox.pidOf('worker'), 'SIGSTOP')
       const answers = pay()
-      await untilReached('every job waits for the worker', () => isWaiting('accepted'))
-      await strike()
+      await untilReached('every job is waiting for the worker', () => isWaiting('accepted'))
+      await attackAll()
       process.kill(sandbox.pidOf('worker'), 'SIGCONT')
       return await answers
     }
     case 'before the settlement': {
       process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
       const answers = pay()
-      await untilReached('every call is with the provider', () => isWaiting('generating'))
-      await strike()
+      await untilReached('the provider has received every call', () => isWaiting('generating'))
+      await attackAll()
       process.kill(sandbox.pidOf('upstream'), 'SIGCONT')
       return await answers
     }
     case 'in the mempool, with a higher tip': {
       await callRpc(rpcUrl, 'evm_setAutomine', [false])
       const answers = pay()
-      await untilReached('every settlement waits', async () => (await waitingTransactions()) === ATTACKS.length)
-      const struck = strike()
-      await untilReached('every attack waits', async () => (await waitingTransactions()) === 2 * ATTACKS.length)
+      await untilReached(
+        'every settlement is in the mempool',
+        async () => (await waitingTransactions()) === ATTACKS.length,
+      )
+      const attacked = attackAll()
+      await untilReached(
+        'every attack is in the mempool',
+        async () => (await waitingTransactions()) === 2 * ATTACKS.length,
+      )
       await callRpc(rpcUrl, 'evm_mine', [])
       await callRpc(rpcUrl, 'evm_setAutomine', [true])
-      await struck
+      await attacked
       return await answers
     }
   }
 }
 
-/** Sends the payer's own transaction with a tip above everybody's, and waits until it is mined. */
+/** Sends the payer's transaction with the highest tip and waits until it is mined. */
 async function sendAttack({ sandbox }: WatchedStack, { attack, chat }: Attempt): Promise<void> {
   const { rpcUrl } = sandbox.info
   const call = await attackCall(attack, chat)
@@ -148,47 +152,36 @@ async function sendAttack({ sandbox }: WatchedStack, { attack, chat }: Attempt):
   const transaction = { from: chat.payer.account.address, ...call, ...fees }
   const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [transaction])
   const { status } = await sandbox.chain.client.waitForTransactionReceipt({ hash })
-  if (status !== 'success') throw new Error(`the payer’s own transaction was reverted: ${attack}`)
+  if (status !== 'success') throw new Error(`the payer’s transaction was reverted: ${attack}`)
 }
 
-async function attackCall(attack: Attack, { payer, nonce }: SignedChat): Promise<{ to: Hex; data: Hex }> {
-  const { usdc, permit2 } = DEVNET_ADDRESSES
+async function attackCall(attack: Attack, { payer, nonce }: SignedChat): Promise<ContractCall> {
   switch (attack) {
     case 'funds moved':
-      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'transfer', args: [ELSEWHERE, FUNDS] }) }
+      return payerCalls.spend(FUNDS)
     case 'allowance revoked':
-      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'approve', args: [permit2, 0n] }) }
-    case 'nonce burnt': {
-      const args = [nonce >> 8n, 1n << (nonce & 255n)] as const
-      return { to: permit2, data: encodeFunctionData({ abi: ABI, functionName: 'invalidateUnorderedNonces', args }) }
-    }
+      return payerCalls.approve(0n)
+    case 'nonce burned':
+      return payerCalls.invalidateNonce(nonce)
     case 'permit spent elsewhere': {
-      const { address } = payer.account
-      const deadline = secondsFromNow(600)
-      const signature = await payer.account.signTypedData({
-        domain: { name: 'USD Coin', version: '2', chainId: DEVNET_CHAIN_ID, verifyingContract: usdc },
-        types: PERMIT_TYPES,
-        primaryType: 'Permit',
-        message: { owner: address, spender: ELSEWHERE, value: 1n, nonce: 0n, deadline },
-      })
-      const { r, s, yParity } = parseSignature(signature)
-      const args = [address, ELSEWHERE, 1n, deadline, yParity + 27, r, s] as const
-      return { to: usdc, data: encodeFunctionData({ abi: ABI, functionName: 'permit', args }) }
+      const permit = {
+        owner: payer.address,
+        spender: ELSEWHERE,
+        amount: 1n,
+        nonce: 0n,
+        deadline: secondsFromNow(600),
+      } as const
+      const { r, s, yParity } = parseSignature(await signPermit(payer.account, permit))
+      const args = [permit.owner, permit.spender, permit.amount, permit.deadline, yParity + 27, r, s] as const
+      return {
+        to: DEVNET_ADDRESSES.usdc,
+        data: encodeFunctionData({ abi: PERMIT_ABI, functionName: 'permit', args }),
+      }
     }
   }
 }
 
-const PERMIT_TYPES = {
-  Permit: [
-    { name: 'owner', type: 'address' },
-    { name: 'spender', type: 'address' },
-    { name: 'value', type: 'uint256' },
-    { name: 'nonce', type: 'uint256' },
-    { name: 'deadline', type: 'uint256' },
-  ],
-} as const
-
-/** Whether an answer holds what the provider wrote; a job without a result has nothing to release. */
+/** Returns whether an answer contains the provider's text; a job without a result has nothing to release. */
 async function isReleased(
   { sandbox }: WatchedStack,
   { idempotencyKey }: SignedChat,
@@ -204,7 +197,7 @@ async function isReleased(
   return answers.some(({ status, body }) => status === 200 || body.includes(written))
 }
 
-/** `npm run campaign -- payer-attacks` */
+/** Runs `npm run campaign -- payer-attacks`. */
 export async function run(): Promise<number> {
   const rows = await runPayerAttacks()
   console.table(rows)

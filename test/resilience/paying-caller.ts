@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentSignatureHeader } from '@x402/core/http'
 import { createPayingClient, type PayingClient } from '../../infra/sandbox/paying-client.ts'
-import type { ChainPayer } from '../support/payer/chain-payer.ts'
+import { type Payer } from '../support/payer/payer.ts'
 import { type CallKind, newCallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 import { type Exchange, exchange } from './exchange.ts'
@@ -9,49 +9,49 @@ import { newCallRecord } from './recorded-call.ts'
 
 export interface CallOptions {
   readonly kind: CallKind
-  readonly payer: ChainPayer
-  /** Resolves when the first signed request may be sent; at once when left out. */
+  readonly payer: Payer
+  /** Resolves when the first signed request may be sent; immediately when left out. */
   readonly gate?: Promise<unknown>
-  /** Aborts one exchange of the call, as a client that hangs up; the call goes on with the next one. */
+  /** Aborts one exchange of the call, as a client that disconnects; the call continues with the next exchange. */
   readonly hangUp?: AbortSignal
-  /** Sends the first signed request to this many APIs at once. */
+  /** Sends the first signed request to this many APIs concurrently. */
   readonly duplicates?: number
 }
 
-/** A call on its way. */
+/** A call in progress. */
 export interface StartedCall {
   readonly record: CallRecord
-  /** Resolves when the payment is signed and the request is about to go out for the first time. */
+  /** Resolves when the payment is signed and the request is about to be sent for the first time. */
   readonly signed: Promise<void>
-  /** Resolves with the record when the client has its last word; never rejects. */
+  /** Resolves with the record when the client has its final answer; never rejects. */
   readonly finished: Promise<CallRecord>
 }
 
-/** A client of the service that behaves as its documentation asks for, and writes down all it sees. */
+/** A client that follows the service's documentation and records everything it sees. */
 export interface PayingCaller {
-  /** Every call so far, from the moment it began. */
+  /** All calls so far, from the moment they began. */
   readonly records: readonly CallRecord[]
-  /** Every audio that was sent. */
+  /** All audio that was sent. */
   readonly audios: readonly Uint8Array[]
   start(options: CallOptions): StartedCall
-  /** Sends a call's last signed request once more; `null` for a call that never signed, or without an answer. */
+  /** Repeats a call's last signed request; `null` for a call without one, or without an answer. */
   replay(record: CallRecord): Promise<CallerAnswer | null>
 }
 
 export interface CallerOptions {
   readonly baseUrls: readonly string[]
-  /** Of the chain itself; no proxy in between. */
+  /** The chain itself, without a proxy. */
   readonly rpcUrl: string
   readonly network: string
-  /** After this long without a terminal answer the client gives up. */
+  /** The client gives up after this long without a final answer. */
   readonly patienceMs: number
-  /** Chooses which API is asked first. */
+  /** Chooses the first API. */
   readonly random: () => number
 }
 
-/** Longer advice than this is cut: a campaign's client asks more often than a polite one. */
+/** Caps `retry-after`: a campaign's client retries more often than a polite one. */
 const LONGEST_PAUSE_MS = 300
-/** How many payments a client signs for one call before it takes the refusal for an answer. */
+/** How many payments a client signs for one call before it accepts a rejection as final. */
 const MOST_SIGNATURES = 8
 
 interface CallState {
@@ -65,7 +65,7 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
   const states = new Map<CallRecord, CallState>()
   const clients = new Map<string, PayingClient>()
   const audios: Uint8Array[] = []
-  const clientOf = ({ address, privateKey }: ChainPayer) => {
+  const clientOf = ({ address, privateKey }: Payer) => {
     const { rpcUrl, network } = options
     const client = clients.get(address) ?? createPayingClient({ privateKey, rpcUrl, network })
     clients.set(address, client)
@@ -106,7 +106,7 @@ export function createPayingCaller(options: CallerOptions): PayingCaller {
   }
 }
 
-/** Goes on until an answer is terminal: the result, a refusal for good, or too many refused payments. */
+/** Retries until an answer is final: the result, a permanent rejection, or too many rejected payments. */
 async function makeCall(
   options: CallerOptions,
   state: CallState,
@@ -166,7 +166,7 @@ async function takeAdvice(
   return 'again'
 }
 
-/** Without a signature the next exchange is unpaid, and gets the challenge once more. */
+/** Signs a challenge. When that fails, the next exchange is unpaid and gets the challenge again. */
 async function signChallenge(state: CallState, response: Response): Promise<void> {
   const headers = await state.client.sign(response).catch((error: unknown) => {
     state.record.problems.push(`could not sign: ${String(error)}`)
@@ -183,7 +183,7 @@ async function signChallenge(state: CallState, response: Response): Promise<void
   state.record.nonces.push(BigInt(permit2Authorization.nonce).toString())
 }
 
-/** One exchange, written down when its answer arrived whole. */
+/** Performs one exchange and records it when its answer arrived completely. */
 async function send(
   { rpcUrl }: CallerOptions,
   state: CallState,

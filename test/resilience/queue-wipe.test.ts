@@ -7,7 +7,7 @@ const JOBS = 40
 
 for (const queue of ['postgres', 'redis'] as const)
   test.skipIf(queue === 'redis' && !haveRedis())(
-    `a queue in ${queue} that is lost while workers are busy loses no job: each is served and charged once`,
+    `serves and charges every job once when the queue in ${queue} is lost while workers are busy`,
     async () => {
       const report = await runQueueWipe({ jobs: JOBS, workers: 'running', queue })
       expect(report).toMatchObject({ completed: JOBS, upstreamCalls: JOBS, transfers: JOBS, violations: [] })

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/payer/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { parseOn, startCampaignServices } from './outer-services.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
@@ -8,16 +8,16 @@ import { untilNoneLeft, untilReached } from './until-reached.ts'
 
 const PAYERS = 8
 const FUNDS_ATOMIC = 1_000_000_000n
-/** Fewer than there are jobs, so that running workers leave most of them in the queue. */
+/** Fewer than there are jobs, so that most of them are still in the queue. */
 const WORKER_CONCURRENCY = 16
 
 export interface QueueWipeOptions {
   readonly jobs: number
-  /** Whether workers are busy with the first jobs when the queue is lost, or come only afterwards. */
+  /** Whether workers are busy with the first jobs when the queue is lost, or start only afterwards. */
   readonly workers: 'running' | 'stopped'
-  /** Where the queue lives; in the sandbox's PostgreSQL when left out. */
+  /** Where the queue is; in the sandbox's PostgreSQL when left out. */
   readonly queue?: QueueKind
-  /** Objects in a bucket instead of a folder. */
+  /** Whether objects are in a bucket instead of a folder. */
   readonly s3?: boolean
 }
 
@@ -25,11 +25,11 @@ export interface QueueWipeReport {
   readonly jobs: number
   readonly workers: QueueWipeOptions['workers']
   readonly queue: QueueKind
-  /** Messages that were lost. */
+  /** Number of lost messages. */
   readonly queued: number
-  /** Jobs without a final state at that moment. */
+  /** Number of unfinished jobs at that moment. */
   readonly unfinished: number
-  /** From the loss (or, of stopped workers, their start) until every job was finished; a minute is the figure to reach. */
+  /** Time from the loss (or the start of stopped workers) until every job was finished; the target is a minute. */
   readonly drainMs: number
   readonly completed: number
   readonly upstreamCalls: number
@@ -37,7 +37,7 @@ export interface QueueWipeReport {
   readonly violations: readonly string[]
 }
 
-/** Accepts `jobs` paid calls, loses the queue, and waits until every one is finished: the ledger alone must suffice. */
+/** Accepts `jobs` paid calls, loses the queue, and waits until all are finished: the ledger alone must suffice. */
 export async function runQueueWipe(options: QueueWipeOptions): Promise<QueueWipeReport> {
   const { queue = 'postgres', s3 = false } = options
   const lossy = await lossyQueues[queue]()
@@ -68,14 +68,14 @@ async function loseQueue(
   if (workers === 'stopped') process.kill(sandbox.pidOf('worker'), 'SIGKILL')
   // Busy workers stay busy until the queue is lost.
   else process.kill(sandbox.pidOf('upstream'), 'SIGSTOP')
-  // Every caller is let go after a second; acceptance is what counts.
+  // Callers are released after a second; only acceptance matters here.
   const accepted = Promise.all(chats.map((chat) => payChat(sandbox.info.baseUrl, chat)))
   const keys = chats.map(({ idempotencyKey }) => idempotencyKey)
   await untilNoneLeft(async () => keys.slice(await count(sandbox, 'SELECT count(*) AS count FROM jobs')))
   if (workers === 'stopped') await accepted
   else
     await untilReached(
-      'workers are busy',
+      'all workers are busy',
       async () => (await countCalls(sandbox)) >= Math.min(jobs, WORKER_CONCURRENCY),
     )
   const queued = await lossy.count(sandbox)
@@ -91,20 +91,20 @@ async function loseQueue(
 }
 
 async function signAll({ info }: TestSandbox, jobs: number): Promise<readonly SignedChat[]> {
-  const payers: TestPayer[] = []
+  const payers: Payer[] = []
   for (let payer = 0; payer < PAYERS; payer += 1)
     payers.push(await createPayer(info.rpcUrl, { usdcAtomic: FUNDS_ATOMIC, approved: true }))
   const chats: SignedChat[] = []
-  for (let job = 0; job < jobs; job += 1) chats.push(await signChat(info.baseUrl, payers[job % PAYERS] as TestPayer))
+  for (let job = 0; job < jobs; job += 1) chats.push(await signChat(info.baseUrl, payers[job % PAYERS] as Payer))
   return chats
 }
 
-/** Every caller comes back with what he signed. */
+/** Every caller repeats their signed request. */
 async function judge(sandbox: TestSandbox, chats: readonly SignedChat[]) {
   const { info, chain } = sandbox
   const answers = await Promise.all(chats.map((chat) => payChatPatiently([info.baseUrl], chat)))
   const calls = await upstreamCallsByKey(info)
-  const transfers = await chain.transfersTo(info.payTo as `0x${string}`)
+  const transfers = await chain.transfersTo(info.payTo)
   const completed = answers.filter((one) => one.at(-1)?.status === 200).length
   const transactions = new Set(answers.map((one) => one.at(-1)?.transaction)).size
   const violations: string[] = []
@@ -123,7 +123,7 @@ function readUnfinished(sandbox: TestSandbox): Promise<readonly unknown[]> {
   )
 }
 
-/** Calls of the provider that are under way. */
+/** Returns the number of provider calls in progress. */
 function countCalls(sandbox: TestSandbox): Promise<number> {
   return count(sandbox, "SELECT count(*) AS count FROM upstream_attempts WHERE state = 'open'")
 }
@@ -135,9 +135,9 @@ async function count(sandbox: TestSandbox, statement: string): Promise<number> {
 
 export const HELP = `Usage: npm run campaign -- queue-wipe [--jobs 200] [--on redis,s3]
 
-Loses the queue with jobs in it, with workers stopped and with workers running.`
+Loses the queue while it contains jobs, with workers stopped and with workers running.`
 
-/** Exit code 1 for any violation. */
+/** Runs the command. Returns exit code 1 for any violation. */
 export async function run(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...args],

@@ -1,4 +1,4 @@
-/** Numbers between 0 and 1 that follow from `seed` alone (mulberry32: 32 bits of state, ample for choosing faults). */
+/** Returns a generator of numbers between 0 and 1, determined by `seed` (mulberry32, ample for choosing faults). */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -9,14 +9,14 @@ export function createRandom(seed: number): () => number {
   }
 }
 
-/** One of `choices`, which must not be empty. */
+/** Returns one of `choices`, which must not be empty. */
 export function pick<T>(random: () => number, choices: readonly T[]): T {
   const chosen = choices[Math.floor(random() * choices.length)]
   if (chosen === undefined) throw new RangeError('nothing to choose from')
   return chosen
 }
 
-/** The same items in another order. */
+/** Returns the items in random order. */
 export function shuffled<T>(random: () => number, items: readonly T[]): T[] {
   return items
     .map((item) => ({ item, place: random() }))

@@ -5,7 +5,7 @@ import { callRpc } from '../../infra/sandbox/json-rpc.ts'
 import type { CallRequest } from './call-requests.ts'
 import type { CallerAnswer, CallRecord } from './checker/ledgers.ts'
 
-/** The record of a call that begins now. */
+/** Returns the record of a call that begins now. */
 export function newCallRecord({ path, marker }: CallRequest, payer: string, callId: string = randomUUID()): CallRecord {
   return {
     callId,
@@ -22,8 +22,8 @@ export function newCallRecord({ path, marker }: CallRequest, payer: string, call
 }
 
 /**
- * Reads an answer to the end and writes down what it was; one that tells of a settlement is compared with the chain at once.
- * Campaigns ask for JSON alone, so every body is text. Throws when the answer is cut.
+ * Reads an answer to its end; one that reports a settlement is immediately compared with the chain. Campaigns request
+ * only JSON, so every body is text. Throws when the answer is incomplete.
  */
 export async function readCallerAnswer(response: Response, rpcUrl: string): Promise<CallerAnswer> {
   const bytes = Buffer.from(await response.arrayBuffer())

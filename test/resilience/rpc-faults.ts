@@ -9,16 +9,16 @@ import {
   signChat,
   upstreamCallsByKey,
 } from '../support/payer/chat-call.ts'
-import { createPayer, type TestPayer } from '../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 import { type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
 
-/** Short, so that what hangs is over soon, and yet many times what a node that works takes for an answer. */
+/** Short, so that hanging calls end soon, yet many times the latency of a working node. */
 const RPC_TIMEOUT_MS = 2500
 const USDC_OF_A_PAYER = 1_000_000n
-/** A faulty node is healed once it has met this many calls of a case and a caller has been told so. */
+/** A node is healed once this many calls of a case met its fault and a caller was answered with it. */
 const HITS_BEFORE_HEALING = 2
-/** Every failure asks for the same request again; many others may be served first. */
+/** Every failure asks for the same request again, and many others may be served first. */
 const CALLER_PATIENCE_MS = 5 * PATIENCE_MS
 
 const FAULTS: Readonly<Record<string, RpcFault>> = {
@@ -34,25 +34,25 @@ const FAULTS: Readonly<Record<string, RpcFault>> = {
   'answer lost': { kind: 'lost_answer' },
 }
 const STAGES: readonly RpcStage[] = ['verify', 'recheck', 'prepare', 'broadcast', 'confirm']
-/** These meet everybody's calls, so they come one after another: a few tell enough. */
+/** These affect the calls of all payers and therefore run one at a time: a few suffice. */
 const FAULTS_OF_TERMS = ['down', 'hanging', 'HTTP 500']
 
-/** One payment that met a faulty node, and what became of it. */
+/** One payment that met a faulty node, and its outcome. */
 export interface RpcFaultRow {
   readonly stage: string
   readonly fault: string
-  /** Different answers in their order, as `status code (payment)`. */
+  /** The answers in order, without repetitions, as `status code (payment)`. */
   readonly answers: string
-  /** RPC calls that met the fault. */
+  /** Number of RPC calls that met the fault. */
   readonly hits: number
   readonly upstreamCalls: number
   readonly transfers: number
-  /** From healing to the 200. */
+  /** Time from healing to the 200. */
   readonly recoveryMs: number
   readonly violations: readonly string[]
 }
 
-/** A stack whose API and worker each reach the node through a proxy of their own. */
+/** A stack whose API and worker reach the node through separate proxies. */
 export interface WatchedStack {
   readonly sandbox: TestSandbox
   readonly rpc: RpcWatch
@@ -65,7 +65,7 @@ export async function startWatchedStack({
   apiEnvironment = {},
 }: {
   readonly holdSeconds?: number
-  /** How long a node may think about an answer; a minute, for nodes that always answer, when left out. */
+  /** RPC timeout; a minute when left out, for nodes that always answer. */
   readonly rpcTimeoutMs?: number
   readonly apiEnvironment?: Readonly<Record<string, string>>
 } = {}): Promise<WatchedStack> {
@@ -82,7 +82,7 @@ export async function startWatchedStack({
     apiEnvironment: { HOLD_SECONDS: String(holdSeconds), RPC_TIMEOUT_MS: String(rpcTimeoutMs), ...apiEnvironment },
     workerEnvironment: {
       RPC_TIMEOUT_MS: String(rpcTimeoutMs),
-      // The one worker lives as long as its stack, so a lease that it loses is only ever lost by starvation.
+      // The only worker lives as long as its stack, so only starvation could cost it a lease.
       LEASE_SECONDS: '60',
       SWEEP_SECONDS: '0.2',
       WORKER_CONCURRENCY: '64',
@@ -99,7 +99,7 @@ export async function startWatchedStack({
   }
 }
 
-/** Every fault at every stage, each on a payment of its own; those of one stage and kind run beside all others. */
+/** Runs every fault at every stage, each with a separate payment, concurrently where they do not affect each other. */
 export async function runRpcFaults(): Promise<readonly RpcFaultRow[]> {
   const stack = await startWatchedStack({ rpcTimeoutMs: RPC_TIMEOUT_MS })
   try {
@@ -117,11 +117,11 @@ export async function runRpcFaults(): Promise<readonly RpcFaultRow[]> {
   }
 }
 
-export function fundedPayer({ sandbox }: WatchedStack): Promise<TestPayer> {
+export function fundedPayer({ sandbox }: WatchedStack): Promise<Payer> {
   return createPayer(sandbox.info.rpcUrl, { usdcAtomic: USDC_OF_A_PAYER, approved: true })
 }
 
-/** A price needs no chain, so a node that is down is not even noticed. */
+/** Checks that a challenge needs no RPC call, so that a node that is down does not affect it. */
 async function challengeWithoutChain({ sandbox, rpc }: WatchedStack): Promise<RpcFaultRow> {
   const before = rpc.api.calls.length
   rpc.api.setFault({ kind: 'reset' })
@@ -133,13 +133,13 @@ async function challengeWithoutChain({ sandbox, rpc }: WatchedStack): Promise<Rp
     ...(hits === 0 ? [] : [`a challenge made ${hits} RPC calls`]),
   ]
   const nothing = { upstreamCalls: 0, transfers: 0, recoveryMs: 0 }
-  return { stage: 'challenge', fault: 'down', answers: told(answer), hits, ...nothing, violations }
+  return { stage: 'challenge', fault: 'down', answers: describeAnswer(answer), hits, ...nothing, violations }
 }
 
 interface FaultCase {
   readonly stage: RpcStage
   readonly fault: string
-  readonly payer: TestPayer
+  readonly payer: Payer
 }
 
 async function payThroughFault(stack: WatchedStack, { stage, fault, payer }: FaultCase): Promise<RpcFaultRow> {
@@ -147,10 +147,10 @@ async function payThroughFault(stack: WatchedStack, { stage, fault, payer }: Fau
   const { baseUrl } = sandbox.info
   const chat = await signChat(baseUrl, payer)
   const met = FAULTS[fault]
-  if (met === undefined) throw new Error(`there is no fault ${fault}`)
+  if (met === undefined) throw new Error(`unknown fault: ${fault}`)
   const who = stage === 'terms' ? null : payer.account.address
   const armed = rpc.arm({ payer: who, stages: [stage], fault: met })
-  // A node that is only slow is not healed: it is to be enough for the whole way.
+  // A node that is only slow is not healed: the payment must succeed with it.
   const isInTime = met.kind === 'slow' && met.delayMs < RPC_TIMEOUT_MS
   const answers: ChatAnswer[] = []
   await askUntilPaid(baseUrl, chat, answers, () => !isInTime && armed.hits >= HITS_BEFORE_HEALING)
@@ -161,7 +161,7 @@ async function payThroughFault(stack: WatchedStack, { stage, fault, payer }: Fau
   return { stage, fault, hits: armed.hits, recoveryMs, ...(await judge(stack, chat, answers)) }
 }
 
-/** The caller that every failure asks to be: the same signed request again, until something else is asked for, or it is enough. */
+/** Repeats the same signed request for as long as the failures ask for that, or until `isEnough`. */
 export async function askUntilPaid(
   baseUrl: string,
   chat: SignedChat,
@@ -184,36 +184,36 @@ async function judge(
   const violations: string[] = []
   const last = answers.at(-1)
   const refused = answers.find(({ status }) => status !== 200 && status !== 503)
-  if (refused) violations.push(`a good payment was answered with ${told(refused)}`)
+  if (refused) violations.push(`a valid payment was answered with ${describeAnswer(refused)}`)
   if (last?.status !== 200) violations.push('the same signed request was not served after healing')
   if (upstreamCalls !== 1) violations.push(`${upstreamCalls} provider calls`)
   if (transfers.length !== 1) violations.push(`${transfers.length} transfers`)
   if (last && transfers[0]?.valueAtomic !== last.charged)
-    violations.push(`charged ${transfers[0]?.valueAtomic}, told ${last.charged}`)
+    violations.push(`charged ${transfers[0]?.valueAtomic}, reported ${last.charged}`)
   const replay = await payChat(sandbox.info.baseUrl, chat)
   if (replay.body !== last?.body || replay.receiptId !== last.receiptId) violations.push('the replay differs')
   return { answers: distinct(answers), upstreamCalls, transfers: transfers.length, violations }
 }
 
-/** What one payment cost upstream and moved on chain. */
+/** Returns the upstream calls and the transfers of one payment. */
 export async function countFor(sandbox: TestSandbox, { idempotencyKey, payer }: SignedChat) {
-  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)
+  const transfers = await sandbox.chain.transfersTo(sandbox.info.payTo)
   return {
     upstreamCalls: (await upstreamCallsByKey(sandbox.info)).get(idempotencyKey) ?? 0,
     transfers: transfers.filter(({ from }) => from.toLowerCase() === payer.account.address.toLowerCase()),
   }
 }
 
-export function told({ status, code, payment }: ChatAnswer): string {
+export function describeAnswer({ status, code, payment }: ChatAnswer): string {
   return status === 200 ? '200' : `${status} ${code} (${payment})`
 }
 
-/** Answers in their order, repetitions left out. */
+/** Returns the answers in order, without repetitions. */
 export function distinct(answers: readonly ChatAnswer[]): string {
-  return [...new Set(answers.map(told))].join(' → ')
+  return [...new Set(answers.map(describeAnswer))].join(' → ')
 }
 
-/** `npm run campaign -- rpc-faults` */
+/** Runs `npm run campaign -- rpc-faults`. */
 export async function run(): Promise<number> {
   const rows = await runRpcFaults()
   console.table(rows.map((row) => ({ ...row, violations: row.violations.join('; ') })))

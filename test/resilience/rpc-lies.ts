@@ -1,126 +1,129 @@
 import { toHex } from 'viem'
 import type { RpcAnswer, RpcFault } from '../support/chain/rpc-proxy.ts'
-import { createChainPayer } from '../support/payer/chain-payer.ts'
 import { type ChatAnswer, type SignedChat, signChat } from '../support/payer/chat-call.ts'
+import { createPayer } from '../support/payer/payer.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
 import type { RpcStage } from './rpc-watch.ts'
 
-/** One lie, repeated until the payment has its end, and its worst outcome. `bad` payers have emptied their wallet after they signed. */
+/**
+ * A lie of the node, repeated until the payment ends, and its worst outcome. `bad` payers emptied their wallet after
+ * signing.
+ */
 interface Lie {
   readonly name: string
   readonly payer: 'good' | 'bad'
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
-  /** How many calls are lied about; every one, as long as the node lies, when left out. */
+  /** How many calls get a false answer; all of them when left out. */
   readonly times?: number
-  /** How the payment ends for the signature that met the lie, once the node is honest again. */
+  /** The final answers that the signature may get once the node is honest again. */
   readonly ends: readonly string[]
   readonly upstreamCalls: number
-  /** Settlements that the chain reverted. */
+  /** Number of settlements that the chain reverted. */
   readonly reverted: number
   readonly worst: string
-  /** The payment has no end while the lie lasts: it ends once it was heard and a caller was put off. */
+  /** The payment cannot end while the node lies: the node is healed once the lie was met and a caller was deferred. */
   readonly isEndless?: true
-  /** Holds up every later account nonce for a while, so the quick run leaves it out. */
+  /** Delays every later account nonce, so the quick run skips it. */
   readonly isSlow?: true
-  /** Nobody may ask for it while all is well. */
-  readonly isUnheard?: true
+  /** Possibly never requested while nothing is wrong. */
+  readonly isOptional?: true
 }
 
-const reverts: RpcFault = { kind: 'forge', answer: { error: { code: 3, message: 'execution reverted' } } }
-const succeeds: RpcFault = { kind: 'forge', answer: { result: '0x' } }
+const REVERTS: RpcFault = { kind: 'forge', answer: { error: { code: 3, message: 'execution reverted' } } }
+const SUCCEEDS: RpcFault = { kind: 'forge', answer: { result: '0x' } }
 
 function lieAbout(change: (result: Record<string, unknown>) => unknown): RpcFault {
-  const tell = (truth: RpcAnswer): RpcAnswer =>
+  const changeAnswer = (truth: RpcAnswer): RpcAnswer =>
     'result' in truth && typeof truth.result === 'object' && truth.result !== null
       ? { result: change(truth.result as Record<string, unknown>) }
       : truth
-  return { kind: 'lie', tell }
+  return { kind: 'lie', change: changeAnswer }
 }
 
-const noReceipt: RpcFault = { kind: 'forge', answer: { result: null } }
+const NO_RECEIPT: RpcFault = { kind: 'forge', answer: { result: null } }
 
-/** One answer that a good payment would fail by: it is looked at once more. */
-const TOLD_ONCE = (['verify', 'recheck', 'prepare'] as const).map(
+/** A single answer that would fail a valid payment: the call is repeated. */
+const SINGLE_LIES = (['verify', 'recheck', 'prepare'] as const).map(
   (stage): Lie => ({
-    name: `${stage}: one eth_call reverts although the payment is good`,
+    name: `${stage}: one eth_call reverts although the payment is valid`,
     payer: 'good',
     stages: [stage],
     methods: ['eth_call'],
     times: 1,
-    fault: reverts,
+    fault: REVERTS,
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'none: what nothing explains is asked once more',
+    worst: 'none: an unexplained revert is read again',
   }),
 )
 
 const LIES: readonly Lie[] = [
-  ...TOLD_ONCE,
+  ...SINGLE_LIES,
   {
-    name: 'verify: every eth_call reverts although the payment is good',
+    name: 'verify: every eth_call reverts although the payment is valid',
     payer: 'good',
     stages: ['verify'],
-    fault: reverts,
+    fault: REVERTS,
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a 402 before anything was taken; the same signature is good again afterwards',
+    worst: 'a 402 before anything was charged; the same signature is valid again afterwards',
   },
   {
-    name: 'verify: eth_call succeeds although the payment is bad',
+    name: 'verify: eth_call succeeds although the payment is invalid',
     payer: 'bad',
     stages: ['verify'],
-    fault: succeeds,
+    fault: SUCCEEDS,
     ends: ['402 insufficient_funds'],
     upstreamCalls: 0,
     reverted: 0,
-    worst: 'a job that the worker’s own look refuses',
+    worst: 'a job that the worker’s own check rejects',
   },
   {
-    name: 'verify, re-check: eth_call succeeds although the payment is bad',
+    name: 'verify, re-check: eth_call succeeds although the payment is invalid',
     payer: 'bad',
     stages: ['verify', 'recheck'],
-    fault: succeeds,
+    fault: SUCCEEDS,
     ends: ['402 settlement_failed'],
     upstreamCalls: 1,
     reverted: 0,
     worst: 'one provider call, its result withheld',
   },
   {
-    name: 'every eth_call succeeds although the payment is bad (a node of another chain)',
+    name: 'every eth_call succeeds although the payment is invalid (a node of another chain)',
     payer: 'bad',
     stages: ['verify', 'recheck', 'prepare'],
-    fault: succeeds,
+    fault: SUCCEEDS,
     ends: ['402 settlement_failed'],
     upstreamCalls: 1,
     reverted: 1,
     worst: 'one provider call and one reverted transaction, its result withheld',
   },
   {
-    name: 're-check: every eth_call reverts although the payment is good',
+    name: 're-check: every eth_call reverts although the payment is valid',
     payer: 'good',
     stages: ['recheck'],
-    fault: reverts,
+    fault: REVERTS,
     ends: ['402 payment_rejected'],
     upstreamCalls: 0,
     reverted: 0,
     worst: 'an uncharged failure; a fresh signature is served',
   },
   {
-    name: 'prepare: every eth_call reverts although the charge is good',
+    name: 'prepare: every eth_call reverts although the charge is valid',
     payer: 'good',
     stages: ['prepare'],
-    fault: reverts,
+    fault: REVERTS,
     ends: ['200', '402 settlement_failed'],
     upstreamCalls: 1,
     reverted: 0,
     worst: 'the result is withheld; a fresh signature pays for it without another provider call',
   },
   {
-    name: 'confirm: the receipt tells a revert although it succeeded',
+    name: 'confirm: the receipt reports a revert although the transaction succeeded',
     payer: 'good',
     stages: ['confirm'],
     methods: ['eth_getTransactionReceipt'],
@@ -132,11 +135,11 @@ const LIES: readonly Lie[] = [
     isEndless: true,
   },
   {
-    name: 'confirm: no receipt although it is mined',
+    name: 'confirm: no receipt although the transaction is mined',
     payer: 'good',
     stages: ['confirm'],
     methods: ['eth_getTransactionReceipt'],
-    fault: noReceipt,
+    fault: NO_RECEIPT,
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
@@ -144,7 +147,7 @@ const LIES: readonly Lie[] = [
     isEndless: true,
   },
   {
-    name: 'confirm: the receipt tells success without logs',
+    name: 'confirm: the receipt reports success without logs',
     payer: 'good',
     stages: ['confirm'],
     methods: ['eth_getTransactionReceipt'],
@@ -174,17 +177,17 @@ const LIES: readonly Lie[] = [
   },
 ]
 
-/** These concern everybody, at least by the account nonces that wait behind them, so one after another. */
-const LIES_TO_ALL: readonly Lie[] = [
+/** These affect all payers, at least through the account nonces queued behind them, so they run one at a time. */
+const SHARED_LIES: readonly Lie[] = [
   {
-    name: 'broadcast: “already known” without having it',
+    name: 'broadcast: “already known” for an unknown transaction',
     payer: 'good',
     stages: ['broadcast'],
     fault: { kind: 'error', code: -32_000, message: 'already known' },
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a delay: it is sent again',
+    worst: 'a delay: the transaction is sent again',
     isEndless: true,
     isSlow: true,
   },
@@ -196,12 +199,12 @@ const LIES_TO_ALL: readonly Lie[] = [
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a delay: it is sent again',
+    worst: 'a delay: the transaction is sent again',
     isEndless: true,
     isSlow: true,
   },
   {
-    name: 'terms: eth_getTransactionCount is 0 whatever was sent',
+    name: 'terms: eth_getTransactionCount is always 0',
     payer: 'good',
     stages: ['terms'],
     methods: ['eth_getTransactionCount'],
@@ -209,8 +212,8 @@ const LIES_TO_ALL: readonly Lie[] = [
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'none: the ledger counts itself',
-    isUnheard: true,
+    worst: 'none: the ledger counts nonces itself',
+    isOptional: true,
   },
   {
     name: 'terms: the latest block is an hour old',
@@ -221,8 +224,8 @@ const LIES_TO_ALL: readonly Lie[] = [
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'a wrong settlement time on the receipt, where the logs do not tell it',
-    isUnheard: true,
+    worst: 'a wrong settlement time on the receipt where the logs contain none',
+    isOptional: true,
   },
   {
     name: 'terms: another chain id',
@@ -233,18 +236,18 @@ const LIES_TO_ALL: readonly Lie[] = [
     ends: ['200'],
     upstreamCalls: 1,
     reverted: 0,
-    worst: 'none: transactions are signed for our own chain; /readyz tells it',
-    isUnheard: true,
+    worst: 'none: transactions are signed for the configured chain; /readyz reports it',
+    isOptional: true,
   },
 ]
 
-/** What one lie led to. */
+/** The result of one lie. */
 export interface RpcLieRow {
   readonly lie: string
-  /** While the node lied, then from the honest one, each without repetitions. */
+  /** The answers while the node lied, then those after it was healed, each without repetitions. */
   readonly lied: string
   readonly honest: string
-  /** Whether a fresh signature for the same key was asked for, and its answer. */
+  /** The answers to a fresh signature for the same key, when one was asked for. */
   readonly fresh: string
   readonly upstreamCalls: number
   readonly transfers: number
@@ -253,15 +256,15 @@ export interface RpcLieRow {
   readonly violations: readonly string[]
 }
 
-/** Each lie is met by a payment of its own, then the node is honest again and the caller does as he was told. */
+/** Runs each lie with a separate payment; then the node is honest again and the caller follows the retry advice. */
 export async function runRpcLies({ quick }: { quick: boolean }): Promise<readonly RpcLieRow[]> {
-  const told = (lie: Lie) => !(quick && lie.isSlow)
+  const isIncluded = (lie: Lie) => !(quick && lie.isSlow)
   const stack = await startWatchedStack()
   try {
     const ready: { lie: Lie; chat: SignedChat }[] = []
-    for (const lie of LIES.filter(told)) ready.push({ lie, chat: await signedBy(stack, lie) })
-    const rows = await Promise.all(ready.map(({ lie, chat }) => tellLie(stack, lie, chat)))
-    for (const lie of LIES_TO_ALL.filter(told)) rows.push(await tellLie(stack, lie, await signedBy(stack, lie)))
+    for (const lie of LIES.filter(isIncluded)) ready.push({ lie, chat: await signedBy(stack, lie) })
+    const rows = await Promise.all(ready.map(({ lie, chat }) => runLie(stack, lie, chat)))
+    for (const lie of SHARED_LIES.filter(isIncluded)) rows.push(await runLie(stack, lie, await signedBy(stack, lie)))
     return rows
   } finally {
     await stack.stop()
@@ -271,15 +274,13 @@ export async function runRpcLies({ quick }: { quick: boolean }): Promise<readonl
 async function signedBy(stack: WatchedStack, { payer: kind }: Lie): Promise<SignedChat> {
   const { sandbox } = stack
   if (kind === 'good') return await signChat(sandbox.info.baseUrl, await fundedPayer(stack))
-  const devnet = { rpcUrl: sandbox.info.rpcUrl, ...sandbox.chain } as never
-  const spender = await createChainPayer(devnet)
-  await spender.approve()
-  const chat = await signChat(sandbox.info.baseUrl, { account: spender.account, rpcUrl: sandbox.info.rpcUrl })
-  await spender.spend(1_000_000n)
+  const spender = await createPayer(sandbox.info.rpcUrl, { approved: true })
+  const chat = await signChat(sandbox.info.baseUrl, spender)
+  await spender.spendAll()
   return chat
 }
 
-async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedChat): Promise<RpcLieRow> {
+async function runLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedChat): Promise<RpcLieRow> {
   const { baseUrl } = sandbox.info
   const payer = lie.stages.includes('terms') ? null : chat.payer.account.address
   const { stages, methods, times, fault } = lie
@@ -300,7 +301,7 @@ async function tellLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedCha
   const ended = last ? `${last.status} ${last.code}`.trim() : 'nothing'
   if (!lie.ends.includes(ended)) violations.push(`ended with ${ended}`)
   if (lie.times === 1 && lied.some(({ status }) => status === 402)) violations.push('a 402 for one wrong answer')
-  if (armed.hits === 0 && !lie.isUnheard) violations.push('the lie was never told')
+  if (armed.hits === 0 && !lie.isOptional) violations.push('no call met the lie')
   if (transfers.length > 1) violations.push(`${transfers.length} charges`)
   const released = [...lied, ...honest, ...fresh].some(({ status }) => status === 200)
   if (released && transfers.length === 0) violations.push('released without a transfer')
@@ -335,7 +336,7 @@ async function countReverted(sandbox: WatchedStack['sandbox'], { idempotencyKey 
   return receipts.filter((receipt) => receipt?.status === 'reverted').length
 }
 
-/** `npm run campaign -- rpc-lies` */
+/** Runs `npm run campaign -- rpc-lies`. */
 export async function run(): Promise<number> {
   const rows = await runRpcLies({ quick: false })
   for (const row of rows) console.log(row)

@@ -1,28 +1,28 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
 import { decodeFunctionData, keccak256, parseTransaction } from 'viem'
-import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/contracts.ts'
+import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../support/chain/rpc-proxy.ts'
 
 /**
- * What a call to the node is for. `verify` is the API's look at a payment, `recheck` the worker's last one before the
- * provider, `prepare` the simulation of the charge; `reasons` reads why the chain refuses; `terms` is everything that
- * belongs to no payment: fees, blocks, account nonces.
+ * The purpose of a call to the node. `verify` is the API's check of a payment, `recheck` the worker's check before the
+ * provider call, `prepare` the simulation of the charge; `reasons` reads why the chain rejects; `terms` is everything
+ * that belongs to no payment: fees, blocks, account nonces.
  */
 export type RpcStage = 'verify' | 'recheck' | 'prepare' | 'broadcast' | 'confirm' | 'reasons' | 'terms'
 
-/** What befalls the calls of one payer, or the `terms` of everybody, until it is healed. */
+/** A fault of the calls of one payer, or of the `terms` of all, until it is healed. */
 export interface ArmedFault {
   readonly payer: string | null
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
-  /** How many calls it is for; all of them when left out. */
+  /** How many calls it affects; all of them when left out. */
   readonly times?: number
-  /** How many calls it has met. */
+  /** How many calls it has affected. */
   hits: number
 }
 
-/** The API's and the worker's way to the node, each with a proxy that knows whose payment a call is about. */
+/** The proxies between API and node and between worker and node, which know whose payment a call is about. */
 export interface RpcWatch {
   readonly api: RpcProxy
   readonly worker: RpcProxy
@@ -87,7 +87,7 @@ function readEthCall(
   from: 'api' | 'worker',
 ): ReadCall {
   if (to.toLowerCase() !== UPTO_PROXY_ADDRESS) {
-    // balanceOf, allowance and nonceBitmap all begin with the owner.
+    // The first argument of balanceOf, allowance and nonceBitmap is the owner.
     return { payer: data.length >= 74 ? `0x${data.slice(34, 74)}` : null, stage: 'reasons' }
   }
   const { payer, amount, maximum } = readSettlement(data)

@@ -3,7 +3,7 @@ import { collect } from './checker/collect.ts'
 import type { CallRecord, Violation } from './checker/ledgers.ts'
 import type { CampaignStack } from './stack.ts'
 
-/** What a campaign has to tell, of one stack or of all. */
+/** The results of a campaign, for one stack or for all. */
 export interface StackReport<Trial, Found extends Violation> {
   readonly trials: readonly Trial[]
   readonly violations: readonly Found[]
@@ -16,7 +16,7 @@ export interface StackReport<Trial, Found extends Violation> {
   readonly upstreamCalls: number
 }
 
-/** One look of the whole checker at a stack. */
+/** One verdict of the checker on a stack. */
 export type Comparison<Found extends Violation> = Omit<StackReport<never, Found>, 'trials' | 'leftProcesses'>
 
 export const NOTHING_COMPARED: Comparison<never> = {
@@ -28,8 +28,8 @@ export const NOTHING_COMPARED: Comparison<never> = {
 }
 
 /**
- * Waits for the stack to settle down and compares its ledgers. `judged` may leave out of the calls what must not be judged, and
- * `attribute` says where a violation belongs, from the idempotency key of its job.
+ * Waits until the stack is idle and compares its ledgers. `judged` may exclude calls from the verdict; `attribute`
+ * returns the origin of a violation for the idempotency key of its job.
  */
 export async function compareLedgers<Found extends Violation>(
   stack: CampaignStack,
@@ -51,7 +51,7 @@ export async function compareLedgers<Found extends Violation>(
   }
 }
 
-/** All stacks as one. */
+/** Merges the results of all stacks. */
 export function mergeReports<Trial, Found extends Violation>(
   reports: readonly StackReport<Trial, Found>[],
 ): StackReport<Trial, Found> {

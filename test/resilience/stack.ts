@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { callRpc } from '../../infra/sandbox/json-rpc.ts'
-import type { ServiceName } from '../../infra/sandbox/process-plan.ts'
-import { type Connections, type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
+import { type Sandbox, type SandboxInfo, startSandbox } from '../../infra/sandbox/sandbox.ts'
+import type { Connections, ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
-import { createChainReader, type TestDevnet } from '../support/chain/devnet.ts'
+import { createChainReader } from '../support/chain/devnet.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
-import { type ChainPayer, createChainPayer } from '../support/payer/chain-payer.ts'
+import { createPayer, type Payer } from '../support/payer/payer.ts'
 import type { TestRedis } from '../support/processes/redis-server.ts'
 import type { LedgerSources } from './checker/collect.ts'
 import { objectsInBucket, objectsInFolder } from './checker/read-objects.ts'
@@ -19,63 +19,66 @@ import { createPointControl, type PointControl } from './processes/reach-point.t
 import { untilNoneLeft } from './until-reached.ts'
 
 export interface CampaignStackOptions {
-  /** How many processes of each kind; two when left out. */
+  /** Number of processes of each kind; two when left out. */
   readonly apis?: number
   readonly workers?: number
   readonly settlementKeys?: number
-  /** The queue and the object store that are started for the campaign; none of them when left out. */
+  /** Queue and object store to start for the campaign; none when left out. */
   readonly on?: readonly OuterServiceKind[]
-  /** Puts a fault proxy before PostgreSQL, the queue, the RPC, the upstream and the bucket. */
+  /** Whether PostgreSQL, queue, RPC, upstream and bucket are behind fault proxies. */
   readonly proxied?: boolean
-  /** Payers that approved Permit2 once, and payers who sign a gas-sponsored permit each time; 8 and 4 when left out. */
+  /**
+   * Number of payers who approved Permit2, and of those who sign a gas-sponsoring permit each time; 8 and 4 when left
+   * out.
+   */
   readonly approvedPayers?: number
   readonly sponsoredPayers?: number
   readonly upstreamDelayMs?: number
   readonly apiEnvironment?: Record<string, string>
   readonly workerEnvironment?: Record<string, string>
-  /** More settings of the one process with this name, over all others. */
+  /** Settings of the process with this name, which override all others. */
   readonly environmentOf?: (name: ServiceName) => Record<string, string>
-  /** Where clients send their calls, such as a load balancer; straight to the APIs when left out. */
+  /** Where clients send their calls, such as a load balancer; directly to the APIs when left out. */
   readonly clientUrls?: readonly string[]
-  /** Between 0 and 1; `Math.random` when left out. */
+  /** Returns numbers between 0 and 1; `Math.random` when left out. */
   readonly random?: () => number
 }
 
 type ProxiedTarget = 'database' | 'queue' | 'rpc' | 'upstream'
 
-/** A whole farebox with several APIs and workers, the tools to break it, and clients who write down what they see. */
+/** A whole farebox with several APIs and workers, the tools to break it, and clients that record what they see. */
 export interface CampaignStack extends Sandbox {
   readonly directory: string
   readonly points: PointControl
   /** `null` unless the stack was started `proxied`. */
   readonly proxies: Readonly<Record<ProxiedTarget, TcpFaultProxy> & { objects?: TcpFaultProxy }> | null
-  /** Where the queue lives, on a stack `on` Redis. */
+  /** The queue of a stack `on` Redis. */
   readonly redis: TestRedis | null
-  readonly payers: { readonly approved: readonly ChainPayer[]; readonly sponsored: readonly ChainPayer[] }
+  readonly payers: { readonly approved: readonly Payer[]; readonly sponsored: readonly Payer[] }
   readonly caller: PayingCaller
-  /** When the chain was reorganised, in Unix milliseconds; whoever does it adds the time. */
+  /** When the chain was reorganized, in Unix milliseconds; added by the fault that does it. */
   readonly reorganizedAt: number[]
-  /** Creates one more payer with 1,000 USDC. */
-  addPayer(kind: 'approved' | 'sponsored'): Promise<ChainPayer>
+  /** Creates another payer with 1,000 USDC. */
+  addPayer(kind: 'approved' | 'sponsored'): Promise<Payer>
   setFaults(rules: readonly FaultRuleInput[]): Promise<void>
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
   /**
-   * Waits until every job is finished, staged uploads are reaped, and the chain holds every settlement that counts as collected;
-   * returns the ids of jobs that got stuck.
+   * Waits until every job is finished, staged uploads are deleted, and every confirmed settlement is on chain; returns
+   * the ids of stuck jobs.
    */
   settleDown(): Promise<readonly string[]>
-  /** Lets the logs and everything else outlive `stop`, for whoever looks into a failure; gives the folder. */
+  /** Keeps the logs and all other files after `stop`, to investigate a failure; returns the folder. */
   keepFiles(): string
-  /** Where the checker finds the five ledgers, past all proxies. */
+  /** Where the checker reads the five ledgers, without any proxy. */
   ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
 }
 
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
-/** A job may be recovered several times, each time behind many others. */
+/** A job may have to be recovered several times, each time after many others. */
 const CLIENT_PATIENCE_MS = 5 * PATIENCE_MS
 /**
- * Short, since every job of a killed worker waits for it. A worker that is starved and alive may lose it too: that costs an
- * uncharged failure, which clients and the checker take as one.
+ * Short, since every job of a killed worker waits for it. A starved worker may lose its lease too, which costs an
+ * uncharged failure that clients and checker treat as such.
  */
 export const LEASE_SECONDS = 3
 
@@ -98,7 +101,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       upstreamDelayMs: options.upstreamDelayMs ?? 0,
       apiEntry: 'test/resilience/processes/api.ts',
       workerEntry: 'test/resilience/processes/worker.ts',
-      // Held for so short a time that clients whose job recovers slowly also attach to it again.
+      // So short that clients also re-attach to a job that recovers slowly.
       apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
       workerEnvironment: {
         LEASE_SECONDS: String(LEASE_SECONDS),
@@ -121,11 +124,12 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       patienceMs: CLIENT_PATIENCE_MS,
       random: options.random ?? Math.random,
     })
-    const addPayer = await createPayerMint(sandbox.info)
+    const addPayer: CampaignStack['addPayer'] = (kind) =>
+      createPayer(sandbox.info.rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC, approved: kind === 'approved' })
     const approved = await addPayers(options.approvedPayers ?? 8, () => addPayer('approved'))
     const sponsored = await addPayers(options.sponsoredPayers ?? 4, () => addPayer('sponsored'))
     const pool = new pg.Pool({ connectionString: sandbox.info.databaseUrl, max: 2 })
-    // A restart of the database ends idle connections; the next query opens another.
+    // A restart of the database closes idle connections; the next query opens another.
     pool.on('error', () => undefined)
     const sql: CampaignStack['sql'] = async <Row extends pg.QueryResultRow>(
       statement: string,
@@ -178,7 +182,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   }
 }
 
-/** The proxies, in the order database, queue, RPC, upstream. */
+/** The fault proxies. */
 async function startProxies(real: Connections, proxies: TcpFaultProxy[]): Promise<Connections> {
   const through = async (target: string) => {
     const url = new URL(target)
@@ -195,19 +199,8 @@ async function startProxies(real: Connections, proxies: TcpFaultProxy[]): Promis
   }
 }
 
-async function createPayerMint(info: SandboxInfo): Promise<CampaignStack['addPayer']> {
-  const { rpcUrl } = info
-  // Of a devnet, payers use only its address and its reads.
-  const devnet = { ...createChainReader(rpcUrl), rpcUrl } as TestDevnet
-  return async (kind) => {
-    const payer = await createChainPayer(devnet, PAYER_FUNDS_ATOMIC)
-    if (kind === 'approved') await payer.approve()
-    return payer
-  }
-}
-
-async function addPayers(count: number, add: () => Promise<ChainPayer>): Promise<readonly ChainPayer[]> {
-  const payers: ChainPayer[] = []
+async function addPayers(count: number, add: () => Promise<Payer>): Promise<readonly Payer[]> {
+  const payers: Payer[] = []
   while (payers.length < count) payers.push(await add())
   return payers
 }
@@ -233,7 +226,10 @@ async function settleDown(sql: CampaignStack['sql'], info: SandboxInfo): Promise
   return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
 }
 
-/** Account nonces that nothing was mined for yet, and collected settlements that a reorganisation has taken back for now. */
+/**
+ * Returns accounts with nonces that are not mined yet, and confirmed settlements that a reorganization has removed for
+ * now.
+ */
 async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: SandboxInfo) {
   const accounts = await sql<{ id: string; next: string }>(
     'SELECT facilitator AS id, next_account_nonce AS next FROM settlement_accounts',
@@ -247,7 +243,7 @@ async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: Sand
   const settlements = await sql<{ id: string }>(
     "SELECT transaction_hash AS id FROM settlements WHERE state = 'confirmed'",
   )
-  const transfers = await createChainReader(rpcUrl).transfersTo(payTo as `0x${string}`)
+  const transfers = await createChainReader(rpcUrl).transfersTo(payTo)
   const present = new Set(transfers.map(({ transactionHash }) => transactionHash.toLowerCase()))
   return [
     ...waiting.flat(),
@@ -257,7 +253,7 @@ async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: Sand
   ]
 }
 
-/** A run of bytes that only this audio holds: the generator's seed, behind the side information of the first frame. */
+/** Returns bytes that occur only in this audio: the generator's seed, after the side information of the first frame. */
 export function canaryOf(audio: Uint8Array): Buffer {
   return Buffer.from(audio.subarray(24, 48))
 }

@@ -3,15 +3,15 @@ import { PATIENCE_MS } from '../support/patience.ts'
 
 const POLL_MS = 20
 
-/** Polls until `isReached`. Fails after {@link PATIENCE_MS}. Campaigns run without Vitest too, whose waits they cannot use. */
+/** Polls until `isReached`; throws after {@link PATIENCE_MS}. For campaigns, which run without Vitest too. */
 export async function untilReached(what: string, isReached: () => boolean | Promise<boolean>): Promise<void> {
   for (const giveUpAt = performance.now() + PATIENCE_MS; !(await isReached()); await delay(POLL_MS))
-    if (performance.now() > giveUpAt) throw new Error(`it never came to this: ${what}`)
+    if (performance.now() > giveUpAt) throw new Error(`timed out waiting until ${what}`)
 }
 
 /**
- * Polls what `readLeft` finds still to be done until that is nothing, or has been the same for `patienceMs`; returns what is left
- * then. However much there is to do, it is waited for as long as it becomes less.
+ * Polls the remaining work until there is none, or until it has not changed for `patienceMs`, and returns what remains.
+ * Waits for any amount of work, as long as it decreases.
  */
 export async function untilNoneLeft<T>(
   readLeft: () => Promise<readonly T[]>,

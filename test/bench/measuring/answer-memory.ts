@@ -4,8 +4,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 /**
- * Loaded into a process through `NODE_OPTIONS=--import`: at each SIGUSR2 it collects all garbage and writes what is left to
- * `MEMORY_DIRECTORY/<pid>.json`. Memory that is only not collected yet would hide what stays.
+ * A preload for `NODE_OPTIONS=--import`: on SIGUSR2 it collects all garbage and writes the remaining memory to
+ * `MEMORY_DIRECTORY/<pid>.json`. Uncollected garbage would hide a leak.
  */
 const directory = process.env['MEMORY_DIRECTORY'] ?? ''
 setFlagsFromString('--expose-gc')
@@ -13,7 +13,7 @@ const collectGarbage = runInNewContext('gc') as () => void
 let answers = 0
 
 process.on('SIGUSR2', () => {
-  // Twice: what only finalizers held goes with the second.
+  // The second collection frees objects that only finalizers still referenced.
   collectGarbage()
   setImmediate(() => {
     collectGarbage()

@@ -4,10 +4,13 @@ import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
 
-/** Half an hour at this constant bitrate is as much as 25 MiB allow. */
+/** At this constant bitrate, half an hour is just below 25 MiB. */
 const KILOBITS_PER_SECOND = 112
 
-/** Stereo noise when lame and sox are installed, which is as much work to decode as audio can be; else silence. */
+/**
+ * Creates stereo noise, which is the most expensive audio to decode, when lame and sox are installed; otherwise
+ * silence.
+ */
 export async function makeAudio(folder: string, seconds: number): Promise<Uint8Array> {
   if (!havePrograms('lame', 'sox')) return generateMp3({ durationMs: seconds * 1000, bitrate: KILOBITS_PER_SECOND })
   const [wave, encoded] = [join(folder, 'noise.wav'), join(folder, 'noise.mp3')]
@@ -16,7 +19,7 @@ export async function makeAudio(folder: string, seconds: number): Promise<Uint8A
   return await readFile(encoded)
 }
 
-/** Decodes a file as the cheapest whole inspection would, and throws the samples away. */
+/** Decodes a file as the cheapest complete inspection would, and discards the samples. */
 export async function decodeWithFfmpeg(ffmpegPath: string, path: string): Promise<void> {
   await runProgram(ffmpegPath, ['-v', 'error', '-i', path, '-f', 'null', '-'])
 }

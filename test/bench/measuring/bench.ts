@@ -1,20 +1,18 @@
 import { parseArgs } from 'node:util'
-import { renderRows } from './render-rows.ts'
+import { type Row, renderRows } from './render-rows.ts'
 
 export interface BenchOptions {
-  /** A smoke test of less than a minute: its figures say little. */
+  /** Runs a short smoke test whose figures are not meaningful. */
   readonly quick: boolean
-  /** How long a bench of any length goes on, when the caller says so. */
+  /** The requested duration, for benches of variable length. */
   readonly seconds: number | undefined
 }
 
-export type Row = Readonly<Record<string, string | number>>
-
-/** A figure that means something on other machines as well, since both its parts were measured in one run. */
+/** A figure that is comparable between machines, because both its parts were measured in one run. */
 export interface Ratio {
   readonly what: string
   readonly value: number
-  /** As text, like `≥ 0.8`. Left out: nothing was promised. */
+  /** As text, such as `≥ 0.8`; absent when there is no target. */
   readonly target?: string
   readonly isMet?: boolean
 }
@@ -22,38 +20,38 @@ export interface Ratio {
 export interface BenchResult {
   readonly rows: readonly Row[]
   readonly ratios: readonly Ratio[]
-  /** What does not fit into the table; a line each. */
+  /** Additional lines below the table. */
   readonly notes?: readonly string[]
-  /** For the JSON only. */
+  /** Included in the JSON only. */
   readonly details?: unknown
-  /** What keeps the figures from being better, as far as the run itself shows it. */
+  /** The bottleneck, as far as the run shows it. */
   readonly limitedBy: string
 }
 
-/** A ratio that should not be smaller than `least`. */
+/** Returns a ratio with the target of at least `least`. */
 export function atLeast(least: number, what: string, value: number): Ratio {
   return { what, value, target: `≥ ${least}`, isMet: value >= least }
 }
 
-/** A figure that should not be larger than `most`. */
+/** Returns a ratio with the target of at most `most`. */
 export function atMost(most: number, what: string, value: number): Ratio {
   return { what, value, target: `≤ ${most}`, isMet: value <= most }
 }
 
 /**
- * Runs this process's bench as the command line says (`--quick`, `--seconds 60`), prints what it found and tells it to the
- * process that started it. What cannot be measured, such as a failed payment, throws.
+ * Runs this process's bench with the options of the command line (`--quick`, `--seconds 60`), prints the result and
+ * sends it to the parent process. Throws when the measurement fails, for example because of a failed payment.
  */
 export async function runBench(measure: (options: BenchOptions) => Promise<BenchResult>): Promise<void> {
   const { values } = parseArgs({
     options: { quick: { type: 'boolean', default: false }, seconds: { type: 'string' } },
   })
   const seconds = values.seconds === undefined ? undefined : Number(values.seconds)
-  if (seconds !== undefined && !(seconds > 0)) throw new Error('--seconds needs a positive number')
+  if (seconds !== undefined && !(seconds > 0)) throw new Error('--seconds must be a positive number')
   reportResult(await measure({ quick: values.quick, seconds }))
 }
 
-/** Prints a bench's result and tells it to the process that started this one. */
+/** Prints a bench's result and sends it to the parent process. */
 export function reportResult(result: BenchResult): void {
   console.log(renderRows(result.rows))
   for (const note of result.notes ?? []) console.log(note)

@@ -6,23 +6,23 @@ import { type PostgresCounter, type StatementCounts, startPostgresCounter } from
 
 const WARM_UP_CALLS = 20
 const CONCURRENCY = 16
-/** Long enough for sweepers that run once a second to show what they cost without any call. */
+/** Long enough to measure the cost of sweepers that run once a second, without any call. */
 const IDLE_MS = 3000
 
-/** What one paid call costs in messages, without what processes send by themselves. */
+/** The messages that one paid call causes, without those that idle processes send. */
 export interface CallBudget {
   readonly who: ContestantName
   readonly rpcCalls: number
-  /** Methods with how often each call sends them. */
+  /** The number of calls of each RPC method. */
   readonly rpcMethods: Readonly<Record<string, number>>
   readonly ledgerStatements: number
   readonly ledgerTransactions: number
   readonly queueStatements: number
-  /** Of the ledger, those that most calls send; text and how often, by each call. */
+  /** The ledger's most frequent statements, with their number per call. */
   readonly statements: readonly (readonly [text: string, times: number])[]
 }
 
-/** Counts in a run of its own, since counting costs more time than what is counted. */
+/** Counts the messages of paid calls in a separate run, because counting takes more time than the calls. */
 export async function measureCallBudget(who: ContestantName, count: number): Promise<CallBudget> {
   let rpc: RpcProxy | undefined
   const databases: PostgresCounter[] = []
@@ -54,14 +54,14 @@ export async function measureCallBudget(who: ContestantName, count: number): Pro
     const idle = await take(() => delay(IDLE_MS))
     const busy = await take(async () => {
       await payAll(contestant.baseUrl, signed.slice(WARM_UP_CALLS), CONCURRENCY)
-      // The last of it is written after the answer.
+      // Some statements follow the answer.
       await delay(100)
     })
     const perCall = (counts: StatementCounts, idleCounts: StatementCounts) =>
       new Map(
         [...counts].map(([text, times]) => {
-          const byItself = ((idleCounts.get(text) ?? 0) * busy.ms) / idle.ms
-          return [text, Math.max(0, times - byItself) / count] as const
+          const idleShare = ((idleCounts.get(text) ?? 0) * busy.ms) / idle.ms
+          return [text, Math.max(0, times - idleShare) / count] as const
         }),
       )
     const none: StatementCounts = new Map()
@@ -84,10 +84,11 @@ export async function measureCallBudget(who: ContestantName, count: number): Pro
   }
 }
 
+/** Returns a call budget as one line of text. */
 export function describeBudget({ who, ...budget }: CallBudget): string {
   const { rpcCalls, ledgerStatements, ledgerTransactions, queueStatements } = budget
-  const sql = `${ledgerStatements.toFixed(1)} SQL statements (${ledgerTransactions.toFixed(1)} explicit transactions) and ${queueStatements.toFixed(1)} of the queue`
-  return `${who}, for each paid call: ${rpcCalls.toFixed(1)} RPC calls${who === 'farebox' ? `, ${sql}` : ''}`
+  const sql = `${ledgerStatements.toFixed(1)} SQL statements (${ledgerTransactions.toFixed(1)} explicit transactions) and ${queueStatements.toFixed(1)} queue statements`
+  return `${who}, per paid call: ${rpcCalls.toFixed(1)} RPC calls${who === 'farebox' ? `, ${sql}` : ''}`
 }
 
 function countOf(names: readonly string[]): StatementCounts {

@@ -4,34 +4,38 @@ import { join } from 'node:path'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { findFreePort } from '../../../infra/sandbox/free-port.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
-import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../../infra/sandbox/sandbox-options.ts'
 import { startService } from '../../../infra/sandbox/service-processes.ts'
 import { createChainReader, startTestDevnet } from '../../support/chain/devnet.ts'
 import { DURABLE_REDIS, startTestRedis } from '../../support/processes/redis-server.ts'
 import { startFarebox } from './farebox.ts'
 
-/** One of the services that are compared, each on a fresh chain and upstream of its own. */
+/** One of the compared services, each with a fresh chain and a separate upstream. */
 export interface Contestant {
   readonly name: ContestantName
   readonly baseUrl: string
   readonly rpcUrl: string
-  /** Its processes by kind. */
+  /** Process ids by kind. */
   readonly pids: Readonly<Record<string, number>>
-  /** How many transfers its recipient received. */
+  /** Returns the number of transfers to the recipient. */
   countTransfers(): Promise<number>
-  /** The stock integration's own timings since the last call; nothing for farebox, whose parts are measured elsewhere. */
+  /**
+   * Returns the stock integration's timings since the previous call; empty for farebox, whose stages `phases` measures.
+   */
   readTimings(): Promise<Readonly<Record<string, number>>>
   stop(): Promise<void>
 }
 
-/** farebox as the sandbox runs it, with its queue in PostgreSQL; as production runs it, with the queue on Redis; and the SDK's middleware. */
-export const contestantNames = ['farebox', 'farebox, Redis', 'x402-express'] as const
-export type ContestantName = (typeof contestantNames)[number]
+/**
+ * farebox with its queue in PostgreSQL (as in the sandbox) and on Redis (as in production), and the SDK's middleware.
+ */
+export const CONTESTANT_NAMES = ['farebox', 'farebox, Redis', 'x402-express'] as const
+export type ContestantName = (typeof CONTESTANT_NAMES)[number]
 export const isOurs = (name: ContestantName) => name !== 'x402-express'
 
 export interface ContestantOptions {
   readonly upstreamDelayMs: number
-  /** What stands between the services and what they use. */
+  /** Inserts proxies between the services and their dependencies. */
   readonly connections?: NonNullable<SandboxOptions['connections']>
 }
 
@@ -83,7 +87,7 @@ async function startOurs(
       chain: sandbox.pidOf('chain'),
       upstream: sandbox.pidOf('upstream'),
     },
-    countTransfers: async () => (await sandbox.chain.transfersTo(info.payTo as `0x${string}`)).length,
+    countTransfers: async () => (await sandbox.chain.transfersTo(info.payTo)).length,
     readTimings: async () => ({}),
     stop: () => sandbox.stop(),
   }

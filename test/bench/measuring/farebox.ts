@@ -1,10 +1,10 @@
-import type { SandboxOptions } from '../../../infra/sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../../infra/sandbox/sandbox-options.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
-/** Limits by client address would be the first thing to be measured: all load comes from one. */
+/** All load comes from one client address, so its rate limits would be the first bottleneck. */
 const UNLIMITED_RATE = { REQUESTS_PER_MINUTE: '100000000', PAID_REQUESTS_PER_MINUTE: '100000000' }
 
-/** A farebox of real processes as an operator runs it who expects load, with the jobs at once that a bench needs. */
+/** Starts a farebox of real processes, configured for load. */
 export function startFarebox({
   jobsAtOnce = 64,
   ...options

@@ -1,4 +1,4 @@
-/** Runs `work` over all items, so many at once. */
+/** Runs `work` for all items, at most `concurrency` at a time. */
 export async function inParallel<T>(
   items: readonly T[],
   concurrency: number,

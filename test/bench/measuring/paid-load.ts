@@ -1,20 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { Pool } from 'undici'
-import {
-  type CustomPayment,
-  createPayer,
-  paymentHeader,
-  signCustomPayment,
-  type TestPayer,
-} from '../../support/payer/custom-payment.ts'
+import { type CustomPayment, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { inParallel } from './in-parallel.ts'
 import { percentile } from './statistics.ts'
 
 const PATH = '/v1/chat/completions'
 /** More than any run spends. */
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
-/** A held call may take as long as the service holds it. */
+/** A call may take as long as the service holds its connection. */
 const PATIENCE_MS = 300_000
 
 /** A request with its payment signed, ready to be sent. */
@@ -23,19 +18,22 @@ export interface SignedCall {
   readonly body: string
 }
 
-/** Funded accounts that have approved Permit2: a real load comes from many, and regular payers approve once. */
-export async function createPayers(rpcUrl: string, count: number): Promise<readonly TestPayer[]> {
-  const payers: TestPayer[] = []
-  // One by one: all are funded from one account.
+/** Creates funded payers that have approved Permit2, as regular payers do: a real load comes from many. */
+export async function createPayers(rpcUrl: string, count: number): Promise<readonly Payer[]> {
+  const payers: Payer[] = []
+  // Sequentially, because all are funded from one account.
   while (payers.length < count)
     payers.push(await createPayer(rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC, approved: true }))
   return payers
 }
 
-/** Asks for the price of so many chats and signs each of them, so that the clients' share of the work comes before the clock starts. */
+/**
+ * Requests and signs the prices of `count` chats, so that the clients' share of the work is done before the clock
+ * starts.
+ */
 export async function signCalls(
   baseUrl: string,
-  payers: readonly TestPayer[],
+  payers: readonly Payer[],
   count: number,
 ): Promise<readonly SignedCall[]> {
   const calls: SignedCall[] = []
@@ -59,7 +57,7 @@ export async function signCalls(
   return calls
 }
 
-/** A small chat that no other one equals. */
+/** Returns a small, unique chat. */
 export function newCall(idempotencyKey: string): SignedCall {
   const messages = [{ role: 'user', content: `Repeat the name of this call: ${idempotencyKey}` }]
   return {
@@ -69,9 +67,9 @@ export function newCall(idempotencyKey: string): SignedCall {
 }
 
 export interface LoadResult {
-  /** Answered with a paid result. */
+  /** The number of calls answered with a paid result. */
   readonly paid: number
-  /** What the other calls were answered with. */
+  /** Answers of the other calls. */
   readonly failures: readonly string[]
   readonly seconds: number
   readonly latenciesMs: readonly number[]
@@ -80,19 +78,19 @@ export interface LoadResult {
   readonly p99Ms: number
 }
 
-/** Told of each paid answer at the moment when it was read whole; both times in Unix milliseconds. */
+/** Called for each paid answer once it was read completely; both times are in Unix milliseconds. */
 export type OnPaid = (call: SignedCall, times: { readonly sentAt: number; readonly receivedAt: number }) => void
 
-/** Sends all calls, so many at once, and throws unless each of them is answered with a paid result. */
-export async function payAll(...parameters: Parameters<typeof payWhatCan>): Promise<LoadResult> {
-  const load = await payWhatCan(...parameters)
+/** Sends all calls, at most `concurrency` at a time, and throws unless each is answered with a paid result. */
+export async function payAll(...parameters: Parameters<typeof payAny>): Promise<LoadResult> {
+  const load = await payAny(...parameters)
   const [failure] = load.failures
-  if (failure !== undefined) throw new Error(`${load.failures.length} paid calls failed, such as: ${failure}`)
+  if (failure !== undefined) throw new Error(`${load.failures.length} paid calls failed; the first: ${failure}`)
   return load
 }
 
-/** Sends all calls, so many at once. Rates and latencies are those of the paid ones. */
-export async function payWhatCan(
+/** Sends all calls, at most `concurrency` at a time. Rates and latencies include only paid calls. */
+export async function payAny(
   baseUrl: string,
   calls: readonly SignedCall[],
   concurrency: number,
@@ -133,10 +131,10 @@ function readProof(header: string | string[] | undefined) {
   return typeof header === 'string' ? decodePaymentResponseHeader(header) : undefined
 }
 
-/** Finer than `Date.now()`. */
+/** Returns the time with a finer resolution than `Date.now()`. */
 const unixMs = () => performance.timeOrigin + performance.now()
 
-/** One connection for each call at once, without pipelining. undici's own client costs least of the load's processor time. */
+/** Opens one connection per concurrent call, without pipelining. undici's own client uses the least processor time. */
 function openClient(baseUrl: string, connections: number): Pool {
   return new Pool(baseUrl, { connections, pipelining: 1, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS })
 }

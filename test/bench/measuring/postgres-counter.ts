@@ -1,23 +1,23 @@
 import type { AddressInfo } from 'node:net'
 import { createConnection, createServer, type Socket } from 'node:net'
 
-/** Statements by their text, white space folded, with how often each was sent. */
+/** The number of times each statement was sent, by its text with normalized white space. */
 export type StatementCounts = ReadonlyMap<string, number>
 
 export interface PostgresCounter {
-  /** Same database, reached through the counter. */
+  /** The same database through the counter. */
   readonly url: string
-  /** What was sent since the last call. */
+  /** Returns the statements sent since the previous call. */
   take(): StatementCounts
   stop(): Promise<void>
 }
 
-/** Type bytes of the frontend's messages: a simple query; in the extended protocol a statement's text, and each use of it. */
+/** Types of client messages: a simple query; and in the extended protocol a statement's text and each use of it. */
 const [QUERY, PARSE, BIND] = ['Q', 'P', 'B'].map((letter) => letter.charCodeAt(0))
 
 /**
- * Passes connections on to PostgreSQL and counts the statements in what clients send. Whatever its driver sends is seen,
- * `BEGIN` and `COMMIT` too; it costs time, so what is counted is not timed.
+ * Starts a proxy that counts the statements that clients send to PostgreSQL, `BEGIN` and `COMMIT` included. The proxy
+ * costs time, so counted calls are not timed.
  */
 export async function startPostgresCounter(databaseUrl: string): Promise<PostgresCounter> {
   const target = new URL(databaseUrl)
@@ -35,7 +35,7 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
     ] as const) {
       sockets.add(from)
       from.setNoDelay(true)
-      // Whoever ends a connection in the middle ends the other half too.
+      // A failure or end of one half closes the other.
       from.on('error', () => to.destroy())
       from.on('close', () => {
         sockets.delete(from)
@@ -65,11 +65,14 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
   }
 }
 
-/** Reads the frontend's half of PostgreSQL's protocol 3: a start-up message without a type, then type, length and content. */
+/**
+ * Creates a parser of the client's half of PostgreSQL's protocol 3: a start-up message without a type, then type,
+ * length and content.
+ */
 function createMessageReader(onStatement: (statement: string) => void): (chunk: Buffer) => void {
   let pending: Buffer = Buffer.alloc(0)
   let hasStarted = false
-  /** Texts by the names of prepared statements; the unnamed one's is the empty text. */
+  /** Statements by name; the unnamed statement has the empty name. */
   const prepared = new Map<string, string>()
   return (chunk) => {
     pending = Buffer.concat([pending, chunk])
@@ -82,7 +85,7 @@ function createMessageReader(onStatement: (statement: string) => void): (chunk: 
       const type = hasStarted ? pending[0] : undefined
       if (type === QUERY) onStatement(readText(content, 0).text)
       if (type === PARSE || type === BIND) {
-        // Of a text its name comes first, of a use the portal's.
+        // A statement's message starts with its name, a use with the portal's.
         const first = readText(content, 0)
         const second = readText(content, first.end)
         if (type === PARSE) prepared.set(first.text, second.text)

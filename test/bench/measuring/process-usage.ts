@@ -1,15 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Linux counts processor time in hundredths of a second, whatever its timer does. */
+/** Linux reports processor time in hundredths of a second on every machine. */
 const MS_PER_TICK = 10
 
 interface Stat {
   readonly parent: number
-  /** Of the process, and of its children that have ended. */
+  /** Processor time of the process and of its exited children. */
   readonly cpuMs: number
 }
 
-/** Processor time of each named process so far with all its descendants, in milliseconds. Linux only. */
+/** Reads each process's processor time with that of its descendants, in milliseconds. Linux only. */
 export function readCpuMs<Name extends string>(pids: Readonly<Record<Name, number>>): Record<Name, number> {
   const stats = new Map(
     readdirSync('/proc')
@@ -23,7 +23,7 @@ export function readCpuMs<Name extends string>(pids: Readonly<Record<Name, numbe
   return mapValues(pids, total)
 }
 
-/** Resident memory of a process, in bytes; 0 when it has ended. */
+/** Reads a process's resident memory in bytes; 0 when it has exited. */
 export function readRssBytes(pid: number): number {
   const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readOrEmpty(`/proc/${pid}/status`))?.[1]
   return Number(kilobytes ?? 0) * 1024
@@ -39,7 +39,7 @@ export function mapValues<Name extends string, In, Out>(
 }
 
 function readStat(pid: number): Stat | undefined {
-  // The name in parentheses may hold spaces and parentheses itself.
+  // The name in parentheses may contain spaces and parentheses.
   const [, after] = /^.*\) (.*)$/s.exec(readOrEmpty(`/proc/${pid}/stat`)) ?? []
   if (after === undefined) return undefined
   const fields = after.split(' ').map(Number)
@@ -51,7 +51,7 @@ function readOrEmpty(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch {
-    // It has ended.
+    // The process has exited.
     return ''
   }
 }

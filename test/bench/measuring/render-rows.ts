@@ -1,6 +1,9 @@
-import type { Row } from './bench.ts'
+export type Row = Readonly<Record<string, string | number>>
 
-/** Rows as an aligned table: a column for each name that occurs, numbers to the right with three digits that count. */
+/**
+ * Renders rows as an aligned table with a column for each name; numbers are right-aligned with three significant
+ * digits.
+ */
 export function renderRows(rows: readonly Row[]): string {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
   const columns = names.map((name) => {

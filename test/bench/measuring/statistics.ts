@@ -1,4 +1,4 @@
-/** The value below which a share of the values lies, by the nearest rank; NaN of nothing. */
+/** Returns a percentile by the nearest-rank method; NaN without values. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN
@@ -13,13 +13,13 @@ export interface Trend {
   readonly uncertainty: number
 }
 
-/** Two-sided 95 % quantiles of Student's t by degrees of freedom, from one on; beyond them the normal distribution's. */
+/** Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; above, the normal distribution's is used. */
 const STUDENT_T = [
   12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.1, 2.09, 2.09,
   2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
 ]
 
-/** The straight line of least squares through at least three points. */
+/** Fits a line by least squares through at least three points. */
 export function fitLine(points: readonly { readonly x: number; readonly y: number }[]): Trend {
   const count = points.length
   if (count < 3) throw new Error('a trend needs at least three points')

@@ -6,24 +6,24 @@ import type { Observation } from './observation.ts'
 const RESOLUTION_MS = 2
 
 /**
- * The API as it is, observed from within: writes how long its event loop was blocked and how much memory it took to
- * `OBSERVATION_FILE` whenever it gets SIGUSR2, and starts afresh.
+ * Runs the unchanged API with an observer in the same process: on SIGUSR2 it writes how long the event loop was blocked and
+ * how much memory was used to `OBSERVATION_FILE`, and resets the figures.
  */
 const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
 let peakResidentBytes = 0
 let longestBusyMicroseconds = 0
 let busyBefore = 0
-// A timer fires once in each round of the loop, so that what it sees spent since the last time was one block at most.
-const look = () => {
+// A timer fires at most once in each iteration of the loop, so the time since its last call is at most one block.
+const sample = () => {
   peakResidentBytes = Math.max(peakResidentBytes, memoryUsage.rss())
   const { user, system } = process.threadCpuUsage()
   longestBusyMicroseconds = Math.max(longestBusyMicroseconds, user + system - busyBefore)
   busyBefore = user + system
 }
 delay.enable()
-setInterval(look, RESOLUTION_MS).unref()
+setInterval(sample, RESOLUTION_MS).unref()
 process.on('SIGUSR2', () => {
-  look()
+  sample()
   const observation: Observation = {
     longestBlockMs: milliseconds(delay.max),
     longestBusyMs: longestBusyMicroseconds / 1000,

@@ -4,20 +4,20 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
-/** What an API process saw of itself since it was asked last. */
+/** Figures of an API process since its previous observation. */
 export interface Observation {
-  /** The longest time for which its event loop did nothing else. */
+  /** The longest time for which the event loop was blocked. */
   readonly longestBlockMs: number
-  /** The same in processor time: what other processes of a busy machine take from it does not count. */
+  /** The same in processor time, which excludes pauses caused by other processes. */
   readonly longestBusyMs: number
   readonly p99BlockMs: number
   readonly peakResidentBytes: number
   readonly residentBytes: number
 }
 
-const ASK_AGAIN_MS = 20
+const POLL_MS = 20
 
-/** A sandbox whose API can be asked how it fared. */
+/** Starts a sandbox whose API can be observed. */
 export async function startMeasuredSandbox(
   apiEnvironment: Record<string, string> = {},
 ): Promise<TestSandbox & { observe(): Promise<Observation> }> {
@@ -35,7 +35,7 @@ export async function startMeasuredSandbox(
       for (;;) {
         const text = await readFile(file, 'utf8').catch(() => '')
         if (text !== '') return JSON.parse(text) as Observation
-        await delay(ASK_AGAIN_MS)
+        await delay(POLL_MS)
       }
     },
     stop: async () => {

@@ -1,12 +1,12 @@
 import type { TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { median } from '../measuring/statistics.ts'
 
-/** When the client sent its signed request and had its answer, in Unix milliseconds, by idempotency key. */
+/** When the client sent its signed request and had received its answer, in Unix milliseconds, by idempotency key. */
 export type ClientTimes = ReadonlyMap<string, { readonly sentAt: number; readonly receivedAt: number }>
 
 /**
- * Between two times that the ledger or the client wrote down. A time in the ledger is that of the beginning of the transaction that
- * wrote it, so each part holds the commit of the one before.
+ * Parts between two timestamps of ledger or client. A timestamp in the ledger is the start of the transaction that wrote it,
+ * so each part includes the commit of the part before.
  */
 const PARTS = [
   ['validate, quote, verify (API)', 'sent', 'accepted'],
@@ -20,7 +20,7 @@ const PARTS = [
 
 type Moment = (typeof PARTS)[number][1 | 2]
 
-/** Medians of the parts of paid calls, in milliseconds, as far as rows and the client tell them apart. */
+/** Returns the median milliseconds of each part of the paid calls. */
 export async function readLedgerPhases(
   sandbox: TestSandbox,
   clientTimes: ClientTimes,

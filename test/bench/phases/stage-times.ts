@@ -1,10 +1,10 @@
-/** Sum and count of each stage's durations so far, by the processes' own metrics. */
+/** Sum and count of each stage's durations so far, from the processes' metrics. */
 export type StageTimes = ReadonlyMap<string, { readonly seconds: number; readonly count: number }>
 
 const LINE = /^farebox_stage_duration_seconds_(sum|count)\{([^}]*)\} (\S+)$/
 const STAGE = /(?:^|,)stage="([^"]*)"/
 
-/** Of all given processes together. Empty when they measure no stages. */
+/** Reads the stage times of all given processes together. Empty when they measure no stages. */
 export async function readStageTimes(ports: readonly number[]): Promise<StageTimes> {
   const times = new Map<string, { seconds: number; count: number }>()
   for (const port of ports)
@@ -20,7 +20,7 @@ export async function readStageTimes(ports: readonly number[]): Promise<StageTim
   return times
 }
 
-/** Mean milliseconds that each stage took in between, by each call. */
+/** Returns the mean milliseconds of each stage per call between two readings. */
 export function stageMsBetween(before: StageTimes, after: StageTimes, calls: number): ReadonlyMap<string, number> {
   return new Map(
     [...after].map(([stage, { seconds }]) => [
@@ -30,7 +30,7 @@ export function stageMsBetween(before: StageTimes, after: StageTimes, calls: num
   )
 }
 
-/** A process that serves no metrics has none to add. */
+/** Returns a process's metrics; empty when it serves none. */
 async function scrape(port: number): Promise<string> {
   try {
     return await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()

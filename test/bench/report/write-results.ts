@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 
 const FOLDER = fileURLToPath(new URL('../../../.farebox/bench/', import.meta.url))
 
-/** Writes a measurement's figures to `.farebox/bench/<name>.json`, with the machine that they are of, and says so. */
+/** Writes a measurement's figures and a description of the machine to `.farebox/bench/<name>.json`, and prints the path. */
 export async function writeResults(name: string, figures: Record<string, unknown>): Promise<void> {
   const machine = {
     processor: cpus()[0]?.model ?? 'unknown',
@@ -18,5 +18,5 @@ export async function writeResults(name: string, figures: Record<string, unknown
   await mkdir(FOLDER, { recursive: true })
   const file = join(FOLDER, `${name}.json`)
   await writeFile(file, `${JSON.stringify({ measurement: name, takenAt: new Date(), machine, ...figures }, null, 2)}\n`)
-  console.log(`written to ${file}`)
+  console.log(`figures written to ${file}`)
 }

@@ -6,11 +6,11 @@ import { createSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { percentile } from '../measuring/statistics.ts'
 
 /**
- * A stock integrator's paid chat: express with the official middleware and the official facilitator in the same process. It
- * quotes a fixed maximum, asks the upstream for each request once it is verified, and charges by the usage that it reports. There is no
- * ledger, no queue and no binding of anything.
+ * A stock integration of a paid chat: express with the official middleware and the official facilitator in the same process. It
+ * quotes a fixed maximum, calls the upstream for each verified request, and charges the reported usage. It has no ledger, no queue
+ * and no idempotency keys.
  *
- * `GET /_timings` gives the medians of what its parts took since the last time it was asked, in milliseconds.
+ * `GET /_timings` returns the median milliseconds of its parts since the previous request.
  */
 const environment = z
   .object({
@@ -36,7 +36,7 @@ const answerSchema = z.object({
 
 const timings = new Map<string, number[]>()
 
-/** `work` as it is, with a note of how long each call took. */
+/** Wraps `work` so that the duration of each call is recorded. */
 function timed<Parameters extends unknown[], Result>(
   name: string,
   work: (...parameters: Parameters) => Promise<Result>,
@@ -56,7 +56,7 @@ const server = new x402ResourceServer({
   getSupported: async () => facilitator.getSupported() as never,
 }).register(environment.NETWORK, new UptoEvmScheme())
 
-const askUpstream = timed('upstream', async (chat: z.infer<typeof chatSchema>) => {
+const callUpstream = timed('upstream', async (chat: z.infer<typeof chatSchema>) => {
   const answer = await fetch(`${environment.UPSTREAM_URL}/v1beta/models/gemini-2.5-flash:generateContent`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-goog-api-key': environment.UPSTREAM_API_KEY },
@@ -96,8 +96,8 @@ app.post(ROUTE, (request, response) => answerChat(request, response))
 app.listen(environment.PORT, '127.0.0.1', () => console.log('listening'))
 
 async function answerChat(request: Request, response: Response): Promise<void> {
-  const { candidates, usageMetadata: usage } = await askUpstream(chatSchema.parse(request.body))
-  // Prices of textmodel-2.5-flash: 0.30 and 2.50 USD for a million tokens.
+  const { candidates, usageMetadata: usage } = await callUpstream(chatSchema.parse(request.body))
+  // Prices of textmodel-2.5-flash: 0.30 and 2.50 USD per million tokens.
   const charge = Math.ceil((usage.promptTokenCount * 30 + usage.candidatesTokenCount * 250) / 100)
   setSettlementOverrides(response, { amount: String(Math.max(1, charge)) })
   const content = candidates[0]?.content.parts.map(({ text }) => text).join('')

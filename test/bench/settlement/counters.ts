@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-/** What this process did so far: calls to the node, statements to PostgreSQL, processor time. */
+/** Counts of this process so far: calls to the node, statements to PostgreSQL, processor time. */
 export interface Counts {
   readonly rpcCalls: number
   readonly sqlStatements: number
@@ -8,8 +8,7 @@ export interface Counts {
 }
 
 /**
- * Counts from now on, at the two places that every call passes. A proxy would count as well, and cost more than what is
- * measured.
+ * Starts to count at the two functions that every call passes through. A proxy would cost more than the measured work.
  */
 export function startCounting(): () => Counts {
   let [rpcCalls, sqlStatements] = [0, 0]

@@ -3,38 +3,37 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
-import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { inParallel } from '../measuring/in-parallel.ts'
 
-/** Many, since a real load comes from many; each has approved Permit2 and holds plenty. */
+/** Several payers, as in a real load; each has approved Permit2 and has enough USDC. */
 const PAYERS = 8
 const LIFETIME_SECONDS = 3600
 
-/** A chain of its own with funded settlement keys and payers. */
+/** A fresh chain with funded settlement keys and payers. */
 export interface FreshChain {
   readonly devnet: TestDevnet
   readonly keys: readonly `0x${string}`[]
-  readonly payers: readonly ChainPayer[]
-  /** So many authorizations, dealt out over payers and keys in turn. */
+  readonly payers: readonly Payer[]
+  /** Signs `count` authorizations, distributed evenly over payers and keys. */
   sign(count: number): Promise<readonly Authorization[]>
-  /** From now on blocks come at this interval instead of with each transaction. */
+  /** Mines blocks at this interval from now on, instead of with each transaction. */
   mineEvery(seconds: number): Promise<void>
-  /** Transactions of the settlement keys that wait in the node's pool. */
+  /** Returns the number of transactions in the node's pool. */
   readPool(): Promise<number>
 }
 
-/** Preparations are mined at once; only then blocks come at their interval. */
+/** Starts a chain and prepares its payers, with a block for each transaction; the block interval applies afterwards. */
 export async function startFreshChain(keyCount: number, blockTimeSeconds: number | null): Promise<FreshChain> {
   const devnet = await startTestDevnet()
   const { rpcUrl } = devnet
   const keys = Array.from({ length: keyCount }, generatePrivateKey)
   const addresses = keys.map((key) => privateKeyToAccount(key).address)
   for (const address of addresses) await callRpc(rpcUrl, 'anvil_setBalance', [address, toHex(10n ** 20n)])
-  const payers: ChainPayer[] = []
+  const payers: Payer[] = []
   for (let index = 0; index < PAYERS; index++) {
-    const payer = await createChainPayer(devnet, 1_000_000_000n)
-    await payer.approve()
-    payers.push(payer)
+    payers.push(await createPayer(rpcUrl, { usdcAtomic: 1_000_000_000n, approved: true }))
   }
   const mineEvery = async (seconds: number) => {
     await callRpc(rpcUrl, 'evm_setIntervalMining', [seconds])
@@ -52,7 +51,7 @@ export async function startFreshChain(keyCount: number, blockTimeSeconds: number
         const payer = payers[index % payers.length]
         const facilitator = addresses[index % addresses.length]
         if (!payer || !facilitator) throw new Error('there are no payers or keys')
-        signed[index] = await payer.sign({ gasSponsored: false, deadline, facilitator })
+        signed[index] = await signAuthorization(devnet, payer, { gasSponsored: false, deadline, facilitator })
       })
       return signed
     },

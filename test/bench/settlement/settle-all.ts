@@ -1,46 +1,47 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { privateKeyToAccount } from 'viem/accounts'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
-import { createSettler } from '#shared/adapters/chain/settler.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
+import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
-import { queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
 import { replaceStuckTransactions } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
-import { createOwnKeySettlement } from '../../../workers/settlement/settlement-steps.ts'
+import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { startSweepers } from '../../../workers/sweepers/sweeper.ts'
 import { createSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
-import { jobInState, newTestJob, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { inParallel } from '../measuring/in-parallel.ts'
 import type { FreshChain } from './fresh-chain.ts'
 
 const CHAIN_ID = 8453
-/** Where a settlement that is not through by then is counted as stuck. */
+/** A settlement that takes longer counts as stuck. */
 const GIVE_UP_MS = 90_000
 const SWEEP_MS = 1000
-/** As in the sandbox, whose chain leaves a transaction in its queue about once in 10,000 sends. */
+/** As in the sandbox, whose chain leaves a transaction in its pool about once in 10,000 sends. */
 const FEE_BUMP_AFTER_MS = 3000
 
 const log = () => undefined
 const silent: Logger = { info: log, warn: log, error: log }
 
-/** How many ended in which way; a state of ours or an errorReason of the SDK. */
+/** The number of settlements by outcome: a job's state, or the SDK's errorReason. */
 export type Outcomes = Readonly<Record<string, number>>
 
-/** Everything that is to be settled, and the act. Preparation is not measured. */
+/** Prepared settlements and the function that performs them. Preparation is not measured. */
 export interface Contestant {
   readonly name: string
   readonly settleAll: (concurrency: number) => Promise<Outcomes>
 }
 
 /**
- * The whole durable path of a worker over jobs whose results are sealed, with the keeper of its account nonces: nothing of it is
- * left out but the queue.
+ * Prepares the whole durable path of a worker, without the queue, over jobs whose results are sealed, including the replacement
+ * of stuck transactions.
  */
 export async function prepareOurs(
   ledger: TestLedger,
@@ -54,20 +55,25 @@ export async function prepareOurs(
     jobIds[index] = job.id
   })
   const client = createChainClient(chain.devnet.rpcUrl)
-  const settling = { store: ledger.execution, logger: silent, now: () => new Date(), receiptSecretId: 'first' }
+  const settling = {
+    settlementStore: ledger.settlement,
+    logger: silent,
+    now: () => new Date(),
+    receiptSecretId: 'first',
+  }
   const settler = createSettler(client, CHAIN_ID, chain.keys)
   const keeping = {
-    settlements: createSettlementStore(ledger.pool),
+    settlementStore: ledger.settlement,
     accounts: createSettlementAccounts(client, CHAIN_ID, chain.keys),
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: FEE_BUMP_AFTER_MS,
     logger: silent,
   }
-  // Of a generated job only the settlementSteps and the ledger are used.
+  // A generated job uses only the settlement steps and the ledger.
   const dependencies = {
     ...settling,
-    serves: new Set(queueNames),
-    held: new Set(),
+    serves: new Set(QUEUE_NAMES),
+    claimedJobs: new Set(),
     verifier: createAuthorizationVerifier(client, CHAIN_ID),
     settlementSteps: createOwnKeySettlement({ ...settling, settler }),
     tracer: noTracing,
@@ -87,7 +93,7 @@ export async function prepareOurs(
       await inParallel(jobIds, concurrency, async (jobId) => {
         await runJob(dependencies, jobId)
       })
-      // What was put off comes back through the sweepers; here it is asked for by hand.
+      // The sweepers would return deferred jobs to the queue; here they are run directly.
       for (;;) {
         const open = await ledger.sql<{ id: string }>(
           "SELECT id FROM jobs WHERE state IN ('generated', 'settling') AND id = ANY($1)",
@@ -108,7 +114,7 @@ export async function prepareOurs(
   }
 }
 
-/** The SDK's facilitator in this process, with nothing around it: no ledger, no HTTP. */
+/** Prepares the SDK's facilitator in this process, without ledger and HTTP. */
 export function prepareSdk(chain: FreshChain, authorizations: readonly Authorization[]): Contestant {
   const facilitators = new Map(
     chain.keys.map((key) => [
@@ -129,7 +135,7 @@ export function prepareSdk(chain: FreshChain, authorizations: readonly Authoriza
         if (!facilitator) throw new Error(`no facilitator ${authorization.facilitator}`)
         const requirements = paymentRequirements(authorization, authorization.authorizedMaximum)
         const settling = facilitator.settle(paymentPayload(authorization), requirements)
-        const answer = await Promise.race([settling, afterwards(stuck.signal)])
+        const answer = await Promise.race([settling, untilAborted(stuck.signal)])
         if (answer === 'stuck') count('stuck')
         else if (answer.success) count('completed')
         else count((answer.errorReason ?? 'failed').slice(0, 60))
@@ -142,7 +148,7 @@ export function prepareSdk(chain: FreshChain, authorizations: readonly Authoriza
   }
 }
 
-function afterwards(signal: AbortSignal): Promise<'stuck'> {
+function untilAborted(signal: AbortSignal): Promise<'stuck'> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve('stuck')
     else signal.addEventListener('abort', () => resolve('stuck'), { once: true })

@@ -1,6 +1,7 @@
 import { privateKeyToAccount } from 'viem/accounts'
 import type { TestLedger } from '../../support/ledger/test-ledger.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { type FreshChain, startFreshChain } from './fresh-chain.ts'
 import { type Outcomes, prepareOurs, prepareSdk } from './settle-all.ts'
 
@@ -11,16 +12,16 @@ export interface BadPaymentsResult {
   readonly contestant: 'ours' | 'SDK'
   readonly outcomes: Outcomes
   readonly transfers: number
-  /** The chain's count of the key; a transaction that was reverted counts too. */
+  /** The key's transaction count on chain, reverted transactions included. */
   readonly accountNonceCount: number
-  /** The ledger's next account nonce; `null` where there is no ledger. Equal to the count when nothing is missing. */
+  /** The ledger's next account nonce, which equals the count when no transaction is missing; `null` without a ledger. */
   readonly nextAccountNonce: number | null
   readonly waitingInPool: number
 }
 
 /**
- * A hundred settlements at once from one key. Of three the payer has, after the work was done, revoked his approval, spent his
- * money, or burned the nonce.
+ * Measures a hundred concurrent settlements from one key. For three of them the payer has, after the work was done, revoked the
+ * approval, spent the money, or invalidated the nonce.
  */
 export async function measureBadPayments(
   ledger: TestLedger,
@@ -30,24 +31,26 @@ export async function measureBadPayments(
   const chain = await startFreshChain(1, null)
   try {
     const facilitator = facilitatorOf(chain)
-    const [revoker, spender, burner] = await Promise.all([0, 1, 2].map(() => createChainPayer(chain.devnet, FUNDS)))
-    if (!revoker || !spender || !burner) throw new Error('three payers were asked for')
+    const [revoker, spender, burner] = await Promise.all(
+      [0, 1, 2].map(() => createPayer(chain.devnet.rpcUrl, { usdcAtomic: FUNDS })),
+    )
+    if (!revoker || !spender || !burner) throw new Error('expected three payers')
     const good = await chain.sign(PAYMENTS - 3)
     const bad = []
     for (const payer of [revoker, spender, burner]) {
       await payer.approve()
-      bad.push(await payer.sign({ gasSponsored: false, facilitator }))
+      bad.push(await signAuthorization(chain.devnet, payer, { gasSponsored: false, facilitator }))
     }
-    const [, , burned] = bad
-    if (!burned) throw new Error('three payments were signed')
-    // Spread among the others, so that good ones come behind them.
+    const [, , invalidated] = bad
+    if (!invalidated) throw new Error('expected three payments')
+    // Spread among the others, so that valid ones come after them.
     const authorizations = [...good]
     for (const [index, authorization] of bad.entries()) authorizations.splice(20 + index * 25, 0, authorization)
     const { settleAll } =
       contestant === 'ours' ? await prepareOurs(ledger, chain, authorizations) : prepareSdk(chain, authorizations)
     await revoker.approve(0n)
     await spender.spend(FUNDS)
-    await burner.invalidateNonce(burned.nonce)
+    await burner.invalidateNonce(invalidated.nonce)
     if (blockTimeSeconds !== null) await chain.mineEvery(blockTimeSeconds)
     const outcomes = await settleAll(PAYMENTS)
     const [row] = await ledger.sql<{ next_account_nonce: string }>(

@@ -9,16 +9,16 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
-import { queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { findFreePort } from '../../../infra/sandbox/free-port.ts'
 import { spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
 import {
-  imageSettings,
-  knownSettings,
-  operatorsValues,
+  IMAGE_SETTINGS,
+  KNOWN_SETTINGS,
+  OPERATOR_VALUES,
   readConfigOf,
-  secondsToEnd,
-  secretSettings,
+  SECRET_SETTINGS,
+  shutdownSeconds,
 } from '../../support/deployment/deployed-settings.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
@@ -46,7 +46,7 @@ const text = await readFile(join(ROOT, 'docker-compose.yml'), 'utf8')
 const exampleEnv = await readFile(join(ROOT, 'infra/compose/example.env'), 'utf8')
 const raw = fileSchema.parse(parse(text, { merge: true }))
 const { services, networks } = fileSchema.parse(
-  parse(text, (_, value: unknown) => (typeof value === 'string' ? interpolate(value, operatorsValues) : value), {
+  parse(text, (_, value: unknown) => (typeof value === 'string' ? interpolate(value, OPERATOR_VALUES) : value), {
     merge: true,
   }),
 )
@@ -56,7 +56,7 @@ const service = (name: string) => {
   return found
 }
 
-/** `${NAME:?message}` and `${NAME:-default}`, as Compose reads them. */
+/** Replaces `${NAME:?message}` and `${NAME:-default}` as Compose does. */
 function interpolate(template: string, values: Readonly<Record<string, string>>): string {
   return template.replace(/\$\{(\w+)(?::(-|\?)([^}]*))?\}/g, (_, name: string, operator?: string, operand = '') => {
     const value = values[name]
@@ -66,12 +66,12 @@ function interpolate(template: string, values: Readonly<Record<string, string>>)
   })
 }
 
-const ours = { api: 'api', worker: 'worker', settler: 'worker' } as const
+const OUR_SERVICES = { api: 'api', worker: 'worker', settler: 'worker' } as const
 const variables = (part: string) =>
   [...part.matchAll(/\$\{(\w+)(?::([-?]))?/g)].map(([, name = '', kind]) => ({ name, kind }))
 
-/** The services whose environment or command line is made of the operator's value of this name. */
-const holders = (name: string) =>
+/** Returns the services whose environment or command line contains the operator's value of this name. */
+const servicesWith = (name: string) =>
   Object.entries(raw.services)
     .filter(([, { environment, command }]) =>
       variables(JSON.stringify([environment, command])).some((variable) => variable.name === name),
@@ -79,7 +79,7 @@ const holders = (name: string) =>
     .map(([service]) => service)
 const isOurs = ({ image }: { image: string }) => image === 'farebox:latest'
 
-describe.skipIf(!havePrograms('docker-compose'))('docker-compose itself', () => {
+describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
   let directory: string
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'farebox-compose-'))
@@ -98,8 +98,8 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose itself', () => 
     })
   }
 
-  test('accepts the file, and reads it as these tests do', async () => {
-    const { stdout } = await config(operatorsValues)
+  test('docker-compose accepts the file and reads it as these tests do', async () => {
+    const { stdout } = await config(OPERATOR_VALUES)
     const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string> }> }
     expect(Object.keys(read.services).sort()).toEqual(Object.keys(services).sort())
     for (const name of Object.keys(services))
@@ -107,33 +107,33 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose itself', () => 
   })
 
   test.each(['SETTLEMENT_PRIVATE_KEYS', 'CHALLENGE_SECRET', 'POSTGRES_PASSWORD', 'PAY_TO'])(
-    'refuses to go on without %s',
+    'docker-compose refuses to start without %s',
     async (missing) => {
-      const { [missing]: _, ...others } = operatorsValues
+      const { [missing]: _, ...others } = OPERATOR_VALUES
       await expect(config(others)).rejects.toThrow(`set ${missing} in .env`)
     },
   )
 })
 
 describe('settings', () => {
-  test.each(Object.entries(ours))('%s is given what it needs, and nothing that it does not know', (name, kind) => {
+  test.each(Object.entries(OUR_SERVICES))('%s receives every required setting and no unknown one', (name, kind) => {
     const { environment } = service(name)
-    expect(Object.keys(environment).filter((setting) => !knownSettings[kind].has(setting))).toEqual([])
-    expect(() => readConfigOf[kind]({ ...imageSettings, ...environment })).not.toThrow()
+    expect(Object.keys(environment).filter((setting) => !KNOWN_SETTINGS[kind].has(setting))).toEqual([])
+    expect(() => readConfigOf[kind]({ ...IMAGE_SETTINGS, ...environment })).not.toThrow()
   })
 
-  test('what an operator sets has no default, stands in the example, and its secrets are empty there', () => {
+  test('operators’ settings have no default and are in the example, secrets without a value', () => {
     const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL']
-    const asked = variables(text).filter(({ name }) => !optional.includes(name))
-    expect(asked.filter(({ kind }) => kind !== '?')).toEqual([])
+    const requested = variables(text).filter(({ name }) => !optional.includes(name))
+    expect(requested.filter(({ kind }) => kind !== '?')).toEqual([])
     const lines = [...exampleEnv.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }))
-    expect(lines.map(({ name }) => name).sort()).toEqual([...new Set(asked.map(({ name }) => name))].sort())
+    expect(lines.map(({ name }) => name).sort()).toEqual([...new Set(requested.map(({ name }) => name))].sort())
     const filled = lines.filter(({ value }) => value !== '').map(({ name }) => name)
     expect(filled).toEqual(['PUBLIC_BASE_URL', 'CONTACT_EMAIL', 'RPC_URL'])
   })
 
-  test('a secret reaches only those who need it', () => {
-    expect(Object.fromEntries(secretSettings.map((secret) => [secret, holders(secret)]))).toEqual({
+  test('each secret reaches only the services that need it', () => {
+    expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, servicesWith(secret)]))).toEqual({
       CHALLENGE_SECRET: ['api'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],
@@ -146,25 +146,25 @@ describe('settings', () => {
     ])
   })
 
-  test('worker and settler serve each queue once', () => {
+  test('worker and settler together serve each queue once', () => {
     const served = ['worker', 'settler'].flatMap((name) => service(name).environment['WORKER_QUEUES']?.split(',') ?? [])
-    expect(served.sort()).toEqual([...queueNames].sort())
+    expect(served.sort()).toEqual([...QUEUE_NAMES].sort())
   })
 })
 
 describe('processes', () => {
-  test.each(Object.entries(ours))('%s has the time to end in good order', (name, kind) => {
+  test.each(Object.entries(OUR_SERVICES))('%s has enough time to shut down gracefully', (name, kind) => {
     const { stop_grace_period: grace = '', environment } = service(name)
-    expect(Number.parseInt(grace, 10)).toBeGreaterThanOrEqual(secondsToEnd[kind](environment))
+    expect(Number.parseInt(grace, 10)).toBeGreaterThanOrEqual(shutdownSeconds[kind](environment))
   })
 
-  test('a worker may end the longest provider call before it is stopped', () => {
+  test('a worker may finish the longest provider call before it is stopped', () => {
     const { DRAIN_SECONDS, PROVIDER_TIMEOUT_SECONDS } = readConfigOf.worker(service('worker').environment)
     expect(DRAIN_SECONDS).toBeGreaterThanOrEqual(PROVIDER_TIMEOUT_SECONDS)
   })
 
-  test('all wait until schema and bucket are there', () => {
-    for (const name of Object.keys(ours))
+  test('API, worker and settler wait for schema and bucket', () => {
+    for (const name of Object.keys(OUR_SERVICES))
       expect(service(name).depends_on).toMatchObject({
         migrate: { condition: 'service_completed_successfully' },
         'bucket-init': { condition: 'service_completed_successfully' },
@@ -173,28 +173,28 @@ describe('processes', () => {
     expect(service('bucket-init').depends_on).toMatchObject({ objects: { condition: 'service_healthy' } })
   })
 
-  test('every service that is waited for until it is healthy has a health check', () => {
+  test('every service that others wait for has a health check', () => {
     const awaited = Object.values(services).flatMap(({ depends_on: on }) =>
       Object.entries(on).flatMap(([name, { condition }]) => (condition === 'service_healthy' ? [name] : [])),
     )
     expect(awaited.filter((name) => service(name).healthcheck?.test === undefined)).toEqual([])
   })
 
-  test('images have exact versions, and programs and mounted files are there', async () => {
+  test('images have exact versions, and programs and mounted files exist', async () => {
     const mounted = Object.values(services)
       .flatMap(({ volumes }) => volumes.map((volume) => volume.split(':')[0] ?? ''))
-      // The rest is volumes, and what the operator writes.
+      // The others are volumes and operators' files.
       .filter((path) => path.startsWith('./infra'))
     for (const path of mounted) await stat(join(ROOT, path))
     for (const { command = [] } of Object.values(services).filter(isOurs))
       for (const program of command) await stat(join(ROOT, program))
-    const others = Object.values(services).filter((one) => !isOurs(one))
+    const others = Object.values(services).filter((service) => !isOurs(service))
     expect(others.map(({ image }) => image).filter((image) => !/:v?\d+(\.\d+)+$/.test(image))).toEqual([])
   })
 })
 
 describe('networks', () => {
-  test('only the proxy is open to the world; operators’ pages are on loopback', () => {
+  test('only the proxy has public ports; operators’ pages are on loopback', () => {
     const open = Object.entries(services).flatMap(([name, { ports }]) =>
       ports.filter((port) => !port.startsWith('127.0.0.1:')).map((port) => [name, port]),
     )
@@ -204,18 +204,18 @@ describe('networks', () => {
     ])
   })
 
-  test('the stores are on a network without a way out, which the proxy is not on', () => {
+  test('the stores are on an internal network that the proxy is not part of', () => {
     for (const name of ['postgres', 'redis', 'objects']) expect(service(name).networks).toEqual(['data'])
     expect(networks['data']?.internal).toBe(true)
     expect(service('proxy').networks).not.toContain('data')
     expect(Object.keys(services).filter((name) => service(name).networks.includes('outside'))).toEqual(
-      Object.keys(ours),
+      Object.keys(OUR_SERVICES),
     )
   })
 })
 
-describe.skipIf(!havePrograms('redis-server'))('the Redis of the file, started as it says', () => {
-  test('keeps an append-only file, evicts nothing, and is taken by our queue', async () => {
+describe.skipIf(!havePrograms('redis-server'))('the Redis service', () => {
+  test('Redis with the file’s command line keeps an append-only file, evicts nothing, and works as the queue', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'farebox-redis-'))
     const port = await findFreePort()
     const [command = '', ...args] = service('redis').command ?? []
@@ -224,8 +224,8 @@ describe.skipIf(!havePrograms('redis-server'))('the Redis of the file, started a
       command,
       args: [...args, '--port', String(port), '--bind', '127.0.0.1', '--dir', join(directory, 'data')],
     })
-    const password = operatorsValues['REDIS_PASSWORD'] ?? ''
-    // Its commands wait for the server, however long that takes to start.
+    const password = OPERATOR_VALUES['REDIS_PASSWORD'] ?? ''
+    // Commands wait until the server has started.
     const client = new Redis({ port, host: '127.0.0.1', password, maxRetriesPerRequest: null })
     client.on('error', () => undefined)
     try {

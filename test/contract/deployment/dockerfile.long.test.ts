@@ -28,31 +28,31 @@ const values = (keyword: string) =>
     .filter((instruction) => instruction.getKeyword() === keyword)
     .map((instruction) => instruction.getArgumentsContent() ?? '')
 
-describe('the Dockerfile as it is written', () => {
-  test('has no finding of the linter', async () => {
+describe('the Dockerfile', () => {
+  test('the Dockerfile passes its linter', async () => {
     expect(validate(await readFile(DOCKERFILE, 'utf8'))).toEqual([])
   })
 
-  test('every stage begins with the Node that the tests run on, by its whole version', async () => {
+  test('every stage of the Dockerfile starts from the exact Node version of the tests', async () => {
     const { devDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
     const bases = dockerfile.getFROMs().map((from) => from.getImage())
     expect(new Set(bases)).toEqual(new Set([`node:${devDependencies.node}-bookworm-slim`]))
   })
 
-  test('runs as a user with a number that is not root’s, and is stopped by the signal that the processes know', () => {
+  test('the Dockerfile sets a numeric user other than root, and SIGTERM as its stop signal', () => {
     expect(values('USER')).toEqual(['1000:1000'])
     expect(values('STOPSIGNAL')).toEqual(['SIGTERM'])
   })
 })
 
-describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain folder', () => {
+describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', () => {
   let folder: string
   let image: PlainImage
   let sandbox: TestSandbox
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
     image = await carryOut(dockerfile, ROOT, folder)
-    // Only this machine may reach what is tried here, and its ffmpeg may lie elsewhere.
+    // The tested processes listen on loopback, and ffmpeg may be elsewhere on this machine.
     const { HOST: _, METRICS_HOST: __, FFMPEG_PATH: ___, ...others } = image.environment
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })
     const settings = { ...others, FFMPEG_PATH: ffmpegPath ?? '' }
@@ -72,7 +72,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain
   const runInImage = (args: readonly string[], environment: Record<string, string> = {}) =>
     run(process.execPath, args, { cwd: image.directory, env: { PATH: '/usr/bin:/bin', ...environment } })
 
-  test('leaves no more than it must', async () => {
+  test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
       ['api', 'infra', 'node_modules', 'package.json', 'shared', 'workers'].sort(),
     )
@@ -83,20 +83,20 @@ describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain
     )
   })
 
-  test('what was not run here installs the distribution’s ffmpeg and nothing else', () => {
+  test('the instruction that the test skips installs only the distribution’s ffmpeg', () => {
     expect(image.notRun).toHaveLength(1)
     expect(image.notRun[0]).toMatch(/apt-get install --yes --no-install-recommends ffmpeg\s/)
     expect(image.environment['FFMPEG_PATH']).toBe('/usr/bin/ffmpeg')
   })
 
-  test('its API and its worker serve a paid transcription', async () => {
+  test('API and worker of the image serve a paid transcription', async () => {
     const body = { model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }
     const { answer, bytes } = await payForCall(sandbox, '/v1/audio/transcriptions', body)
     expect(answer.status).toBe(200)
     expect(JSON.parse(bytes.toString()).text.length).toBeGreaterThan(10)
   })
 
-  test('it migrates, and reconciles the ledger with the chain', async () => {
+  test('the image migrates, and reconciles the ledger with the chain', async () => {
     const { databaseUrl, rpcUrl } = sandbox.info
     const migrated = await runInImage(['infra/commands/migrate.ts'], { DATABASE_URL: databaseUrl })
     expect(migrated.stdout).toContain('up to date')
@@ -104,11 +104,11 @@ describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain
     expect(ledger.stdout).toContain('agree to the atomic unit')
   })
 
-  test.each(['bucket-init.ts', 'verify-receipt.ts'])('infra/commands/%s finds all its parts', async (name) => {
+  test.each(['bucket-init.ts', 'verify-receipt.ts'])('infra/commands/%s runs in the image', async (name) => {
     expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
   })
 
-  test('its health check tells a living API from a port where nobody is', async () => {
+  test('the image’s health check distinguishes a running API from a closed port', async () => {
     const [program, script = '', url = ''] = image.healthCheck
     expect(program).toBe('node')
     const at = (base: string) => runInImage([script, `${base}${new URL(url).pathname}`])
@@ -116,7 +116,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the Dockerfile, carried out in a plain
     await expect(at('http://127.0.0.1:1')).rejects.toMatchObject({ code: 1 })
   })
 
-  test('SIGTERM ends its API in good order', async () => {
+  test('SIGTERM shuts down the image’s API gracefully', async () => {
     expect(image.entrypoint).toEqual(['node'])
     process.kill(sandbox.pidOf('api'), 'SIGTERM')
     expect(await sandbox.crashed).toEqual({ part: 'api', exit: { code: 0, signal: null } })

@@ -4,24 +4,19 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { z } from 'zod'
-import { queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import {
-  imageSettings,
-  knownSettings,
-  operatorsValues,
+  IMAGE_SETTINGS,
+  KNOWN_SETTINGS,
+  OPERATOR_VALUES,
   readConfigOf,
-  secondsToEnd,
-  secretSettings,
+  SECRET_SETTINGS,
+  shutdownSeconds,
 } from '../../support/deployment/deployed-settings.ts'
 import { findUnknownFields, validateObject } from '../../support/deployment/kubernetes-schema.ts'
 import { type KubernetesObject, renderKustomization } from '../../support/deployment/kustomize.ts'
-import {
-  acceptTestJob,
-  claimTestJob,
-  createTestLedger,
-  jobInState,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
@@ -73,18 +68,18 @@ const workloadSchema = z.object({
   }),
 })
 
-const ours = { api: 'api', worker: 'worker', settler: 'worker' } as const
-type Name = keyof typeof ours
-const names = Object.keys(ours) as Name[]
+const PROCESS_KINDS = { api: 'api', worker: 'worker', settler: 'worker' } as const
+type Name = keyof typeof PROCESS_KINDS
+const names = Object.keys(PROCESS_KINDS) as Name[]
 
-/** As they are written: every file of a folder that kustomize would read. */
+/** Reads every file of a folder that kustomize would read. */
 async function readFolder(folder: string): Promise<readonly KubernetesObject[]> {
   const files = (await readdir(join(KUBERNETES, folder))).filter((name) => name !== 'kustomization.yaml')
   const texts = await Promise.all(files.map((name) => readFile(join(KUBERNETES, folder, name), 'utf8')))
   return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as KubernetesObject))
 }
 
-describe('the manifests as they are written', async () => {
+describe('the manifests', async () => {
   const objects = [
     ...(await readFolder('base')),
     ...(await readFolder('keda')),
@@ -92,28 +87,28 @@ describe('the manifests as they are written', async () => {
   ]
 
   test.each(objects.map((object) => [object.kind, object.metadata.name, object] as const))(
-    '%s %s fits the schema of its kind',
+    '%s %s conforms to the schema of its kind',
     async (_, __, object) => {
       await validateObject(object)
     },
   )
 
-  test('no object has a field that its kind does not know', async () => {
+  test('no manifest has a field that is unknown to its kind', async () => {
     expect(await findUnknownFields(objects)).toEqual([])
   })
 
-  test('a misspelt field, a wrong type and an unknown kind would be found', async () => {
+  test('the schema check finds a misspelled field, a wrong type and an unknown kind', async () => {
     const [pdb] = objects.filter(({ kind }) => kind === 'PodDisruptionBudget')
     if (!pdb) throw new Error('no PodDisruptionBudget')
-    const misspelt = { ...pdb, spec: { maxUnavailble: 1 } }
-    expect((await findUnknownFields([misspelt])).join()).toContain('maxUnavailble')
+    const misspelled = { ...pdb, spec: { maxUnavailble: 1 } }
+    expect((await findUnknownFields([misspelled])).join()).toContain('maxUnavailble')
     await expect(validateObject({ ...pdb, spec: { minAvailable: {} } } as KubernetesObject)).rejects.toThrow(
       'minAvailable',
     )
     await expect(validateObject({ ...pdb, kind: 'PodDisruption' })).rejects.toThrow('PodDisruption')
   })
 
-  test('every file is part of what kustomize renders', async () => {
+  test('kustomize renders every file', async () => {
     for (const folder of ['base', 'keda', 'overlays/example']) {
       const kustomization = await readFile(join(KUBERNETES, folder, 'kustomization.yaml'), 'utf8')
       const { resources } = parse(kustomization) as { resources: string[] }
@@ -136,16 +131,16 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   const podOf = (name: Name) => workload('Deployment', name).template.spec
   const containerOf = (name: Name) => podOf(name).containers[0]
 
-  /** What the process would be started with: the config map, what stands there, and an operator's secrets. */
+  /** Returns the environment of the process: the config map, the container's settings and an operator's secrets. */
   function environmentOf(name: Name): Record<string, string> {
     const settings = ofKind('ConfigMap')[0] as KubernetesObject & { data: Record<string, string> }
     const { env, envFrom } = containerOf(name)
     expect(envFrom[0]?.configMapRef?.name).toBe(settings.metadata.name)
-    const own = env.map(({ name: setting, value }) => [setting, value ?? operatorsValues[setting] ?? ''] as const)
-    return { ...imageSettings, ...settings.data, ...Object.fromEntries(own) }
+    const own = env.map(({ name: setting, value }) => [setting, value ?? OPERATOR_VALUES[setting] ?? ''] as const)
+    return { ...IMAGE_SETTINGS, ...settings.data, ...Object.fromEntries(own) }
   }
 
-  test('has what is meant to run, in one namespace, under the image’s whole name', () => {
+  test('the overlay has the intended objects in one namespace, with the image’s full name', () => {
     const kinds = [
       'Deployment',
       'Job',
@@ -167,28 +162,28 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     expect(new Set(images.map(({ image }) => image))).toEqual(new Set(['registry.example/farebox:0.1.0']))
   })
 
-  test('still fits the schemas', async () => {
+  test('the rendered overlay conforms to the schemas', async () => {
     for (const object of objects) await validateObject(object)
     expect(await findUnknownFields(objects)).toEqual([])
   })
 
-  test.each(names)('%s is given what it needs, and nothing that no process knows', (name) => {
+  test.each(names)('%s receives every required setting and none that is unknown to all processes', (name) => {
     const environment = environmentOf(name)
-    expect(() => readConfigOf[ours[name]](environment)).not.toThrow()
+    expect(() => readConfigOf[PROCESS_KINDS[name]](environment)).not.toThrow()
     const own = containerOf(name).env.map(({ name: setting }) => setting)
-    expect(own.filter((setting) => !knownSettings[ours[name]].has(setting))).toEqual([])
+    expect(own.filter((setting) => !KNOWN_SETTINGS[PROCESS_KINDS[name]].has(setting))).toEqual([])
     const shared = Object.keys(environment).filter((setting) => !own.includes(setting))
-    expect(shared.filter((setting) => !knownSettings.api.has(setting) && !knownSettings.worker.has(setting))).toEqual(
+    expect(shared.filter((setting) => !KNOWN_SETTINGS.api.has(setting) && !KNOWN_SETTINGS.worker.has(setting))).toEqual(
       [],
     )
   })
 
-  test('a secret reaches only those who need it, and none stands in a manifest', () => {
-    const holders = (wanted: string) =>
+  test('each secret reaches only the processes that need it, and no manifest contains one', () => {
+    const processesWith = (wanted: string) =>
       names.filter((name) =>
         containerOf(name).env.some(({ name: setting, valueFrom }) => setting === wanted && valueFrom !== undefined),
       )
-    expect(Object.fromEntries(secretSettings.map((secret) => [secret, holders(secret)]))).toMatchObject({
+    expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, processesWith(secret)]))).toMatchObject({
       CHALLENGE_SECRET: ['api'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],
@@ -205,35 +200,35 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     })
     expect(ofKind('Secret')).toEqual([])
     const written = names.flatMap((name) => containerOf(name).env.filter(({ value }) => value !== undefined))
-    expect(written.map(({ name }) => name).filter((name) => secretSettings.some((secret) => secret === name))).toEqual(
+    expect(written.map(({ name }) => name).filter((name) => SECRET_SETTINGS.some((secret) => secret === name))).toEqual(
       [],
     )
   })
 
-  test('worker and settler serve each queue once', () => {
+  test('worker and settler together serve each queue once', () => {
     const served = (['worker', 'settler'] as const).flatMap(
       (name) => environmentOf(name)['WORKER_QUEUES']?.split(',') ?? [],
     )
-    expect(served.sort()).toEqual([...queueNames].sort())
+    expect(served.sort()).toEqual([...QUEUE_NAMES].sort())
   })
 
-  test.each(names)('%s has the time to end in good order', (name) => {
-    const needed = secondsToEnd[ours[name]](environmentOf(name))
+  test.each(names)('%s has enough time to shut down gracefully', (name) => {
+    const needed = shutdownSeconds[PROCESS_KINDS[name]](environmentOf(name))
     expect(podOf(name).terminationGracePeriodSeconds).toBeGreaterThanOrEqual(needed)
   })
 
-  test.each(names)('%s is probed where it listens', (name) => {
+  test.each(names)('%s is probed on the port it listens on', (name) => {
     const { ports, startupProbe, readinessProbe, livenessProbe } = containerOf(name)
     const environment = environmentOf(name)
-    const metrics = { name: 'metrics', containerPort: readConfigOf[ours[name]](environment).METRICS_PORT }
+    const metrics = { name: 'metrics', containerPort: readConfigOf[PROCESS_KINDS[name]](environment).METRICS_PORT }
     const http = { name: 'http', containerPort: readConfigOf.api(environmentOf('api')).PORT }
     expect(ports).toEqual(name === 'api' ? [http, metrics] : [metrics])
-    for (const one of [startupProbe, livenessProbe])
-      expect(one?.httpGet).toEqual({ path: '/healthz', port: ports[0]?.name })
+    for (const probe of [startupProbe, livenessProbe])
+      expect(probe?.httpGet).toEqual({ path: '/healthz', port: ports[0]?.name })
     expect(readinessProbe?.httpGet.path).toBe(name === 'api' ? '/readyz' : undefined)
   })
 
-  test('no pod runs as root, writes to its image or holds a token of the cluster', () => {
+  test('no pod runs as root, writes to its image or has a token of the cluster', () => {
     const pods = [...names.map(podOf), workload('Job', 'migrate').template.spec]
     for (const { securityContext, automountServiceAccountToken, containers } of pods) {
       expect(automountServiceAccountToken).toBe(false)
@@ -250,7 +245,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     }
   })
 
-  test('what an autoscaler sizes has no number of its own', () => {
+  test('a workload that an autoscaler scales has no fixed number of replicas', () => {
     const scaled = [...ofKind('ScaledObject'), ...ofKind('HorizontalPodAutoscaler')].map(
       (object) => (object as unknown as { spec: { scaleTargetRef: { name: string } } }).spec.scaleTargetRef.name,
     )
@@ -258,7 +253,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     for (const name of names) expect(workload('Deployment', name).replicas).toBeUndefined()
   })
 
-  test('every selector meets the pods that it means', () => {
+  test('every selector matches its pods', () => {
     for (const name of names) {
       const { labels } = workload('Deployment', name).template.metadata
       const budget = ofKind('PodDisruptionBudget').find(({ metadata }) => metadata.name === `farebox-${name}`)
@@ -270,7 +265,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   })
 })
 
-describe('the queries that KEDA scales by, asked of the real schema', () => {
+describe('the KEDA queries', () => {
   let ledger: TestLedger
   beforeAll(async () => {
     ledger = await createTestLedger(2)
@@ -287,32 +282,32 @@ describe('the queries that KEDA scales by, asked of the real schema', () => {
     const [row] = await ledger.sql<Record<string, number>>(query ?? '')
     return Object.values(row ?? {})[0] ?? Number.NaN
   }
-  const all = async () => ({
+  const askAll = async () => ({
     waiting: await ask('oldest-waiting-seconds'),
     unfinished: await ask('unfinished-jobs'),
     unsettled: await ask('oldest-unsettled-seconds'),
   })
-  const wait = (jobId: string, seconds: number) =>
+  const backdate = (jobId: string, seconds: number) =>
     ledger.sql('UPDATE jobs SET run_after = now() - make_interval(secs => $2), lease_expires_at = NULL WHERE id = $1', [
       jobId,
       seconds,
     ])
 
-  test('without work all are 0', async () => {
-    expect(await all()).toEqual({ waiting: 0, unfinished: 0, unsettled: 0 })
+  test('the KEDA queries return 0 without work', async () => {
+    expect(await askAll()).toEqual({ waiting: 0, unfinished: 0, unsettled: 0 })
   })
 
-  test('only those count that wait for the one kind of worker, and the oldest tells the age', async () => {
-    await wait(await acceptTestJob(ledger), 3000)
+  test('the KEDA queries count only jobs that wait for their kind of worker, and return the age of the oldest', async () => {
+    await backdate(await acceptTestJob(ledger), 3000)
     const held = await acceptTestJob(ledger)
-    await wait(held, 50_000)
+    await backdate(held, 50_000)
     await claimTestJob(ledger, held, 10 * PATIENCE_MS)
     const later = await acceptTestJob(ledger)
-    await wait(later, -6000)
+    await backdate(later, -6000)
     const { id } = await jobInState(ledger, 'generated')
-    await wait(id, 7000)
+    await backdate(id, 7000)
     await jobInState(ledger, 'completed')
-    const { waiting, unfinished, unsettled } = await all()
+    const { waiting, unfinished, unsettled } = await askAll()
     expect(waiting).toBeGreaterThanOrEqual(3000)
     expect(waiting).toBeLessThan(6000)
     expect(unfinished).toBe(3)

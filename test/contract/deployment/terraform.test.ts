@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
-import { lifecycleRules } from '#shared/adapters/s3/prepare-bucket.ts'
-import { retentionClasses } from '#shared/media/retention.ts'
+import { LIFECYCLE_RULES } from '#shared/adapters/s3/prepare-bucket.ts'
+import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { parseTerraform } from '../../support/deployment/parse-terraform.ts'
 
 const TERRAFORM = fileURLToPath(new URL('../../../infra/terraform/', import.meta.url))
 
-/** HCL's blocks come as lists, one entry for each time that they stand there. */
+/** The parser returns HCL's blocks as lists with an entry for each occurrence. */
 const block = <Shape extends z.ZodRawShape>(shape: Shape) => z.tuple([z.looseObject(shape)])
 
 const statement = z.strictObject({
@@ -55,12 +55,12 @@ let parts: Module
 let text = ''
 beforeAll(async () => {
   const names = (await readdir(TERRAFORM)).filter((name) => name.endsWith('.tf'))
-  // One module is all its files together, in whatever order.
+  // A module consists of all its files, in any order.
   text = (await Promise.all(names.map((name) => readFile(join(TERRAFORM, name), 'utf8')))).join('\n')
   parts = moduleSchema.parse(await parseTerraform(text))
 })
 
-test('the bucket’s lifecycle is the one that npm run bucket:init writes', () => {
+test('the bucket’s lifecycle rules equal those of npm run bucket:init', () => {
   const [{ rule }] = parts.resource.aws_s3_bucket_lifecycle_configuration.media
   const asWritten = rule.map(({ id, status, filter: [{ prefix }], expiration: [{ days }] }) => ({
     ID: id,
@@ -68,16 +68,16 @@ test('the bucket’s lifecycle is the one that npm run bucket:init writes', () =
     Filter: { Prefix: prefix },
     Expiration: { Days: days },
   }))
-  expect(asWritten).toEqual(lifecycleRules)
+  expect(asWritten).toEqual(LIFECYCLE_RULES)
 })
 
-test('every resource of the bucket means the same bucket', () => {
+test('every resource of the bucket refers to the same bucket', () => {
   const parts = [...text.matchAll(/^resource "aws_s3_bucket_\w+" "media" \{(.*?)^\}/gms)].map(([, body = '']) => body)
   expect(parts.length).toBeGreaterThanOrEqual(4)
   expect(parts.filter((body) => !/^ {2}bucket = aws_s3_bucket\.media\.id$/m.test(body))).toEqual([])
 })
 
-test('what is referred to is there', () => {
+test('every reference of the module is declared', () => {
   const referred = (pattern: RegExp) => [...new Set([...text.matchAll(pattern)].map(([, name = '']) => name))].sort()
   expect(referred(/\bvar\.(\w+)/g)).toEqual(Object.keys(parts.variable).sort())
   const declared = [...text.matchAll(/^resource "(\w+)" "(\w+)"/gm)].map(([, kind, name]) => `${kind}.${name}`)
@@ -88,7 +88,7 @@ test('what is referred to is there', () => {
   expect(code).not.toMatch(/\b(AKIA|aws_access_key|secret_key)/)
 })
 
-/** What a process may do, and in which part of the bucket. */
+/** Returns the actions that a process may perform, by part of the bucket. */
 function rights(process: 'api' | 'worker') {
   const [{ statement: statements }] = parts.data.aws_iam_policy_document[process]
   return statements.map(({ actions, resources }) => [
@@ -97,8 +97,8 @@ function rights(process: 'api' | 'worker') {
   ])
 }
 
-test('API and worker may do what they do and no more', () => {
-  const { staged, speech, images } = retentionClasses
+test('API and worker have exactly the rights they need', () => {
+  const { staged, speech, images } = RETENTION_CLASSES
   expect(rights('api')).toEqual([
     ['bucket', 's3:ListBucket'],
     [`bucket/${staged.prefix}/*`, 's3:PutObject', 's3:DeleteObject'],
@@ -112,6 +112,6 @@ test('API and worker may do what they do and no more', () => {
   for (const { prefix } of [speech, images]) expect(prefix.startsWith('media/')).toBe(true)
 })
 
-test('a file that is no HCL is refused', async () => {
+test('the parser rejects a file that is not HCL', async () => {
   await expect(parseTerraform('resource "aws_s3_bucket" "media" {')).rejects.toBeDefined()
 })

@@ -7,38 +7,44 @@ const panels = await readPanels()
 const runbook = await readRunbook()
 
 describe('the runbook', () => {
-  test('has one paragraph for each alert, in their order, and no other', () => {
+  test('the runbook has exactly one paragraph for each alert, in the same order', () => {
     expect([...runbook.keys()]).toEqual(alerts.map(({ alert }) => alert))
   })
 
-  test.each([...runbook])('says of %s in one paragraph what it means and what to do', (_name, text) => {
+  test.each([...runbook])('the runbook explains %s and what to do in one paragraph', (_name, text) => {
     expect(text).not.toContain('\n\n')
     expect(text.length).toBeGreaterThan(150)
   })
 
-  test('names no alert that there is not', () => {
+  test('the runbook names only existing alerts', () => {
     const named = [...runbook.values()].flatMap((text) => [...text.matchAll(/Farebox\w+/g)].map(([name]) => name))
     expect(named.filter((name) => !runbook.has(name))).toEqual([])
   })
 })
 
 describe('the alert rules', () => {
-  test.each(alerts.map((alert) => [alert.alert, alert] as const))('%s can be evaluated', (_name, { expr }) => {
-    expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
-  })
+  test.each(alerts.map((alert) => [alert.alert, alert] as const))(
+    'the alert rule %s can be parsed',
+    (_name, { expr }) => {
+      expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
+    },
+  )
 
-  test('have names of their own', () => {
+  test('alert rules have unique names', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)
   })
 })
 
 describe('the dashboard', () => {
-  test.each(panels.map((panel) => [panel.title, panel] as const))('asks for %s', (_title, { targets }) => {
-    expect(targets.length).toBeGreaterThan(0)
-    for (const { expr } of targets) expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
-  })
+  test.each(panels.map((panel) => [panel.title, panel] as const))(
+    'the queries of dashboard panel %s can be parsed',
+    (_title, { targets }) => {
+      expect(targets.length).toBeGreaterThan(0)
+      for (const { expr } of targets) expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
+    },
+  )
 
-  test('has panels of their own names', () => {
+  test('dashboard panels have unique titles', () => {
     expect(new Set(panels.map(({ title }) => title)).size).toBe(panels.length)
   })
 })

@@ -22,13 +22,14 @@ describeSdk({
   otherUses: otherTextUses((id) => anthropic()(id)),
 })
 
-it('the AI SDK repeats a key used twice two times, though it is told not to, and pays nothing for it', async () => {
+it('the AI SDK repeats a reused key twice despite x-should-retry: false, at no cost', async () => {
   const headers = keyHeader()
-  const ask = (prompt: string) => generateText({ model: anthropic()(MODEL), maxOutputTokens: 100, prompt, headers })
-  await ask('Hello')
-  const seen = await sandbox.observe(() => ask('Another question'))
-  expect(seen).toMatchObject({ statuses: [409, 409, 409], upstreamCalls: 0, transfers: 0 })
-  expect(readAiSdkFailure(seen.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
+  const generate = (prompt: string) =>
+    generateText({ model: anthropic()(MODEL), maxOutputTokens: 100, prompt, headers })
+  await generate('Hello')
+  const observed = await sandbox.observe(() => generate('Another question'))
+  expect(observed).toMatchObject({ statuses: [409, 409, 409], upstreamCalls: 0, transfers: 0 })
+  expect(readAiSdkFailure(observed.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
 })
 
 describeAnswers(() => sandbox)

@@ -26,7 +26,7 @@ describeSdk({
   otherUses: otherTextUses((id) => compatible().chatModel(id)),
   calls: [
     textCall((id) => compatible().chatModel(id)),
-    // This package fetches the hosted image when there is one, though it asked for the bytes inline.
+    // This package fetches the hosted image although it has requested the bytes inline.
     { ...imageCall((id) => compatible().imageModel(id)), fetchesAfterwards: [200] },
   ],
 })

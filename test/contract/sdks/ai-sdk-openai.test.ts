@@ -19,7 +19,7 @@ const SPEECH_MODEL = 'speechvendor/flash-v2.5'
 const OTHER_SAMPLE = new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url)
 const TRANSCRIPTION_MODEL = 'speechvendor/scribe-v2'
 
-/** This SDK names no content type, so a caller asks for the audio itself; the default answer is JSON. */
+/** This SDK sends no Accept header, so its caller must request the audio itself; the default answer is JSON. */
 const speechCall: SdkCall = {
   name: 'generateSpeech',
   call: (headers) => speak(headers),
@@ -43,8 +43,8 @@ function speak(headers: Record<string, string>, options: { speed?: number; voice
 }
 
 /**
- * Without `providerOptions.openai`: given any, the package adds fields of its own (`temperature`, for one) which the
- * closed transcription request refuses.
+ * Without `providerOptions.openai`: given any, the package adds fields such as `temperature`, which the closed transcription
+ * request rejects.
  */
 const transcribeCall: SdkCall = {
   name: 'transcribe',

@@ -14,19 +14,19 @@ import { expect } from 'vitest'
 import type { ErrorBody } from '../../support/http/expect-refusal.ts'
 import { isPng, type SdkCall, type SdkFailure, type SdkUse, weatherParameters } from './sdk-contract.ts'
 
-// Its warnings are about settings that these tests choose on purpose.
+// The warnings are about settings that these tests choose on purpose.
 globalThis.AI_SDK_LOG_WARNINGS = false
 
 export const MODEL = 'textmodel-3.5-flash'
 const PROMPT = { prompt: 'Hello', maxOutputTokens: 300 }
 /**
- * The AI SDK knows nothing of `x-should-retry` and repeats every 409 twice, after 2 and 4 seconds. It costs nothing; that it
- * is so is shown once, with its own test.
+ * The AI SDK ignores `x-should-retry` and repeats every 409 twice, after 2 and 4 seconds. That costs nothing, which a
+ * separate test shows.
  */
 export const ONCE = { maxRetries: 0 }
 const CITY = jsonSchema<{ city: string }>({ ...weatherParameters, required: ['city'] })
 
-/** A language model's endpoint, whichever provider package speaks to it. */
+/** Returns a text call through any provider package of the AI SDK. */
 export function textCall(model: (id: string) => LanguageModel): SdkCall {
   return {
     name: 'generateText',
@@ -43,7 +43,7 @@ export function textCall(model: (id: string) => LanguageModel): SdkCall {
   }
 }
 
-/** What else the AI SDK does with a language model. */
+/** Returns the AI SDK's further uses of a language model. */
 export function otherTextUses(model: (id: string) => LanguageModel): SdkUse[] {
   return [
     {
@@ -53,7 +53,7 @@ export function otherTextUses(model: (id: string) => LanguageModel): SdkUse[] {
           model: model(MODEL),
           ...PROMPT,
           prompt: 'What is the weather in Milan?',
-          tools: { get_weather: tool({ description: 'Tells the weather', inputSchema: CITY }) },
+          tools: { get_weather: tool({ description: 'Returns the weather', inputSchema: CITY }) },
           headers,
         }),
       check: ({ toolCalls, finishReason }: Awaited<ReturnType<typeof generateText>>) => {
@@ -85,7 +85,7 @@ export function otherTextUses(model: (id: string) => LanguageModel): SdkUse[] {
   ]
 }
 
-/** `generateImage`, which asks for the bytes inline. */
+/** Returns a `generateImage` call, which requests the bytes inline. */
 export function imageCall(model: (id: string) => ImageModel): SdkCall {
   const draw = (
     headers: Record<string, string>,
@@ -101,7 +101,7 @@ export function imageCall(model: (id: string) => ImageModel): SdkCall {
   }
 }
 
-/** The message is the SDK error's own; code and param are in its `responseBody`. */
+/** Reads a failure: the message from the SDK's error, code and param from its `responseBody`. */
 export function readAiSdkFailure(error: unknown): SdkFailure {
   const last = RetryError.isInstance(error) ? error.lastError : error
   if (!APICallError.isInstance(last)) throw last

@@ -18,15 +18,19 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const model = 'textmodel-3.5-flash'
+const MODEL = 'textmodel-3.5-flash'
 const user = (content: string) => [{ role: 'user' as const, content }]
 const tools = [
-  { name: 'get_weather', description: 'Tells the weather', input_schema: { ...weatherParameters, required: ['city'] } },
+  {
+    name: 'get_weather',
+    description: 'Returns the weather',
+    input_schema: { ...weatherParameters, required: ['city'] },
+  },
 ]
 
 const others = {
   callOther: (headers: Record<string, string>) =>
-    client.messages.create({ model, messages: user('Another question'), max_tokens: 100 }, { headers }),
+    client.messages.create({ model: MODEL, messages: user('Another question'), max_tokens: 100 }, { headers }),
   callInvalid: (headers: Record<string, string>) =>
     client.messages.create({ model: 'claude-opus', messages: user('Hello'), max_tokens: 100 }, { headers }),
   invalidParam: 'model',
@@ -44,7 +48,10 @@ const sdk: Sdk = {
       ...others,
       name: 'message',
       call: (headers) =>
-        client.messages.create({ model, system: 'Be brief.', messages: user('Hello'), max_tokens: 100 }, { headers }),
+        client.messages.create(
+          { model: MODEL, system: 'Be brief.', messages: user('Hello'), max_tokens: 100 },
+          { headers },
+        ),
       check: (result: Anthropic.Message) => {
         expect(result).toMatchObject({
           type: 'message',
@@ -59,7 +66,7 @@ const sdk: Sdk = {
       name: 'message with tools',
       call: (headers) =>
         client.messages.create(
-          { model, messages: user('What is the weather in Milan?'), max_tokens: 500, tools },
+          { model: MODEL, messages: user('What is the weather in Milan?'), max_tokens: 500, tools },
           { headers },
         ),
       check: (result: Anthropic.Message) => {
@@ -76,11 +83,11 @@ const sdk: Sdk = {
 
 describeSdk(sdk)
 
-it('@anthropic-ai/sdk: takes the history of a tool call back', async () => {
-  const seen = await sandbox.observe(() =>
+it('@anthropic-ai/sdk: continues a conversation with a tool call', async () => {
+  const observed = await sandbox.observe(() =>
     client.messages.create(
       {
-        model,
+        model: MODEL,
         max_tokens: 200,
         tools,
         messages: [
@@ -95,13 +102,13 @@ it('@anthropic-ai/sdk: takes the history of a tool call back', async () => {
       { headers: keyHeader() },
     ),
   )
-  expect(seen.value?.content[0]).toMatchObject({ type: 'text', text: expect.stringContaining('Fog') })
+  expect(observed.value?.content[0]).toMatchObject({ type: 'text', text: expect.stringContaining('Fog') })
 })
 
 it('@anthropic-ai/sdk: lists the models', async () => {
   const listed: { id: string }[] = []
-  for await (const one of client.models.list()) listed.push(one)
-  expect(listed.map(({ id }) => id)).toContain(model)
+  for await (const model of client.models.list()) listed.push(model)
+  expect(listed.map(({ id }) => id)).toContain(MODEL)
   expect(listed).toHaveLength(10)
 })
 

@@ -17,10 +17,10 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const model = 'textmodel-3.5-flash'
+const MODEL = 'textmodel-3.5-flash'
 const tool = {
   type: 'function' as const,
-  function: { name: 'get_weather', description: 'Tells the weather', parameters: weatherParameters },
+  function: { name: 'get_weather', description: 'Returns the weather', parameters: weatherParameters },
 }
 
 interface Message {
@@ -29,8 +29,8 @@ interface Message {
   usage_metadata?: { total_tokens: number }
 }
 
-/** Both take their headers with the model, or with each call; an agent of many calls needs a key for each. */
-const chatOpenAI = (defaultHeaders: Record<string, string>, id = model) =>
+/** Both accept headers with the model or with each call; an agent that makes many calls needs a key for each. */
+const chatOpenAI = (defaultHeaders: Record<string, string>, id = MODEL) =>
   new ChatOpenAI({
     model: id,
     maxTokens: 300,
@@ -38,7 +38,7 @@ const chatOpenAI = (defaultHeaders: Record<string, string>, id = model) =>
     configuration: { baseURL: `${sandbox.info.baseUrl}/v1`, fetch: sandbox.payingFetch, defaultHeaders },
   })
 
-const chatAnthropic = (defaultHeaders: Record<string, string>, id = model) =>
+const chatAnthropic = (defaultHeaders: Record<string, string>, id = MODEL) =>
   new ChatAnthropic({
     model: id,
     maxTokens: 300,
@@ -84,7 +84,7 @@ function sdkOf(name: string, chat: typeof chatOpenAI | typeof chatAnthropic): Sd
 describeSdk(sdkOf('ChatOpenAI', chatOpenAI))
 describeSdk(sdkOf('ChatAnthropic', chatAnthropic))
 
-it('a header of one call goes before that of the model', async () => {
+it('ChatOpenAI and ChatAnthropic prefer a call’s header to the model’s', async () => {
   const [first, second] = [keyHeader(), keyHeader()]
   const { answers } = await sandbox.observe(async () => {
     await chatOpenAI(first).invoke('Hello', { options: { headers: second } })

@@ -19,18 +19,18 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.stop())
 
-const model = 'textmodel-3.5-flash'
+const MODEL = 'textmodel-3.5-flash'
 const user = (content: string) => [{ role: 'user' as const, content }]
-const image = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night' }
-const speech = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
+const IMAGE = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A tram at night' }
+const SPEECH = { model: 'speechvendor/flash-v2.5', input: 'Next stop: the end of the line.', voice: 'talia' }
 const upload = () => toFile(sandbox.sample, 'last-tram.mp3')
 const transcription = async () => ({ model: 'speechvendor/scribe-v2', file: await upload() })
 
 const chat = {
   callOther: (headers: Record<string, string>) =>
-    client.chat.completions.create({ model, messages: user('Another question') }, { headers }),
+    client.chat.completions.create({ model: MODEL, messages: user('Another question') }, { headers }),
   callInvalid: (headers: Record<string, string>) =>
-    client.chat.completions.create({ model, messages: user('Hello'), max_tokens: 70_000 }, { headers }),
+    client.chat.completions.create({ model: MODEL, messages: user('Hello'), max_tokens: 70_000 }, { headers }),
   invalidParam: 'max_tokens',
 }
 
@@ -47,7 +47,7 @@ const sdk: Sdk = {
       ...chat,
       name: 'chat completion',
       call: (headers) =>
-        client.chat.completions.create({ model, messages: user('Hello'), max_tokens: 100 }, { headers }),
+        client.chat.completions.create({ model: MODEL, messages: user('Hello'), max_tokens: 100 }, { headers }),
       check: (result: OpenAI.ChatCompletion) => {
         expect(result.choices[0]?.message.content).toContain('Hello')
         expect(result.usage?.total_tokens).toBeGreaterThan(0)
@@ -59,7 +59,7 @@ const sdk: Sdk = {
       call: (headers) =>
         client.chat.completions.create(
           {
-            model,
+            model: MODEL,
             messages: user('What is the weather in Milan?'),
             tools: [{ type: 'function', function: { name: 'get_weather', parameters: weatherParameters } }],
           },
@@ -76,36 +76,36 @@ const sdk: Sdk = {
     },
     {
       name: 'image by URL',
-      call: (headers) => client.images.generate({ ...image, response_format: 'url' }, { headers }),
+      call: (headers) => client.images.generate({ ...IMAGE, response_format: 'url' }, { headers }),
       check: (result: OpenAI.ImagesResponse) => {
         expect(result.data?.[0]?.url).toContain(`${sandbox.info.baseUrl}/media/`)
         expect(result.data?.[0]?.b64_json).toBeUndefined()
       },
-      callOther: (headers) => client.images.generate({ ...image, prompt: 'A bus' }, { headers }),
-      callInvalid: (headers) => client.images.generate({ ...image, size: '512x512' }, { headers }),
+      callOther: (headers) => client.images.generate({ ...IMAGE, prompt: 'A bus' }, { headers }),
+      callInvalid: (headers) => client.images.generate({ ...IMAGE, size: '512x512' }, { headers }),
       invalidParam: 'size',
     },
     {
       name: 'image inline',
-      call: (headers) => client.images.generate({ ...image, response_format: 'b64_json' }, { headers }),
+      call: (headers) => client.images.generate({ ...IMAGE, response_format: 'b64_json' }, { headers }),
       check: (result: OpenAI.ImagesResponse) =>
         expect(isPng(Buffer.from(result.data?.[0]?.b64_json ?? '', 'base64'))).toBe(true),
-      callOther: (headers) => client.images.generate({ ...image, response_format: 'url' }, { headers }),
-      callInvalid: (headers) => client.images.generate({ ...image, prompt: '' }, { headers }),
+      callOther: (headers) => client.images.generate({ ...IMAGE, response_format: 'url' }, { headers }),
+      callInvalid: (headers) => client.images.generate({ ...IMAGE, prompt: '' }, { headers }),
       invalidParam: 'prompt',
     },
     {
       name: 'speech',
       call: async (headers) => {
-        const answer = await client.audio.speech.create(speech, { headers })
+        const answer = await client.audio.speech.create(SPEECH, { headers })
         return { headers: answer.headers, bytes: Buffer.from(await answer.arrayBuffer()) }
       },
       check: ({ headers, bytes }: { headers: Headers; bytes: Buffer }) => {
         expect(startsAsMp3(bytes)).toBe(true)
         expect(headers.get('x-media-url')).toContain(`${sandbox.info.baseUrl}/media/`)
       },
-      callOther: (headers) => client.audio.speech.create({ ...speech, speed: 1.1 }, { headers }),
-      callInvalid: (headers) => client.audio.speech.create({ ...speech, voice: 'alloy' }, { headers }),
+      callOther: (headers) => client.audio.speech.create({ ...SPEECH, speed: 1.1 }, { headers }),
+      callInvalid: (headers) => client.audio.speech.create({ ...SPEECH, voice: 'alloy' }, { headers }),
       invalidParam: 'voice',
     },
     {
@@ -143,7 +143,7 @@ it('openai: parses structured output', async () => {
   const { value, transfers } = await sandbox.observe(() =>
     client.chat.completions.parse(
       {
-        model,
+        model: MODEL,
         messages: user('Where is the stop?'),
         response_format: {
           type: 'json_schema',
@@ -157,11 +157,11 @@ it('openai: parses structured output', async () => {
   expect(transfers).toBe(1)
 })
 
-it('openai: takes the history of a tool call back', async () => {
-  const seen = await sandbox.observe(() =>
+it('openai: continues a conversation with a tool call', async () => {
+  const observed = await sandbox.observe(() =>
     client.chat.completions.create(
       {
-        model,
+        model: MODEL,
         messages: [
           ...user('What is the weather in Milan?'),
           {
@@ -178,13 +178,13 @@ it('openai: takes the history of a tool call back', async () => {
       { headers: keyHeader() },
     ),
   )
-  expect(seen.value?.choices[0]?.message.content).toContain('Fog')
+  expect(observed.value?.choices[0]?.message.content).toContain('Fog')
 })
 
 it('openai: lists the models', async () => {
   const { data: listed } = await client.models.list()
   expect(listed).toHaveLength(10)
-  expect(listed).toContainEqual(expect.objectContaining({ id: model, object: 'model', created: expect.any(Number) }))
+  expect(listed).toContainEqual(expect.objectContaining({ id: MODEL, object: 'model', created: expect.any(Number) }))
 })
 
 describeAnswers(() => sandbox)

@@ -4,26 +4,26 @@ import { readDescription } from '../../support/http/described-answers.ts'
 import type { ErrorBody } from '../../support/http/expect-refusal.ts'
 import type { ObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 
-/** One call that an SDK can make, always with the headers it is given. */
+/** One call that an SDK can make, with the given headers. */
 export interface SdkUse {
   readonly name: string
   readonly call: (headers: Record<string, string>) => Promise<unknown>
-  /** Throws unless the result is what an application needs. */
+  /** Throws unless the result is usable by an application. */
   readonly check: (result: never) => void
-  /** Statuses of what the SDK fetches after the result. */
+  /** Statuses of the SDK's requests after the result. */
   readonly fetchesAfterwards?: readonly number[]
 }
 
-/** A use of an endpoint with the ways in which it can fail. */
+/** A use of an endpoint with requests that fail. */
 export interface SdkCall extends SdkUse {
   /** Another valid request to the same endpoint. */
   readonly callOther: (headers: Record<string, string>) => Promise<unknown>
-  /** A request that only the service can find fault with. */
+  /** A request that only the service can recognize as invalid. */
   readonly callInvalid: (headers: Record<string, string>) => Promise<unknown>
   readonly invalidParam: string
 }
 
-/** What an application can learn of a failure through the SDK's own error. */
+/** The parts of a failure that an application can read from the SDK's error. */
 export interface SdkFailure {
   readonly status: number | undefined
   readonly message: string
@@ -35,7 +35,7 @@ export interface Sdk {
   readonly name: string
   readonly sandbox: () => ObservedSandbox
   readonly calls: readonly SdkCall[]
-  /** More uses of the same endpoints, which fail and are repeated in the same ways. */
+  /** Further uses of the same endpoints, which fail and are repeated in the same ways. */
   readonly otherUses?: readonly SdkUse[]
   readonly readFailure: (error: unknown) => SdkFailure
 }
@@ -43,21 +43,21 @@ export interface Sdk {
 const PAID_ONCE = { upstreamCalls: 1, transfers: 1 }
 const NOT_PAID = { upstreamCalls: 0, transfers: 0 }
 
-/** What must hold for every official client on every endpoint that it supports. */
+/** Registers the tests that every official client must pass on every endpoint that it supports. */
 export function describeSdk({ name, sandbox, calls, otherUses = [], readFailure }: Sdk): void {
-  it.each([...calls, ...otherUses])(`${name}, $name: gets the result for one payment`, async (one) => {
-    const seen = await sandbox().observe(() => one.call(keyHeader()))
-    expect(seen).toMatchObject({ statuses: [402, 200, ...(one.fetchesAfterwards ?? [])], ...PAID_ONCE })
-    one.check(seen.value as never)
+  it.each([...calls, ...otherUses])(`${name}, $name: returns the result for sdkCall payment`, async (sdkCall) => {
+    const observed = await sandbox().observe(() => sdkCall.call(keyHeader()))
+    expect(observed).toMatchObject({ statuses: [402, 200, ...(sdkCall.fetchesAfterwards ?? [])], ...PAID_ONCE })
+    sdkCall.check(observed.value as never)
   })
 
-  describe.each(calls)(`${name}, $name`, (one) => {
-    it('tells message, code and param of a 400', async () => {
-      const seen = await sandbox().observe(() => one.callInvalid(keyHeader()))
-      expect(seen).toMatchObject({ statuses: [400], ...NOT_PAID })
-      const { error } = JSON.parse(String(seen.answers[0]?.body)) as ErrorBody
-      expect(error.param).toBe(one.invalidParam)
-      expect(readFailure(seen.error)).toEqual({
+  describe.each(calls)(`${name}, $name`, (sdkCall) => {
+    it('reports message, code and param of a 400 [spec O26]', async () => {
+      const observed = await sandbox().observe(() => sdkCall.callInvalid(keyHeader()))
+      expect(observed).toMatchObject({ statuses: [400], ...NOT_PAID })
+      const { error } = JSON.parse(String(observed.answers[0]?.body)) as ErrorBody
+      expect(error.param).toBe(sdkCall.invalidParam)
+      expect(readFailure(observed.error)).toEqual({
         status: 400,
         message: expect.stringContaining(error.message),
         code: error.code,
@@ -65,31 +65,34 @@ export function describeSdk({ name, sandbox, calls, otherUses = [], readFailure 
       })
     })
 
-    it('tells a key used twice from a failure that may pass', async () => {
+    it('reports a reused key without repeating the request [spec O27]', async () => {
       const headers = keyHeader()
-      expect(await sandbox().observe(() => one.call(headers))).toMatchObject(PAID_ONCE)
-      const seen = await sandbox().observe(() => one.callOther(headers))
-      expect(seen).toMatchObject({ statuses: [409], ...NOT_PAID })
-      expect(seen.answers[0]?.headers.get('x-should-retry')).toBe('false')
-      expect(readFailure(seen.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
+      expect(await sandbox().observe(() => sdkCall.call(headers))).toMatchObject(PAID_ONCE)
+      const observed = await sandbox().observe(() => sdkCall.callOther(headers))
+      expect(observed).toMatchObject({ statuses: [409], ...NOT_PAID })
+      expect(observed.answers[0]?.headers.get('x-should-retry')).toBe('false')
+      expect(readFailure(observed.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
     })
 
-    it('repeats after a lost answer by itself, and pays once', async () => {
+    it('repeats the request after a lost answer, and pays once', async () => {
       sandbox().loseNextPaidAnswer()
-      const seen = await sandbox().observe(() => one.call(keyHeader()))
-      expect(seen).toMatchObject({ statuses: [402, 200, 402, 200, ...(one.fetchesAfterwards ?? [])], ...PAID_ONCE })
-      expect(new Set(seen.answers.slice(0, 4).map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1)
-      const [, lost, , repeated] = seen.answers
+      const observed = await sandbox().observe(() => sdkCall.call(keyHeader()))
+      expect(observed).toMatchObject({
+        statuses: [402, 200, 402, 200, ...(sdkCall.fetchesAfterwards ?? [])],
+        ...PAID_ONCE,
+      })
+      expect(new Set(observed.answers.slice(0, 4).map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1)
+      const [, lost, , repeated] = observed.answers
       expect(repeated?.body.equals(lost?.body ?? Buffer.alloc(0))).toBe(true)
       expect(repeated?.headers.get('x-receipt-id')).toBe(lost?.headers.get('x-receipt-id'))
-      one.check(seen.value as never)
+      sdkCall.check(observed.value as never)
     })
   })
 }
 
-/** Last in a file: every answer that its tests brought about is one that `/openapi.json` describes. */
+/** Registers the last test of a file: `/openapi.json` describes every answer to its tests. */
 export function describeAnswers(sandbox: () => ObservedSandbox): void {
-  it('has had only answers that /openapi.json describes', async () => {
+  it('has received only answers that /openapi.json describes', async () => {
     const { problemsOf } = await readDescription(sandbox().info.baseUrl)
     expect(sandbox().answers.length).toBeGreaterThan(0)
     expect(sandbox().answers.flatMap(problemsOf)).toEqual([])
@@ -97,8 +100,8 @@ export function describeAnswers(sandbox: () => ObservedSandbox): void {
 }
 
 /**
- * The failure that the vendors' own clients throw, LangChain's included. OpenAI's holds the inner error, Anthropic's the
- * whole body and says it in its message as JSON.
+ * Reads the failure that the vendors' own clients throw, LangChain's included. OpenAI's contains the inner error, Anthropic's
+ * the whole body, which is also its message as JSON.
  */
 export function readVendorFailure(error: unknown): SdkFailure {
   const { status, error: body } = error as { status: number; error: ErrorBody | ErrorBody['error'] }
@@ -110,7 +113,7 @@ export function keyHeader(): Record<string, string> {
   return { 'x-idempotency-key': randomUUID() }
 }
 
-/** The shapes that both chat families' tests ask for. */
+/** The schema that the tests of both chat families use. */
 export const weatherParameters = {
   type: 'object',
   properties: { city: { type: 'string' } },
@@ -121,12 +124,12 @@ export const weatherParameters = {
 const MP3_SYNC = 0xff
 const ID3 = 'ID3'
 
-/** Whether bytes begin as an MP3 does: with a tag or a frame. */
+/** Returns whether bytes start like an MP3: with a tag or a frame. */
 export function startsAsMp3(bytes: Uint8Array): boolean {
   return bytes[0] === MP3_SYNC || Buffer.from(bytes.subarray(0, 3)).toString() === ID3
 }
 
-/** The eight bytes that every PNG begins with. */
+/** Returns whether bytes start with the eight bytes of every PNG. */
 export function isPng(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.subarray(0, 8)).equals(Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]))
 }

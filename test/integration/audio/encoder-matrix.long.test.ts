@@ -8,7 +8,7 @@ import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
-import { bitratesOfMpeg1, bitratesOfMpeg2, joinBytes, sampleRates } from '../../support/media/mp3-generator.ts'
+import { joinBytes, MPEG1_BITRATES, MPEG2_BITRATES, SAMPLE_RATES } from '../../support/media/mp3-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
@@ -22,8 +22,8 @@ interface EncodedFile {
   readonly decodedSamples: number
 }
 
-/** Options of lame by name. Each is made at every rate, so bitrates are those that all three MPEG versions allow. */
-const variants: Record<string, readonly string[]> = {
+/** Options of lame by name. Each is encoded at every rate, so the bitrates are valid for all three MPEG versions. */
+const VARIANTS: Record<string, readonly string[]> = {
   'constant, mono': ['-b', '64', '-m', 'm'],
   'constant, stereo, no Info frame': ['-t', '-b', '64', '-m', 's'],
   'constant, joint stereo, CRC': ['-p', '-b', '64', '-m', 'j'],
@@ -37,12 +37,12 @@ const variants: Record<string, readonly string[]> = {
   'ID3v1 and ID3v2': ['--add-id3v2', '--pad-id3v2-size', '5000', '--tt', 'Title', '-b', '64', '-m', 's'],
 }
 
-const oneSecond = 1.23
-const tenMilliseconds = 0.01
+const ONE_SECOND = 1.23
+const TEN_MILLISECONDS = 0.01
 const parallel = pLimit(2)
 
-// The oracle is mpg123, a decoder with no line in common with ours or ffmpeg's, told not to trim what LAME's delay and
-// padding hold: then it writes every sample of every frame but the Xing, Info or VBRI frame, and the agreement is exact.
+// The oracle is mpg123, a decoder independent of ours and ffmpeg's, configured not to trim LAME's delay and padding. It
+// then writes every sample of every frame except the Xing, Info or VBRI frame, so the counts must be equal.
 async function decodedSamplesOf(path: string): Promise<number> {
   const pcm = await runProgram('mpg123', ['-q', '--no-gapless', '--mono', '-e', 's16', '-s', path])
   return pcm.length / 2
@@ -68,21 +68,21 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'farebox-audio-'))
-    const jobs = sampleRates.map(async (sampleRate) => {
-      for (const seconds of [oneSecond, tenMilliseconds]) {
+    const jobs = SAMPLE_RATES.map(async (sampleRate) => {
+      for (const seconds of [ONE_SECOND, TEN_MILLISECONDS]) {
         const wave = join(folder, `${sampleRate}-${seconds}.wav`)
         const synth = ['synth', String(seconds), 'pinknoise', 'sine', '440']
         await parallel(runProgram, 'sox', ['-R', '-n', '-r', String(sampleRate), '-c', '2', wave, ...synth])
       }
-      const bitrates = sampleRate >= 32_000 ? bitratesOfMpeg1 : bitratesOfMpeg2
+      const bitrates = sampleRate >= 32_000 ? MPEG1_BITRATES : MPEG2_BITRATES
       const ends = { lowest: bitrates[0], highest: bitrates[13] }
       await Promise.all([
-        ...Object.entries(variants).map(([name, options]) => parallel(encode, name, sampleRate, oneSecond, options)),
+        ...Object.entries(VARIANTS).map(([name, options]) => parallel(encode, name, sampleRate, ONE_SECOND, options)),
         ...Object.entries(ends).map(([name, bitrate]) =>
-          parallel(encode, `${name} bitrate`, sampleRate, oneSecond, ['-b', String(bitrate), '-m', 'm']),
+          parallel(encode, `${name} bitrate`, sampleRate, ONE_SECOND, ['-b', String(bitrate), '-m', 'm']),
         ),
-        parallel(encode, '10 ms', sampleRate, tenMilliseconds, ['-b', '64', '-m', 's']),
-        parallel(encode, '10 ms, no Info frame', sampleRate, tenMilliseconds, ['-t', '-b', '32', '-m', 'm']),
+        parallel(encode, '10 ms', sampleRate, TEN_MILLISECONDS, ['-b', '64', '-m', 's']),
+        parallel(encode, '10 ms, no Info frame', sampleRate, TEN_MILLISECONDS, ['-t', '-b', '32', '-m', 'm']),
       ])
     })
     await Promise.all(jobs)
@@ -92,24 +92,24 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
     await rm(folder, { recursive: true, force: true })
   })
 
-  test('the walk counts exactly the samples that mpg123 decodes', async () => {
+  test('counts exactly the samples that mpg123 decodes', async () => {
     const wrong: string[] = []
     for (const file of files) {
       const walk = walkFrames(await readFile(file.path))
       const durationMs = Math.ceil((file.decodedSamples * 1000) / file.sampleRate)
-      const isRight =
+      const isCorrect =
         walk.outcome === 'mp3' &&
         walk.parts.length === 1 &&
         walk.parts[0]?.samples === file.decodedSamples &&
         walk.durationMs === durationMs &&
-        walk.unrecognisedBytes === 0
-      if (!isRight) wrong.push(`${file.name}: ${file.decodedSamples} decoded, ${JSON.stringify(walk)}`)
+        walk.unrecognizedBytes === 0
+      if (!isCorrect) wrong.push(`${file.name}: ${file.decodedSamples} decoded, ${JSON.stringify(walk)}`)
     }
     expect(wrong).toEqual([])
     expect(files).toHaveLength(9 * 15)
   })
 
-  test('ffmpeg decodes every one to what is expected of it, to the sample unless it is free format', async () => {
+  test('expects what ffmpeg decodes, to the sample unless the file is free format', async () => {
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'] })
     const decode = createFfmpegDecoder({ ffmpegPath: ffmpegPath ?? '', timeLimitMs: PATIENCE_MS })
     const check = async (file: EncodedFile) => {
@@ -117,15 +117,15 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
       const walk = walkFrames(audio)
       if (walk.outcome !== 'mp3') return walk.found
       const decoded = await decode(audio, planDecode(audio, walk))
-      const isRight =
+      const isCorrect =
         decoded.outcome === 'agrees' && (file.isFreeFormat || decoded.decodedSamples === walk.parts[0]?.samples)
-      return isRight ? undefined : `${file.name}: ${JSON.stringify(decoded)}`
+      return isCorrect ? undefined : `${file.name}: ${JSON.stringify(decoded)}`
     }
     const wrong = await Promise.all(files.map((file) => parallel(check, file)))
     expect(wrong.filter((message) => message !== undefined)).toEqual([])
   })
 
-  test('joined files of any two rates are each counted at their own, and ffmpeg agrees', async () => {
+  test('counts joined files of two rates each at its own rate, as ffmpeg does', async () => {
     const decode = createFfmpegDecoder({
       ffmpegPath: (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? '',
       timeLimitMs: PATIENCE_MS,
@@ -140,8 +140,8 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
       if (walk.outcome !== 'mp3') return walk.found
       const seconds = first.decodedSamples / first.sampleRate + second.decodedSamples / second.sampleRate
       const decoded = await decode(audio, planDecode(audio, walk))
-      const isRight = decoded.outcome === 'agrees' && Math.abs(walk.durationMs - seconds * 1000) < 1.001
-      return isRight ? undefined : `${first.name} and ${second.name}: ${JSON.stringify({ decoded, walk })}`
+      const isCorrect = decoded.outcome === 'agrees' && Math.abs(walk.durationMs - seconds * 1000) < 1.001
+      return isCorrect ? undefined : `${first.name} and ${second.name}: ${JSON.stringify({ decoded, walk })}`
     }
     const wrong = await Promise.all(pairs.map((pair) => parallel(check, pair)))
     expect(wrong.filter((message) => message !== undefined)).toEqual([])

@@ -13,8 +13,8 @@ import { PATIENCE_MS } from '../../support/patience.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
-/** Enough for the hour, which takes seconds of processor time. */
-const ample = { timeLimitMs: 4 * PATIENCE_MS, processorTimeLimitSeconds: (4 * PATIENCE_MS) / 1000 }
+/** Enough for one hour of audio, which takes seconds of CPU time. */
+const AMPLE_LIMITS = { timeLimitMs: 4 * PATIENCE_MS, processorTimeLimitSeconds: (4 * PATIENCE_MS) / 1000 }
 const clip = generateFrames(100)
 const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
 
@@ -24,7 +24,7 @@ function planOf(audio: Uint8Array) {
   return planDecode(audio, walk)
 }
 
-/** Decodes with the options, and holds that whatever happened no child is left. */
+/** Decodes with the options and checks that no child process is left. */
 async function decodeAndCheck(options: FfmpegOptions, audio: Uint8Array, signal?: AbortSignal) {
   const processIds: number[] = []
   const decode = createFfmpegDecoder({ ...options, onSpawn: (processId) => processIds.push(processId) })
@@ -56,81 +56,84 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-describe.skipIf(process.platform === 'win32')('a child that misbehaves', () => {
-  test('is killed at the time limit, which is not held against the upload', async () => {
+describe.skipIf(process.platform === 'win32')('a misbehaving child process', () => {
+  test('kills ffmpeg at the time limit and reports it as unavailable', async () => {
     const ffmpegPath = await stub('hangs', 'exec sleep 60')
     const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 200 }, clip)
     expect(decoded).toMatchObject({ outcome: 'unavailable' })
   })
 
-  test('is killed at its processor time; where silence decodes, the upload is undecodable', async () => {
+  test('kills ffmpeg at its CPU limit and reports the upload as undecodable if silence decodes', async () => {
     const ffmpegPath = await stub('spins', 'while :; do :; done')
-    const decoded = await decodeAndCheck({ ffmpegPath, ...ample, processorTimeLimitSeconds: 1 }, clip)
+    const decoded = await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS, processorTimeLimitSeconds: 1 }, clip)
     expect(decoded).toMatchObject({ outcome: 'undecodable' })
   })
 
-  test('that crashes on this upload and not on silence makes the upload undecodable', async () => {
+  test('reports the upload as undecodable when ffmpeg crashes on it but not on silence', async () => {
     const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -SEGV $$; head -c 6912 /dev/zero'
     const ffmpegPath = await stub('crashes sometimes', script)
-    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'undecodable' })
+    expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'undecodable' })
   })
 
-  test('that crashes on silence too is unavailable', async () => {
+  test('reports ffmpeg as unavailable when it crashes on silence too', async () => {
     const ffmpegPath = await stub('crashes always', 'kill -SEGV $$')
-    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'unavailable' })
+    expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'unavailable' })
   })
 
-  test('that closes its input at once does no harm, however much is still to be written', async () => {
+  test('survives an ffmpeg that closes its input before everything is written', async () => {
     const ffmpegPath = await stub('reads nothing', 'exec true')
-    const decoded = await decodeAndCheck({ ffmpegPath, ...ample }, hour)
+    const decoded = await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, hour)
     expect(decoded).toMatchObject({ outcome: 'disagrees', decodedSamples: 0 })
   })
 
-  test('that never stops writing is stopped at the upper bound', async () => {
+  test('stops an ffmpeg that never stops writing at the upper bound', async () => {
     const ffmpegPath = await stub('babbles', 'exec cat /dev/zero')
-    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({
+    expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({
       outcome: 'disagrees',
       stopped: true,
     })
   })
 
-  test('that writes endless errors fills no memory', async () => {
+  test('does not buffer the errors of an ffmpeg that writes them endlessly', async () => {
     const ffmpegPath = await stub('complains', 'exec cat /dev/zero >&2')
     const decoded = await decodeAndCheck({ ffmpegPath, timeLimitMs: 300 }, clip)
     expect(decoded).toMatchObject({ outcome: 'unavailable' })
   })
 
-  test('sees none of our environment', async () => {
+  test('hides this process’s environment from ffmpeg', async () => {
     process.env['FAREBOX_CANARY'] = 'canary'
-    const ffmpegPath = await stub('tells', 'env | grep -q canary && kill -SEGV $$; head -c 235008 /dev/zero')
-    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'agrees' })
+    const ffmpegPath = await stub('leaks', 'env | grep -q canary && kill -SEGV $$; head -c 235008 /dev/zero')
+    expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'agrees' })
   })
 
-  test.each(['/nonexistent/ffmpeg', '/etc/passwd'])('cannot start: %s', async (ffmpegPath) => {
-    expect(await decodeAndCheck({ ffmpegPath, ...ample }, clip)).toMatchObject({ outcome: 'unavailable' })
-  })
+  test.each(['/nonexistent/ffmpeg', '/etc/passwd'])(
+    'reports an ffmpeg that cannot start as unavailable: %s',
+    async (ffmpegPath) => {
+      expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'unavailable' })
+    },
+  )
 })
 
-describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
-  test('decodes an hour to the sample', async () => {
-    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...ample }, hour)
+describe.skipIf(!havePrograms('ffmpeg'))('the installed ffmpeg', () => {
+  test('decodes an hour of audio to the sample', async () => {
+    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...AMPLE_LIMITS }, hour)
     expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
   })
 
-  test.each([0, 1, 30, 100, 300])('is gone when its caller gives up after %i ms', async (delayMs) => {
-    const reason = new Error('the caller gave up')
+  test.each([0, 1, 30, 100, 300])('ends ffmpeg when the caller aborts after %i ms', async (delayMs) => {
+    const reason = new Error('the caller aborted')
     const controller = new AbortController()
     const ffmpegPath = await installed()
     setTimeout(() => controller.abort(reason), delayMs)
-    const decoding = decodeAndCheck({ ffmpegPath, ...ample }, hour, controller.signal)
+    const decoding = decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, hour, controller.signal)
     await expect(decoding).rejects.toBe(reason)
   })
 
-  test('starts nothing for a caller that gave up before', async () => {
+  test('starts no process for a caller that has already aborted', async () => {
     const processIds: number[] = []
     const decode = createFfmpegDecoder({
       ffmpegPath: await installed(),
-      ...ample,
+      ...AMPLE_LIMITS,
       onSpawn: (processId) => processIds.push(processId),
     })
     const signal = AbortSignal.abort(new Error('before'))
@@ -138,14 +141,14 @@ describe.skipIf(!havePrograms('ffmpeg'))('ffmpeg itself', () => {
     expect(processIds).toEqual([])
   })
 
-  test('without the memory even to start is unavailable', async () => {
-    const options = { ffmpegPath: await installed(), ...ample, memoryLimitBytes: 20_000_000 }
+  test('reports an ffmpeg without enough memory to start as unavailable', async () => {
+    const options = { ffmpegPath: await installed(), ...AMPLE_LIMITS, memoryLimitBytes: 20_000_000 }
     expect(await decodeAndCheck(options, clip)).toMatchObject({ outcome: 'unavailable' })
   })
 })
 
 describe('finding ffmpeg', () => {
-  test('the configured one, else the first on the path, else the packaged one', async () => {
+  test('finds the configured ffmpeg, else the first on the path, else the packaged one', async () => {
     const other = await stub('ffmpeg', 'exit 0')
     const onPath = join(folder, 'with two spaces')
     expect(await findFfmpeg({ configuredPath: '/bin/sh', searchPath: onPath, packagedPath })).toBe('/bin/sh')
@@ -154,14 +157,14 @@ describe('finding ffmpeg', () => {
     expect(await findFfmpeg({ searchPath: '', packagedPath: () => undefined })).toBeUndefined()
   })
 
-  test('a configured one that is not there is not made up for', async () => {
+  test('does not replace a configured ffmpeg that is missing', async () => {
     expect(
       await findFfmpeg({ configuredPath: '/nonexistent', searchPath: process.env['PATH'], packagedPath }),
     ).toBeUndefined()
     expect(await findFfmpeg({ configuredPath: '/tmp', packagedPath })).toBeUndefined()
   })
 
-  test('a folder named ffmpeg on the path is passed over', async () => {
+  test('ignores a folder named ffmpeg on the path', async () => {
     await mkdir(join(folder, 'ffmpeg'))
     await symlink('/bin/sh', join(folder, 'link'))
     expect(await findFfmpeg({ searchPath: folder, packagedPath })).toBe('/bin/ls')

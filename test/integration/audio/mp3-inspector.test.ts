@@ -15,14 +15,14 @@ import {
   generateInfoFrame,
   generateMp3,
   joinBytes,
-  sampleRates,
+  SAMPLE_RATES,
 } from '../../support/media/mp3-generator.ts'
 import { generateApe, generateId3v2 } from '../../support/media/tag-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
 
-const maximumBytes = 26_214_400
+const MAXIMUM_BYTES = 26_214_400
 
 async function startInspector(concurrency = 2, maximumWaiting = 100) {
   const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
@@ -33,7 +33,7 @@ async function startInspector(concurrency = 2, maximumWaiting = 100) {
     onSpawn: (processId) => spawned.push(processId),
   })
   const cache = createInspectionCache<InspectionOutcome>({ maximumEntries: 100, timeToLiveMs: 60_000 })
-  const limits = { maximumBytes, maximumDurationMs: 3_600_000 }
+  const limits = { maximumBytes: MAXIMUM_BYTES, maximumDurationMs: 3_600_000 }
   const { inspect } = createMp3Inspector({ decode, cache, limits, concurrency, maximumWaiting })
   return {
     spawned,
@@ -41,7 +41,7 @@ async function startInspector(concurrency = 2, maximumWaiting = 100) {
   }
 }
 
-/** The code and message of the refusal, or the duration. */
+/** Returns the duration, or the code and message of the error. */
 async function answerTo(audio: Uint8Array): Promise<string> {
   const { inspect } = await startInspector()
   return await inspect(audio).then(
@@ -63,8 +63,8 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     await rm(folder, { recursive: true, force: true })
   })
 
-  test('silence at every rate, down to a single frame', async () => {
-    for (const sampleRate of sampleRates) {
+  test('measures silence at every rate, down to a single frame', async () => {
+    for (const sampleRate of SAMPLE_RATES) {
       const expected = `${durationMsOfFrames(1, sampleRate)} ms`
       expect(await answerTo(generateFrames(1, { sampleRate }))).toBe(expected)
     }
@@ -72,16 +72,16 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(await answerTo(generateFrames(40, { freeFormatBytes: 600 }))).toBe(`${durationMsOfFrames(40)} ms`)
   })
 
-  test('exactly 26,214,400 bytes are inspected, one more is refused', async () => {
+  test('accepts exactly 26,214,400 bytes and rejects one more', async () => {
     const frames = generateMp3({ durationMs: 600_000, bitrate: 320 })
-    const tag = generateId3v2(new Uint8Array(maximumBytes - frames.length - 10))
+    const tag = generateId3v2(new Uint8Array(MAXIMUM_BYTES - frames.length - 10))
     const largest = joinBytes(tag, frames)
-    expect(largest.length).toBe(maximumBytes)
+    expect(largest.length).toBe(MAXIMUM_BYTES)
     expect(await answerTo(largest)).toBe('600007 ms')
     expect(await answerTo(joinBytes(largest, new Uint8Array(1)))).toMatch(/^audio_too_large: .*26,214,401 bytes/)
   })
 
-  test('an hour and a frame is refused without a decode', async () => {
+  test('rejects an hour and one frame without decoding', async () => {
     const { inspect, spawned } = await startInspector()
     const audio = generateMp3({ durationMs: 3_600_001, sampleRate: 48_000, bitrate: 32 })
     await expect(inspect(audio)).rejects.toMatchObject({
@@ -92,7 +92,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
   })
 
   test.each(['wav', 'flac', 'ogg', 'm4a', 'aac', 'mp2', 'webm', 'aiff', 'opus', 'ac3'])(
-    '%s named .mp3',
+    'rejects %s audio named .mp3',
     async (format) => {
       const muxer = { aac: 'adts', m4a: 'ipod', opus: 'opus' }[format] ?? format
       const output = path(`${format}.mp3`)
@@ -103,7 +103,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     },
   )
 
-  test('MP3 in a WAVE container', async () => {
+  test('rejects MP3 in a WAVE container', async () => {
     await runProgram('ffmpeg', [
       '-v',
       'error',
@@ -119,12 +119,12 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(await answerTo(await readFile(path('riff.mp3')))).toContain('a RIFF/WAVE container')
   })
 
-  test('a lying Xing frame changes nothing', async () => {
+  test('ignores a Xing frame with a false frame count', async () => {
     const audio = joinBytes(generateInfoFrame('Xing', 10), generateFrames(2000))
     expect(await answerTo(audio)).toBe(`${durationMsOfFrames(2000)} ms`)
   })
 
-  test('audio hidden in a tag that decoders play is refused', async () => {
+  test('rejects audio hidden in a tag that decoders play', async () => {
     const hidden = generateApe(2, { value: generateMp3({ durationMs: 60_000 }) })
     for (const audio of [
       joinBytes(generateFrames(50), hidden),
@@ -134,13 +134,13 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     }
   })
 
-  test('audio hidden a little at a time in tags between frames is refused', async () => {
+  test('rejects audio hidden in small parts in tags between frames', async () => {
     const hidden = generateApe(2, { value: generateFrames(6, { bitrate: 32 }) })
     const audio = joinBytes(...Array.from({ length: 1500 }, () => joinBytes(generateFrames(1), hidden)))
     expect(await answerTo(audio)).toMatch(/^unsupported_audio: .* but it decodes to more than /)
   })
 
-  test('cover art of 1 MB between joined files is accepted', async () => {
+  test('accepts 1 MB of cover art between joined files', async () => {
     const noise = await readFile(path('noise.mp3'))
     let state = 1
     const art = Uint8Array.from(
@@ -152,7 +152,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(Number.parseInt(two, 10)).toBeCloseTo(2 * Number.parseInt(one, 10), -1)
   })
 
-  test('garbage and cuts within the bounds are accepted by ffmpeg too', async () => {
+  test('accepts garbage and cuts within the limits, as ffmpeg does', async () => {
     const noise = await readFile(path('noise.mp3'))
     let state = 7
     const garbage = Uint8Array.from(
@@ -172,7 +172,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(await answerTo(joinBytes(garbage, noise, garbage.subarray(0, 1)))).toContain('more than 65,536 bytes')
   })
 
-  test('twenty identical uploads at once start one decoder; different ones no more than the bound', async () => {
+  test('decodes twenty identical concurrent uploads once, and limits different ones to the queue’s bound', async () => {
     const { inspect, spawned } = await startInspector(2, 3)
     const same = generateMp3({ durationMs: 2000, seed: 'same' })
     await Promise.all(Array.from({ length: 20 }, () => inspect(same)))

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
-import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
@@ -24,7 +25,7 @@ function reader() {
   return createPayerFundsReader(createChainClient(proxy.url, PATIENCE_MS), () => time)
 }
 
-/** Sends the settlement and gives its block. */
+/** Settles and returns the block. */
 async function settle(authorization: Authorization): Promise<bigint> {
   const client = createChainClient(devnet.rpcUrl, PATIENCE_MS)
   const settler = createSettler(client, 8453, [devnet.accounts.settlement.privateKey])
@@ -34,18 +35,18 @@ async function settle(authorization: Authorization): Promise<bigint> {
   const { terms, minimumAccountNonce } = prepared
   const transaction = await settler.sign(authorization, authorizedMaximum, terms, minimumAccountNonce)
   await settler.broadcast(transaction)
-  // Anvil answers a broadcast a moment before it has mined it.
+  // Anvil answers a broadcast shortly before it has mined the transaction.
   await devnet.client.waitForTransactionReceipt({ hash: transaction.hash })
   const confirmation = await settler.confirm(transaction.hash, authorization, authorizedMaximum)
   if (confirmation.outcome !== 'confirmed') throw new Error(`not confirmed: ${confirmation.outcome}`)
   return confirmation.blockNumber
 }
 
-describe('a reading of what a payer holds', () => {
-  it('takes balance, allowance and used nonces from one block, in one call', async () => {
-    const payer = await createChainPayer(devnet, 1_000_000n)
+describe('reading a payer’s funds', () => {
+  it('reads balance, allowance and used nonces at one block, with one RPC call', async () => {
+    const payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 1_000_000n })
     await payer.approve(40_000n)
-    const [settled, open] = [await payer.sign(), await payer.sign()]
+    const [settled, open] = [await signAuthorization(devnet, payer), await signAuthorization(devnet, payer)]
     const block = await settle(settled)
     const callsBefore = proxy.calls.length
     const reading = await reader().read(settled.payer, [settled.nonce, open.nonce])
@@ -61,18 +62,18 @@ describe('a reading of what a payer holds', () => {
     })
   })
 
-  it('is of an earlier block than anything that settles after it', async () => {
-    const payer = await createChainPayer(devnet)
+  it('returns a block earlier than that of any later settlement', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
     await payer.approve()
-    const authorization = await payer.sign()
+    const authorization = await signAuthorization(devnet, payer)
     const reading = await reader().read(authorization.payer, [])
     const block = await settle(authorization)
     expect(reading.outcome === 'read' && reading.funds.blockNumber).toBe(block - 1n)
   })
 
-  it('counts as recent for a second and not longer', async () => {
-    const payer = await createChainPayer(devnet)
-    const { payer: address } = await payer.sign()
+  it('reuses a reading for one second', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    const { payer: address } = await signAuthorization(devnet, payer)
     const funds = reader()
     expect(funds.recent(address)).toBeNull()
     await funds.read(address, [])
@@ -82,9 +83,9 @@ describe('a reading of what a payer holds', () => {
     expect(funds.recent(address)).toBeNull()
   })
 
-  it('is unreachable, and never zero, when the chain does not answer', async () => {
-    const payer = await createChainPayer(devnet)
-    const { payer: address } = await payer.sign()
+  it('is unreachable, never zero, when the chain does not answer', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    const { payer: address } = await signAuthorization(devnet, payer)
     const faults = [
       { kind: 'reset' },
       { kind: 'status', status: 500 },

@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { HttpRequestError, ResourceNotFoundRpcError, TimeoutError } from 'viem'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { isRevert } from '#shared/adapters/chain/rpc-failure.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { isRevert } from '#shared/adapters/chain/network/rpc-failure.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 
 let server: Server
@@ -29,7 +29,7 @@ afterAll(async () => {
   await new Promise((resolve) => server.close(resolve))
 })
 
-/** What a call throws when the node answers so. */
+/** Returns what a call throws when the node answers with `status` and `body`. */
 async function thrownAt(status: number, body: string): Promise<unknown> {
   answer = (response) => response.writeHead(status, { location: `${url}/elsewhere` }).end(body)
   return await createChainClient(url, PATIENCE_MS)
@@ -40,7 +40,7 @@ async function thrownAt(status: number, body: string): Promise<unknown> {
     )
 }
 
-it('sends one call with its parameters, to the path and with the credentials of the URL', async () => {
+it('sends one call with its parameters to the URL’s path with the URL’s credentials', async () => {
   answer = (response) => response.end('{"jsonrpc":"2.0","id":1,"error":null,"result":"0x2105"}')
   const authorized = createChainClient(`${url.replace('//', '//us%40er:pa%3Ass@')}/v2/key?chain=base`, PATIENCE_MS)
   expect(await authorized.getChainId()).toBe(8453)
@@ -51,7 +51,7 @@ it('sends one call with its parameters, to the path and with the credentials of 
   })
 })
 
-it('tells the node’s own error by its code, whatever the status', async () => {
+it('throws the node’s own error by its code, whatever the HTTP status', async () => {
   const notFound = '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"not here"}}'
   expect(await thrownAt(200, notFound)).toBeInstanceOf(ResourceNotFoundRpcError)
   expect(await thrownAt(404, notFound)).toBeInstanceOf(ResourceNotFoundRpcError)
@@ -65,13 +65,13 @@ it.each([
   ['a gateway’s page', 502, '<html>execution reverted</html>'],
   ['a page with status 200', 200, '<html>execution reverted</html>'],
   ['an error that is only text', 200, '{"error":"execution reverted"}'],
-  ['a status beside a result', 500, '{"jsonrpc":"2.0","id":1,"result":"0x2105"}'],
+  ['an error status with a result', 500, '{"jsonrpc":"2.0","id":1,"result":"0x2105"}'],
   ['neither result nor error', 200, '{"jsonrpc":"2.0","id":1}'],
-  ['JSON that is no object', 200, 'null'],
-  ['nothing', 200, ''],
+  ['JSON that is not an object', 200, 'null'],
+  ['an empty body', 200, ''],
   ['a redirect', 307, ''],
-  ['more than any answer holds', 200, `{"result":"${'0'.repeat(11_000_000)}"}`],
-])('%s is a failure of the network', async (_, status, body) => {
+  ['a response above the size limit', 200, `{"result":"${'0'.repeat(11_000_000)}"}`],
+])('treats %s as a failure of the network', async (_, status, body) => {
   const before = requests.length
   const thrown = await thrownAt(status, body)
   expect(thrown).toBeInstanceOf(HttpRequestError)
@@ -79,7 +79,7 @@ it.each([
   expect(requests.length - before).toBe(1)
 })
 
-it('the time is for the whole answer, and nothing of the URL’s credentials is told', async () => {
+it('limits the time of the whole response and never shows the URL’s credentials', async () => {
   answer = (response) => response.writeHead(200).write('{"jsonrpc":"2.0",')
   const slow = createChainClient(url.replace('//', '//user:secret@'), 50)
   const thrown: unknown = await slow.request({ method: 'eth_chainId' }).catch((error: unknown) => error)
@@ -87,7 +87,7 @@ it('the time is for the whole answer, and nothing of the URL’s credentials is 
   expect(String(thrown)).not.toContain('secret')
 })
 
-it('a node that breaks the connection is asked no second time', async () => {
+it('does not retry after a broken connection', async () => {
   const before = requests.length
   answer = (_, request) => request.socket.destroy()
   await expect(createChainClient(url, PATIENCE_MS).request({ method: 'eth_chainId' })).rejects.toThrow(HttpRequestError)

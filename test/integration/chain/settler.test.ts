@@ -1,9 +1,9 @@
 import { encodeFunctionData, erc20Abi, keccak256, parseTransaction } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { USDC_ADDRESS } from '#shared/adapters/chain/contracts.ts'
-import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
@@ -11,19 +11,20 @@ import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
 let settler: Settler
-let payer: ChainPayer
+let payer: Payer
 const createTestSettler = (options?: Parameters<typeof createSettler>[3], timeoutMs = PATIENCE_MS) =>
   createSettler(createChainClient(proxy.url, timeoutMs), 8453, [devnet.accounts.settlement.privateKey], options)
 beforeAll(async () => {
   devnet = await startTestDevnet()
   proxy = await startRpcProxy(devnet.rpcUrl)
   settler = createTestSettler()
-  payer = await createChainPayer(devnet, 100_000_000n)
+  payer = await createPayer(devnet.rpcUrl, { usdcAtomic: 100_000_000n })
   await payer.approve()
 })
 afterEach(() => {
@@ -38,7 +39,7 @@ afterAll(async () => {
 const CHARGE = atomicAmount(5000n)
 const MAXIMUM = 9000n
 
-const signed = (gasSponsored = false) => payer.sign({ gasSponsored, authorizedMaximum: MAXIMUM })
+const signed = (gasSponsored = false) => signAuthorization(devnet, payer, { gasSponsored, authorizedMaximum: MAXIMUM })
 
 async function transactionFor(authorization: Authorization, charge: AtomicAmount = CHARGE): Promise<SignedTransaction> {
   const prepared = await settler.prepare(authorization, charge)
@@ -48,15 +49,15 @@ async function transactionFor(authorization: Authorization, charge: AtomicAmount
   return await settler.sign(authorization, charge, prepared.terms, BigInt(accountNonce))
 }
 
-/** Anvil answers a broadcast a moment before it has mined it. */
+/** Waits for the transaction: Anvil answers a broadcast shortly before it has mined it. */
 async function mined(hash: `0x${string}`): Promise<void> {
   await devnet.client.waitForTransactionReceipt({ hash })
 }
 
-/** An older node's receipt. */
+/** Turns a receipt into that of an older node, without the block's time. */
 const withoutTime: RpcFault = {
   kind: 'lie',
-  tell: (truth) => {
+  change: (truth) => {
     const { logs, ...receipt } = (truth as { result: { logs: Record<string, unknown>[] } }).result
     return { result: { ...receipt, logs: logs.map((log) => ({ ...log, blockTimestamp: undefined })) } }
   },
@@ -66,8 +67,8 @@ async function received(): Promise<bigint> {
   return await devnet.usdcBalance(devnet.accounts.recipient.address)
 }
 
-describe('a settlement', () => {
-  it('moves exactly the charge, below the signed maximum, and is proven by its receipt', async () => {
+describe('settling', () => {
+  it('transfers exactly the charge, below the signed maximum, and confirms it by its receipt [spec S6b]', async () => {
     const before = await received()
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
@@ -85,9 +86,9 @@ describe('a settlement', () => {
     expect((await received()) - before).toBe(CHARGE)
   })
 
-  it('of a payer without gas and allowance carries his permit', async () => {
-    const poor = await createChainPayer(devnet, 9000n)
-    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+  it('submits the permit of a payer without gas and allowance', async () => {
+    const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 9000n })
+    const authorization = await signAuthorization(devnet, poor, { authorizedMaximum: MAXIMUM })
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
     await mined(transaction.hash)
@@ -95,15 +96,15 @@ describe('a settlement', () => {
     expect(await devnet.usdcBalance(poor.address)).toBe(4000n)
   })
 
-  it('can be collected from a payer whose balance lies between charge and maximum', async () => {
-    const poor = await createChainPayer(devnet, 5000n)
-    const transaction = await transactionFor(await poor.sign({ authorizedMaximum: MAXIMUM }))
+  it('settles with a payer whose balance is between charge and maximum', async () => {
+    const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 5000n })
+    const transaction = await transactionFor(await signAuthorization(devnet, poor, { authorizedMaximum: MAXIMUM }))
     expect(await settler.broadcast(transaction)).toEqual({ outcome: 'sent' })
     await mined(transaction.hash)
     expect(await devnet.usdcBalance(poor.address)).toBe(0n)
   })
 
-  it('is signed for the account nonce, chain, fees and gas that were fixed, and for nothing else', async () => {
+  it('signs exactly the given account nonce, chain, fees and gas', async () => {
     const authorization = await signed()
     const terms = { maxFeePerGas: 77n, maxPriorityFeePerGas: 7n, gasLimit: 123_456n, submitsPermit: false }
     const { raw, hash } = await settler.sign(authorization, CHARGE, terms, 41n)
@@ -112,7 +113,7 @@ describe('a settlement', () => {
     expect(await settler.sign(authorization, CHARGE, terms, 41n)).toEqual({ raw, hash })
   })
 
-  it('starts from the account nonce that the chain has seen, and leaves the rest to the ledger', async () => {
+  it('reads the account nonce from the chain once and leaves later ones to the ledger', async () => {
     const authorization = await signed()
     const { settlement } = devnet.accounts
     const fresh = createTestSettler()
@@ -123,10 +124,10 @@ describe('a settlement', () => {
     expect(second).toMatchObject({ outcome: 'ready', minimumAccountNonce: 0n })
   })
 
-  it('leaves a lasting approval as it is, whatever permit comes along', async () => {
-    const regular = await createChainPayer(devnet, 9000n)
+  it('keeps a lasting approval when the payment has a permit', async () => {
+    const regular = await createPayer(devnet.rpcUrl, { usdcAtomic: 9000n })
     await regular.approve(1_000_000n)
-    const authorization = await regular.sign({ authorizedMaximum: MAXIMUM })
+    const authorization = await signAuthorization(devnet, regular, { authorizedMaximum: MAXIMUM })
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
     await mined(transaction.hash)
@@ -134,10 +135,10 @@ describe('a settlement', () => {
     expect(await devnet.permit2Allowance(regular.address)).toBe(1_000_000n - CHARGE)
   })
 
-  it('submits a permit when the allowance covers the charge no longer, and does without one when it covers no more than it', async () => {
-    const regular = await createChainPayer(devnet, 20_000n)
+  it('submits the permit only when the allowance is below the charge', async () => {
+    const regular = await createPayer(devnet.rpcUrl, { usdcAtomic: 20_000n })
     await regular.approve(CHARGE)
-    const authorization = await regular.sign({ authorizedMaximum: MAXIMUM })
+    const authorization = await signAuthorization(devnet, regular, { authorizedMaximum: MAXIMUM })
     const plain = { terms: { submitsPermit: false, gasLimit: 200_000n } }
     expect(await settler.prepare(authorization, CHARGE)).toMatchObject(plain)
     await regular.approve(CHARGE - 1n)
@@ -145,7 +146,7 @@ describe('a settlement', () => {
     expect(await settler.prepare(authorization, CHARGE)).toMatchObject(withPermit)
   })
 
-  it('counts only when as many blocks stand on it as are asked for', async () => {
+  it('confirms only with the required number of confirmations', async () => {
     const patient = createTestSettler({ confirmations: 3 })
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
@@ -158,16 +159,16 @@ describe('a settlement', () => {
     }
   })
 
-  it('for a facilitator whose key is elsewhere throws and says which', async () => {
+  it('throws and names the facilitator when its key is not here', async () => {
     const facilitator = privateKeyToAccount(generatePrivateKey()).address
-    const authorization = await payer.sign({ facilitator })
+    const authorization = await signAuthorization(devnet, payer, { facilitator })
     const terms = { maxFeePerGas: 1n, maxPriorityFeePerGas: 1n, gasLimit: 1n, submitsPermit: false }
     await expect(settler.sign(authorization, CHARGE, terms, 0n)).rejects.toThrow(facilitator.toLowerCase())
   })
 })
 
-describe('preparing', () => {
-  it('moves no money and takes no account nonce', async () => {
+describe('preparing a settlement', () => {
+  it('prepares a settlement without moving money or using an account nonce', async () => {
     const [before, { settlement }] = [await received(), devnet.accounts]
     const count = await devnet.client.getTransactionCount({ address: settlement.address })
     await settler.prepare(await signed(), CHARGE)
@@ -175,13 +176,13 @@ describe('preparing', () => {
     expect(await devnet.client.getTransactionCount({ address: settlement.address })).toBe(count)
   })
 
-  it('is refused when the charge is above the signed maximum', async () => {
+  it('refuses a charge above the signed maximum', async () => {
     expect(await settler.prepare(await signed(), atomicAmount(MAXIMUM + 1n))).toMatchObject({ outcome: 'refused' })
   })
 
-  it('is refused when the payer has moved his funds', async () => {
-    const poor = await createChainPayer(devnet, 9000n)
-    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+  it('refuses a payer who has moved their funds', async () => {
+    const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 9000n })
+    const authorization = await signAuthorization(devnet, poor, { authorizedMaximum: MAXIMUM })
     await poor.spend(8000n)
     expect(await settler.prepare(authorization, CHARGE)).toMatchObject({
       outcome: 'refused',
@@ -189,19 +190,19 @@ describe('preparing', () => {
     })
   })
 
-  it('is refused when the nonce was burnt', async () => {
+  it('refuses an invalidated nonce', async () => {
     const authorization = await signed()
     await payer.invalidateNonce(authorization.nonce)
     expect(await settler.prepare(authorization, CHARGE)).toEqual({ outcome: 'refused', code: 'payment_nonce_used' })
   })
 
   it.each(['eth_call', 'eth_getTransactionCount', 'eth_feeHistory'])(
-    'is unreachable, never refused, when %s fails',
+    'is unreachable, never refused, when %s fails while preparing',
     async (method) => {
       const authorization = await signed()
       for (const fault of [{ kind: 'reset' }, { kind: 'error', code: -32603, message: 'internal error' }] as const) {
         proxy.setFault(fault, method)
-        // One that has read nothing yet and so must ask for everything.
+        // A settler that has cached nothing.
         const fresh = createTestSettler()
         expect(await fresh.prepare(authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
       }
@@ -210,7 +211,7 @@ describe('preparing', () => {
 })
 
 describe('broadcasting', () => {
-  it('the same transaction again, mined already, tells that its account nonce is used, and moves nothing more', async () => {
+  it('reports a used account nonce when a mined transaction is broadcast again, and moves no more money', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
@@ -222,7 +223,7 @@ describe('broadcasting', () => {
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
   })
 
-  it('the same transaction again, not mined yet, is a success', async () => {
+  it('succeeds when a pending transaction is broadcast again', async () => {
     await callRpc(devnet.rpcUrl, 'evm_setAutomine', [false])
     try {
       const authorization = await signed()
@@ -238,7 +239,7 @@ describe('broadcasting', () => {
     }
   })
 
-  it('whose answer is lost on the way back is unreachable, and confirming finds the transfer', async () => {
+  it('is unreachable when the answer to a broadcast is lost, and then confirms the transfer', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     const before = await received()
@@ -255,7 +256,7 @@ describe('broadcasting', () => {
     { kind: 'error', code: -32603, message: 'internal error' },
     { kind: 'invalid_json' },
   ]
-  it.each(faults)('that fails ($kind) is unreachable and can be repeated', async (fault) => {
+  it.each(faults)('is unreachable when a broadcast fails ($kind), which can be repeated', async (fault) => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     proxy.setFault(fault, 'eth_sendRawTransaction')
@@ -269,9 +270,9 @@ describe('broadcasting', () => {
 })
 
 describe('confirming', () => {
-  it('tells a reverted transaction from a missing one', async () => {
-    const poor = await createChainPayer(devnet, 9000n)
-    const authorization = await poor.sign({ authorizedMaximum: MAXIMUM })
+  it('distinguishes a reverted transaction from a missing one', async () => {
+    const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 9000n })
+    const authorization = await signAuthorization(devnet, poor, { authorizedMaximum: MAXIMUM })
     const transaction = await transactionFor(authorization)
     await poor.spend(9000n)
     await settler.broadcast(transaction)
@@ -279,7 +280,7 @@ describe('confirming', () => {
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'reverted' })
   })
 
-  it('takes no other transfer for proof: amount, payer, recipient and token must all be the charge’s', async () => {
+  it('accepts only a transfer of the charge’s amount, payer, recipient and token as proof', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
@@ -300,7 +301,7 @@ describe('confirming', () => {
     expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'confirmed' })
   })
 
-  it('takes a successful transaction without any transfer for no proof', async () => {
+  it('does not accept a successful transaction without a transfer as proof', async () => {
     const authorization = await signed()
     const sender = privateKeyToAccount(devnet.accounts.settlement.privateKey)
     const raw = await sender.signTransaction({
@@ -318,44 +319,50 @@ describe('confirming', () => {
     expect(await settler.confirm(keccak256(raw), authorization, CHARGE)).toMatchObject({ outcome: 'transfer_missing' })
   })
 
-  describe('is unreachable, never pending or reverted,', () => {
+  describe('confirming while the network fails', () => {
     const faults = [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const
 
-    it.each(faults)('when the receipt fails by %o', async (fault) => {
-      const authorization = await signed()
-      const transaction = await transactionFor(authorization)
-      await settler.broadcast(transaction)
-      await mined(transaction.hash)
-      proxy.setFault(fault, 'eth_getTransactionReceipt')
-      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
-    })
+    it.each(faults)(
+      'is unreachable, never pending or reverted, when reading the receipt fails with %o',
+      async (fault) => {
+        const authorization = await signed()
+        const transaction = await transactionFor(authorization)
+        await settler.broadcast(transaction)
+        await mined(transaction.hash)
+        proxy.setFault(fault, 'eth_getTransactionReceipt')
+        expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+      },
+    )
 
-    it.each(faults)('when the block that a receipt without its time needs fails by %o', async (fault) => {
-      const authorization = await signed()
-      const transaction = await transactionFor(authorization)
-      await settler.broadcast(transaction)
-      await mined(transaction.hash)
-      proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : fault))
-      expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
-    })
+    it.each(faults)(
+      'is unreachable, never pending or reverted, when reading the block of a receipt without time fails with %o',
+      async (fault) => {
+        const authorization = await signed()
+        const transaction = await transactionFor(authorization)
+        await settler.broadcast(transaction)
+        await mined(transaction.hash)
+        proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : fault))
+        expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({ outcome: 'unreachable' })
+      },
+    )
   })
 
-  it('has the same time from a node that does not tell it in the logs, for one call more', async () => {
+  it('reads the same time with one more call from a node that does not put it into the logs', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     await settler.broadcast(transaction)
     await mined(transaction.hash)
     const before = proxy.calls.length
-    const told = await settler.confirm(transaction.hash, authorization, CHARGE)
+    const fromLogs = await settler.confirm(transaction.hash, authorization, CHARGE)
     expect(proxy.calls.slice(before)).toEqual(['eth_getTransactionReceipt'])
     proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : null))
-    expect(told.outcome).toBe('confirmed')
-    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual(told)
+    expect(fromLogs.outcome).toBe('confirmed')
+    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual(fromLogs)
     expect(proxy.calls.slice(before + 1)).toEqual(['eth_getTransactionReceipt', 'eth_getBlockByNumber'])
   })
 })
 
-it('a node that hangs at any step is unreachable', async () => {
+it('is unreachable when a node hangs at any step', async () => {
   const authorization = await signed()
   const transaction = await transactionFor(authorization)
   proxy.setFault({ kind: 'hang' })

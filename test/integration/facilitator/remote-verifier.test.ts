@@ -1,7 +1,7 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
@@ -10,7 +10,8 @@ import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 
 const NETWORK = 'eip155:8453'
 
@@ -43,12 +44,15 @@ const refusing = (invalidReason: string, status = 200): FacilitatorFault => ({
   body: { isValid: false, invalidReason, payer: '0x' },
 })
 
-describe('a payment that could be settled', () => {
-  it('is valid with a permit and with an approval, and the operator’s key goes with the question', async () => {
-    const payer = await createChainPayer(devnet)
-    expect(await verify(await payer.sign())).toEqual({ outcome: 'valid', needsPermit: true })
+describe('verifying a payment that could be settled', () => {
+  it('accepts a permit or an approval and sends the operator’s API key', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    expect(await verify(await signAuthorization(devnet, payer))).toEqual({ outcome: 'valid', needsPermit: true })
     await payer.approve()
-    expect(await verify(await payer.sign({ gasSponsored: false }))).toEqual({ outcome: 'valid', needsPermit: false })
+    expect(await verify(await signAuthorization(devnet, payer, { gasSponsored: false }))).toEqual({
+      outcome: 'valid',
+      needsPermit: false,
+    })
     expect(facilitator.authorizationHeaders.at(-1)).toBe('Bearer key-of-the-operator')
   })
 
@@ -65,105 +69,105 @@ describe('a payment that could be settled', () => {
     refusing('permit2_allowance_required'),
     refusing('unexpected_verify_error: http://user:secret@node.example'),
     refusing('toString'),
-  ])('is never refused because the facilitator answers %j', async (fault) => {
-    const authorization = await (await createChainPayer(devnet)).sign()
+  ])('is unreachable, never refused, when the facilitator answers %j', async (fault) => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     facilitator.setFault('/verify', fault)
     const verification = await verify(authorization)
     expect(verification.outcome).toBe('unreachable')
     expect(String(verification.outcome === 'unreachable' && verification.cause)).not.toContain('secret')
   })
 
-  it('is never refused because the facilitator’s own node fails', async () => {
-    const authorization = await (await createChainPayer(devnet)).sign()
+  it('is unreachable, never refused, when the facilitator’s own node fails', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     for (const fault of [{ kind: 'status', status: 500 }, { kind: 'reset' }, { kind: 'html' }] as const) {
       facilitatorNode.setFault(fault)
       expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })
     }
   })
 
-  it('is not refused while neither node answers', async () => {
-    const authorization = await (await createChainPayer(devnet)).sign()
+  it('is unreachable, never refused, when neither node answers', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     facilitatorNode.setFault({ kind: 'status', status: 500 })
     ourNode.setFault({ kind: 'status', status: 500 })
     expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })
   })
 })
 
-describe('a payment that could not be settled is refused with the code of its fault:', () => {
-  it('no funds', async () => {
-    const authorization = await (await createChainPayer(devnet, 0n)).sign()
+describe('verifying a payment that could not be settled', () => {
+  it('refuses a payer without funds', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
     expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
   })
 
-  it('no allowance', async () => {
-    const authorization = await (await createChainPayer(devnet)).sign({ gasSponsored: false })
+  it('refuses a payment without an allowance', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl), { gasSponsored: false })
     expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'permit2_allowance_required' })
   })
 
-  it('a used nonce', async () => {
-    const payer = await createChainPayer(devnet)
-    const authorization = await payer.sign()
+  it('refuses a used nonce', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    const authorization = await signAuthorization(devnet, payer)
     await payer.invalidateNonce(authorization.nonce)
     expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'payment_nonce_used' })
   })
 
-  it('a deadline past, a start in the future', async () => {
-    const payer = await createChainPayer(devnet)
+  it('refuses a passed deadline and a start in the future', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
     const nowSeconds = BigInt(Math.floor(Date.now() / 1000))
-    expect(await verify(await payer.sign({ deadline: nowSeconds - 1n }))).toEqual({
+    expect(await verify(await signAuthorization(devnet, payer, { deadline: nowSeconds - 1n }))).toEqual({
       outcome: 'refused',
       code: 'payment_expired',
     })
-    expect(await verify(await payer.sign({ validAfter: nowSeconds + 500n }))).toEqual({
+    expect(await verify(await signAuthorization(devnet, payer, { validAfter: nowSeconds + 500n }))).toEqual({
       outcome: 'refused',
       code: 'payment_not_yet_valid',
     })
   })
 
-  it('another facilitator', async () => {
+  it('refuses a payment for another facilitator', async () => {
     const elsewhere = privateKeyToAccount(generatePrivateKey()).address
-    const authorization = await (await createChainPayer(devnet)).sign({ facilitator: elsewhere })
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl), { facilitator: elsewhere })
     expect(await verify(authorization)).toEqual({ outcome: 'refused', code: 'payment_rejected' })
   })
 
-  it('also when the facilitator refuses with a 4xx status', async () => {
-    const authorization = await (await createChainPayer(devnet, 0n)).sign()
+  it('accepts a refusal with a 4xx status from the facilitator', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
     facilitator.setFault('/verify', refusing('permit2_insufficient_balance', 400))
     expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'insufficient_funds' })
   })
 })
 
-/** What `/supported` answers instead. */
-function supporting(kinds: unknown, signers: unknown): void {
+/** Sets the response of `/supported`. */
+function setSupported(kinds: unknown, signers: unknown): void {
   facilitator.setFault('/supported', { kind: 'body', status: 200, body: { kinds, signers } })
 }
 
-describe('the facilitator’s addresses', () => {
+describe('reading the facilitator’s addresses', () => {
   const read = () => readSupportedFacilitators({ url: facilitator.url, apiKey: undefined }, NETWORK)
   const kind = { x402Version: 2, scheme: 'upto', network: NETWORK }
-  it('are those of its /supported, in lower case', async () => {
+  it('reads the addresses of /supported in lower case', async () => {
     expect(await read()).toEqual([facilitator.address])
   })
 
-  it('are all of its signers in one order, whichever of them it happens to name', async () => {
+  it('returns all signers in the same order, whichever of them /supported names', async () => {
     const [first, second] = ['0xAAaAaaAAAaAaAaaaaAAaAaAaaAaaAaaAaaaaAAAa', `0x${'b'.repeat(40)}`]
     for (const facilitatorAddress of [first, second]) {
-      supporting([{ ...kind, extra: { facilitatorAddress } }], { 'eip155:*': [second, first] })
+      setSupported([{ ...kind, extra: { facilitatorAddress } }], { 'eip155:*': [second, first] })
       expect(await read()).toEqual([`0x${'a'.repeat(40)}`, second])
     }
   })
 
-  it('are missing with a word on why when it serves another scheme, network or version', async () => {
+  it('throws the reason when the facilitator supports another scheme, network or version', async () => {
     const extra = { facilitatorAddress: facilitator.address }
     for (const other of [{ scheme: 'exact' }, { network: 'eip155:84532' }, { x402Version: 1 }]) {
-      supporting([{ ...kind, extra, ...other }], {})
+      setSupported([{ ...kind, extra, ...other }], {})
       await expect(read()).rejects.toThrow('does not support scheme "upto" on eip155:8453')
     }
-    supporting([kind], {})
+    setSupported([kind], {})
     await expect(read()).rejects.toThrow('names no facilitatorAddress')
   })
 
-  it('are missing with the name of the setting when it cannot be reached', async () => {
+  it('throws with the name of the setting when the facilitator cannot be reached', async () => {
     facilitator.setFault('/supported', { kind: 'reset' })
     await expect(read()).rejects.toThrow('FACILITATOR_URL does not answer GET /supported')
   })

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
-import { TAKER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
+import { CONSUMER_RETRY_MS } from '#shared/adapters/bullmq/queue-engine.ts'
 import { listenForOutcomes } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
@@ -12,7 +12,7 @@ import { createTestDatabase, type TestDatabase } from '../../support/ledger/test
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { until } from '../../support/until.ts'
 
-// An error that nobody listens for ends a process; here it fails the whole run.
+// An unhandled 'error' event ends a process; here it would fail the whole run.
 
 let database: TestDatabase
 let proxy: TcpFaultProxy
@@ -42,7 +42,7 @@ function openPool() {
   return { pool, errors }
 }
 
-test('a connection lost during a statement of a transaction fails the transaction and nothing else', async () => {
+test('a connection lost during a statement fails its transaction only', async () => {
   const { pool } = openPool()
   await proxy.setFault(null)
   const failed = inTransaction(pool, async (sql) => {
@@ -55,7 +55,7 @@ test('a connection lost during a statement of a transaction fails the transactio
   await pool.end()
 })
 
-test('so does one lost between two statements', async () => {
+test('a connection lost between two statements fails its transaction only', async () => {
   const { pool } = openPool()
   const lost = Promise.withResolvers<void>()
   pool.once('connect', (client) => client.once('end', lost.resolve))
@@ -86,16 +86,16 @@ async function openQueue(run: (jobId: string) => Promise<void> = () => Promise.r
   return { queue, delivered, close }
 }
 
-/** BullMQ's own pause, in place of which a taker makes `TAKER_RETRY_MS`. */
+/** BullMQ's default pause, which a consumer replaces with `CONSUMER_RETRY_MS`. */
 const DEFAULT_PAUSE_MS = 15_000
 
-test('a queue whose connections are cut again and again goes on without the default pause of 15 s', async () => {
+test('a queue whose connections are cut repeatedly resumes without the default pause of 15 s', async () => {
   const timers = vi.spyOn(globalThis, 'setTimeout')
   const pauses = () => timers.mock.calls.map(([, pauseMs]) => pauseMs)
   onTestFinished(() => timers.mockRestore())
-  const [inHand, held] = [randomUUID(), Promise.withResolvers<void>()]
+  const [inProgress, held] = [randomUUID(), Promise.withResolvers<void>()]
   const { queue, delivered, close } = await openQueue(async (jobId) => {
-    if (jobId === inHand) await held.promise
+    if (jobId === inProgress) await held.promise
   })
   await queue.enqueue(randomUUID())
   for (let round = 0; round < 10; round++) {
@@ -106,13 +106,13 @@ test('a queue whose connections are cut again and again goes on without the defa
     await proxy.setFault(null)
     await Promise.all(enqueued)
   }
-  await queue.enqueue(inHand)
-  await expect.poll(() => delivered).toContain(inHand)
-  // The end of the work cannot be reported while no connection is left: the taker pauses.
+  await queue.enqueue(inProgress)
+  await expect.poll(() => delivered).toContain(inProgress)
+  // The consumer cannot report the finished job without a connection, so it pauses.
   await proxy.setFault({ kind: 'refuse' })
   await expect.poll(() => queue.enqueue(randomUUID()).catch((error: Error) => error.message)).toContain('ECONNREFUSED')
   held.resolve()
-  await until(() => pauses().includes(TAKER_RETRY_MS))
+  await until(() => pauses().includes(CONSUMER_RETRY_MS))
   await proxy.setFault(null)
   const last = randomUUID()
   await queue.enqueue(last)
@@ -121,7 +121,7 @@ test('a queue whose connections are cut again and again goes on without the defa
   await close()
 })
 
-test('a queue that cannot be reached at first is used as soon as it can', async () => {
+test('a queue that is unreachable at first is used as soon as it is reachable', async () => {
   await proxy.setFault({ kind: 'refuse' })
   const { queue, delivered, close } = await openQueue()
   await expect(queue.enqueue(randomUUID())).rejects.toThrow('ECONNREFUSED')
@@ -133,17 +133,17 @@ test('a queue that cannot be reached at first is used as soon as it can', async 
   await close()
 })
 
-/** One message of PostgreSQL's protocol. */
+/** Encodes a message of PostgreSQL's protocol. */
 function message(type: string, content: Buffer): Buffer {
   const length = Buffer.alloc(4)
   length.writeInt32BE(content.length + 4)
   return Buffer.concat([Buffer.from(type), length, content])
 }
 
-/** Says that it is ready and that it shuts down in one packet, as PostgreSQL does when the two meet. */
-async function startLeavingServer(): Promise<{ url: string; connections: () => number; stop(): void }> {
+/** Starts a server that sends "ready" and "shutting down" in one packet, as PostgreSQL does when both coincide. */
+async function startTerminatingServer(): Promise<{ url: string; connections: () => number; stop(): void }> {
   let connections = 0
-  const farewell = Buffer.concat([
+  const termination = Buffer.concat([
     message('R', Buffer.alloc(4)),
     message('Z', Buffer.from('I')),
     message('E', Buffer.from('SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0')),
@@ -151,7 +151,7 @@ async function startLeavingServer(): Promise<{ url: string; connections: () => n
   const server: Server = createServer((socket) => {
     connections += 1
     socket.on('error', () => undefined)
-    socket.once('data', () => socket.end(farewell))
+    socket.once('data', () => socket.end(termination))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
@@ -163,8 +163,8 @@ async function startLeavingServer(): Promise<{ url: string; connections: () => n
   }
 }
 
-test('a server that leaves in the moment of connecting ends neither a pool’s process nor a queue’s', async () => {
-  const server = await startLeavingServer()
+test('a connection that the server terminates at its start ends neither a pool’s process nor a queue’s', async () => {
+  const server = await startTerminatingServer()
   const pool = createPool({
     connectionString: server.url,
     maximumConnections: 1,
@@ -182,8 +182,8 @@ test('a server that leaves in the moment of connecting ends neither a pool’s p
   server.stop()
 })
 
-test('nor that of a listener for outcomes, which tries again', async () => {
-  const server = await startLeavingServer()
+test('a connection that the server terminates at its start does not end the outcome listener', async () => {
+  const server = await startTerminatingServer()
   const errors: unknown[] = []
   const listener = listenForOutcomes({
     connectionString: server.url,

@@ -21,8 +21,8 @@ beforeAll(async () => {
   proxiedUrl = url.href
   server = createServer((incoming, response) => {
     let body = ''
-    incoming.on('data', (piece: Buffer) => {
-      body += piece.toString()
+    incoming.on('data', (chunk: Buffer) => {
+      body += chunk.toString()
     })
     incoming.on('end', () => {
       bodies.push(body)
@@ -42,10 +42,10 @@ afterAll(async () => {
   await database.drop()
 })
 
-/** One connection for one statement, as a client without a pool. */
+/** Runs one statement on its own connection, without a pool. */
 async function query(statement: string, url = proxiedUrl): Promise<pg.QueryResultRow[]> {
   const client = new pg.Client({ connectionString: url })
-  // A cut connection is told here as well as to whoever waits.
+  // A cut connection is also reported here, not only to the waiting query.
   client.on('error', () => undefined)
   try {
     await client.connect()
@@ -59,8 +59,8 @@ function post(body: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const sent = request({ port: serverProxy.port, method: 'POST', agent: false }, (response) => {
       let text = ''
-      response.on('data', (piece: Buffer) => {
-        text += piece.toString()
+      response.on('data', (chunk: Buffer) => {
+        text += chunk.toString()
       })
       response.on('end', () => resolve(text))
       response.on('error', reject)
@@ -78,23 +78,23 @@ async function isSettled(promise: Promise<unknown>, withinMs: number): Promise<b
   return await Promise.race([settled, delay(withinMs, false)])
 }
 
-test('without a fault everything passes unchanged', async () => {
+test('the proxy passes everything unchanged without a fault', async () => {
   expect(await query('SELECT 1 AS one')).toEqual([{ one: 1 }])
   const large = 'x'.repeat(3_000_000)
   expect(await post(large)).toBe(`answer to ${large}${'.'.repeat(2000)}`)
 })
 
-test('latency delays each piece and changes none', async () => {
+test('latency delays each chunk and changes none', async () => {
   await serverProxy.setFault({ kind: 'latency', delayMs: 60 })
   const startedAt = performance.now()
   expect(await post('late')).toMatch(/^answer to late/)
-  // Request and answer each wait once.
+  // Request and response are each delayed once.
   expect(performance.now() - startedAt).toBeGreaterThanOrEqual(115)
   await databaseProxy.setFault({ kind: 'latency', delayMs: 20 })
   expect(await query('SELECT 2 AS two')).toEqual([{ two: 2 }])
 })
 
-test('a blackhole accepts and passes nothing, and what was sent arrives after healing', async () => {
+test('a blackhole accepts connections, passes nothing, and delivers what was sent once it is healed', async () => {
   await serverProxy.setFault({ kind: 'blackhole' })
   const waiting = post('through the blackhole')
   expect(await isSettled(waiting, 150)).toBe(false)
@@ -114,7 +114,7 @@ test('a blackhole also stops an open connection', async () => {
   await client.end()
 })
 
-test('refusing resets open connections and lets nobody in until it is healed', async () => {
+test('refuse resets open connections and refuses new ones until it is healed', async () => {
   const client = new pg.Client({ connectionString: proxiedUrl })
   const lost = new Promise((resolve) => client.on('error', resolve))
   await client.connect()
@@ -125,7 +125,7 @@ test('refusing resets open connections and lets nobody in until it is healed', a
   expect(await query('SELECT 5 AS five')).toEqual([{ five: 5 }])
 })
 
-test('a reset after some bytes of the request leaves the target without the whole request', async () => {
+test('a reset within the request leaves the target without the whole request', async () => {
   await serverProxy.setFault({ kind: 'reset', afterBytes: 1000, direction: 'to_target' })
   await expect(post(`cut-request${'-'.repeat(5000)}`)).rejects.toMatchObject({ code: 'ECONNRESET' })
   await delay(50)
@@ -135,13 +135,13 @@ test('a reset after some bytes of the request leaves the target without the whol
   expect(await post('whole')).toMatch(/^answer to whole/)
 })
 
-test('a reset after some bytes of the answer comes after the target has acted', async () => {
+test('a reset within the response comes after the target has acted', async () => {
   await serverProxy.setFault({ kind: 'reset', afterBytes: 500, direction: 'to_client' })
   await expect(post('cut-answer')).rejects.toThrow(/aborted|ECONNRESET|socket hang up/)
   expect(bodies).toContain('cut-answer')
 })
 
-test('a lost answer leaves the statement done and the client without a word of it', async () => {
+test('a lost answer leaves the statement committed and the client without a result', async () => {
   const client = new pg.Client({ connectionString: proxiedUrl })
   client.on('error', () => undefined)
   await client.connect()

@@ -1,25 +1,19 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Acceptance } from '#shared/jobs/job-store.ts'
+import type { Acceptance } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import {
-  AMPLE_FUNDS,
   acceptTestJob,
   bindTestKey,
   claimTestJob,
-  createTestLedger,
   fencedWrites,
   jobInState,
-  newTestJob,
-  paidAfresh,
-  randomAddress,
   rereadJob,
-  sentAgain,
-  type TestLedger,
-  testAuthorization,
-  testPermit,
-} from '../../support/ledger/test-ledger.ts'
+} from '../../support/ledger/job-in-state.ts'
+import { AMPLE_FUNDS, newTestJob, paidAgain, sentAgain } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -35,15 +29,15 @@ function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
   return counts
 }
 
-const BY_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
+const NEEDS_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
 
-/** A payer without an allowance, whose every payment brings the permit of his present permit nonce. */
+/** A payer without an allowance, each of whose payments carries a permit with the same permit nonce. */
 function permitPayer() {
   const payer = randomAddress()
   const withPermit = () =>
     newTestJob({
       authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 3n) }),
-      exposure: BY_PERMIT,
+      exposure: NEEDS_PERMIT,
     })
   return { payer, withPermit }
 }
@@ -54,7 +48,7 @@ async function countRows(table: string, column: string, value: string): Promise<
 }
 
 describe('simultaneous acceptance', () => {
-  it('of twenty identical requests accepts one and attaches nineteen to it', async () => {
+  it('accepts one of twenty simultaneous identical requests and attaches the others to it', async () => {
     const job = newTestJob()
     await bindTestKey(ledger, job)
     const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(sentAgain(job))))
@@ -65,17 +59,17 @@ describe('simultaneous acceptance', () => {
     expect(await countRows('authorizations', 'payer', payer)).toBe(1)
   })
 
-  it('of twenty different authorizations under one key makes one job and claims one nonce', async () => {
+  it('creates one job and claims one nonce for twenty simultaneous authorizations under one key', async () => {
     const job = newTestJob()
     const { payer } = job.authorization
     await bindTestKey(ledger, job)
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAfresh(job))))
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
     expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
     expect(await countRows('jobs', 'payer', payer)).toBe(1)
     expect(await countRows('authorizations', 'payer', payer)).toBe(1)
   })
 
-  it('of one authorization under twenty keys pays for one request only', async () => {
+  it('accepts one request of twenty simultaneous ones with the same authorization under different keys', async () => {
     const authorization = testAuthorization()
     const jobs = TWENTY.map(() => newTestJob({ authorization }))
     for (const job of jobs) await bindTestKey(ledger, job)
@@ -85,12 +79,12 @@ describe('simultaneous acceptance', () => {
     expect(await countRows('staged_uploads', 'object_key', jobs[0]?.stagedUpload.objectKey ?? '')).toBeLessThan(2)
   })
 
-  it('of one permit nonce under twenty keys and payment nonces accepts one', async () => {
+  it('accepts one of twenty simultaneous payments with the same permit nonce', async () => {
     const payer = randomAddress()
     const jobs = TWENTY.map(() =>
       newTestJob({
         authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
-        exposure: BY_PERMIT,
+        exposure: NEEDS_PERMIT,
       }),
     )
     for (const job of jobs) await bindTestKey(ledger, job)
@@ -98,7 +92,7 @@ describe('simultaneous acceptance', () => {
     expect(outcomes(acceptances)).toEqual({ accepted: 1, permit_already_used: 19 })
   })
 
-  it('of twenty different payers under one key serves one of them', async () => {
+  it('accepts one of twenty simultaneous payers under the same key', async () => {
     const job = newTestJob()
     await bindTestKey(ledger, job)
     const acceptances = await Promise.all(
@@ -107,18 +101,18 @@ describe('simultaneous acceptance', () => {
     expect(outcomes(acceptances)).toEqual({ accepted: 1, other_request: 19 })
   })
 
-  it('reopens a failed job for one of twenty fresh authorizations', async () => {
+  it('reopens a failed job for one of twenty simultaneous new authorizations', async () => {
     const job = newTestJob()
     await jobInState(ledger, 'failed', job)
     const { payer } = job.authorization
-    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAfresh(job))))
+    const acceptances = await Promise.all(TWENTY.map(() => ledger.admission.acceptJob(paidAgain(job))))
     expect(outcomes(acceptances)).toEqual({ accepted: 1, exists: 19 })
     expect(await countRows('authorizations', 'payer', payer)).toBe(2)
   })
 })
 
 describe('a permit nonce', () => {
-  it('is free again for another call when its job has failed', async () => {
+  it('releases a permit nonce for another call when its job fails', async () => {
     const { payer, withPermit } = permitPayer()
     const first = await jobInState(ledger, 'generating', withPermit())
     const second = withPermit()
@@ -129,7 +123,7 @@ describe('a permit nonce', () => {
     expect(await countRows('jobs', 'payer', payer)).toBe(2)
   })
 
-  it('is free again for the same call when its settlement has failed', async () => {
+  it('releases a permit nonce for the same call when its settlement fails', async () => {
     const { withPermit } = permitPayer()
     const first = withPermit()
     const job = await jobInState(ledger, 'settling', first)
@@ -141,7 +135,7 @@ describe('a permit nonce', () => {
     })
   })
 
-  it('is not claimed by a payment that the allowance suffices for', async () => {
+  it('claims no permit nonce for a payment that the allowance covers', async () => {
     const payer = randomAddress()
     const gasSponsoring = testPermit(payer, 0n)
     for (let call = 0; call < 2; call += 1)
@@ -149,18 +143,18 @@ describe('a permit nonce', () => {
     expect(await countRows('jobs', 'payer', payer)).toBe(2)
   })
 
-  it('is held by its own payer alone', async () => {
+  it('claims a permit nonce for its payer only', async () => {
     for (const payer of [randomAddress(), randomAddress()])
       await acceptTestJob(
         ledger,
         newTestJob({
           authorization: testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) }),
-          exposure: BY_PERMIT,
+          exposure: NEEDS_PERMIT,
         }),
       )
   })
 
-  it('that is refused leaves no trace of the refused request', async () => {
+  it('writes nothing for a payment whose permit nonce is already claimed', async () => {
     const { withPermit } = permitPayer()
     await acceptTestJob(ledger, withPermit())
     const second = withPermit()
@@ -172,7 +166,7 @@ describe('a permit nonce', () => {
 })
 
 describe('a key that has a job', () => {
-  it('is refused to another payer', async () => {
+  it('rejects another payer under a key that has a job', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     const before = await ledger.fingerprint()
@@ -182,7 +176,7 @@ describe('a key that has a job', () => {
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it('is refused to another request', async () => {
+  it('rejects another request under a key that has a job [spec T6]', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     expect(await ledger.admission.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
@@ -190,7 +184,7 @@ describe('a key that has a job', () => {
     })
   })
 
-  it('is refused when no challenge ever bound it', async () => {
+  it('rejects a payment under a key that was never bound', async () => {
     expect(await ledger.admission.acceptJob(newTestJob({ idempotencyKey: randomUUID() }))).toEqual({
       outcome: 'other_request',
     })
@@ -198,7 +192,7 @@ describe('a key that has a job', () => {
 })
 
 describe('a job that failed uncharged', () => {
-  it('is not repeated by the authorization that paid for the failed attempt', async () => {
+  it('does not run a failed job again for the authorization of the failed attempt', async () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'failed', job)
     const before = await ledger.fingerprint()
@@ -206,7 +200,7 @@ describe('a job that failed uncharged', () => {
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it('runs again, under a new upload and at the new quote, for a fresh authorization', async () => {
+  it('runs a failed job again with a new upload and quote for a new authorization', async () => {
     const job = newTestJob()
     const failed = await jobInState(ledger, 'failed', job)
     const fresh = sentAgain(job, {
@@ -228,7 +222,7 @@ describe('a job that failed uncharged', () => {
     expect(await countRows('upstream_attempts', 'job_id', failed.id)).toBe(2)
   })
 
-  it('is not repeated by an authorization that pays for another job', async () => {
+  it('does not run a failed job again for an authorization that pays for another job', async () => {
     const job = newTestJob()
     await jobInState(ledger, 'failed', job)
     const elsewhere = testAuthorization({ payer: job.authorization.payer })
@@ -240,10 +234,10 @@ describe('a job that failed uncharged', () => {
 })
 
 describe('a job whose settlement failed', () => {
-  it('is settled by a fresh authorization with the result it has and without another attempt', async () => {
+  it('settles a withheld result with a new authorization, without another attempt [spec O9]', async () => {
     const job = newTestJob()
     const failed = await jobInState(ledger, 'settlement_failed', job)
-    const fresh = paidAfresh(job)
+    const fresh = paidAgain(job)
     expect(await ledger.admission.acceptJob(fresh)).toEqual({ outcome: 'settles_again', jobId: failed.id })
     expect(await countRows('staged_uploads', 'id', fresh.stagedUpload.id)).toBe(0)
 
@@ -259,7 +253,7 @@ describe('a job whose settlement failed', () => {
     ])
   })
 
-  it('is not settled again by the authorization that failed', async () => {
+  it('does not settle a withheld result again with the authorization that failed [spec O8]', async () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'settlement_failed', job)
     const before = await ledger.fingerprint()
@@ -267,7 +261,7 @@ describe('a job whose settlement failed', () => {
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it('is never charged more than the fresh authorization allows', async () => {
+  it('never charges more for a withheld result than the new authorization allows', async () => {
     const job = newTestJob()
     const { id } = await jobInState(ledger, 'settlement_failed', job)
     const { payer } = job.authorization
@@ -277,23 +271,26 @@ describe('a job whose settlement failed', () => {
   })
 })
 
-describe.each(['completed', 'review', 'settling', 'generating'] as const)('a job that is %s', (state) => {
-  it('is attached to, and changed by no authorization of its payer, fresh or not', async () => {
-    const job = newTestJob()
-    const { id } = await jobInState(ledger, state, job)
-    const before = await ledger.fingerprint()
-    const fresh = testAuthorization({ payer: job.authorization.payer })
-    for (const authorization of [job.authorization, fresh])
-      expect(await ledger.admission.acceptJob(sentAgain(job, { authorization }))).toEqual({
-        outcome: 'exists',
-        jobId: id,
-      })
-    expect(await ledger.fingerprint()).toBe(before)
-  })
+describe('a job that is not failed', () => {
+  it.each(['completed', 'review', 'settling', 'generating'] as const)(
+    'attaches any authorization of its payer to a %s job without changing it',
+    async (state) => {
+      const job = newTestJob()
+      const { id } = await jobInState(ledger, state, job)
+      const before = await ledger.fingerprint()
+      const fresh = testAuthorization({ payer: job.authorization.payer })
+      for (const authorization of [job.authorization, fresh])
+        expect(await ledger.admission.acceptJob(sentAgain(job, { authorization }))).toEqual({
+          outcome: 'exists',
+          jobId: id,
+        })
+      expect(await ledger.fingerprint()).toBe(before)
+    },
+  )
 })
 
 describe('prior work', () => {
-  it('tells in one snapshot whom a key belongs to and what an authorization pays for', async () => {
+  it('finds the job of a key and the job of an authorization in one snapshot', async () => {
     const job = newTestJob()
     const jobId = await acceptTestJob(ledger, job)
     const { payer } = job.authorization
@@ -307,7 +304,7 @@ describe('prior work', () => {
     expect(await find('free-key', elsewhere)).toEqual({ holder: null, claimedFor: null })
   })
 
-  it('reads back exactly what was signed, also a deadline beyond the calendar', async () => {
+  it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {
     const payer = randomAddress()
     const authorization = testAuthorization({
       payer,

@@ -1,16 +1,11 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createExecutionStore } from '#shared/adapters/postgres/stores.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import {
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  randomAddress,
-  signNoise,
-  type TestLedger,
-  testAuthorization,
-} from '../../support/ledger/test-ledger.ts'
+import { jobInState, signRandomBytes } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -26,7 +21,7 @@ async function generatedJobs(count: number, facilitator: `0x${string}`): Promise
   )
 }
 
-function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signNoise, store = ledger.execution) {
+function record(job: ClaimedJob, minimumAccountNonce: bigint, sign = signRandomBytes, store = ledger.settlement) {
   return store.recordSettlement(job, { chargeAmount: atomicAmount(5034n), minimumAccountNonce, sign })
 }
 
@@ -38,16 +33,16 @@ async function storedNonces(facilitator: string): Promise<number[]> {
   return rows.map(({ nonce }) => nonce)
 }
 
-it('fifty simultaneous settlements of one key by two processes take fifty consecutive account nonces', async () => {
+it('gives fifty simultaneous settlements of one key by two stores consecutive account nonces', async () => {
   const facilitator = randomAddress()
   const jobs = await generatedJobs(50, facilitator)
-  const stores = [ledger.execution, createExecutionStore(ledger.pool)]
-  const written = await Promise.all(jobs.map((job, index) => record(job, 7n, signNoise, stores[index % 2])))
+  const stores = [ledger.settlement, createSettlementStore(ledger.pool)]
+  const written = await Promise.all(jobs.map((job, index) => record(job, 7n, signRandomBytes, stores[index % 2])))
   expect(written).not.toContain('stale')
   expect(await storedNonces(facilitator)).toEqual(Array.from({ length: 50 }, (_, index) => 7 + index))
 })
 
-it('a settlement that rolls back or has lost its fence leaves no gap behind', async () => {
+it('leaves no nonce gap after a settlement that rolls back or has a stale fence', async () => {
   const facilitator = randomAddress()
   const jobs = await generatedJobs(50, facilitator)
   const results = await Promise.allSettled(
@@ -59,13 +54,13 @@ it('a settlement that rolls back or has lost its fence leaves no gap behind', as
   )
   expect(results.filter(({ status }) => status === 'rejected')).toHaveLength(10)
   expect(await storedNonces(facilitator)).toEqual(Array.from({ length: 30 }, (_, index) => index))
-  // The ones that rolled back can settle afterwards.
+  // Settlements that rolled back can be recorded afterwards.
   const [first] = jobs
   expect(first && (await record(first, 0n))).not.toBe('stale')
   expect((await storedNonces(facilitator)).at(-1)).toBe(30)
 })
 
-it('each key counts for itself', async () => {
+it('counts account nonces separately for each key', async () => {
   const [one, other] = [randomAddress(), randomAddress()]
   for (const facilitator of [one, other]) for (const job of await generatedJobs(2, facilitator)) await record(job, 0n)
   expect([await storedNonces(one), await storedNonces(other)]).toEqual([
@@ -74,7 +69,7 @@ it('each key counts for itself', async () => {
   ])
 })
 
-it('a key that the chain has seen further on goes on from there, and never back', async () => {
+it('continues from the chain’s transaction count when it is ahead, and never goes back', async () => {
   const facilitator = randomAddress()
   const minimums = [3n, 0n, 10n, 4n]
   const jobs = await generatedJobs(minimums.length, facilitator)
@@ -85,21 +80,21 @@ it('a key that the chain has seen further on goes on from there, and never back'
   expect(await storedNonces(facilitator)).toEqual([3, 4, 10, 11])
 })
 
-it('what is stored is what was signed for the nonce that was taken', async () => {
+it('stores the transaction that was signed for the taken account nonce', async () => {
   const job = await jobInState(ledger, 'generated')
   const signed: { accountNonce: bigint; hash: string; raw: string }[] = []
   const recorded = await record(job, 5n, async (accountNonce) => {
-    const transaction = await signNoise(accountNonce)
+    const transaction = await signRandomBytes(accountNonce)
     signed.push({ accountNonce, ...transaction })
     return transaction
   })
-  const settlement = await ledger.execution.readSettlement(job)
+  const settlement = await ledger.settlement.readSettlement(job)
   expect(signed).toHaveLength(1)
   expect(settlement).toEqual(recorded)
   expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw, accountNonce: 5n }])
 })
 
-it('a count far beyond the ledger’s own is not followed, one a little ahead is', async () => {
+it('follows a transaction count slightly ahead of the ledger, but not one far ahead', async () => {
   const facilitator = randomAddress()
   const [first, second, third, fourth] = await generatedJobs(4, facilitator)
   if (!first || !second || !third || !fourth) throw new Error('four jobs')

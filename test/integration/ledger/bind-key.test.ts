@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
+import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import { createAdmissionStore } from '#shared/adapters/postgres/stores.ts'
-import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import {
-  acceptTestJob,
-  bindTestKey,
-  createTestLedger,
-  newTestJob,
-  type TestJob,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, bindTestKey } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -19,11 +14,11 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
-function requests(changes: Partial<TestJob> = {}): { first: NewJob; dearer: NewJob; other: NewJob } {
+function requests(changes: Partial<TestJob> = {}): { first: NewJob; pricier: NewJob; other: NewJob } {
   const first = newTestJob(changes)
   return {
     first,
-    dearer: {
+    pricier: {
       ...first,
       quote: { ...first.quote, quotedMaximum: atomicAmount(9999n), catalogVersion: 'catalog-later' },
     },
@@ -38,20 +33,20 @@ async function expire({ idempotencyKey }: NewJob): Promise<void> {
 }
 
 describe('a bound key', () => {
-  it('keeps its first quote while the challenge lives, whatever the catalog says later', async () => {
-    const { first, dearer } = requests()
+  it('keeps the first quote of a key until its challenge expires, even if the catalog changes', async () => {
+    const { first, pricier } = requests()
     await bindTestKey(ledger, first)
-    expect(await bindTestKey(ledger, dearer)).toMatchObject({ outcome: 'bound', quote: first.quote })
+    expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: first.quote })
   })
 
-  it('takes the present quote once the challenge has expired', async () => {
-    const { first, dearer } = requests()
+  it('binds a key to the present quote once its challenge has expired', async () => {
+    const { first, pricier } = requests()
     await bindTestKey(ledger, first)
     await expire(first)
-    expect(await bindTestKey(ledger, dearer)).toMatchObject({ outcome: 'bound', quote: dearer.quote })
+    expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: pricier.quote })
   })
 
-  it('is refused to another request, and that changes nothing', async () => {
+  it('rejects another request under a bound key without changing anything', async () => {
     const { first, other } = requests()
     await bindTestKey(ledger, first)
     const before = await ledger.fingerprint()
@@ -59,7 +54,7 @@ describe('a bound key', () => {
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it('is free for another request once the challenge has expired without a job', async () => {
+  it('binds a key to another request once its challenge has expired without a job', async () => {
     const { first, other } = requests()
     await bindTestKey(ledger, first)
     await expire(first)
@@ -67,7 +62,7 @@ describe('a bound key', () => {
     expect(await bindTestKey(ledger, first)).toEqual({ outcome: 'other_request' })
   })
 
-  it('stays bound for good once it has a job', async () => {
+  it('keeps a key with a job bound permanently', async () => {
     const { first, other } = requests()
     await acceptTestJob(ledger, first)
     await expire(first)
@@ -75,7 +70,7 @@ describe('a bound key', () => {
     expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
   })
 
-  it('expires its lifetime after the latest challenge, by the clock of PostgreSQL', async () => {
+  it('expires a challenge after its lifetime, by the clock of PostgreSQL', async () => {
     const { first } = requests()
     const binding = await bindTestKey(ledger, first, 120)
     const [clock] = await ledger.sql<{ now: Date }>('SELECT now()')
@@ -85,7 +80,7 @@ describe('a bound key', () => {
   })
 })
 
-it('twenty simultaneous different requests bind one key for exactly one of them', async () => {
+it('binds a key for exactly one of twenty simultaneous different requests', async () => {
   const idempotencyKey = randomUUID()
   const bindings = await Promise.all(
     Array.from({ length: 20 }, (_, index) =>
@@ -95,7 +90,7 @@ it('twenty simultaneous different requests bind one key for exactly one of them'
   expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
 })
 
-it('twenty simultaneous identical requests are all given the same quote and expiry', async () => {
+it('binds a key once for twenty simultaneous identical requests', async () => {
   const job = newTestJob()
   const bindings = await Promise.all(Array.from({ length: 20 }, () => bindTestKey(ledger, job)))
   expect(bindings.every((binding) => binding.outcome === 'bound')).toBe(true)
@@ -107,8 +102,8 @@ it('twenty simultaneous identical requests are all given the same quote and expi
 const bind = (store: AdmissionStore, { idempotencyKey, requestDigest, quote }: NewJob) =>
   store.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 })
 
-describe('keys that come together', () => {
-  test('are bound by few statements of bounded size, each to its own request and price', async () => {
+describe('keys bound in batches', () => {
+  test('binds simultaneous keys in few statements of bounded size, each to its own request and price', async () => {
     const jobs = Array.from({ length: 600 }, (_, index) => {
       const job = newTestJob()
       return { ...job, quote: { ...job.quote, quotedMaximum: atomicAmount(BigInt(index)) } }
@@ -117,7 +112,7 @@ describe('keys that come together', () => {
     expect(bindings).toEqual(
       jobs.map(({ quote }) => ({ outcome: 'bound', quote, expiresAt: expect.any(Date) as unknown })),
     )
-    // The rows of one statement have one transaction.
+    // Rows inserted by one statement have the same transaction id.
     const stored = await ledger.sql<{
       key: string
       digest: string
@@ -141,17 +136,17 @@ describe('keys that come together', () => {
     expect(Math.max(...sizes)).toBeLessThanOrEqual(250)
   })
 
-  test('are each bound to exactly one request, also by two processes at once', async () => {
+  test('binds each key to exactly one request when two stores bind the same keys concurrently', async () => {
     const pool = createPool({
       connectionString: ledger.url,
       maximumConnections: 8,
-      applicationName: 'farebox second api',
+      applicationName: 'farebox ledger test',
       onError: () => undefined,
     })
     try {
       const stores = [ledger.admission, createAdmissionStore(pool)]
       const keys = Array.from({ length: 30 }, () => randomUUID())
-      // Opposite orders, in which careless statements would wait for each other.
+      // Opposite orders, in which unordered statements would deadlock.
       const asked = stores.flatMap((store, which) =>
         [0, 1, 2].flatMap((round) =>
           (which === 0 ? keys : keys.toReversed()).map((idempotencyKey) => {
@@ -177,27 +172,29 @@ describe('keys that come together', () => {
     }
   })
 
-  test('do not wait for one whose row somebody holds', async () => {
-    const held = newTestJob()
-    await bindTestKey(ledger, held)
+  test('does not delay other keys when one key’s row is locked', async () => {
+    const locked = newTestJob()
+    await bindTestKey(ledger, locked)
     const client = await ledger.pool.connect()
     let waiting: Promise<KeyBinding>
     try {
       await client.query('BEGIN')
-      await client.query('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [held.idempotencyKey])
-      waiting = bindTestKey(ledger, held)
+      await client.query('SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE', [
+        locked.idempotencyKey,
+      ])
+      waiting = bindTestKey(ledger, locked)
       const others = [0, 1, 2].map(() => bindTestKey(ledger, newTestJob()))
-      const first = await Promise.race([waiting.then(() => 'held'), Promise.all(others).then(() => 'others')])
+      const first = await Promise.race([waiting.then(() => 'locked'), Promise.all(others).then(() => 'others')])
       expect(first).toBe('others')
       await expect(bindTestKey(ledger, newTestJob())).resolves.toMatchObject({ outcome: 'bound' })
     } finally {
       await client.query('ROLLBACK')
       client.release()
     }
-    await expect(waiting).resolves.toMatchObject({ outcome: 'bound', quote: held.quote })
+    await expect(waiting).resolves.toMatchObject({ outcome: 'bound', quote: locked.quote })
   })
 
-  test('fail together with their statement, and the next ones are bound', async () => {
+  test('rejects all keys of a failed statement and binds the next ones', async () => {
     const unfit = newTestJob({ requestDigest: 'too short' })
     const failed = await Promise.allSettled([newTestJob(), unfit].map((job) => bindTestKey(ledger, job)))
     expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])

@@ -2,15 +2,12 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
-import {
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  type TestLedger,
-  testAuthorization,
-} from '../../support/ledger/test-ledger.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
-/** The last defence: what the schema refuses even to a program that is wrong. Every statement here is plain SQL. */
+/** The schema's constraints, which protect the ledger even from a faulty program. Every statement here is plain SQL. */
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -20,7 +17,7 @@ afterAll(() => ledger.close())
 
 const COLUMNS_OF_SETTLEMENT = 'id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state'
 
-/** Runs statements in one transaction with all deferred checks, and names the violated constraint. */
+/** Runs statements in one transaction, including deferred checks. Returns the violated constraint's name. */
 async function violation(...statements: readonly (readonly [string, readonly unknown[]])[]): Promise<string> {
   const client = await ledger.pool.connect()
   try {
@@ -38,7 +35,7 @@ async function violation(...statements: readonly (readonly [string, readonly unk
 }
 
 const updates: readonly (readonly [string, JobState, string, string])[] = [
-  ['a job in no known state', 'accepted', "state = 'paused'", 'jobs_state_check'],
+  ['a job in an unknown state', 'accepted', "state = 'paused'", 'jobs_state_check'],
   ['a completed job without a receipt', 'settling', "state = 'completed'", 'completed_has_receipt'],
   ['a completed job that loses its payment', 'completed', 'payment_response = NULL', 'completed_has_receipt'],
   ['a completed job that loses its result', 'completed', 'result_body = NULL', 'charge_has_result'],
@@ -50,20 +47,20 @@ const updates: readonly (readonly [string, JobState, string, string])[] = [
   ['a charge below zero', 'generated', 'charge_amount = -1', 'jobs_charge_amount_check'],
   ['a quote below zero', 'accepted', 'quoted_maximum = -1', 'jobs_quoted_maximum_check'],
   ['a failed job without a code', 'generating', "state = 'failed'", 'failure_has_code'],
-  ['a failure code on a job that goes on', 'generating', "failure_code = 'internal_error'", 'failure_has_code'],
+  ['a failure code on an unfinished job', 'generating', "failure_code = 'internal_error'", 'failure_has_code'],
   ['a receipt that does not exist', 'completed', 'receipt_id = gen_random_uuid()', 'jobs_receipt'],
   ['an authorization that does not exist', 'accepted', 'authorization_id = gen_random_uuid()', 'jobs_authorization'],
-  ['a request digest that is none', 'accepted', "request_digest = 'short'", 'jobs_request_digest_check'],
+  ['a malformed request digest', 'accepted', "request_digest = 'short'", 'jobs_request_digest_check'],
 ]
 
-describe('the schema refuses', () => {
-  it.each(updates)('%s', async (_, state, change, constraint) => {
+describe('the schema', () => {
+  it.each(updates)('rejects %s', async (_, state, change, constraint) => {
     const { id } = await jobInState(ledger, state)
     expect(await violation([`UPDATE jobs SET ${change} WHERE id = $1`, [id]])).toBe(constraint)
   })
 
   it.each(['open', 'succeeded', 'failed_ambiguous'])(
-    'a second call for an authorization whose first one is %s',
+    'rejects a second attempt for an authorization whose first one is %s',
     async (state) => {
       const job = await jobInState(ledger, 'generating')
       const finished = state === 'open' ? 'NULL' : 'now()'
@@ -80,7 +77,7 @@ describe('the schema refuses', () => {
     },
   )
 
-  it('nothing of a second call after a definite failure, which cost nothing upstream', async () => {
+  it('accepts a second attempt after a definite failure', async () => {
     const job = await jobInState(ledger, 'generating')
     expect(
       await violation(
@@ -94,14 +91,14 @@ describe('the schema refuses', () => {
     ).toBe('none')
   })
 
-  it('an attempt that is finished and open at once', async () => {
+  it('rejects an attempt that is both finished and open', async () => {
     const { id } = await jobInState(ledger, 'generating')
     expect(await violation(['UPDATE upstream_attempts SET finished_at = now() WHERE job_id = $1', [id]])).toBe(
       'finished_unless_open',
     )
   })
 
-  it('a payment nonce for two jobs', async () => {
+  it('rejects a payment nonce for two jobs', async () => {
     const [first, second] = [await jobInState(ledger, 'accepted'), await jobInState(ledger, 'accepted')]
     const { network, payer, nonce } = first.authorization
     expect(
@@ -113,7 +110,7 @@ describe('the schema refuses', () => {
     ).toBe('one_claim_per_nonce')
   })
 
-  it('two jobs behind one key', async () => {
+  it('rejects two jobs under one key', async () => {
     const [first, second] = [await jobInState(ledger, 'accepted'), await jobInState(ledger, 'accepted')]
     expect(
       await violation([
@@ -123,33 +120,36 @@ describe('the schema refuses', () => {
     ).toBe('jobs_idempotency_key_key')
   })
 
-  it.each(['signed', 'confirmed', 'unproven'])('a second charge of a job whose first one is %s', async (state) => {
-    const job = newTestJob()
-    const settling = await jobInState(ledger, 'settling', job)
-    const fresh = testAuthorization({ payer: job.authorization.payer })
-    const authorizationId = randomUUID()
-    expect(
-      await violation(
-        [
-          `UPDATE settlements SET state = $2, transaction_hash = 'h', block_number = 1, finished_at = now()
+  it.each(['signed', 'confirmed', 'unproven'])(
+    'rejects a second charge of a job whose first one is %s',
+    async (state) => {
+      const job = newTestJob()
+      const settling = await jobInState(ledger, 'settling', job)
+      const fresh = testAuthorization({ payer: job.authorization.payer })
+      const authorizationId = randomUUID()
+      expect(
+        await violation(
+          [
+            `UPDATE settlements SET state = $2, transaction_hash = 'h', block_number = 1, finished_at = now()
            WHERE job_id = $1`,
-          [settling.id, state],
-        ],
-        [
-          `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
+            [settling.id, state],
+          ],
+          [
+            `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
            VALUES ($1, $2, $3, $4, $5, 1, now(), '{}')`,
-          [authorizationId, settling.id, fresh.network, fresh.payer, fresh.nonce.toString()],
-        ],
-        [
-          `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
+            [authorizationId, settling.id, fresh.network, fresh.payer, fresh.nonce.toString()],
+          ],
+          [
+            `INSERT INTO settlements (${COLUMNS_OF_SETTLEMENT})
            VALUES (gen_random_uuid(), $1, $2, $3, $4, 999999, 1, 'signed')`,
-          [settling.id, authorizationId, fresh.network, fresh.facilitator],
-        ],
-      ),
-    ).toBe('one_charge_per_job')
-  })
+            [settling.id, authorizationId, fresh.network, fresh.facilitator],
+          ],
+        ),
+      ).toBe('one_charge_per_job')
+    },
+  )
 
-  it('a second settlement of one authorization, even after a revert', async () => {
+  it('rejects a second settlement of one authorization, even after a revert', async () => {
     const job = await jobInState(ledger, 'settlement_failed')
     expect(
       await violation([
@@ -160,7 +160,7 @@ describe('the schema refuses', () => {
     ).toBe('settlements_authorization_id_key')
   })
 
-  it('one account nonce for two settlements', async () => {
+  it('rejects one account nonce for two settlements', async () => {
     const [first, second] = [await jobInState(ledger, 'settling'), await jobInState(ledger, 'settling')]
     expect(
       await violation([
@@ -171,14 +171,14 @@ describe('the schema refuses', () => {
     ).toBe('one_transaction_per_account_nonce')
   })
 
-  it('a confirmed settlement without transaction or block', async () => {
+  it('rejects a confirmed settlement without transaction or block', async () => {
     const { id } = await jobInState(ledger, 'settling')
     expect(
       await violation(["UPDATE settlements SET state = 'confirmed', finished_at = now() WHERE job_id = $1", [id]]),
     ).toBe('confirmed_is_on_chain')
   })
 
-  it('an erased upload that still has its key', async () => {
+  it('rejects an erased upload that still has its data key', async () => {
     const { id } = await jobInState(ledger, 'accepted')
     expect(await violation(['UPDATE staged_uploads SET erased_at = now() WHERE job_id = $1', [id]])).toBe(
       'erased_has_no_key',
@@ -188,12 +188,12 @@ describe('the schema refuses', () => {
   it.each([
     ['to change', "UPDATE receipts SET body = '{}' WHERE job_id = $1"],
     ['to delete', 'DELETE FROM receipts WHERE job_id = $1'],
-  ])('%s a receipt', async (_, statement) => {
+  ])('refuses %s a receipt', async (_, statement) => {
     const { id } = await jobInState(ledger, 'completed')
     expect(await violation([statement, [id]])).toBe('receipts are immutable')
   })
 
-  it('a second receipt of one job', async () => {
+  it('rejects a second receipt of one job [spec R23, O7]', async () => {
     const { id } = await jobInState(ledger, 'completed')
     expect(
       await violation([
@@ -204,7 +204,7 @@ describe('the schema refuses', () => {
   })
 })
 
-test('a settlement that names no payer, as the version before wrote it, gets its authorization’s', async () => {
+test('fills in the payer of a settlement written by the previous version, which stored none', async () => {
   const job = await jobInState(ledger, 'generated')
   const { network, facilitator, payer } = job.authorization
   await ledger.sql(

@@ -1,26 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { acceptJob } from '#shared/adapters/postgres/admission/accept-job.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { Acceptance, ExposureTerms } from '#shared/jobs/job-store.ts'
+import type { Acceptance, ExposureTerms } from '#shared/jobs/admission-store.ts'
+import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
-import {
-  AMPLE_FUNDS,
-  acceptTestJob,
-  bindTestKey,
-  createTestLedger,
-  fencedWrites,
-  jobInState,
-  newTestJob,
-  paidAfresh,
-  randomAddress,
-  rereadJob,
-  type TestJob,
-  type TestLedger,
-  testAuthorization,
-  testPermit,
-} from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, bindTestKey, fencedWrites, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
+import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 /** What every test job is signed for. */
 const MAXIMUM = 5034n
@@ -47,32 +35,23 @@ async function accept(job: TestJob): Promise<Acceptance> {
   return ledger.admission.acceptJob(job)
 }
 
-/** A payer with jobs that took these writes. */
-async function payerWith(...writes: readonly (keyof typeof fencedWrites)[][]) {
+/** Creates a payer with one job in each of these states. */
+async function payerWith(...states: readonly JobState[]) {
   const payer = randomAddress()
+  const requests = states.map(() => jobOf(payer, AMPLE_FUNDS))
+  // All are accepted first: a payer with a debt gets no further work accepted.
+  const accepted: ClaimedJob[] = []
+  for (const request of requests) accepted.push(await jobInState(ledger, 'accepted', request))
   const jobs: { job: ClaimedJob; request: TestJob }[] = []
-  // All accepted first: a payer in debt gets no further work.
-  for (const _ of writes) {
-    const request = jobOf(payer, AMPLE_FUNDS)
-    jobs.push({ job: await jobInState(ledger, 'accepted', request), request })
-  }
-  for (const [index, path] of writes.entries()) {
-    const entry = jobs[index]
-    if (!entry) throw new Error('a job for each path')
-    for (const write of path) {
-      await fencedWrites[write].run(ledger, entry.job)
-      entry.job = await rereadJob(ledger, entry.job)
-    }
+  for (const [index, job] of accepted.entries()) {
+    const [state, request] = [states[index], requests[index]]
+    if (state && request) jobs.push({ job: await moveToState(ledger, job, state), request })
   }
   return { payer, jobs }
 }
 
-const SETTLING = ['startAttempt', 'sealResult', 'recordSettlement'] as const
-const COMPLETED = [...SETTLING, 'completeJob'] as const
-const UNPAID = [...SETTLING, 'failSettlement'] as const
-
-describe('a payment beside other open work of its payer', () => {
-  it('of twenty at once is accepted as often as the funds last, and never once more', async () => {
+describe('a payment of a payer with other open work', () => {
+  it('accepts exactly as many of twenty simultaneous payments as the funds cover', async () => {
     const payer = randomAddress()
     const jobs = Array.from({ length: 20 }, () => jobOf(payer, holding(MAXIMUM * 7n + 5033n)))
     for (const job of jobs) await bindTestKey(ledger, job)
@@ -81,14 +60,14 @@ describe('a payment beside other open work of its payer', () => {
     expect(acceptances.filter(({ outcome }) => outcome === 'exceeds_funds')).toHaveLength(13)
   })
 
-  it('is accepted without a reading of the funds only when nothing is open', async () => {
+  it('accepts a payment without a funds reading only when the payer has no open work', async () => {
     const payer = randomAddress()
     expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
     expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
   })
 
-  it('is refused without a trace of its claim', async () => {
-    const { payer } = await payerWith([])
+  it('writes nothing for a payment that exceeds the funds', async () => {
+    const { payer } = await payerWith('accepted')
     const job = jobOf(payer, holding(MAXIMUM))
     await bindTestKey(ledger, job)
     const before = await ledger.fingerprint()
@@ -99,8 +78,8 @@ describe('a payment beside other open work of its payer', () => {
     })
   })
 
-  it('counts open work at its maximum until the charge is fixed, and nothing once it failed', async () => {
-    const { payer, jobs } = await payerWith([], ['startAttempt'], ['startAttempt', 'sealResult'])
+  it('counts open work at its maximum until the charge is fixed, and failed work as nothing', async () => {
+    const { payer, jobs } = await payerWith('accepted', 'generating', 'generated')
     const [, , sealed] = jobs
     await ledger.sql('UPDATE jobs SET charge_amount = 34 WHERE id = $1', [sealed?.job.id])
     const expected = MAXIMUM + MAXIMUM + 34n
@@ -110,8 +89,8 @@ describe('a payment beside other open work of its payer', () => {
     expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ openTotal: MAXIMUM + 34n })
   })
 
-  it('does not count a settling payment twice whose transaction the reading has seen', async () => {
-    const { payer, jobs } = await payerWith([...SETTLING])
+  it('does not count a settling payment whose nonce the funds reading shows as used', async () => {
+    const { payer, jobs } = await payerWith('settling')
     const nonce = jobs[0]?.job.authorization.nonce ?? 0n
     const refused = await accept(jobOf(payer, holding(MAXIMUM)))
     expect(refused).toMatchObject({ outcome: 'exceeds_funds', settlingNonces: [nonce] })
@@ -119,24 +98,24 @@ describe('a payment beside other open work of its payer', () => {
     expect(await accept(jobOf(payer, seen))).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('counts what settled in a block after the reading, and not what settled before', async () => {
-    const { payer } = await payerWith([...COMPLETED])
-    // The test ledger completes in block 7.
+  it('counts charges settled after the block of the funds reading, and none settled before', async () => {
+    const { payer } = await payerWith('completed')
+    // Test jobs are settled in block 7.
     const before = holding(2n * MAXIMUM - 1n, { blockNumber: 6n })
     expect(await accept(jobOf(payer, before))).toMatchObject({ outcome: 'exceeds_funds', openTotal: MAXIMUM })
     const after = holding(2n * MAXIMUM - 1n, { blockNumber: 7n })
     expect(await accept(jobOf(payer, after))).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('asks for a reading when a charge settled while the payment was being verified', async () => {
-    const { payer } = await payerWith([...COMPLETED])
+  it('requires a funds reading when a charge settled while the payment was being verified', async () => {
+    const { payer } = await payerWith('completed')
     expect(await accept(jobOf(payer, { ...UNREAD, verifiedMsAgo: 60_000 }))).toMatchObject({ outcome: 'exceeds_funds' })
     await ledger.sql("UPDATE jobs SET finished_at = finished_at - interval '1 minute' WHERE payer = $1", [payer])
     expect(await accept(jobOf(payer, UNREAD))).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('asks for a reading also when the charge settled while a connection to the ledger was waited for', async () => {
-    const { payer, jobs } = await payerWith([...SETTLING])
+  it('requires a funds reading when a charge settled during the wait for a database connection', async () => {
+    const { payer, jobs } = await payerWith('settling')
     const [settling] = jobs
     if (!settling) throw new Error('no job')
     const next = jobOf(payer, UNREAD)
@@ -147,24 +126,24 @@ describe('a payment beside other open work of its payer', () => {
       applicationName: 'farebox ledger test',
       onError: () => undefined,
     })
-    const held = await narrow.connect()
+    const connection = await narrow.connect()
     const acceptance = acceptJob(narrow, next)
     expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
     await ledger.sql('SELECT pg_sleep(0.1)')
-    held.release()
+    connection.release()
     expect(await acceptance).toMatchObject({ outcome: 'exceeds_funds' })
     await narrow.end()
   })
 
-  it('is held to the allowance as well as to the balance', async () => {
-    const { payer } = await payerWith([])
+  it('limits open work to the allowance as well as to the balance', async () => {
+    const { payer } = await payerWith('accepted')
     const short = holding(10n * MAXIMUM, { allowance: atomicAmount(2n * MAXIMUM - 1n) })
     expect(await accept(jobOf(payer, short))).toMatchObject({ outcome: 'exceeds_funds' })
     const enough = holding(10n * MAXIMUM, { allowance: atomicAmount(2n * MAXIMUM) })
     expect(await accept(jobOf(payer, enough))).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('is held to the cap however much the payer holds', async () => {
+  it('limits open work to the configured maximum, whatever the balance', async () => {
     const payer = randomAddress()
     const capped = { ...AMPLE_FUNDS, maximumOpen: atomicAmount(2n * MAXIMUM) }
     for (let call = 0; call < 2; call += 1)
@@ -172,7 +151,7 @@ describe('a payment beside other open work of its payer', () => {
     expect(await accept(jobOf(payer, capped))).toEqual({ outcome: 'exceeds_open_limit', openTotal: 2n * MAXIMUM })
   })
 
-  it('by permit waits for one without, and the other way round', async () => {
+  it('rejects a payment by permit next to one by allowance, and the reverse', async () => {
     for (const [first, second] of [
       [false, true],
       [true, false],
@@ -188,15 +167,15 @@ describe('a payment beside other open work of its payer', () => {
     }
   })
 
-  it('of one payer says nothing about another', async () => {
-    await payerWith([], [], [...UNPAID])
+  it('does not count another payer’s open work', async () => {
+    await payerWith('accepted', 'accepted', 'settlement_failed')
     expect(await accept(jobOf(randomAddress(), UNREAD))).toMatchObject({ outcome: 'accepted' })
   })
 })
 
 describe('a payer whose settlement failed', () => {
-  it('is refused for every other call and told which one to pay for', async () => {
-    const { payer, jobs } = await payerWith([...UNPAID])
+  it('rejects other calls of a payer with a debt and names the unpaid one', async () => {
+    const { payer, jobs } = await payerWith('settlement_failed')
     expect(await accept(jobOf(payer, AMPLE_FUNDS))).toEqual({
       outcome: 'unpaid_debt',
       idempotencyKey: jobs[0]?.request.idempotencyKey,
@@ -204,14 +183,14 @@ describe('a payer whose settlement failed', () => {
     })
   })
 
-  it('may pay for the withheld result, also while owing for another', async () => {
-    const { jobs } = await payerWith([...UNPAID], [...UNPAID])
+  it('accepts payment for a withheld result while the payer owes for another one', async () => {
+    const { jobs } = await payerWith('settlement_failed', 'settlement_failed')
     for (const { request, job } of jobs)
-      expect(await ledger.admission.acceptJob(paidAfresh(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
+      expect(await ledger.admission.acceptJob(paidAgain(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
   })
 
-  it('owes nothing when it was we who let the authorization expire', async () => {
-    const { payer } = await payerWith([...SETTLING])
+  it('records no debt when the authorization expired before its settlement', async () => {
+    const { payer } = await payerWith('settling')
     await ledger.sql("UPDATE authorizations SET deadline = now() - interval '1 second' WHERE payer = $1", [payer])
     const [row] = await ledger.sql<{ id: string }>('SELECT id FROM jobs WHERE payer = $1', [payer])
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE payer = $1', [payer])
@@ -221,18 +200,18 @@ describe('a payer whose settlement failed', () => {
     expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('is welcome again once the withheld result is paid for', async () => {
-    const { payer, jobs } = await payerWith([...UNPAID])
+  it('accepts other calls again once the withheld result is paid for', async () => {
+    const { payer, jobs } = await payerWith('settlement_failed')
     const [debt] = jobs
     if (!debt) throw new Error('no job')
-    expect(await ledger.admission.acceptJob(paidAfresh(debt.request))).toMatchObject({ outcome: 'settles_again' })
+    expect(await ledger.admission.acceptJob(paidAgain(debt.request))).toMatchObject({ outcome: 'settles_again' })
     expect(await accept(jobOf(payer, AMPLE_FUNDS))).toMatchObject({ outcome: 'accepted' })
   })
 })
 
-describe('before a provider is called, work counts as ahead of a job', () => {
-  it('when it was accepted earlier or is under way, and not when it was accepted later', async () => {
-    const { jobs } = await payerWith([], [], ['startAttempt'])
+describe('exposure ahead of a job', () => {
+  it('includes work that was accepted earlier or is in progress, and none that was accepted later', async () => {
+    const { jobs } = await payerWith('accepted', 'accepted', 'generating')
     const ahead = await Promise.all(
       jobs.map(
         async ({ job }) =>
@@ -242,8 +221,8 @@ describe('before a provider is called, work counts as ahead of a job', () => {
     expect(ahead).toEqual([1, 2, 2])
   })
 
-  it('once its charge settled after the reading', async () => {
-    const { jobs } = await payerWith([...COMPLETED], [])
+  it('includes charges settled after the funds reading', async () => {
+    const { jobs } = await payerWith('completed', 'accepted')
     const present = jobs[1]?.job
     if (!present) throw new Error('no job')
     const { funds } = holding(1n, { blockNumber: 6n })
@@ -251,7 +230,7 @@ describe('before a provider is called, work counts as ahead of a job', () => {
   })
 })
 
-it('acceptance by many payers at once is not held up by anyone else’s lock', async () => {
+it('accepts simultaneous payments of many payers', async () => {
   const jobIds = await Promise.all(Array.from({ length: 20 }, () => acceptTestJob(ledger)))
   expect(new Set(jobIds).size).toBe(20)
 })

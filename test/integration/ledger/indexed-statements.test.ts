@@ -1,18 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLedgerFiguresStore, createSettlementStore } from '#shared/adapters/postgres/stores.ts'
-import {
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  paidAfresh,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
-/** Whole-table scans since the last call. The planner makes one only where no index would do. */
+/**
+ * Returns the number of sequential scans since the last call; with `enable_seqscan` off, only statements without a
+ * usable index scan.
+ */
 let scansSince: () => Promise<number>
 let ledger: TestLedger
 beforeAll(async () => {
-  // One connection, so that its setting holds and its counts are complete.
+  // A single connection, so that the setting applies to every statement and the counts are complete.
   ledger = await createTestLedger(1)
   await ledger.sql('SET enable_seqscan = off')
   let seen = 0
@@ -29,36 +27,34 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
-describe('no table that grows with the jobs is read as a whole', () => {
-  it('when a withheld result is paid for', async () => {
+describe('sequential scans', () => {
+  it('reads no table sequentially when a withheld result is paid for', async () => {
     const request = newTestJob()
     await jobInState(ledger, 'settlement_failed', request)
-    const paid = paidAfresh(request)
+    const paid = paidAgain(request)
     await scansSince()
     expect(await ledger.admission.acceptJob(paid)).toMatchObject({ outcome: 'settles_again' })
     expect(await scansSince()).toBe(0)
   })
 
-  it('by the sweepers', async () => {
-    const { execution } = ledger
-    const settlements = createSettlementStore(ledger.pool)
+  it('reads no table sequentially for the sweepers', async () => {
+    const { execution, retention, settlement, reports } = ledger
     await scansSince()
     await execution.takeDueJobs(['settling'], 200)
-    await execution.eraseExpiredUploads(200)
-    await execution.findExpiredMedia(200)
-    await execution.expireResults(0, 200)
-    await execution.forgetExpiredChallenges(200)
-    await settlements.findUnfinalBlocks(0n)
-    await settlements.readUnfinal(0n, 200)
-    await settlements.readTotals()
+    await retention.eraseExpiredUploads(200)
+    await retention.findExpiredMedia(200)
+    await retention.expireResults(0, 200)
+    await retention.forgetExpiredChallenges(200)
+    await settlement.findUnfinalBlocks(0n)
+    await settlement.readUnfinal(0n, 200)
+    await reports.readSettlementTotals()
     expect(await scansSince()).toBe(0)
   })
 
-  it('for the metrics', async () => {
-    const figures = createLedgerFiguresStore(ledger.pool)
+  it('reads no table sequentially for the metrics', async () => {
     await scansSince()
-    await figures.readLedgerTotals()
-    await figures.rollUpTotals()
+    await ledger.reports.readLedgerTotals()
+    await ledger.reports.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })
 })

@@ -17,20 +17,16 @@ import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.
 import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
 import { readUnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
-import {
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  randomAddress,
-  type TestLedger,
-  testAuthorization,
-} from '../../support/ledger/test-ledger.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const PERIOD = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
 const WITHIN = '2026-03-01T12:00:00Z'
 const BEFORE = '2026-02-28T23:59:59.999999Z'
 const AFTER = PERIOD.to
-/** More than any `number` can hold exactly. */
+/** More than a `number` represents exactly. */
 const HUGE = 2n ** 70n + 1n
 
 let ledger: TestLedger
@@ -47,7 +43,7 @@ interface Stored {
   readonly payer?: `0x${string}`
 }
 
-/** A job that real transitions brought to `state`, moved to another time and price afterwards. */
+/** Creates a job in `state`, then changes its time and charge. */
 async function stored(state: JobState, { at = WITHIN, charge, model, operation, payer }: Stored = {}) {
   const request = newTestJob({
     ...(model ? { publicModel: model } : {}),
@@ -72,7 +68,7 @@ async function stored(state: JobState, { at = WITHIN, charge, model, operation, 
   return job
 }
 
-/** Receipts are immutable; only an administrator gets past the trigger. */
+/** Changes an immutable receipt, as only an administrator can, who may disable triggers. */
 async function setReceiptCharge(job: ClaimedJob, charge: bigint): Promise<void> {
   await ledger.sql(
     `SET session_replication_role = replica;
@@ -81,7 +77,7 @@ async function setReceiptCharge(job: ClaimedJob, charge: bigint): Promise<void> 
   )
 }
 
-test('a period is half-open, and its figures are exact beyond what a number can hold', async () => {
+test('reports revenue and charges by model of a half-open period exactly, beyond the precision of numbers', async () => {
   await stored('completed', { at: PERIOD.from, charge: HUGE, model: 'a', operation: 'one' })
   await stored('completed', { charge: 2n, model: 'a', operation: 'one' })
   await stored('completed', { charge: 6n, model: 'a', operation: 'one' })
@@ -112,27 +108,27 @@ test('a period is half-open, and its figures are exact beyond what a number can 
   expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
 })
 
-test('a period that nobody named is the last day by the database’s clock', async () => {
+test('resolves a period without bounds to the last 24 hours by the database’s clock', async () => {
   const { from, to } = await resolvePeriod(ledger.pool, {})
   expect(Date.parse(to) - Date.parse(from)).toBe(24 * 3600 * 1000)
   const since = await resolvePeriod(ledger.pool, { to: '2026-03-02T01:00:00+01:00' })
   expect([Date.parse(since.from), Date.parse(since.to)]).toEqual([Date.parse(PERIOD.from), Date.parse(PERIOD.to)])
 })
 
-describe('over jobs in every state', () => {
-  const greatest = randomAddress()
+describe('reports over jobs in every state', () => {
+  const largestPayer = randomAddress()
   let jobs: Record<JobState, ClaimedJob>
   beforeAll(async () => {
     await ledger.close()
     ledger = await createTestLedger(4)
     jobs = {
-      accepted: await stored('accepted', { payer: greatest }),
-      generating: await stored('generating', { payer: greatest }),
-      generated: await stored('generated', { payer: greatest, charge: 17n }),
+      accepted: await stored('accepted', { payer: largestPayer }),
+      generating: await stored('generating', { payer: largestPayer }),
+      generated: await stored('generated', { payer: largestPayer, charge: 17n }),
       settling: await stored('settling', { charge: 19n }),
       completed: await stored('completed', { charge: 23n }),
       failed: await stored('failed'),
-      settlement_failed: await stored('settlement_failed', { payer: greatest, charge: 29n }),
+      settlement_failed: await stored('settlement_failed', { payer: largestPayer, charge: 29n }),
       review: await stored('review', { charge: 31n }),
     }
     await stored('failed')
@@ -140,39 +136,39 @@ describe('over jobs in every state', () => {
     await stored('settlement_failed', { at: BEFORE, charge: 41n })
   })
 
-  test('failures are counted by code, and only those of the period', async () => {
+  test('counts the failures of the period by error code', async () => {
     expect(await readUnchargedFailures(ledger.pool, PERIOD)).toEqual([
       { state: 'failed', code: 'provider_unavailable', count: 2 },
       { state: 'settlement_failed', code: 'settlement_failed', count: 2 },
     ])
   })
 
-  test('exposure is the charge where it is fixed and the quoted maximum before', async () => {
+  test('reports open exposure as the charge where it is fixed, and the quoted maximum before', async () => {
     expect(await readOpenExposure(ledger.pool)).toEqual({
       count: 4,
       totalAtomic: 5034n + 5034n + 17n + 19n,
       payers: 2,
       greatest: [
-        { payer: greatest, count: 3, totalAtomic: 5034n + 5034n + 17n },
+        { payer: largestPayer, count: 3, totalAtomic: 5034n + 5034n + 17n },
         { payer: jobs.settling.authorization.payer, count: 1, totalAtomic: 19n },
       ],
     })
     expect(await readSettlingNow(ledger.pool)).toEqual({ count: 1, totalAtomic: 19n })
   })
 
-  test('debts are all that was never paid, however old', async () => {
+  test('reports all unpaid debts, of any age', async () => {
     expect(await readDebts(ledger.pool)).toMatchObject({
       count: 3,
       totalAtomic: 29n + 37n + 41n,
       payers: 3,
-      greatest: [{ totalAtomic: 41n }, { totalAtomic: 37n }, { payer: greatest, count: 1, totalAtomic: 29n }],
+      greatest: [{ totalAtomic: 41n }, { totalAtomic: 37n }, { payer: largestPayer, count: 1, totalAtomic: 29n }],
     })
   })
 
-  test('absorbed cost: withheld charges exactly, unknown outcomes and replaced results at their maxima', async () => {
+  test('reports absorbed cost: withheld charges exactly, unknown outcomes and replaced results at their maxima', async () => {
     await ledger.sql("UPDATE upstream_attempts SET state = 'failed_ambiguous' WHERE job_id = $1", [jobs.failed.id])
     await ledger.sql('UPDATE authorizations SET authorized_maximum = 43 WHERE id = $1', [jobs.failed.authorizationId])
-    // The work of the completed job had been done before, for an earlier authorization.
+    // An earlier attempt of the completed job succeeded as well, under an earlier authorization.
     await ledger.sql(
       `INSERT INTO authorizations (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed)
        SELECT gen_random_uuid(), job_id, network, payer, 1, 47, deadline, signed FROM authorizations WHERE id = $1`,
@@ -190,7 +186,7 @@ describe('over jobs in every state', () => {
     })
   })
 
-  test('a job in review is listed with its settlement and the reason', async () => {
+  test('lists a job in review with its settlement and reason', async () => {
     const [{ hash } = { hash: '' }] = await ledger.sql<{ hash: string }>(
       'SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE job_id = $1',
       [jobs.review.id],
@@ -210,7 +206,7 @@ describe('over jobs in every state', () => {
     })
   })
 
-  test('unfinished jobs are counted by state with the oldest of each', async () => {
+  test('counts unfinished jobs by state, with the oldest of each', async () => {
     await ledger.sql("UPDATE jobs SET accepted_at = accepted_at - interval '1 hour' WHERE id = $1", [jobs.settling.id])
     const unfinished = await readUnfinishedJobs(ledger.pool)
     expect(unfinished.map(({ state }) => state).sort()).toEqual(['accepted', 'generated', 'generating', 'settling'])
@@ -218,7 +214,7 @@ describe('over jobs in every state', () => {
     expect(unfinished[0]?.oldestAgeMs).toBeGreaterThanOrEqual(3_600_000)
   })
 
-  test('settlements are found by block, outside of blocks, and by any transaction signed for them', async () => {
+  test('finds settlements inside of blocks, outside of blocks, and by any transaction signed for them', async () => {
     const within = await readSettlementsInBlocks(ledger.pool, PERIOD, { first: 7n, last: 7n })
     expect(within).toMatchObject([
       { jobId: jobs.completed.id, chargeAtomic: 23n, state: 'confirmed', isInPeriod: true },
@@ -240,15 +236,15 @@ describe('over jobs in every state', () => {
     ])
   })
 
-  test('the parties are remembered from the authorizations, without the settlements', async () => {
+  test('reads the parties of payments from the authorizations', async () => {
     expect(await readPaymentParties(ledger.pool)).toEqual({
       recipients: ['0x1111111111111111111111111111111111111111'],
       facilitators: ['0x2222222222222222222222222222222222222222'],
     })
   })
 
-  test('a ledger that contradicts itself is told: charge, receipt, a settlement lost or of an unfinished job', async () => {
-    const spoil = async (statement: string, job: ClaimedJob) => {
+  test('reports contradictions: a different charge or receipt, a missing settlement, a settlement of an unfinished job', async () => {
+    const corrupt = async (statement: string, job: ClaimedJob) => {
       await ledger.sql(
         `SET session_replication_role = replica; ${statement.replaceAll('$1', `'${job.id}'`)}; RESET session_replication_role`,
       )
@@ -258,10 +254,10 @@ describe('over jobs in every state', () => {
     const lost = await stored('completed', { charge: 100n })
     const early = await stored('completed', { charge: 100n })
     expect(await readContradictions(ledger.pool, PERIOD)).toEqual([])
-    await spoil('UPDATE jobs SET charge_amount = 99 WHERE id = $1', charge)
+    await corrupt('UPDATE jobs SET charge_amount = 99 WHERE id = $1', charge)
     await setReceiptCharge(receipt, 101n)
-    await spoil('DELETE FROM settlements WHERE job_id = $1', lost)
-    await spoil("UPDATE jobs SET state = 'settling', receipt_id = NULL, payment_response = NULL WHERE id = $1", early)
+    await corrupt('DELETE FROM settlements WHERE job_id = $1', lost)
+    await corrupt("UPDATE jobs SET state = 'settling', receipt_id = NULL, payment_response = NULL WHERE id = $1", early)
     const found = await readContradictions(ledger.pool, PERIOD)
     expect(new Map(found.map((contradiction) => [contradiction.jobId, contradiction]))).toMatchObject(
       new Map([

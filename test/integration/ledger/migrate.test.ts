@@ -46,7 +46,7 @@ async function withPool<T>(url: string, work: (pool: pg.Pool) => Promise<T>): Pr
   }
 }
 
-it('migrating runs every file once and is a repeatable no-op afterwards', async () => {
+it('runs every migration once and nothing when repeated', async () => {
   const url = await createEmptyDatabase()
   const applied = await migrateAll(url)
   expect(applied[0]).toBe('0001-paid-requests.sql')
@@ -54,7 +54,7 @@ it('migrating runs every file once and is a repeatable no-op afterwards', async 
   expect(await migrateAll(url)).toEqual([])
 })
 
-it('two processes that migrate one empty database at once both succeed and share the work', async () => {
+it('lets two processes migrate one empty database concurrently, of which one does the work', async () => {
   const url = await createEmptyDatabase()
   const run = () => promisify(execFile)(process.execPath, [COMMAND], { env: { ...process.env, DATABASE_URL: url } })
   const outputs = await Promise.all([run(), run()])
@@ -63,11 +63,11 @@ it('two processes that migrate one empty database at once both succeed and share
   expect([applied.length, idle.length]).toEqual([1, 1])
 })
 
-it('a migration that was edited after it ran is refused, and nothing is run', async () => {
+it('rejects a migration that was edited after it was applied and runs nothing', async () => {
   const url = await createEmptyDatabase()
   await withPool(url, async (pool) => {
     await migrate(pool)
-    await pool.query("UPDATE schema_migrations SET digest = 'what the file was before'")
+    await pool.query("UPDATE schema_migrations SET digest = 'digest of an earlier version'")
     await pool.query('DROP TABLE receipts CASCADE')
     await expect(migrate(pool)).rejects.toThrow('was changed after it was applied')
     const { rows } = await pool.query<{ exists: boolean }>("SELECT to_regclass('receipts') IS NOT NULL AS exists")
@@ -75,10 +75,10 @@ it('a migration that was edited after it ran is refused, and nothing is run', as
   })
 })
 
-it('a migration that fails half-way leaves the database as it was', async () => {
+it('leaves the database unchanged when a migration fails halfway', async () => {
   const url = await createEmptyDatabase()
   await withPool(url, async (pool) => {
-    // In the way of the first migration, after it has made other tables.
+    // Makes the first migration fail after it has created other tables.
     await pool.query('CREATE TABLE settlements (id int)')
     await expect(migrate(pool)).rejects.toThrow('already exists')
     const { rows } = await pool.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")

@@ -1,15 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  AMPLE_FUNDS,
-  bindTestKey,
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  randomAddress,
-  type TestLedger,
-  testAuthorization,
-  testPermit,
-} from '../../support/ledger/test-ledger.ts'
+import { bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
+import { AMPLE_FUNDS, newTestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -24,7 +17,7 @@ const jobByPermit = (payer: `0x${string}`) =>
   })
 
 describe('the claim of a permit nonce', () => {
-  it('ends when its payment is settled: a payer whose allowance sufficed in the end still has the nonce to use', async () => {
+  it('releases a permit nonce when its payment is settled, as the permit may not have been used', async () => {
     const payer = randomAddress()
     await jobInState(ledger, 'completed', jobByPermit(payer))
     const next = jobByPermit(payer)
@@ -32,7 +25,7 @@ describe('the claim of a permit nonce', () => {
     expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('lasts while its payment is settling', async () => {
+  it('keeps a permit nonce claimed while its payment is settling', async () => {
     const payer = randomAddress()
     await jobInState(ledger, 'settling', jobByPermit(payer))
     const next = jobByPermit(payer)

@@ -1,37 +1,104 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestLedger, jobInState, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { glob, readFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import type pg from 'pg'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { PreparedStatement } from '#shared/adapters/postgres/pool.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+const ADAPTER = fileURLToPath(new URL('../../../shared/adapters/postgres/', import.meta.url))
 
 let ledger: TestLedger
+/** Every statement sent to PostgreSQL since the test began, with its parameters. */
+let sent: (string | PreparedStatement)[]
 
 beforeAll(async () => {
-  ledger = await createTestLedger()
+  ledger = await createTestLedger(1)
+  const client = await ledger.pool.connect()
+  recordStatements(client)
+  client.release()
+})
+beforeEach(() => {
+  sent = []
 })
 afterAll(() => ledger.close())
 
-test('a statement with parameters is planned once for each connection', async () => {
-  const client = await ledger.pool.connect()
-  try {
-    for (const value of [1, 2, 3]) {
-      const { rows } = await client.query<{ doubled: number }>('SELECT $1::int * 2 AS doubled', [value])
-      expect(rows).toEqual([{ doubled: value * 2 }])
-    }
-    const { rows: prepared } = await client.query(
-      `SELECT (generic_plans + custom_plans)::int AS runs FROM pg_prepared_statements WHERE statement = 'SELECT $1::int * 2 AS doubled'`,
-    )
-    expect(prepared).toEqual([{ runs: 3 }])
-  } finally {
-    client.release()
+/** The ledger's only connection, whose `query` the pool calls as well. */
+function recordStatements(client: pg.PoolClient): void {
+  const query = client.query.bind(client) as (...call: unknown[]) => unknown
+  Object.assign(client, {
+    query: (...call: [string | PreparedStatement, ...unknown[]]) => {
+      // The test's own statements are texts with separate parameters.
+      if (!Array.isArray(call[1])) sent.push(call[0])
+      return query(...call)
+    },
+  })
+}
+
+/** Runs a call in every way that changes its statements: with and without permit and upload, and to every end. */
+async function runEveryCall(): Promise<void> {
+  const { payer } = testAuthorization()
+  const authorization = testAuthorization({ payer, gasSponsoring: testPermit(payer, 0n) })
+  const completed = await jobInState(ledger, 'completed', newTestJob({ authorization }))
+  await ledger.admission.readOutcomes([completed.id])
+  await ledger.admission.readOutcomes([completed.id, completed.id])
+  for (const state of JOB_STATES) await jobInState(ledger, state)
+  const retried = await jobInState(ledger, 'generating')
+  await fencedWrites.startAttempt.run(ledger, retried)
+  for (const funds of [null, newTestJob().exposure.funds])
+    await ledger.execution.readExposureAhead(retried, { funds, verifiedMsAgo: 0 })
+}
+
+test('every statement of a call that has parameters is prepared under a name', async () => {
+  await runEveryCall()
+  const prepared = sent.filter((statement) => typeof statement !== 'string')
+  expect(prepared.length).toBeGreaterThan(50)
+  for (const { name, text, values } of prepared) {
+    expect(name).toMatch(/^[a-z][a-z_]{0,62}$/)
+    expect([name, text.includes('$1'), values.length > 0]).toEqual([name, true, true])
   }
+  for (const text of sent.filter((statement) => typeof statement === 'string')) expect(text).not.toContain('$1')
 })
 
-test('a column that a later migration adds stops no claim of a process that runs since before', async () => {
+test('no name stands for two texts, and no text has two names', async () => {
+  await runEveryCall()
+  const prepared = sent.filter((statement) => typeof statement !== 'string')
+  const textOf = new Map(prepared.map(({ name, text }) => [name, text]))
+  for (const { name, text } of prepared) expect(text).toBe(textOf.get(name))
+  expect(new Set(textOf.values()).size).toBe(textOf.size)
+})
+
+test('no name is given to two statements in the source', async () => {
+  const names: string[] = []
+  for await (const file of glob('**/*.ts', { cwd: ADAPTER })) {
+    const source = await readFile(`${ADAPTER}${file}`, 'utf8')
+    const literals = [...source.matchAll(/^\s*name: (?<expression>.*),$/gm)].flatMap(({ groups }) =>
+      [...(groups?.['expression'] ?? '').matchAll(/'([a-z_]+)'/g)].map(([, name = '']) => name),
+    )
+    names.push(...literals)
+  }
+  expect(names).toContain('claim_job')
+  expect(names).toHaveLength(new Set(names).size)
+})
+
+test('PostgreSQL plans a prepared statement once for each connection', async () => {
+  for (let call = 0; call < 3; call += 1) await ledger.admission.hasJob('a key')
+  const plans = await ledger.sql(
+    `SELECT count(*)::int AS statements, sum(generic_plans + custom_plans)::int AS runs
+     FROM pg_prepared_statements WHERE name = 'has_job'`,
+  )
+  expect(plans).toEqual([{ statements: 1, runs: 3 }])
+})
+
+test('a column added by a later migration does not break a claim on a connection that prepared it before', async () => {
   const before = await jobInState(ledger, 'generated')
   await ledger.execution.releaseJob(before, 0)
   expect(await ledger.execution.claimJob(before.id, 15_000)).toMatchObject({ state: 'generated' })
   await ledger.sql('ALTER TABLE jobs ADD COLUMN of_a_later_migration text')
-  // One after the other, so that each uses the connection that planned before.
   const after = await jobInState(ledger, 'generated')
   await ledger.execution.releaseJob(after, 0)
-  const claimed = await ledger.execution.claimJob(after.id, 15_000)
-  expect(claimed).toMatchObject({ id: after.id, state: 'generated' })
+  expect(await ledger.execution.claimJob(after.id, 15_000)).toMatchObject({ id: after.id, state: 'generated' })
 })

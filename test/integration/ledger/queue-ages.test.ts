@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  acceptTestJob,
-  claimTestJob,
-  createTestLedger,
-  jobInState,
-  newTestJob,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, claimTestJob, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const OPERATION = 'createTranscription'
 
@@ -21,21 +16,21 @@ const waitingSince = (jobId: string, seconds: number) =>
   ledger.sql('UPDATE jobs SET run_after = now() - make_interval(secs => $2) WHERE id = $1', [jobId, seconds])
 
 describe('the age of a queue', () => {
-  it('is unknown to an empty one', async () => {
+  it('returns no age for an empty queue', async () => {
     expect(await ledger.admission.readQueueAges()).toEqual(new Map())
   })
-  it('is that of the oldest job that waits', async () => {
+  it('returns the age of the oldest waiting job', async () => {
     await waitingSince(await acceptTestJob(ledger), 5)
     await waitingSince(await acceptTestJob(ledger), 100)
     const age = (await ledger.admission.readQueueAges()).get(OPERATION)
     expect(age).toBeGreaterThanOrEqual(100_000)
     expect(age).toBeLessThan(160_000)
   })
-  it('is not that of a job that a worker holds, that is put off, or that is past the queue', async () => {
-    const held = await acceptTestJob(ledger)
-    await waitingSince(held, 100)
-    await claimTestJob(ledger, held)
-    await acceptTestJob(ledger).then((putOff) => waitingSince(putOff, -100))
+  it('ignores leased jobs, deferred jobs and jobs past acceptance', async () => {
+    const leased = await acceptTestJob(ledger)
+    await waitingSince(leased, 100)
+    await claimTestJob(ledger, leased)
+    await acceptTestJob(ledger).then((deferred) => waitingSince(deferred, -100))
     const { id: generated } = await jobInState(ledger, 'generated')
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [generated])
     await waitingSince(generated, 100)
@@ -43,8 +38,8 @@ describe('the age of a queue', () => {
   })
 })
 
-describe('a key has a job that makes no new work', () => {
-  it('once it was accepted, and not when it was in vain', async () => {
+describe('whether a key has a job', () => {
+  it('is true for an accepted job and false for a failed one', async () => {
     const job = newTestJob()
     expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(false)
     await acceptTestJob(ledger, job)

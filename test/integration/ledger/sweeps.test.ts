@@ -3,19 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
-import { jobStates } from '#shared/jobs/job.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/reap-uploads.ts'
-import {
-  acceptTestJob,
-  claimTestJob,
-  createTestLedger,
-  fencedWrites,
-  jobInState,
-  newTestJob,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, claimTestJob, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 let directory: string
@@ -24,7 +18,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'farebox-uploads-'))
 })
 afterEach(async () => {
-  // What one test left due must not be swept in the next one.
+  // Jobs that a test leaves due must not be swept in the next one.
   await ledger.sql("UPDATE jobs SET run_after = 'infinity'")
 })
 afterAll(async () => {
@@ -33,10 +27,10 @@ afterAll(async () => {
 })
 
 const take = async (limit = 200) =>
-  (await ledger.execution.takeDueJobs(jobStates.filter(isUnfinished), limit)).map(({ id }) => id)
+  (await ledger.execution.takeDueJobs(JOB_STATES.filter(isUnfinished), limit)).map(({ id }) => id)
 
 describe('taking due jobs', () => {
-  it('gives no job to two of four simultaneous sweepers, and every job to one', async () => {
+  it('returns every due job to exactly one of four concurrent sweepers', async () => {
     const jobIds: string[] = []
     for (let index = 0; index < 60; index += 1) jobIds.push(await acceptTestJob(ledger))
     const taken: string[] = []
@@ -48,19 +42,19 @@ describe('taking due jobs', () => {
     expect([...taken].sort()).toEqual([...jobIds].sort())
   })
 
-  it('does not wait for a row that another transaction holds, and leaves it out', async () => {
-    const [held, free] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
+  it('skips a job whose row another transaction has locked, without waiting', async () => {
+    const [locked, free] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
     const client = await ledger.pool.connect()
     await client.query('BEGIN')
-    await client.query('SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE', [held])
+    await client.query('SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE', [locked])
     const taken = await take()
     await client.query('ROLLBACK')
     client.release()
     expect(taken).toEqual([free])
-    expect(await take()).toEqual([held])
+    expect(await take()).toEqual([locked])
   })
 
-  it('leaves out a job that was enqueued lately, and takes it when the queue seems to have lost it', async () => {
+  it('skips a job that was enqueued lately, and returns it once the queue seems to have lost it', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.admission.markEnqueued(jobId)
     expect(await take()).toEqual([])
@@ -69,7 +63,7 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([])
   })
 
-  it('leaves out a job that a worker holds, and takes it as soon as its lease has run out', async () => {
+  it('skips a leased job, and returns it as soon as its lease has expired', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.admission.markEnqueued(jobId)
     await claimTestJob(ledger, jobId)
@@ -83,7 +77,7 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([])
   })
 
-  it('leaves out a job that was put off until its time has come', async () => {
+  it('skips a deferred job until it is due', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
     expect(await take()).toEqual([])
@@ -91,7 +85,7 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([jobId])
   })
 
-  it('takes a job at its time that was put off before the API could note that it was enqueued', async () => {
+  it('returns a due job that was deferred before the API marked it as enqueued', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
     await ledger.admission.markEnqueued(jobId)
@@ -99,12 +93,12 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([jobId])
   })
 
-  it.each(jobStates)('looks at a job that is %s only when asked for that state', async (state) => {
+  it.each(JOB_STATES)('returns a %s job only when that state is requested and unfinished', async (state) => {
     const job = await jobInState(ledger, state)
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL WHERE id = $1', [job.id])
     expect(
       await ledger.execution.takeDueJobs(
-        jobStates.filter((other) => other !== state),
+        JOB_STATES.filter((other) => other !== state),
         10,
       ),
     ).toEqual([])
@@ -113,7 +107,7 @@ describe('taking due jobs', () => {
 })
 
 describe('a staged upload', () => {
-  it('opens with the key that it was accepted with', async () => {
+  it('opens a staged upload with the data key it was accepted with', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     const opened = await ledger.execution.openStagedUpload(job.stagedUpload.id)
@@ -121,14 +115,14 @@ describe('a staged upload', () => {
     expect(Buffer.from(job.stagedUpload.dataKey).equals(opened?.dataKey ?? Buffer.alloc(0))).toBe(true)
   })
 
-  it('is unreadable once its hour is over, before any sweeper came by', async () => {
+  it('does not open an expired upload, even before a sweep', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     await expire(job.stagedUpload.id)
     expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
   })
 
-  it('is kept for one hour and no longer', async () => {
+  it('keeps a staged upload for at most one hour [spec T15, B18]', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     expect(
@@ -140,16 +134,19 @@ describe('a staged upload', () => {
     ).toEqual([{ within_the_hour: true }])
   })
 
-  it.each(['generated', 'failed'] as const)('is unreadable, and its key gone, when the job is %s', async (state) => {
-    const job = newTestJob()
-    await jobInState(ledger, state, job)
-    expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
-    expect(await ledger.sql('SELECT data_key FROM staged_uploads WHERE id = $1', [job.stagedUpload.id])).toEqual([
-      { data_key: null },
-    ])
-  })
+  it.each(['generated', 'failed'] as const)(
+    'erases the data key of an upload when its job is %s [spec T13]',
+    async (state) => {
+      const job = newTestJob()
+      await jobInState(ledger, state, job)
+      expect(await ledger.execution.openStagedUpload(job.stagedUpload.id)).toBeNull()
+      expect(await ledger.sql('SELECT data_key FROM staged_uploads WHERE id = $1', [job.stagedUpload.id])).toEqual([
+        { data_key: null },
+      ])
+    },
+  )
 
-  it('stays readable after an ambiguous failure until its own expiry', async () => {
+  it('keeps an upload readable after an ambiguous failure until it expires [spec T14]', async () => {
     const job = newTestJob()
     const generating = await jobInState(ledger, 'generating', job)
     const failure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' } as const
@@ -160,8 +157,8 @@ describe('a staged upload', () => {
   })
 })
 
-describe('the reaper', () => {
-  it('erases what expired, deletes its objects and strays, and touches nothing that can still be read', async () => {
+describe('deleting uploads', () => {
+  it('deletes expired, erased and stray uploads, and none that can still be read', async () => {
     const uploads = createDiskObjectStore(directory)
     const [expired, erased, live] = [newTestJob(), newTestJob(), newTestJob()]
     for (const job of [expired, erased, live]) await uploads.put(job.stagedUpload.objectKey, sealed(job.stagedUpload))
@@ -175,7 +172,7 @@ describe('the reaper', () => {
     const longAgo = new Date(Date.now() - 3_700_000)
     await utimes(join(directory, stray.objectKey), longAgo, longAgo)
 
-    const reap = reapUploads({ store: ledger.execution, uploads })
+    const reap = reapUploads({ retentionStore: ledger.retention, uploads })
     await reap.run()
     await reapStrayUploads({ uploads }).run()
     expect((await readdir(join(directory, 'staged'))).sort()).toEqual([live.stagedUpload.id, freshStray.id].sort())
@@ -186,14 +183,14 @@ describe('the reaper', () => {
     expect(await reap.run()).toBe(0)
   })
 
-  it('comes back for an object that could not be deleted', async () => {
+  it('retries an object that could not be deleted', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     await expire(job.stagedUpload.id)
     const deleted: string[] = []
     let broken = true
     const reap = reapUploads({
-      store: ledger.execution,
+      retentionStore: ledger.retention,
       uploads: {
         delete: async (key) => {
           if (broken) throw new Error('the store is down')

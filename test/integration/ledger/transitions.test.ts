@@ -1,18 +1,17 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type JobState, jobStates } from '#shared/jobs/job.ts'
+import { JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { isUnfinished, mayMove } from '#shared/jobs/transitions.ts'
 import {
   acceptTestJob,
   claimTestJob,
   completionOf,
-  createTestLedger,
   type FencedWrite,
   fencedWrites,
   jobInState,
-  newTestJob,
   storedState,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+} from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -22,13 +21,13 @@ afterAll(() => ledger.close())
 
 const writes = Object.keys(fencedWrites) as FencedWrite[]
 
-/** A worker moves unfinished jobs only; finished ones are reopened by their payer. */
+/** A worker moves only unfinished jobs; a payment may reopen finished ones. */
 function workerMayMove(from: JobState, write: FencedWrite): boolean {
   return isUnfinished(from) && mayMove(from, fencedWrites[write].to)
 }
 
-describe.each(jobStates)('a job that is %s', (from) => {
-  it.each(writes)('moves by %s exactly when the table says so, and only under its own fence', async (write) => {
+describe.each(JOB_STATES)('a %s job', (from) => {
+  it.each(writes)('allows %s exactly when the transition table does, and only under the job’s fence', async (write) => {
     const job = await jobInState(ledger, from)
     const before = await ledger.fingerprint()
     expect(await fencedWrites[write].run(ledger, { ...job, fence: job.fence - 1n })).toBe('stale')
@@ -43,21 +42,21 @@ describe.each(jobStates)('a job that is %s', (from) => {
 })
 
 describe('a claim', () => {
-  it('is given to exactly one of twenty simultaneous claimers', async () => {
+  it('gives a job to exactly one of twenty simultaneous claims', async () => {
     const jobId = await acceptTestJob(ledger)
     const claims = await Promise.all(Array.from({ length: 20 }, () => ledger.execution.claimJob(jobId, 60_000)))
     expect(claims.filter((claim) => claim !== null)).toHaveLength(1)
     expect(await storedState(ledger, jobId)).toEqual({ state: 'accepted', fence: '1' })
   })
 
-  it.each(jobStates)('of a job that is %s is given only while there is work left', async (state) => {
+  it.each(JOB_STATES)('allows a claim of a %s job only if it is unfinished', async (state) => {
     const { id } = await jobInState(ledger, state)
     await expireLease(id)
     const claim = await ledger.execution.claimJob(id, 60_000)
     expect(claim?.state ?? null).toBe(isUnfinished(state) ? state : null)
   })
 
-  it('of a provider call whose lease ran out is refused while its worker has a last moment to store the output', async () => {
+  it('refuses a claim during a provider call’s grace period after its lease expired', async () => {
     const late = await jobInState(ledger, 'generating')
     await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
     expect(await ledger.execution.claimJob(late.id, 60_000)).toBeNull()
@@ -65,7 +64,7 @@ describe('a claim', () => {
     expect(await fencedWrites.sealResult.run(ledger, late)).toBe('written')
   })
 
-  it('of a provider call is given when that moment has passed as well', async () => {
+  it('allows a claim of a provider call after its grace period', async () => {
     const late = await jobInState(ledger, 'generating')
     await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [late.id])
     expect(await ledger.execution.claimJob(late.id, 60)).toBeNull()
@@ -73,7 +72,7 @@ describe('a claim', () => {
     expect(await fencedWrites.sealResult.run(ledger, late)).toBe('stale')
   })
 
-  it('of a provider call waits anew after its worker renewed the lease', async () => {
+  it('starts a new grace period after the worker of a provider call renewed its lease', async () => {
     const job = await jobInState(ledger, 'generating')
     await ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", [job.id])
     expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
@@ -82,7 +81,7 @@ describe('a claim', () => {
     expect(await ledger.execution.claimJob(job.id, 60_000)).toBeNull()
   })
 
-  it('is refused until the lease has run out, and then raises the fence', async () => {
+  it('refuses a claim until the lease has expired, then raises the fence', async () => {
     const jobId = await acceptTestJob(ledger)
     const first = await claimTestJob(ledger, jobId)
     expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
@@ -91,13 +90,13 @@ describe('a claim', () => {
     expect(second.fence).toBe(first.fence + 1n)
   })
 
-  it('by the clock of PostgreSQL alone ends a short lease', async () => {
+  it('allows a claim once a short lease has expired by the clock of PostgreSQL', async () => {
     const jobId = await acceptTestJob(ledger)
     await claimTestJob(ledger, jobId, 50)
     await expect.poll(() => ledger.execution.claimJob(jobId, 60_000)).not.toBeNull()
   })
 
-  it('is refused before the time that the job was put off to', async () => {
+  it('refuses a claim of a deferred job until it is due', async () => {
     const jobId = await acceptTestJob(ledger)
     const job = await claimTestJob(ledger, jobId)
     expect(await ledger.execution.releaseJob(job, 60_000)).toBe('written')
@@ -108,9 +107,9 @@ describe('a claim', () => {
 })
 
 describe('a worker whose lease was taken over', () => {
-  const unfinished = jobStates.filter(isUnfinished)
+  const unfinished = JOB_STATES.filter(isUnfinished)
 
-  it.each(unfinished)('can write nothing more to a job that is %s', async (state) => {
+  it.each(unfinished)('rejects every write of a worker that lost its lease on a %s job', async (state) => {
     const late = await jobInState(ledger, state)
     await expireLease(late.id)
     const present = await claimTestJob(ledger, late.id)
@@ -122,12 +121,12 @@ describe('a worker whose lease was taken over', () => {
     expect(await ledger.execution.renewLease(present, 60_000)).toBe('written')
   })
 
-  it('signs no settlement', async () => {
+  it('signs no settlement under a stale fence', async () => {
     const late = await jobInState(ledger, 'generated')
     await expireLease(late.id)
     await claimTestJob(ledger, late.id)
     let signatures = 0
-    const written = await ledger.execution.recordSettlement(late, {
+    const written = await ledger.settlement.recordSettlement(late, {
       chargeAmount: newTestJob().quote.quotedMaximum,
       minimumAccountNonce: 0n,
       sign: () => {
@@ -139,12 +138,12 @@ describe('a worker whose lease was taken over', () => {
   })
 })
 
-describe('the rows that move together with the job', () => {
+describe('rows written together with a transition', () => {
   it.each([
     ['failed_definite', 'failed_definite', null],
     ['failed_ambiguous', 'failed_ambiguous', 'kept'],
   ] as const)(
-    'end an open attempt as %s, and erase the upload only when that is definite',
+    'ends an open attempt as %s, and erases the upload only after a definite failure',
     async (attempt, state, key) => {
       const job = await jobInState(ledger, 'generating')
       await ledger.execution.failJob(job, { code: 'provider_outcome_unknown', reason: 'test', attempt })
@@ -159,7 +158,7 @@ describe('the rows that move together with the job', () => {
     },
   )
 
-  it('are the attempt that failed definitely and the next deployment’s when a job generates again', async () => {
+  it('ends the failed attempt and starts the next deployment’s together', async () => {
     const job = await jobInState(ledger, 'generating')
     const [first] = await attemptsOf(job.id)
     const failed = { attemptId: first?.id ?? '', reason: 'HTTP 429' }
@@ -171,7 +170,7 @@ describe('the rows that move together with the job', () => {
     ])
   })
 
-  it('never grow by a second attempt while the first is open, nor after it failed ambiguously', async () => {
+  it('rejects a second attempt while the first is open or has failed ambiguously', async () => {
     const job = await jobInState(ledger, 'generating')
     const before = await ledger.fingerprint()
     await expect(ledger.execution.startAttempt(job, 'second', null)).rejects.toThrow('one_call_per_authorization')
@@ -182,7 +181,7 @@ describe('the rows that move together with the job', () => {
     await expect(ledger.execution.startAttempt(job, 'second', null)).rejects.toThrow('one_call_per_authorization')
   })
 
-  it('are the attempt, the erased upload and the fixed charge when a result is sealed', async () => {
+  it('ends the attempt, erases the upload and fixes the charge when a result is sealed', async () => {
     const job = await jobInState(ledger, 'generated')
     expect(
       await ledger.sql(
@@ -194,7 +193,7 @@ describe('the rows that move together with the job', () => {
     ).toEqual([{ state: 'succeeded', data_key: null, charge_amount: '5034' }])
   })
 
-  it('are settlement and receipt when a job completes, and the outcome shows the result only from then on', async () => {
+  it('writes settlement and receipt when a job completes, and releases the result only then [spec L6a]', async () => {
     const job = await jobInState(ledger, 'settling')
     expect((await ledger.admission.readOutcomes([job.id])).get(job.id)).toEqual({ state: 'settling' })
     expect(await fencedWrites.completeJob.run(ledger, job)).toBe('written')
@@ -205,22 +204,19 @@ describe('the rows that move together with the job', () => {
     ])
   })
 
-  it('stay as they are when a job is to complete on a settlement that is not its own open one', async () => {
+  it('writes nothing when a job would complete on another job’s settlement', async () => {
     const [job, other] = [await jobInState(ledger, 'settling'), await jobInState(ledger, 'settling')]
     const before = await ledger.fingerprint()
     const { settlementId } = await completionOf(ledger, other)
     const completion = { ...(await completionOf(ledger, job)), settlementId }
-    await expect(ledger.execution.completeJob(job, completion)).rejects.toThrow('no open settlement')
+    await expect(ledger.settlement.completeJob(job, completion)).rejects.toThrow('no open settlement')
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it.each(['failed', 'settlement_failed', 'review'] as const)(
-    'never show the result of a job that is %s',
-    async (state) => {
-      const job = await jobInState(ledger, state)
-      expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
-    },
-  )
+  it.each(['failed', 'settlement_failed', 'review'] as const)('never returns the result of a %s job', async (state) => {
+    const job = await jobInState(ledger, state)
+    expect(JSON.stringify((await ledger.admission.readOutcomes([job.id])).get(job.id))).not.toContain('canary')
+  })
 })
 
 async function attemptsOf(jobId: string) {

@@ -2,15 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import {
-  bindTestKey,
-  claimTestJob,
-  createTestLedger,
-  fencedWrites,
-  newTestJob,
-  paidAfresh,
-  type TestLedger,
-} from '../../support/ledger/test-ledger.ts'
+import { bindTestKey, claimTestJob, fencedWrites } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const DAY_MS = 24 * 3600 * 1000
 
@@ -20,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
-/** Does the work, with media that expire then, and fails to collect its charge. */
+/** Runs the job with media that expire at `mediaExpireAt`, and fails its settlement. */
 async function doUnpaidWork(jobId: string, mediaExpireAt: Date): Promise<void> {
   const job = await claimTestJob(ledger, jobId)
   const { attemptId } = await ledger.execution.startAttempt(job, 'elevenlabs', null)
@@ -44,15 +38,15 @@ async function doUnpaidWork(jobId: string, mediaExpireAt: Date): Promise<void> {
 }
 
 describe('a withheld result whose first media expired before it was paid for', () => {
-  it('is made anew once, and what was made anew is paid for without a further provider call', async () => {
+  it('runs the job again once, and lets the new result be paid for without another provider call', async () => {
     const request = newTestJob()
     await bindTestKey(ledger, request)
     const first = await ledger.admission.acceptJob(request)
     if (first.outcome !== 'accepted') throw new Error(first.outcome)
     await doUnpaidWork(first.jobId, new Date(Date.now() - 1000))
-    expect(await ledger.admission.acceptJob(paidAfresh(request))).toEqual(first)
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toEqual(first)
     await doUnpaidWork(first.jobId, new Date(Date.now() + DAY_MS))
-    expect(await ledger.admission.acceptJob(paidAfresh(request))).toEqual({
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toEqual({
       outcome: 'settles_again',
       jobId: first.jobId,
     })

@@ -18,26 +18,26 @@ const SECRET = 'a-secret-nobody-may-see'
 
 async function messageOf(work: Promise<unknown>): Promise<string> {
   return await work.then(
-    () => 'it did not fail',
+    () => 'did not fail',
     (error: Error) => error.message,
   )
 }
 
-describe('opening the object store names the setting that is wrong', () => {
-  it('when the bucket is not there', async () => {
+describe('opening the object store', () => {
+  it('names S3_BUCKET when the bucket does not exist', async () => {
     const message = await messageOf(openObjectStore(s3.settings({ S3_BUCKET: 'nowhere' })))
     expect(message).toBe(`S3_BUCKET: there is no bucket nowhere at ${s3.url}; npm run bucket:init creates it`)
   })
 
-  it('when the credentials are refused, without showing them', async () => {
+  it('names the credentials’ settings when they are rejected, without showing them', async () => {
     const settings = s3.settings({ S3_ACCESS_KEY_ID: 'WRONG', S3_SECRET_ACCESS_KEY: SECRET })
     const message = await messageOf(openObjectStore(settings))
     expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
-    expect(message).toContain('refuses')
+    expect(message).toContain('rejects')
     expect(message).not.toContain(SECRET)
   })
 
-  it('when nothing listens at the endpoint', async () => {
+  it('names S3_ENDPOINT when nothing listens there', async () => {
     const url = `http://127.0.0.1:${await findFreePort()}`
     const message = await messageOf(openObjectStore(s3.settings({ S3_ENDPOINT: url, S3_SECRET_ACCESS_KEY: SECRET })))
     expect(message).toContain(`S3_ENDPOINT: ${url} cannot be used`)
@@ -52,11 +52,11 @@ interface Recorded {
   readonly body: Buffer
 }
 
-/** One object of a list, as S3 writes it. */
+/** One object of an S3 list response. */
 const item = (key: string, modified: string) =>
   `<Contents><Key>staged/${key}</Key><LastModified>${modified}</LastModified><Size>1</Size></Contents>`
 
-describe('against a server that records', () => {
+describe('requests to the store', () => {
   let server: Server | undefined
   afterEach(() => {
     server?.closeAllConnections()
@@ -80,7 +80,7 @@ describe('against a server that records', () => {
     return { settings: s3.settings({ S3_ENDPOINT: `http://127.0.0.1:${port}`, S3_BUCKET: 'farebox-media' }), all }
   }
 
-  it('the bucket is created, closed to the public, and given one lifecycle rule for each class', async () => {
+  it('creates the bucket, blocks public access and adds one lifecycle rule for each class', async () => {
     const { settings, all } = await record(({ method }) => (method === 'HEAD' ? 404 : 200))
     const done = await initializeBucket({ ...settings, S3_REGION: 'eu-central-1' })
     expect(done).toEqual({ bucket: 'done', publicAccessBlock: 'done', lifecycleRules: 'done' })
@@ -106,7 +106,7 @@ describe('against a server that records', () => {
     ])
   })
 
-  it('a dry run only looks', async () => {
+  it('only checks whether the bucket exists in a dry run', async () => {
     const { settings, all } = await record(({ method }) => (method === 'HEAD' ? 404 : 200))
     const done = await initializeBucket(settings, true)
     expect(done).toEqual({
@@ -117,7 +117,7 @@ describe('against a server that records', () => {
     expect(all.map(({ method }) => method)).toEqual(['HEAD'])
   })
 
-  it('every object is put with its SHA-256', async () => {
+  it('sends the SHA-256 with every object', async () => {
     const { settings, all } = await record(() => 200)
     const { objects, close } = await openObjectStore(settings)
     const bytes = Buffer.from('the bytes of an object')
@@ -128,10 +128,10 @@ describe('against a server that records', () => {
     expect(put?.body.equals(bytes)).toBe(true)
   })
 
-  it('further pages are listed when more is old than one page holds, and the young stays', async () => {
-    const [old, young] = ['2020-01-01T00:00:00.000Z', new Date().toISOString()]
+  it('deletes old objects across several pages of a list and keeps the new ones', async () => {
+    const [old, recent] = ['2020-01-01T00:00:00.000Z', new Date().toISOString()]
     const pages = [
-      `<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>${item('a', old)}${item('b', young)}`,
+      `<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>${item('a', old)}${item('b', recent)}`,
       `<IsTruncated>false</IsTruncated>${item('c', old)}`,
     ]
     const { settings, all } = await record(
@@ -146,7 +146,7 @@ describe('against a server that records', () => {
     expect(deleted).toEqual(['/farebox-media/staged/a', '/farebox-media/staged/c'])
   })
 
-  it('a failing store is asked again, but not for ever', async () => {
+  it('retries a failing store three times at most', async () => {
     const { settings, all } = await record(({ method }) => (method === 'PUT' ? 503 : 200))
     const { objects, close } = await openObjectStore(settings)
     await expect(objects.put(`staged/${randomUUID()}`, Buffer.from('x'))).rejects.toBeInstanceOf(Error)
@@ -156,7 +156,7 @@ describe('against a server that records', () => {
 })
 
 describe('npm run bucket:init', () => {
-  it('makes a bucket that can be used at once, says what the store does not know, and may be repeated', async () => {
+  it('creates a bucket that can be used immediately, reports unsupported steps and is safe to repeat', async () => {
     const settings = s3.settings({ S3_BUCKET: 'made-by-the-command' })
     const unsupported = { publicAccessBlock: 'unsupported', lifecycleRules: 'unsupported' }
     expect(await initializeBucket(settings)).toEqual({ bucket: 'done', ...unsupported })
@@ -168,7 +168,7 @@ describe('npm run bucket:init', () => {
     close()
   })
 
-  it('fails and names the setting when the store cannot be used', async () => {
+  it('names the setting when bucket:init cannot use the store', async () => {
     const message = await messageOf(initializeBucket(s3.settings({ S3_ACCESS_KEY_ID: 'WRONG' })))
     expect(message).toContain('S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
   })

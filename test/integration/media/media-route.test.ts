@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
-import { type OpenedObjectStore, openObjectStore } from '#shared/adapters/object-store.ts'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { hashMediaToken, newMediaToken, type ServedMedia } from '#shared/media/media.ts'
-import type { ByteRange, ObjectStore } from '#shared/media/object-store.ts'
+import type { ByteRange, ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { addMediaRoutes } from '../../../api/routes/media.ts'
 import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 import { composeApp, limitRate } from '../routes/compose-app.ts'
@@ -35,10 +35,10 @@ function compose(
   return composeApp((app) => addMediaRoutes(app, dependencies))
 }
 
-describe('media out of this process', () => {
+describe('media served by this process', () => {
   let directory: string
   let app: FastifyInstance
-  /** The ranges that the store was asked for; `null` for the whole. */
+  /** The ranges requested from the store; `null` for the whole object. */
   const opened: (ByteRange | null)[] = []
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'farebox-media-'))
@@ -62,7 +62,7 @@ describe('media out of this process', () => {
   const get = (range?: string, method: 'GET' | 'HEAD' = 'GET') =>
     app.inject({ method, url: `/media/${token}`, headers: range === undefined ? {} : { range } })
 
-  it('come whole, with their size and their digest', async () => {
+  it('serves the whole object with its size and digest', async () => {
     const answer = await get()
     expect(answer.statusCode).toBe(200)
     expect(answer.rawPayload.equals(BYTES)).toBe(true)
@@ -80,7 +80,7 @@ describe('media out of this process', () => {
     ['bytes=49990-', 49_990, 49_999],
     ['bytes=-10', 49_990, 49_999],
     ['bytes=49990-60000', 49_990, 49_999],
-  ])('come in part for %s, and only that part is read of the store', async (range, first, last) => {
+  ])('serves a part for %s and reads only that part from the store', async (range, first, last) => {
     opened.length = 0
     const answer = await get(range)
     expect(answer.statusCode).toBe(206)
@@ -90,7 +90,7 @@ describe('media out of this process', () => {
     expect(opened).toEqual([[first, last]])
   })
 
-  it('beyond their end are 416, and the store is not asked', async () => {
+  it('returns 416 for a range beyond the end, without reading the store', async () => {
     opened.length = 0
     const answer = await get('bytes=50000-')
     expect(answer.statusCode).toBe(416)
@@ -98,7 +98,7 @@ describe('media out of this process', () => {
     expect(opened).toEqual([])
   })
 
-  it('tell their size to HEAD, and the store is not asked', async () => {
+  it('returns the size for HEAD, without reading the store', async () => {
     opened.length = 0
     const answer = await get(undefined, 'HEAD')
     expect(answer.statusCode).toBe(200)
@@ -106,7 +106,7 @@ describe('media out of this process', () => {
     expect(opened).toEqual([])
   })
 
-  it('that the store lost are 503 with the money named, and no header of the media', async () => {
+  it('returns 503 with the payment’s state and no media headers when the object is lost', async () => {
     const lost = await compose({ open: () => Promise.resolve(null) }, null)
     const answer = await lost.inject({ url: `/media/${token}`, headers: { range: 'bytes=0-9' } })
     expect(answer.statusCode).toBe(503)
@@ -115,7 +115,7 @@ describe('media out of this process', () => {
     await lost.close()
   })
 
-  it('that have another size than recorded are not given out', async () => {
+  it('returns 503 when the object has another size than recorded', async () => {
     const other = await compose(createDiskObjectStore(directory), null, { ...found, bytes: 49_999 })
     expect((await other.inject({ url: `/media/${token}` })).statusCode).toBe(503)
     await other.close()
@@ -138,7 +138,7 @@ describe('media by redirect', () => {
     await s3.stop()
   })
 
-  it('lead to a link that gives the bytes, is good for a minute, and must not be stored', async () => {
+  it('redirects to a link that serves the bytes, is valid for a minute and must not be cached', async () => {
     const answer = await app.inject({ url: `/media/${token}` })
     expect(answer.statusCode).toBe(302)
     expect(answer.headers['cache-control']).toBe('private, no-store')
@@ -150,7 +150,7 @@ describe('media by redirect', () => {
     expect(Buffer.from(await fetched.arrayBuffer()).equals(BYTES)).toBe(true)
   })
 
-  it('are good for no longer than the media', async () => {
+  it('limits the link’s validity to that of the media', async () => {
     const now = new Date()
     const served = { ...found, expiresAt: new Date(now.getTime() + 5_500) }
     const soon = await compose(store.objects, store.links, served, () => now)
@@ -160,7 +160,7 @@ describe('media by redirect', () => {
     await soon.close()
   })
 
-  it('need the token all the same', async () => {
+  it('returns 404 for an unknown token', async () => {
     expect((await app.inject({ url: `/media/${newMediaToken()}` })).statusCode).toBe(404)
   })
 })

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type OpenedObjectStore, openObjectStore } from '#shared/adapters/object-store.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
+import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 
-/** A store under test, and where its objects lie as files whose age can be changed. */
+/** A store under test and the paths of its objects, whose file times can be changed. */
 interface Place {
   readonly opened: OpenedObjectStore
   readonly fileOf: (key: string) => string
@@ -61,26 +61,26 @@ for (const { name, create } of places)
     })
     afterAll(() => place.close())
 
-    it.each(['staged', 'media/speech', 'media/images'])('gives back the same bytes below %s', async (prefix) => {
+    it.each(['staged', 'media/speech', 'media/images'])('returns the same bytes below %s', async (prefix) => {
       const [key, bytes] = [keyIn(prefix), randomBytes(100_000)]
       await store.put(key, bytes)
       expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
     })
 
-    it('takes 25 MiB', async () => {
+    it('stores 25 MiB', async () => {
       const [key, bytes] = [keyIn('staged'), randomBytes(25 * 1024 * 1024)]
       await store.put(key, bytes)
       expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
     })
 
-    it('knows nothing of an object that was never stored', async () => {
+    it('returns null for an object that was never stored', async () => {
       const key = keyIn('staged')
       expect(await store.get(key)).toBeNull()
       expect(await store.open(key)).toBeNull()
       expect(await store.open(key, [0, 1])).toBeNull()
     })
 
-    it('streams an object and tells its size', async () => {
+    it('streams an object and returns its size', async () => {
       const [key, bytes] = [keyIn('media/speech'), randomBytes(300_000)]
       await store.put(key, bytes)
       const opened = await store.open(key)
@@ -89,13 +89,13 @@ for (const { name, create } of places)
     })
 
     it.each([
-      // Not 0 to 0, which s3rver announces as the whole.
+      // Not 0 to 0, which s3rver answers with the whole object.
       [0, 1],
       [0, 99],
       [1000, 70_000],
       [299_999, 299_999],
       [150_000, 299_999],
-    ] as const)('streams the bytes %i to %i and nothing else', async (first, last) => {
+    ] as const)('streams exactly the bytes %i to %i', async (first, last) => {
       const [key, bytes] = [keyIn('media/images'), randomBytes(300_000)]
       await store.put(key, bytes)
       const opened = await store.open(key, [first, last])
@@ -103,14 +103,14 @@ for (const { name, create } of places)
       expect(opened && (await buffer(opened.body)).equals(bytes.subarray(first, last + 1))).toBe(true)
     })
 
-    it('lets a reader go away in the middle, more often than it has connections', async () => {
+    it('survives more readers that disconnect midway than it has connections', async () => {
       const [key, bytes] = [keyIn('media/images'), randomBytes(2_000_000)]
       await store.put(key, bytes)
       for (let round = 0; round < 60; round += 1) (await store.open(key))?.body.destroy()
       expect(Buffer.from((await store.get(key)) ?? []).equals(bytes)).toBe(true)
     })
 
-    it('forgets a deleted object, and deletes what is gone already', async () => {
+    it('deletes an object, and succeeds when it is already deleted', async () => {
       const key = keyIn('staged')
       await store.put(key, randomBytes(10))
       await store.delete(key)
@@ -119,7 +119,7 @@ for (const { name, create } of places)
     })
 
     it.each(['../secret', 'staged/../../secret', 'staged/', '/etc/passwd', 'a/b/c/d', 'staged/x?y', ''])(
-      'refuses the key %j',
+      'rejects the key %j',
       async (key) => {
         const attempts = [
           () => store.put(key, randomBytes(1)),
@@ -132,23 +132,23 @@ for (const { name, create } of places)
       },
     )
 
-    it('deletes what is older under one prefix, and leaves the younger and the other classes', async () => {
-      const [old, young, other] = [keyIn('media/speech'), keyIn('media/speech'), keyIn('media/images')]
-      for (const key of [old, young, other]) await store.put(key, randomBytes(10))
+    it('deletes old objects under one prefix and keeps newer ones and other prefixes', async () => {
+      const [old, recent, other] = [keyIn('media/speech'), keyIn('media/speech'), keyIn('media/images')]
+      for (const key of [old, recent, other]) await store.put(key, randomBytes(10))
       const longAgo = new Date(Date.now() - 3 * 24 * 3600 * 1000)
       for (const key of [old, other]) await utimes(place.fileOf(key), longAgo, longAgo)
       expect(await store.deleteOlderThan('media/speech', 2 * 24 * 3600 * 1000)).toBe(1)
       expect(await store.get(old)).toBeNull()
-      expect(await store.get(young)).not.toBeNull()
+      expect(await store.get(recent)).not.toBeNull()
       expect(await store.get(other)).not.toBeNull()
     })
 
-    it('has nothing to delete under a prefix that was never used', async () => {
+    it('deletes nothing under an unused prefix', async () => {
       expect(await store.deleteOlderThan('unused', 0)).toBe(0)
     })
   })
 
-it('a link opens its object without credentials, with the headers asked for, until its time is over', async () => {
+it('serves an object through a link with the requested headers until the link expires', async () => {
   const { objects, links, close } = await openObjectStore(server.settings())
   const [key, bytes] = [`media/speech/${randomUUID()}`, randomBytes(1000)]
   await objects.put(key, bytes)

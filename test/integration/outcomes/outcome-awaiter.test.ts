@@ -1,11 +1,12 @@
 import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { listenForOutcomes, type OutcomeListener } from '#shared/adapters/postgres/outcome-listener.ts'
-import type { AdmissionStore } from '#shared/jobs/job-store.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import { createOutcomeAwaiter, type OutcomeAwaiter } from '../../../api/paid-request/job/await-outcome.ts'
-import { createTestLedger, fencedWrites, jobInState, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
-/** Long enough that whatever is delivered earlier was delivered by NOTIFY. */
+/** So long that anything delivered earlier was delivered by NOTIFY. */
 const NEVER_POLLS_MS = 600_000
 const QUICK_POLL_MS = 50
 const LISTENER = 'farebox outcome listener'
@@ -34,10 +35,10 @@ afterEach(async () => {
 })
 afterAll(() => ledger.close())
 
-/** Fewer than the ledger has connections: a statement that waits for one too long fails. */
+/** Fewer than the ledger's connections: a statement that waits too long for one fails. */
 const reading = pLimit(16)
 
-/** The real store, with every read noted. */
+/** The real store, recording every read. */
 const store: Pick<AdmissionStore, 'readOutcomes'> = {
   readOutcomes: async (jobIds) => {
     reads.push(jobIds)
@@ -49,7 +50,7 @@ const store: Pick<AdmissionStore, 'readOutcomes'> = {
   },
 }
 
-/** Waits until so many reads are answered, the first look of each waiter among them. */
+/** Waits until `count` reads are answered, including the first read of each waiter. */
 async function untilAnswered(count: number): Promise<void> {
   await expect.poll(() => answeredReads).toBeGreaterThanOrEqual(count)
 }
@@ -80,17 +81,17 @@ async function fail(job: Awaited<ReturnType<typeof jobInState>>): Promise<void> 
   expect(await fencedWrites.failJob.run(ledger, job)).toBe('written')
 }
 
-/** A waiter that stays in the map is still read for by every poll. */
+/** Checks that no waiter is left: every poll reads the jobs of all waiters. */
 async function expectNothingIsPolled(): Promise<void> {
-  // A round that was under way has ended, and with it what it was to read anew.
+  // Waits for a poll in progress, and for its repeated reads.
   await expect.poll(() => reads.length - answeredReads).toBe(0)
   const before = reads.length
   await new Promise((resolve) => setTimeout(resolve, QUICK_POLL_MS * 4))
   expect(reads.slice(before)).toEqual([])
 }
 
-describe('waiting', () => {
-  it('two thousand waiters on a hundred jobs are all resolved over one listening connection', async () => {
+describe('waiting for an outcome', () => {
+  it('resolves two thousand waiters on a hundred jobs over one listening connection', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     const jobs = await Promise.all(Array.from({ length: 100 }, () => jobInState(ledger, 'generating')))
@@ -102,21 +103,21 @@ describe('waiting', () => {
     expect(await countListeners()).toBe(1)
   })
 
-  it('a job that finished before the wait is answered at once, without NOTIFY or poll', async () => {
+  it('resolves immediately for a job that finished before the wait, without NOTIFY or poll', async () => {
     createAwaiter(NEVER_POLLS_MS)
     const { id } = await jobInState(ledger, 'failed')
     expect(await awaiter.wait(id, forever())).toEqual({ state: 'failed', failureCode: 'provider_unavailable' })
     expect(reads).toEqual([[id]])
   })
 
-  it('a job that finishes between the registration and the first look is not missed', async () => {
+  it('does not miss a job that finishes between registration and first read', async () => {
     createAwaiter(NEVER_POLLS_MS)
     const job = await jobInState(ledger, 'generating')
     const delivered = Promise.withResolvers<void>()
     const slowStore: typeof store = {
       readOutcomes: async (jobIds) => {
         const outcomes = await ledger.admission.readOutcomes(jobIds)
-        // The first look saw the job unfinished; it finishes, wakes and is read before the answer is there.
+        // The first read saw the job unfinished; it finishes, wakes and is read again before that read returns.
         if (outcomes.get(job.id)?.state === 'generating') {
           await fail(job)
           awaiter.wake(job.id)
@@ -132,7 +133,7 @@ describe('waiting', () => {
     expect(await awaiter.wait(job.id, forever())).toMatchObject({ state: 'failed' })
   })
 
-  it('a completed job comes with result, receipt and payment', async () => {
+  it('resolves with the result of a completed job', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     const job = await jobInState(ledger, 'settling')
@@ -141,7 +142,7 @@ describe('waiting', () => {
     expect(await waiting).toMatchObject({ state: 'completed', resultBody: job.sealed?.resultBody })
   })
 
-  it('a job that was just accepted is read when it is finished, and not before', async () => {
+  it('does not read a job that was just accepted before it is finished', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     const job = await jobInState(ledger, 'settling')
@@ -152,7 +153,7 @@ describe('waiting', () => {
     expect(reads).toEqual([[job.id]])
   })
 
-  it('a job that is in no ledger throws at once', async () => {
+  it('throws immediately for a job that is not in the ledger', async () => {
     createAwaiter(QUICK_POLL_MS)
     await expect(awaiter.wait('00000000-0000-4000-8000-000000000000', forever())).rejects.toThrow('not in the ledger')
     await expectNothingIsPolled()
@@ -160,7 +161,7 @@ describe('waiting', () => {
 })
 
 describe('a lost NOTIFY', () => {
-  it('is caught by the poll, with nobody listening', async () => {
+  it('a poll finds an outcome whose NOTIFY was lost', async () => {
     createAwaiter(QUICK_POLL_MS)
     const job = await jobInState(ledger, 'generating')
     const waiting = awaiter.wait(job.id, forever())
@@ -169,7 +170,7 @@ describe('a lost NOTIFY', () => {
     expect(await waiting).toMatchObject({ state: 'failed' })
   })
 
-  it('costs one statement a poll, however many wait', async () => {
+  it('a poll is one statement, however many wait', async () => {
     createAwaiter(QUICK_POLL_MS)
     const jobs = await Promise.all(Array.from({ length: 10 }, () => jobInState(ledger, 'generating')))
     const stop = new AbortController()
@@ -179,7 +180,7 @@ describe('a lost NOTIFY', () => {
     await Promise.all(waits)
   })
 
-  it('and a poll that fails are caught by the next poll', async () => {
+  it('the next poll finds an outcome after a lost NOTIFY and failed polls', async () => {
     const job = await jobInState(ledger, 'generating')
     let failures = 0
     const brokenStore: typeof store = {
@@ -201,7 +202,7 @@ describe('a lost NOTIFY', () => {
 })
 
 describe('a NOTIFY', () => {
-  it('decides nothing: an unfinished row keeps its waiters waiting', async () => {
+  it('a NOTIFY for an unfinished job leaves its waiters waiting', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     const job = await jobInState(ledger, 'generating')
@@ -217,14 +218,14 @@ describe('a NOTIFY', () => {
     expect(await waiting).toMatchObject({ state: 'failed' })
   })
 
-  it('for a job that nobody waits for, or for junk, reads nothing', async () => {
+  it('a NOTIFY for a job without waiters, or with an invalid payload, reads nothing', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     const { id } = await jobInState(ledger, 'generating')
     const stop = new AbortController()
     const waiting = awaiter.wait(id, stop.signal)
     await untilAnswered(1)
-    // They arrive in their order.
+    // Notifications arrive in order.
     for (const payload of ['00000000-0000-4000-8000-000000000000', 'junk', '', id])
       await ledger.sql("SELECT pg_notify('farebox_outcomes', $1)", [payload])
     await untilAnswered(2)
@@ -234,8 +235,8 @@ describe('a NOTIFY', () => {
   })
 })
 
-describe('the listener', () => {
-  it('listens again after its connection was ended by the server', async () => {
+describe('the outcome listener', () => {
+  it('the listener reconnects after the server terminated its connection', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     await ledger.sql(
@@ -252,7 +253,7 @@ describe('the listener', () => {
     expect(await waiting).toMatchObject({ state: 'failed' })
   })
 
-  it('keeps trying while the server cannot be reached, and closes at once', async () => {
+  it('the listener retries while the server is unreachable, and closes immediately', async () => {
     createAwaiter(NEVER_POLLS_MS)
     listener = listenForOutcomes({
       connectionString: 'postgres://nobody@127.0.0.1:1/none',
@@ -266,7 +267,7 @@ describe('the listener', () => {
     expect(listenerErrors).toHaveLength(errors)
   })
 
-  it('leaves no connection behind when it is closed', async () => {
+  it('a closed listener leaves no connection behind', async () => {
     createAwaiter(NEVER_POLLS_MS)
     await listen()
     await listener?.close()
@@ -275,7 +276,7 @@ describe('the listener', () => {
 })
 
 describe('an aborted wait', () => {
-  it('returns how the job stands now, and is forgotten', async () => {
+  it('an aborted wait returns the job’s current state and is removed', async () => {
     createAwaiter(QUICK_POLL_MS)
     const job = await jobInState(ledger, 'generating')
     const stop = new AbortController()
@@ -286,13 +287,13 @@ describe('an aborted wait', () => {
     await expectNothingIsPolled()
   })
 
-  it('that was aborted before it began returns how the job stands', async () => {
+  it('a wait that was aborted before it began returns the job’s current state', async () => {
     createAwaiter(NEVER_POLLS_MS)
     const { id } = await jobInState(ledger, 'generating')
     expect(await awaiter.wait(id, AbortSignal.abort())).toEqual({ state: 'generating' })
   })
 
-  it('leaves the other waiters of its job waiting', async () => {
+  it('an aborted wait leaves the other waiters of its job waiting', async () => {
     createAwaiter(QUICK_POLL_MS)
     const job = await jobInState(ledger, 'generating')
     const stop = new AbortController()
@@ -305,7 +306,7 @@ describe('an aborted wait', () => {
   })
 })
 
-it('a resolved waiter is forgotten', async () => {
+it('a resolved waiter is removed', async () => {
   createAwaiter(QUICK_POLL_MS)
   const job = await jobInState(ledger, 'generating')
   const waiting = awaiter.wait(job.id, forever())

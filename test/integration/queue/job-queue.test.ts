@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { migrateQueue, type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
-import { type JobConsumer, type QueueName, queueNames } from '#shared/jobs/job-queue.ts'
+import { type JobConsumer, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
@@ -9,7 +9,7 @@ import { haveRedis, startTestRedis, type TestRedis } from '../../support/process
 
 const PREFIX = '{farebox-test}'
 
-/** An engine under test: a queue of one's own, and everything that it stores, as text. */
+/** An engine under test: a separate queue and its stored content as text. */
 interface Engine {
   readonly queueUrl: string
   stored(): Promise<string>
@@ -65,7 +65,7 @@ const engines = [
 ]
 
 for (const { name, create, missing } of engines)
-  describe.skipIf(missing())(`the queue on ${name}`, () => {
+  describe.skipIf(missing())(`the queue in ${name}`, () => {
     let engine: Engine
     let queue: OpenedJobQueue
     let consumers: JobConsumer[]
@@ -114,7 +114,7 @@ for (const { name, create, missing } of engines)
       return delivered
     }
 
-    it('delivers an id once, to one of two consumers in different processes', async () => {
+    it('delivers an id once, to one of two consumers with separate connections', async () => {
       const delivered = collect()
       const other = await open()
       const second = other.consume(new Map([['text', 4]]), async (jobId) => {
@@ -123,7 +123,7 @@ for (const { name, create, missing } of engines)
       const jobIds = Array.from({ length: 30 }, () => randomUUID())
       await Promise.all(jobIds.map((jobId) => queue.enqueue(jobId, 'text')))
       await expect.poll(() => delivered.length).toBeGreaterThanOrEqual(30)
-      // What is stored no more cannot be delivered once more.
+      // An id that is no longer stored cannot be delivered again.
       await expect.poll(async () => idsIn(await engine.stored(), jobIds)).toEqual([])
       await second.close(PATIENCE_MS)
       await other.close()
@@ -131,14 +131,14 @@ for (const { name, create, missing } of engines)
       expect(errors).toEqual([])
     })
 
-    it('keeps an id for a consumer that comes later', async () => {
+    it('keeps an id for a later consumer', async () => {
       const jobId = randomUUID()
       await queue.enqueue(jobId, 'text')
       const delivered = collect()
       await expect.poll(() => delivered).toEqual([jobId])
     })
 
-    it('delivers an id given twice at least once and never stops', async () => {
+    it('delivers an id that was enqueued twice at least once and continues', async () => {
       const [twice, last] = [randomUUID(), randomUUID()]
       for (const jobId of [twice, twice, last]) await queue.enqueue(jobId, 'text')
       const delivered = collect(new Map([['text', 1]]))
@@ -146,7 +146,7 @@ for (const { name, create, missing } of engines)
       expect(delivered.filter((id) => id === twice).length).toBeGreaterThanOrEqual(1)
     })
 
-    it('delivers an id again that is given again after it was consumed', async () => {
+    it('delivers an id again that is enqueued again after it was consumed', async () => {
       const jobId = randomUUID()
       const delivered = collect()
       await queue.enqueue(jobId, 'text')
@@ -155,7 +155,7 @@ for (const { name, create, missing } of engines)
       await expect.poll(() => delivered.length).toBe(2)
     })
 
-    it('stores the id of a job and nothing of it after delivery', async () => {
+    it('stores a job’s id and deletes it after delivery', async () => {
       const jobId = randomUUID()
       await queue.enqueue(jobId, 'text')
       expect(await engine.stored()).toContain(jobId)
@@ -164,13 +164,13 @@ for (const { name, create, missing } of engines)
       await expect.poll(() => engine.stored()).not.toContain(jobId)
     })
 
-    it('reports a handler that throws, does not repeat the id, and goes on', async () => {
+    it('reports a handler that throws, does not retry the id, and continues', async () => {
       const [bad, good] = [randomUUID(), randomUUID()]
       const delivered: string[] = []
       consume(
         async (jobId) => {
           delivered.push(jobId)
-          if (jobId === bad) throw new Error('the ledger is gone')
+          if (jobId === bad) throw new Error('the ledger is unreachable')
         },
         new Map([['text', 1]]),
       )
@@ -178,18 +178,18 @@ for (const { name, create, missing } of engines)
       await queue.enqueue(good, 'text')
       await expect.poll(() => delivered).toEqual([bad, good])
       await expect.poll(() => engine.stored()).not.toContain(bad)
-      await expect.poll(() => errors.map(({ message }) => message)).toEqual(['the ledger is gone'])
+      await expect.poll(() => errors.map(({ message }) => message)).toEqual(['the ledger is unreachable'])
     })
 
-    it('runs as many jobs of a queue at once as it was told to, and no more', async () => {
-      const held = Promise.withResolvers<void>()
-      release = held.resolve
+    it('runs jobs of a queue concurrently up to its limit', async () => {
+      const blocked = Promise.withResolvers<void>()
+      release = blocked.resolve
       let [running, most] = [0, 0]
       consume(
         async () => {
           running += 1
           most = Math.max(most, running)
-          await held.promise
+          await blocked.promise
           running -= 1
         },
         new Map([['text', 3]]),
@@ -200,19 +200,19 @@ for (const { name, create, missing } of engines)
       expect(most).toBe(3)
     })
 
-    it('takes settlements at once while every place for generation is taken and more waits', async () => {
-      const held = Promise.withResolvers<void>()
-      release = held.resolve
+    it('takes settlements immediately while all generation slots are busy and more jobs wait', async () => {
+      const blocked = Promise.withResolvers<void>()
+      release = blocked.resolve
       const settlement = randomUUID()
       const delivered: string[] = []
       consume(
         async (jobId) => {
           delivered.push(jobId)
-          if (jobId !== settlement) await held.promise
+          if (jobId !== settlement) await blocked.promise
         },
-        new Map(queueNames.map((queueName) => [queueName, 1])),
+        new Map(QUEUE_NAMES.map((queueName) => [queueName, 1])),
       )
-      const generation = queueNames.filter((queueName) => queueName !== 'settlement')
+      const generation = QUEUE_NAMES.filter((queueName) => queueName !== 'settlement')
       for (const queueName of [...generation, ...generation]) await queue.enqueue(randomUUID(), queueName)
       await expect.poll(() => delivered.length).toBe(generation.length)
       await queue.enqueue(settlement, 'settlement')
@@ -220,8 +220,8 @@ for (const { name, create, missing } of engines)
       expect(delivered.length).toBe(generation.length + 1)
     })
 
-    it('delivers to a consumer only the queues that it serves', async () => {
-      const jobIds = new Map(queueNames.map((queueName) => [queueName, randomUUID()]))
+    it('delivers only the queues that a consumer serves', async () => {
+      const jobIds = new Map(QUEUE_NAMES.map((queueName) => [queueName, randomUUID()]))
       const delivered = collect(
         new Map([
           ['speech', 1],
@@ -237,7 +237,7 @@ for (const { name, create, missing } of engines)
     })
 
     describe('closing a consumer', () => {
-      it('waits for the job that is running, and takes no other', async () => {
+      it('waits for the running job when a consumer closes, and takes no other', async () => {
         let finished = 0
         const started = Promise.withResolvers<void>()
         const consumer = consume(
@@ -255,30 +255,30 @@ for (const { name, create, missing } of engines)
         expect(finished).toBe(1)
       })
 
-      it('goes on when the deadline comes before the end of a job', async () => {
-        const held = Promise.withResolvers<void>()
-        release = held.resolve
+      it('stops waiting for a running job at the deadline of a close', async () => {
+        const blocked = Promise.withResolvers<void>()
+        release = blocked.resolve
         const started = Promise.withResolvers<void>()
         const consumer = consume(async () => {
           started.resolve()
-          await held.promise
+          await blocked.promise
         })
         await queue.enqueue(randomUUID(), 'text')
         await started.promise
         await consumer.close(300)
-        expect(await Promise.race([held.promise, Promise.resolve('still held')])).toBe('still held')
+        expect(await Promise.race([blocked.promise, Promise.resolve('still running')])).toBe('still running')
       })
     })
   })
 
-describe('the queue’s tables in PostgreSQL', () => {
+describe('the queue in PostgreSQL', () => {
   let database: TestDatabase
   beforeAll(async () => {
     database = await createTestDatabase()
   })
   afterAll(() => database.drop())
 
-  it('can be dropped and made again, and the ledger stays', async () => {
+  it('can drop and recreate its tables without changing the ledger', async () => {
     const ledger = await createTestLedger(2)
     const settings = { DATABASE_URL: ledger.url, QUEUE_PREFIX: PREFIX }
     const before = await ledger.fingerprint()
@@ -294,15 +294,15 @@ describe('the queue’s tables in PostgreSQL', () => {
     await ledger.close()
   })
 
-  it('are reached over few connections, however many queues are served', async () => {
+  it('uses few connections, whatever the number of queues', async () => {
     const ledger = await createTestLedger(2)
     const queue = await openJobQueue({ DATABASE_URL: ledger.url, QUEUE_PREFIX: PREFIX }, () => undefined)
     const delivered: string[] = []
-    const consumer = queue.consume(new Map(queueNames.map((name) => [name, 8])), async (jobId) => {
+    const consumer = queue.consume(new Map(QUEUE_NAMES.map((name) => [name, 8])), async (jobId) => {
       delivered.push(jobId)
     })
     for (let index = 0; index < 100; index += 1)
-      await queue.enqueue(randomUUID(), queueNames[index % queueNames.length] ?? 'text')
+      await queue.enqueue(randomUUID(), QUEUE_NAMES[index % QUEUE_NAMES.length] ?? 'text')
     await expect.poll(() => delivered.length).toBe(100)
     const [{ count } = { count: '' }] = await ledger.sql<{ count: string }>(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%farebox_queue%' OR application_name = 'text'",

@@ -45,7 +45,7 @@ async function open(queueUrl: string): Promise<{ app: FastifyInstance; queue: Op
 const urls = { postgres: () => database.url, redis: () => redis?.url ?? '' } as const
 
 describe.each(['postgres', 'redis'] as const)('the board of queues in %s', (kind) => {
-  it.skipIf(kind === 'redis' && !haveRedis())('shows what waits, to whoever has the token', async () => {
+  it.skipIf(kind === 'redis' && !haveRedis())('shows waiting jobs to a client with the token', async () => {
     const { app, queue } = await open(urls[kind]())
     const jobId = randomUUID()
     await queue.enqueue(jobId, 'speech')
@@ -73,7 +73,7 @@ describe.each(['postgres', 'redis'] as const)('the board of queues in %s', (kind
     expect(JSON.stringify(waiting?.data)).toContain(jobId)
   })
 
-  it.skipIf(kind === 'redis' && !haveRedis())('changes nothing, whatever it is asked for', async () => {
+  it.skipIf(kind === 'redis' && !haveRedis())('rejects every change', async () => {
     const { app, queue } = await open(urls[kind]())
     await queue.enqueue(randomUUID(), 'text')
     for (const [method, path] of [
@@ -96,7 +96,7 @@ describe.each(['postgres', 'redis'] as const)('the board of queues in %s', (kind
 
 describe('operator authentication', () => {
   it.each<readonly [string, Record<string, string>]>([
-    ['nothing', {}],
+    ['a missing token', {}],
     ['another token', bearer(`${TOKEN}x`)],
     ['the beginning of the token', bearer(TOKEN.slice(0, -1))],
     ['an empty token', { authorization: 'Bearer ' }],
@@ -104,7 +104,7 @@ describe('operator authentication', () => {
     ['a wrong password', basic('operator', 'guess')],
     ['no password at all', { authorization: `Basic ${Buffer.from(TOKEN).toString('base64')}` }],
     ['another scheme', { authorization: `Digest ${TOKEN}` }],
-  ])('refuses %s everywhere below the board', async (_, headers) => {
+  ])('rejects %s on every path of the board', async (_, headers) => {
     const { app } = await open(database.url)
     for (const path of ['', '/', '/api/queues', '/static/js/app.js', '/queue/text']) {
       const answer = await app.inject({ url: `${OPERATOR_BOARD_PATH}${path}`, headers })
@@ -114,7 +114,7 @@ describe('operator authentication', () => {
     }
   })
 
-  it('is not asked for where there is no token: there is no board then', async () => {
+  it('serves no board when no token is configured', async () => {
     const app = await composeApp((app) => addOperatorBoard(app, null))
     expect((await app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers: bearer(TOKEN) })).statusCode).toBe(404)
     await app.close()

@@ -5,7 +5,7 @@ import { startPostgresCounter } from '../../bench/measuring/postgres-counter.ts'
 import { createTestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 
-it('PostgreSQL is asked for messages and never about delays or rate limits, which the queue does not have', async () => {
+it('never asks PostgreSQL for delayed messages or rate limits', async () => {
   const ledger = await createTestLedger(2)
   const counter = await startPostgresCounter(ledger.url)
   const queue = await openJobQueue({ DATABASE_URL: counter.url, QUEUE_PREFIX: '{farebox-test}' }, () => undefined)
@@ -26,7 +26,7 @@ it('PostgreSQL is asked for messages and never about delays or rate limits, whic
     }
     await expect.poll(statements).toContain('move_to_active')
     await expect.poll(statements).toContain('move_to_completed_fetch')
-    // After the last message it is asked once more, and then waited.
+    // After the last message the worker fetches once more and then waits.
     await new Promise((resolve) => setTimeout(resolve, 200))
     expect(statements()).not.toMatch(/next_signal|next_delay/)
   } finally {

@@ -37,13 +37,13 @@ function collect(queue: OpenedJobQueue): string[] {
 
 async function messageOf(work: Promise<unknown>): Promise<string> {
   return await work.then(
-    () => 'it did not fail',
+    () => 'did not fail',
     (error: Error) => `${error.message} ${JSON.stringify(error.cause ?? null)}`,
   )
 }
 
 describe.skipIf(!haveRedis())('opening the queue', () => {
-  it('fails and names the setting when nothing listens there, without the password', async () => {
+  it('names the setting, without the password, when nothing listens at the address', async () => {
     const port = await findFreePort()
     const message = await messageOf(open(`redis://user:${PASSWORD}@127.0.0.1:${port}`))
     expect(message).toContain(`QUEUE_URL: the queue at redis://127.0.0.1:${port} cannot be used`)
@@ -51,7 +51,7 @@ describe.skipIf(!haveRedis())('opening the queue', () => {
     expect(message).not.toContain(PASSWORD)
   })
 
-  it('fails when the password is wrong, and never shows it', async () => {
+  it('reports a wrong password without showing it', async () => {
     const server = await start('requirepass something-else')
     const message = await messageOf(open(`redis://:${PASSWORD}@127.0.0.1:${server.port}`))
     expect(message).toContain('QUEUE_URL')
@@ -59,7 +59,7 @@ describe.skipIf(!haveRedis())('opening the queue', () => {
     expect(message).not.toContain(PASSWORD)
   })
 
-  it('succeeds with the right user, password and database', async () => {
+  it('opens with the right user, password and database', async () => {
     const server = await start(`user farebox on >${PASSWORD} ~* +@all`)
     const queue = await open(`redis://farebox:${PASSWORD}@127.0.0.1:${server.port}/3`)
     await queue.enqueue(randomUUID(), 'text')
@@ -70,7 +70,7 @@ describe.skipIf(!haveRedis())('opening the queue', () => {
     expect(keys.filter((key) => !key.startsWith('{farebox}:'))).toEqual([])
   })
 
-  it.each(['allkeys-lru', 'volatile-ttl'])('fails at a Redis with maxmemory-policy %s', async (policy) => {
+  it.each(['allkeys-lru', 'volatile-ttl'])('rejects a Redis with maxmemory-policy %s', async (policy) => {
     const server = await start('maxmemory 50mb', `maxmemory-policy ${policy}`)
     const message = await messageOf(open(server.url))
     expect(message).toContain(`QUEUE_URL: the queue at ${server.url} cannot be used`)
@@ -78,15 +78,15 @@ describe.skipIf(!haveRedis())('opening the queue', () => {
     expect(message).toContain('set maxmemory-policy noeviction')
   })
 
-  it('fails in bounded time at a server that never answers', async () => {
+  it('fails within the connect timeout when the server never answers', async () => {
     const server = await start()
     server.pause()
     expect(await messageOf(open(server.url))).toContain('QUEUE_URL')
   })
 })
 
-describe.skipIf(!haveRedis())('a Redis that', () => {
-  it('is gone makes enqueuing fail soon, and works again when it is back, for both sides', async () => {
+describe.skipIf(!haveRedis())('a failing Redis', () => {
+  it('fails to enqueue while Redis is down, then enqueues and delivers once it is back', async () => {
     const server = await start()
     const queue = await open(server.url)
     const delivered = collect(queue)
@@ -94,7 +94,7 @@ describe.skipIf(!haveRedis())('a Redis that', () => {
     await queue.enqueue(before, 'text')
     await expect.poll(() => delivered).toEqual([before])
     await server.kill()
-    // It does not wait until the server is back.
+    // Enqueuing does not wait for the server.
     await expect(queue.enqueue(randomUUID(), 'text')).rejects.toBeInstanceOf(Error)
     await server.restart()
     const after = randomUUID()
@@ -109,16 +109,16 @@ describe.skipIf(!haveRedis())('a Redis that', () => {
     await expect.poll(() => delivered).toContain(after)
   })
 
-  it('hangs makes enqueuing fail soon', async () => {
+  it('fails to enqueue while Redis hangs', async () => {
     const server = await start()
     const queue = await open(server.url)
     await queue.enqueue(randomUUID(), 'text')
     server.pause()
-    // The server hangs until the test is over.
+    // The server hangs until the end of the test.
     await expect(queue.enqueue(randomUUID(), 'text')).rejects.toBeInstanceOf(Error)
   })
 
-  it('is wiped while it is used delivers what is enqueued afterwards', async () => {
+  it('delivers messages that are enqueued after Redis was flushed', async () => {
     const server = await start()
     const queue = await open(server.url)
     const delivered = collect(queue)
@@ -133,8 +133,8 @@ describe.skipIf(!haveRedis())('a Redis that', () => {
   })
 })
 
-describe.skipIf(!haveRedis())('the queue in', () => {
-  // Shared, because a cluster takes two seconds until it answers.
+describe.skipIf(!haveRedis())('Redis deployments', () => {
+  // Shared, because a cluster takes two seconds to become ready.
   let cluster: TestRedis
   beforeAll(async () => {
     cluster = await startTestRedis(['cluster-enabled yes', 'cluster-announce-ip 127.0.0.1'])
@@ -143,7 +143,7 @@ describe.skipIf(!haveRedis())('the queue in', () => {
   })
   afterAll(() => cluster.stop())
 
-  it('a Redis Cluster keeps all keys in one slot and delivers', async () => {
+  it('keeps all keys in one slot of a Redis Cluster and delivers', async () => {
     const queue = await open(`redis+cluster://127.0.0.1:${cluster.port}`)
     const delivered = collect(queue)
     const jobId = randomUUID()
@@ -154,7 +154,7 @@ describe.skipIf(!haveRedis())('the queue in', () => {
     expect(slots.size).toBe(1)
   })
 
-  it('a Redis Cluster refuses a master that may evict', async () => {
+  it('rejects a Redis Cluster with a master that may evict keys', async () => {
     await cluster.client.config('SET', 'maxmemory', '50mb')
     await cluster.client.config('SET', 'maxmemory-policy', 'allkeys-lru')
     try {
@@ -165,7 +165,7 @@ describe.skipIf(!haveRedis())('the queue in', () => {
     }
   })
 
-  it('the master that sentinels name delivers', async () => {
+  it('delivers through the master that the sentinels name', async () => {
     const master = await start()
     const sentinel = await start(`sentinel monitor fare-master 127.0.0.1 ${master.port} 1`)
     const queue = await open(`redis+sentinel://127.0.0.1:${sentinel.port}/fare-master`)
@@ -176,7 +176,7 @@ describe.skipIf(!haveRedis())('the queue in', () => {
     expect(await master.client.keys('{farebox}:*')).not.toEqual([])
   })
 
-  it('a master that no sentinel knows is a failure that names the setting', async () => {
+  it('names the setting when no sentinel knows the master', async () => {
     const master = await start()
     const sentinel = await start(`sentinel monitor fare-master 127.0.0.1 ${master.port} 1`)
     const message = await messageOf(open(`redis+sentinel://127.0.0.1:${sentinel.port}/another`))

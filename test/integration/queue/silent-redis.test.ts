@@ -5,12 +5,12 @@ import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { haveRedis, startTestRedis } from '../../support/processes/redis-server.ts'
 
 test.skipIf(!haveRedis())(
-  'a queue that was opened while Redis fell silent takes messages once it answers again',
+  'accepts messages once Redis answers again when the queue was opened while it did not',
   async () => {
     const server = await startTestRedis()
     const proxy = await startTcpFaultProxy({ host: '127.0.0.1', port: server.port })
     const address = parseQueueUrl(`redis://127.0.0.1:${proxy.port}`)
-    if (address.kind === 'postgres') throw new Error('this is a Redis')
+    if (address.kind === 'postgres') throw new Error('expected an address of Redis')
     const engine = await openRedisEngine(address, '{farebox}', () => undefined)
     try {
       await proxy.setFault({ kind: 'blackhole' })

@@ -5,14 +5,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
 import {
   createImageFetcher,
+  type ImageNetwork,
   isPublicAddress,
-  type Surroundings,
 } from '../../../workers/executions/fetch-remote-image.ts'
 import { CERTIFICATE, type ImageServer, startImageServer } from '../../support/http/image-server.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { gifHead, jpegHead, pngHead, webpHead } from '../../unit/operations/sample-images.ts'
 
-/** This loopback address stands for the public internet, all others for what is private. */
+/** This loopback address represents the public internet; all others are private. */
 const PUBLIC = '127.0.0.2'
 const PRIVATE = '127.0.0.3'
 const LIMIT = 10 * 1024 * 1024
@@ -27,7 +27,7 @@ afterAll(() => server.stop())
 
 type Addresses = readonly string[]
 
-/** A name server whose answers are given in turn, the last one for ever; `asked` lists the names. */
+/** Creates a name server that returns its answers in turn and then repeats the last; `asked` lists the names. */
 function nameServer(...answers: readonly Addresses[]) {
   const asked: string[] = []
   const resolveName = ((name: string, _: unknown, callback: (error: null, addresses: unknown) => void) => {
@@ -41,7 +41,7 @@ function nameServer(...answers: readonly Addresses[]) {
   return { asked, resolveName }
 }
 
-function fetcher(changes: Partial<Surroundings> = {}) {
+function fetcher(changes: Partial<ImageNetwork> = {}) {
   const { resolveName } = nameServer([PUBLIC])
   return createImageFetcher({
     isAllowed: (address) => address === PUBLIC,
@@ -56,8 +56,8 @@ const at = (path: string, host = 'images.test') => `https://${host}:${server.por
 
 const list = (words: string) => words.trim().split(/\s+/)
 
-/** What the caller is told; fails when the image is fetched or anything but the one expected error is thrown. */
-async function refusalOf(url: string, changes: Partial<Surroundings> = {}): Promise<string> {
+/** Returns the error message for the caller. Fails when the image is fetched or another error is thrown. */
+async function refusalOf(url: string, changes: Partial<ImageNetwork> = {}): Promise<string> {
   const error: unknown = await fetcher(changes)
     .fetch(url)
     .then(
@@ -78,10 +78,10 @@ const send =
 const redirect =
   (location: string, status = 302): RequestListener =>
   (_, response) =>
-    // Bytes as they are: a server may well send UTF-8 here.
+    // Latin-1 keeps the bytes unchanged: a server may send UTF-8 here.
     response.writeHead(status, { location: Buffer.from(location).toString('latin1') }).end('moved')
 
-/** Redirects from `/0` to `/1` and on; the image is at `/last`. */
+/** Redirects from `/0` to `/1` and so on; the image is at `/${last}`. */
 const chain =
   (last: number): RequestListener =>
   (request, response) => {
@@ -90,20 +90,20 @@ const chain =
     else redirect(`/${step + 1}`)(request, response)
   }
 
-describe('an image at a public https address', () => {
+describe('a remote image at a public https URL', () => {
   it.each([
     ['PNG', PNG, 'image/png'],
     ['JPEG', jpegHead(10, 20), 'image/jpeg'],
     ['GIF', gifHead, 'image/gif'],
     ['WebP', webpHead, 'image/webp'],
-  ] as const)('is fetched, and its bytes say that it is a %s', async (_, bytes, mediaType) => {
+  ] as const)('fetches an image and detects from its bytes that it is a %s', async (_, bytes, mediaType) => {
     server.answerWith(send(bytes, { 'content-type': 'text/html' }))
     const image = await fetcher().fetch(at('/a.png?size=large'))
     expect([image.mediaType, Buffer.from(image.bytes).equals(bytes)]).toEqual([mediaType, true])
     expect(server.requests).toEqual([`${PUBLIC}/a.png?size=large`])
   })
 
-  it('carries nothing of ours: no cookie, no key, no referrer', async () => {
+  it('sends no cookie, key or referrer when it fetches an image', async () => {
     let names: string[] = []
     server.answerWith((request, response) => {
       names = Object.keys(request.headers)
@@ -113,7 +113,7 @@ describe('an image at a public https address', () => {
     for (const name of ['authorization', 'cookie', 'referer', 'x-api-key']) expect(names).not.toContain(name)
   })
 
-  it.each([301, 302, 303, 307, 308])('is followed through a %s, and the name is asked for again', async (status) => {
+  it.each([301, 302, 303, 307, 308])('follows a %s redirect and resolves the new name', async (status) => {
     const { asked, resolveName } = nameServer([PUBLIC])
     server.answerWith((request, response) => {
       if (request.url === '/image') response.end(PNG)
@@ -124,7 +124,7 @@ describe('an image at a public https address', () => {
     expect(server.requests).toEqual([`${PUBLIC}/start`, `${PUBLIC}/image`])
   })
 
-  it('is followed through three redirects, relative ones too, and no more', async () => {
+  it('follows at most three redirects, relative ones included', async () => {
     server.answerWith(chain(3))
     await fetcher().fetch(at('/0'))
     server.answerWith(chain(4))
@@ -132,18 +132,21 @@ describe('an image at a public https address', () => {
     expect(server.requests.filter((request) => request === `${PUBLIC}/4`)).toEqual([])
   })
 
-  it('may have exactly the largest size', async () => {
+  it('accepts an image of exactly the maximum size', async () => {
     const largest = Buffer.concat([PNG, Buffer.alloc(LIMIT - PNG.length)])
     server.answerWith(send(largest))
     expect((await fetcher().fetch(at('/'))).bytes).toHaveLength(LIMIT)
   })
 })
 
-describe('what is refused', () => {
+describe('rejected remote images', () => {
   it.each([
-    ['a byte more', () => send(Buffer.concat([PNG, Buffer.alloc(LIMIT + 1 - PNG.length)]))],
     [
-      'a compressed bomb',
+      'an image of one byte more than the maximum',
+      () => send(Buffer.concat([PNG, Buffer.alloc(LIMIT + 1 - PNG.length)])),
+    ],
+    [
+      'a compression bomb',
       () => send(gzipSync(Buffer.concat([PNG, Buffer.alloc(4 * LIMIT)])), { 'content-encoding': 'gzip' }),
     ],
     [
@@ -157,30 +160,30 @@ describe('what is refused', () => {
         more()
       },
     ],
-  ])('is %s', async (_, listener) => {
+  ])('rejects %s as too large', async (_, listener) => {
     server.answerWith(listener())
-    expect(await refusalOf(at('/'))).toContain(`more than ${LIMIT.toLocaleString('en')} bytes`)
+    expect(await refusalOf(at('/'))).toContain(`larger than ${LIMIT.toLocaleString('en')} bytes`)
   })
 
   it.each([
     ['a page', Buffer.from('<!doctype html><img src=x>')],
     ['an SVG', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')],
-    ['nothing', Buffer.alloc(0)],
-  ])('is %s, whatever its content type says', async (_, bytes) => {
+    ['an empty body', Buffer.alloc(0)],
+  ])('rejects %s, regardless of its content type', async (_, bytes) => {
     server.answerWith(send(bytes, { 'content-type': 'image/png' }))
     expect(await refusalOf(at('/'))).toContain('not a PNG, JPEG, WebP or GIF')
   })
 
-  it.each([201, 204, 206, 304, 400, 401, 404, 500])('is an answer of %s', async (status) => {
+  it.each([201, 204, 206, 304, 400, 401, 404, 500])('rejects a response with status %s', async (status) => {
     server.answerWith((_, response) => response.writeHead(status).end(status === 204 || status === 304 ? '' : PNG))
-    expect(await refusalOf(at('/'))).toContain(`answers ${status}`)
+    expect(await refusalOf(at('/'))).toContain(`responded with status ${status}`)
   })
 
   const HANGING = { timeoutMs: 600 }
-  const breaks: readonly (readonly [string, Partial<Surroundings>, RequestListener])[] = [
-    ['is reset before an answer', {}, (request) => request.socket.destroy()],
+  const breaks: readonly (readonly [string, Partial<ImageNetwork>, RequestListener])[] = [
+    ['resets the connection before its response', {}, (request) => request.socket.destroy()],
     [
-      'is reset inside the body',
+      'resets the connection within the body',
       {},
       (request, response) => {
         response.writeHead(200, { 'content-length': '1000' })
@@ -196,21 +199,21 @@ describe('what is refused', () => {
         response.write(PNG)
       },
     ],
-    // Each part of the chain is quick enough by itself, and all four together are not.
+    // Each redirect is within the timeout, but all four together are not.
     [
-      'dawdles from redirect to redirect',
+      'is slow with each of several redirects',
       HANGING,
       (_, response) => {
         setTimeout(() => response.writeHead(302, { location: '/again' }).end(), 250)
       },
     ],
   ]
-  it.each(breaks)('is a server that %s', async (_, limits, listener) => {
+  it.each(breaks)('rejects an image whose server %s', async (_, limits, listener) => {
     server.answerWith(listener)
-    expect(await refusalOf(at('/'), limits)).toMatch(/could not be (fetched|read to its end)/)
+    expect(await refusalOf(at('/'), limits)).toMatch(/could not be (fetched|read completely)/)
   })
 
-  it('is a server whose certificate nobody vouches for, or that is for another name', async () => {
+  it('rejects an image whose server has an untrusted certificate or one for another name', async () => {
     server.answerWith(send(PNG))
     const unknownAuthority = createImageFetcher({
       isAllowed: () => true,
@@ -221,60 +224,63 @@ describe('what is refused', () => {
     expect(server.requests).toEqual([])
   })
 
-  it.each(['http:', 'ftp:', 'file:', 'data:', 'ws:'])('is a redirect to %s', async (protocol) => {
+  it.each(['http:', 'ftp:', 'file:', 'data:', 'ws:'])('rejects a redirect to %s', async (protocol) => {
     server.answerWith(redirect(protocol === 'data:' ? 'data:image/png;base64,AAAA' : `${protocol}//images.test/x.png`))
     expect(await refusalOf(at('/'))).toContain('only https')
   })
 
   it.each(['https://[', 'https://', 'https://a b/', 'https://999.1.1.1/'])(
-    'is a redirect to what is no address: %s',
+    'rejects a redirect to an invalid URL: %s',
     async (location) => {
       server.answerWith(redirect(location))
-      expect(await refusalOf(at('/'))).toContain('cannot be read')
+      expect(await refusalOf(at('/'))).toContain('URL is not valid')
     },
   )
 
   it.each(['http://images.test/a.png', 'ftp://images.test/a.png', 'file:///etc/passwd', 'not an address'])(
-    'is %s to begin with',
+    'rejects the image URL %s without connecting',
     async (url) => {
       await refusalOf(url)
       expect(server.connections).toEqual([])
     },
   )
 
-  it.each(['user@', 'user:password@', ':password@', 'images.test@'])('is an address with %s', async (userinfo) => {
-    server.answerWith(send(PNG))
-    await refusalOf(`https://${userinfo}images.test:${server.port}/`)
-    expect(server.connections).toEqual([])
-  })
+  it.each(['user@', 'user:password@', ':password@', 'images.test@'])(
+    'rejects an image URL with the userinfo %s',
+    async (userinfo) => {
+      server.answerWith(send(PNG))
+      await refusalOf(`https://${userinfo}images.test:${server.port}/`)
+      expect(server.connections).toEqual([])
+    },
+  )
 
-  it('is told in words that do not say what an inner network answered', async () => {
+  it('reports a private address and a refused connection with the same message', async () => {
     server.answerWith(send(PNG))
     const refused = await refusalOf(at('/'), { resolveName: nameServer([PRIVATE]).resolveName })
-    const nobodyListens = await refusalOf('https://images.test:9443/', {
+    const notListening = await refusalOf('https://images.test:9443/', {
       resolveName: nameServer([PUBLIC]).resolveName,
     })
-    expect(refused).toBe(nobodyListens)
+    expect(refused).toBe(notListening)
     expect(refused).not.toContain('127.')
   })
 })
 
-/** Every way to write an address that the URL standard turns into the same private one. */
-const spellings = list(`
+/** Spellings that the URL standard normalizes to a private address. */
+const PRIVATE_SPELLINGS = list(`
   127.0.0.3 127.0.0.3. 2130706435 0x7f000003 0x7f.0.0.3 0177.0.0.3 017700000003 127.3 127.0.3 0x7F.3 １２７.0.0.3
   127。0。0。3 [::1] [0:0:0:0:0:0:0:1] [::ffff:127.0.0.3] [::FFFF:7f00:3] [::127.0.0.3] [64:ff9b::127.0.0.3] [::] 0.0.0.0
   0 localhost localhost. LOCALHOST
 `)
 
 describe('a private address', () => {
-  it.each(spellings)('is never connected to: %s', async (host) => {
+  it.each(PRIVATE_SPELLINGS)('never connects to a private address, spelled %s', async (host) => {
     server.answerWith(send(PNG))
     const surroundings = { isAllowed: isPublicAddress, resolveName: nameServer(['127.0.0.1', '::1']).resolveName }
     await refusalOf(at('/', host), surroundings)
     expect(server.connections).toEqual([])
   })
 
-  it.each(spellings)('is not reached by a redirect: %s', async (host) => {
+  it.each(PRIVATE_SPELLINGS)('never connects to a private address by a redirect, spelled %s', async (host) => {
     server.answerWith(redirect(at('/inner', host)))
     const isAllowed = (address: string) => address === PUBLIC || isPublicAddress(address)
     const { resolveName } = nameServer([PUBLIC], ['127.0.0.1', '::1'])
@@ -282,7 +288,7 @@ describe('a private address', () => {
     expect(server.connections).toEqual([PUBLIC])
   })
 
-  it('among public ones makes the whole name private', async () => {
+  it('rejects a name that resolves to both public and private addresses', async () => {
     server.answerWith(send(PNG))
     for (const addresses of [
       [PRIVATE, PUBLIC],
@@ -292,13 +298,13 @@ describe('a private address', () => {
     expect(server.connections).toEqual([])
   })
 
-  it('behind a name that has none at all is a refusal too', async () => {
+  it('rejects a name that resolves to no address', async () => {
     await refusalOf(at('/'), { resolveName: nameServer([]).resolveName })
   })
 })
 
-describe('a name that changes its mind', () => {
-  it('is asked for once for each connection, and what is checked is what is connected to', async () => {
+describe('a name whose addresses change (DNS rebinding)', () => {
+  it('resolves a name once for each connection, and connects to the address that it checked', async () => {
     const { asked, resolveName } = nameServer([PUBLIC], [PRIVATE])
     const checked: string[] = []
     const isAllowed = (address: string) => {
@@ -310,7 +316,7 @@ describe('a name that changes its mind', () => {
     expect([asked, checked, server.connections]).toEqual([['images.test'], [PUBLIC], [PUBLIC]])
   })
 
-  it('between two connections does not lead inside', async () => {
+  it('checks the address again for a second connection to the same name', async () => {
     const { asked, resolveName } = nameServer([PUBLIC], [PRIVATE])
     server.answerWith((_, response) => response.writeHead(302, { location: '/inner', connection: 'close' }).end())
     await refusalOf(at('/'), { resolveName })
@@ -319,18 +325,19 @@ describe('a name that changes its mind', () => {
   })
 })
 
-describe('an address is public', () => {
+describe('isPublicAddress', () => {
   it.each(
     list(`
       1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255
       169.255.0.0 172.15.255.255 172.32.0.0 191.255.255.255 192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255
       198.20.0.0 223.255.255.255 2001:200::1 2001:4860:4860::8888 2003::1 2606:4700:4700::1111 2a00:1450::1 2000::1
     `),
-  )('when it is %s', (address) => expect(isPublicAddress(address)).toBe(true))
+  )('isPublicAddress accepts %s', (address) => expect(isPublicAddress(address)).toBe(true))
 
   it.each(
     [
-      // This network, private, shared, loopback, link-local (and cloud metadata), assignments, tests, benchmarks, 6to4 relays.
+      // This network, private, shared, loopback, link-local (and cloud metadata), assignments, tests, benchmarks, 6to4
+      // relays.
       list(`
       0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.0 127.255.255.255 169.254.0.0
       169.254.169.254 169.254.255.255 172.16.0.0 172.31.255.255 192.0.0.0 192.0.0.255 192.0.2.0 192.0.2.255 192.88.99.1
@@ -342,7 +349,8 @@ describe('an address is public', () => {
       :: ::1 ::2 ::ffff:10.0.0.1 ::ffff:7f00:1 ::ffff:8.8.8.8 ::127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1
       64:ff9b::8.8.8.8 64:ff9b:1::1 100::1 100:0:0:1::1
     `),
-      // Teredo, ORCHID, benchmarks, documentation, 6to4, segment routing, unique local, link-local, site-local, multicast.
+      // Teredo, ORCHID, benchmarks, documentation, 6to4, segment routing, unique local, link-local, site-local,
+      // multicast.
       list(`
       2001::1 2001:2::1 2001:10::1 2001:20::1 2001:1ff:ffff::1 2001:db8::1 2002:7f00:1::1 2002:808:808::1 3fff::1
       3fff:fff::1 5f00::1 fc00::1 fd12:3456::1 fe80::1 fe80::1%lo fec0::1 ff02::1 ff0e::1 4000::1 8000::1
@@ -353,5 +361,5 @@ describe('an address is public', () => {
     `),
       [''],
     ].flat(),
-  )('but not when it is %j', (address) => expect(isPublicAddress(address)).toBe(false))
+  )('isPublicAddress rejects %j', (address) => expect(isPublicAddress(address)).toBe(false))
 })

@@ -1,14 +1,15 @@
 import type { FastifyInstance } from 'fastify'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createBalanceReader } from '#shared/adapters/chain/balance-reader.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { addBalanceRoutes, walletBalanceSchema } from '../../../api/routes/balance.ts'
+import { addBalanceRoutes } from '../../../api/routes/balance.ts'
+import { walletBalanceSchema } from '../../../api/schemas/balance.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
 import { composeApp, limitRate, limitTo, terms } from './compose-app.ts'
 
 let devnet: TestDevnet
@@ -30,8 +31,8 @@ afterAll(async () => {
 const lookUp = (query: string) => app.inject(`/v1/balance${query}`)
 
 describe('GET /v1/balance', () => {
-  it('reads a wallet’s USDC, with every specified field and no other', async () => {
-    const { address } = await createChainPayer(devnet, 5_034_000n)
+  it('GET /v1/balance returns a wallet’s USDC with every specified field and no other [spec R9]', async () => {
+    const { address } = await createPayer(devnet.rpcUrl, { usdcAtomic: 5_034_000n })
     const answer = await lookUp(`?address=${address}`)
     expect(answer.statusCode).toBe(200)
     expect(answer.headers['cache-control']).toBe('no-store')
@@ -46,7 +47,7 @@ describe('GET /v1/balance', () => {
     })
   })
 
-  it('answers zero for a wallet that the chain has never seen', async () => {
+  it('GET /v1/balance returns zero for a wallet that is unknown on chain', async () => {
     const answer = await lookUp(`?address=${privateKeyToAddress(generatePrivateKey())}`)
     expect(answer.json()).toMatchObject({ balance_usdc_atomic: '0', balance_usdc: '0' })
   })
@@ -58,26 +59,26 @@ describe('GET /v1/balance', () => {
       'mixed, without a checksum',
       (address: string) => `0x${address.slice(2, -1).toLowerCase()}${address.slice(-1)}A`.slice(0, 42),
     ],
-  ])('takes %s case and names the wallet as it was asked for', async (_, spell) => {
-    const { address } = await createChainPayer(devnet, 7n)
+  ])('GET /v1/balance accepts %s case and returns the address as it was sent', async (_, spell) => {
+    const { address } = await createPayer(devnet.rpcUrl, { usdcAtomic: 7n })
     const wallet = spell(address)
     const answer = await lookUp(`?address=${wallet}`)
     expect({ status: answer.statusCode, wallet: answer.json().wallet }).toEqual({ status: 200, wallet })
   })
 
-  it('asks the chain once and for nothing else', async () => {
+  it('GET /v1/balance makes a single call to the chain [spec E82]', async () => {
     const before = proxy.calls.length
     await lookUp(`?address=${terms.payTo}`)
     expect(proxy.calls.slice(before)).toEqual(['eth_call'])
   })
 
-  it('answers HEAD', async () => {
+  it('HEAD /v1/balance is answered without a body', async () => {
     const answer = await app.inject({ method: 'HEAD', url: `/v1/balance?address=${terms.payTo}` })
     expect({ status: answer.statusCode, body: answer.body }).toEqual({ status: 200, body: '' })
   })
 })
 
-describe('a wrong address', () => {
+describe('a wrong address [spec E81]', () => {
   const valid = terms.payTo
   it.each([
     ['', 'missing_field'],
@@ -93,7 +94,7 @@ describe('a wrong address', () => {
     [`?address=${valid.replace('11', 'zz')}`, 'invalid_field'],
     [`?address=${valid}&address=${valid}`, 'invalid_field'],
     ['?address=vitalik.eth', 'invalid_field'],
-  ])('%s is a 400 that asks nothing of the chain', async (query, code) => {
+  ])('GET /v1/balance%s is a 400 without a call to the chain', async (query, code) => {
     const before = proxy.calls.length
     const answer = await lookUp(query)
     expect(answer.statusCode).toBe(400)
@@ -105,7 +106,7 @@ describe('a wrong address', () => {
   })
 })
 
-describe('a lookup that the network does not answer', () => {
+describe('a failed balance lookup [spec F6]', () => {
   const faults: RpcFault[] = [
     { kind: 'reset' },
     { kind: 'invalid_json' },
@@ -113,20 +114,23 @@ describe('a lookup that the network does not answer', () => {
     { kind: 'status', status: 502 },
     { kind: 'error', code: -32_603, message: 'secret internal url' },
   ]
-  it.each(faults)('$kind is a 503 that says to retry and leaks nothing', async (fault) => {
-    proxy.setFault(fault)
-    const answer = await lookUp(`?address=${terms.payTo}`)
-    expect(answer.statusCode).toBe(503)
-    expect(answer.headers['retry-after']).toBe('2')
-    expect(answer.json()).toMatchObject({
-      type: 'error',
-      error: { code: 'payment_network_unavailable', payment: 'none', retry: 'same_request' },
-    })
-    expect(answer.body).not.toMatch(/secret|127\.0\.0\.1/)
-  })
+  it.each(faults)(
+    'GET /v1/balance answers an RPC fault of kind $kind with a 503 that allows a retry and leaks nothing [spec E83]',
+    async (fault) => {
+      proxy.setFault(fault)
+      const answer = await lookUp(`?address=${terms.payTo}`)
+      expect(answer.statusCode).toBe(503)
+      expect(answer.headers['retry-after']).toBe('2')
+      expect(answer.json()).toMatchObject({
+        type: 'error',
+        error: { code: 'payment_network_unavailable', payment: 'none', retry: 'same_request' },
+      })
+      expect(answer.body).not.toMatch(/secret|127\.0\.0\.1/)
+    },
+  )
 })
 
-it('an address that asks too often is told to wait', async () => {
+it('GET /v1/balance is rate limited [spec O33]', async () => {
   const limited = await composeApp((composed) =>
     addBalanceRoutes(composed, {
       terms,

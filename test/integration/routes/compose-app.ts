@@ -37,7 +37,7 @@ export const signer = createStatementSigner(PUBLIC_BASE_URL, [
 
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
-/** Of this process alone. */
+/** Creates the limits of a single process. */
 export function limitTo(requestsPerMinute: number): RateLimiter {
   const paidRequestsPerMinute = requestsPerMinute
   return createRateLimiter({
@@ -49,10 +49,10 @@ export function limitTo(requestsPerMinute: number): RateLimiter {
   })
 }
 
-/** More than any test asks for. */
+/** Limits higher than any test reaches. */
 export const limitRate = limitTo(1_000_000)
 
-/** Room for everything that a test sends. */
+/** Admits everything that a test sends. */
 export const admission = createAdmission({
   gate: createLoadGate({ bodyBytes: 1024 ** 3, heldConnections: 1000, queueAgeMs: 1000 }),
   isPaying: () => false,
@@ -61,7 +61,7 @@ export const admission = createAdmission({
   store: { hasJob: async () => false },
 })
 
-/** The plugins of the API around some of its routes. */
+/** Composes the API's plugins with some of its routes. */
 export async function composeApp(addRoutes: (app: FastifyInstance) => void | Promise<void>): Promise<FastifyInstance> {
   const app = fastify({ logger: false, genReqId: newRequestId, requestIdHeader: false })
   app.removeAllContentTypeParsers()
@@ -73,7 +73,7 @@ export async function composeApp(addRoutes: (app: FastifyInstance) => void | Pro
   return app
 }
 
-/** The three lists over a catalog. */
+/** Composes the three lists of a catalog. */
 export function composeLists(catalog: Catalog = publishedCatalog): Promise<FastifyInstance> {
   return composeApp((app) => {
     addModelRoutes(app, { catalog })

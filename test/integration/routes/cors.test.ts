@@ -2,21 +2,21 @@ import { describe, expect, it } from 'vitest'
 import { composeLists } from './compose-app.ts'
 
 const app = await composeLists()
-const origin = 'https://page.example'
+const ORIGIN = 'https://page.example'
 
 function preflight(url: string) {
   const headers = {
-    origin,
+    origin: ORIGIN,
     'access-control-request-method': 'POST',
     'access-control-request-headers': 'content-type',
   }
   return app.inject({ method: 'OPTIONS', url, headers })
 }
 
-describe('browsers of any origin', () => {
-  it('may read every answer, failures included', async () => {
+describe('a browser of any origin', () => {
+  it('a browser of any origin may read every response, errors included', async () => {
     for (const url of ['/v1/models', '/v1/nowhere']) {
-      const { headers } = await app.inject({ url, headers: { origin } })
+      const { headers } = await app.inject({ url, headers: { origin: ORIGIN } })
       expect(headers['access-control-allow-origin']).toBe('*')
       expect(headers['access-control-allow-credentials']).toBeUndefined()
     }
@@ -37,8 +37,8 @@ describe('browsers of any origin', () => {
     'x-media-url',
     'x-ratelimit-remaining-requests',
     'anthropic-ratelimit-requests-remaining',
-  ])('may read the header %s', async (name) => {
-    const { headers } = await app.inject({ url: '/v1/models', headers: { origin } })
+  ])('a browser of any origin may read the header %s', async (name) => {
+    const { headers } = await app.inject({ url: '/v1/models', headers: { origin: ORIGIN } })
     const exposed = String(headers['access-control-expose-headers']).toLowerCase().split(', ')
     expect(exposed).toContain(name)
   })
@@ -53,12 +53,12 @@ describe('browsers of any origin', () => {
     'x-stainless-lang',
     'access-control-expose-headers',
     'if-none-match',
-  ])('may send the header %s', async (name) => {
+  ])('a browser of any origin may send the header %s', async (name) => {
     const answer = await preflight('/v1/models')
     expect(String(answer.headers['access-control-allow-headers']).toLowerCase().split(', ')).toContain(name)
   })
 
-  it.each(['/v1/models', '/v1/chat/completions', '/v1/nowhere'])('get 204 for a preflight of %s', async (url) => {
+  it.each(['/v1/models', '/v1/chat/completions', '/v1/nowhere'])('a preflight of %s is a 204', async (url) => {
     const answer = await preflight(url)
     expect({ status: answer.statusCode, body: answer.body }).toEqual({ status: 204, body: '' })
     expect(answer.headers['access-control-allow-methods']).toBe('GET, HEAD, POST')
@@ -68,26 +68,26 @@ describe('browsers of any origin', () => {
 })
 
 describe('other methods', () => {
-  it('OPTIONS that is no preflight, on a route that there is, names the methods', async () => {
+  it('OPTIONS on a known route without a preflight is a 405 with Allow', async () => {
     const answer = await app.inject({ method: 'OPTIONS', url: '/v1/models' })
     expect(answer.statusCode).toBe(405)
     expect(String(answer.headers.allow).split(', ')).toEqual(expect.arrayContaining(['GET', 'HEAD']))
   })
 
-  it('OPTIONS on a route that there is not is the common 404', async () => {
+  it('OPTIONS on an unknown route is a 404', async () => {
     const answer = await app.inject({ method: 'OPTIONS', url: '/v1/nowhere' })
     expect(answer.statusCode).toBe(404)
     expect(answer.json()).toMatchObject({ type: 'error', error: { code: 'not_found' } })
   })
 
-  it.each(['POST', 'PUT', 'DELETE', 'PATCH'] as const)('%s on a list is the common 405 with Allow', async (method) => {
+  it.each(['POST', 'PUT', 'DELETE', 'PATCH'] as const)('%s on a list is a 405 with Allow', async (method) => {
     const answer = await app.inject({ method, url: '/v1/models' })
     expect(answer.statusCode).toBe(405)
     expect(String(answer.headers.allow).split(', ').toSorted()).toEqual(['GET', 'HEAD'])
     expect(answer.json()).toMatchObject({ error: { code: 'method_not_allowed', param: null, retry: 'never' } })
   })
 
-  it('a GET on an unknown route is the common 404, with the request named twice', async () => {
+  it('GET on an unknown route is a 404 with the request id in both headers', async () => {
     const answer = await app.inject('/v1/nowhere')
     expect(answer.statusCode).toBe(404)
     const { request_id: requestId, error } = answer.json()

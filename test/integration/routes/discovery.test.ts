@@ -28,7 +28,7 @@ describe.each([
   ['/llms.txt', 'text/plain; charset=utf-8'],
   ['/favicon.svg', 'image/svg+xml'],
 ])('%s', (url, type) => {
-  it('is served with its type, a validator and a lifetime, to GET and HEAD', async () => {
+  it('a discovery document has its content type, an ETag and a lifetime, for GET and HEAD', async () => {
     for (const method of ['GET', 'HEAD'] as const) {
       const answer = await app.inject({ method, url })
       expect(answer.statusCode).toBe(200)
@@ -37,14 +37,14 @@ describe.each([
     }
   })
 
-  it('is a 304 for whoever has it', async () => {
+  it('a discovery document is a 304 for a matching If-None-Match', async () => {
     const { headers } = await app.inject(url)
     expect((await app.inject({ url, headers: { 'if-none-match': String(headers.etag) } })).statusCode).toBe(304)
   })
 })
 
 describe('/.well-known/x402', () => {
-  it('lists the paid resources with their bounds', async () => {
+  it('/.well-known/x402 lists the paid resources with their minimum and maximum price', async () => {
     const document = (await app.inject('/.well-known/x402')).json()
     expect(document).toMatchObject({ version: 1, x402Version: 2, payment: { scheme: 'upto', network: 'eip155:8453' } })
     expect(document.resources).toEqual(operations.map(({ path }) => `${PUBLIC_BASE_URL}${path}`))
@@ -57,7 +57,7 @@ describe('/.well-known/x402', () => {
     })
   })
 
-  it('leaves out what is not available', async () => {
+  it('/.well-known/x402 omits unavailable operations', async () => {
     const { resources } = (await reduced.inject('/.well-known/x402')).json()
     expect(resources).not.toContain(`${PUBLIC_BASE_URL}/v1/audio/speech`)
     expect(resources).toHaveLength(operations.length - 1)
@@ -65,26 +65,26 @@ describe('/.well-known/x402', () => {
 })
 
 describe('/llms.txt', () => {
-  it('tells how to pay, and each available endpoint with its price and models', async () => {
+  it('/llms.txt explains how to pay, and lists each available endpoint with its price and models', async () => {
     const { body } = await app.inject('/llms.txt')
     for (const { path } of operations) expect(body).toContain(`POST ${path} (`)
-    for (const words of ['x-idempotency-key', 'PAYMENT-REQUIRED', 'PAYMENT-SIGNATURE', '0.035 USD', '/openapi.json'])
-      expect(body).toContain(words)
+    for (const text of ['x-idempotency-key', 'PAYMENT-REQUIRED', 'PAYMENT-SIGNATURE', '0.035 USD', '/openapi.json'])
+      expect(body).toContain(text)
   })
 
-  it('leaves out what is not available', async () => {
+  it('/llms.txt omits unavailable operations', async () => {
     expect((await reduced.inject('/llms.txt')).body).not.toContain('POST /v1/audio/speech')
   })
 })
 
 describe('/openapi.json', () => {
-  it('describes the whole interface whatever is available', async () => {
+  it('/openapi.json describes the whole interface, regardless of availability', async () => {
     expect((await reduced.inject('/openapi.json')).body).toBe((await app.inject('/openapi.json')).body)
   })
 })
 
 describe('/docs', () => {
-  it('leads to a page that loads nothing from another host', async () => {
+  it('/docs redirects to a page that loads nothing from another host', async () => {
     const redirect = await app.inject('/docs')
     expect([redirect.statusCode, redirect.headers.location]).toEqual([301, '/docs/'])
     const page = await app.inject('/docs/')
@@ -96,7 +96,7 @@ describe('/docs', () => {
     expect(page.headers['content-security-policy']).toContain(`connect-src 'self' ${PUBLIC_BASE_URL};`)
   })
 
-  it('serves the script itself, cacheable', async () => {
+  it('/docs serves its own script, cacheable', async () => {
     const script = await app.inject('/docs/js/scalar.js')
     expect(script.statusCode).toBe(200)
     expect(script.headers['content-type']).toContain('javascript')

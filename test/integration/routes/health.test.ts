@@ -14,13 +14,13 @@ const ask = async (
   draining: AbortSignal = new AbortController().signal,
 ) => (await composeApp((app) => addHealthRoutes(app, checks, warnings, draining))).inject(url)
 
-describe('health', () => {
-  it('/healthz answers whatever the dependencies do', async () => {
+describe('health routes', () => {
+  it('/healthz is 200 regardless of dependencies', async () => {
     const answer = await ask('/healthz', { database: down })
     expect({ status: answer.statusCode, body: answer.json() }).toEqual({ status: 200, body: { status: 'ok' } })
   })
 
-  it('/readyz is 200 when everything answers', async () => {
+  it('/readyz is 200 while all dependencies answer', async () => {
     const answer = await ask('/readyz', { database: up, chain: up, ffmpeg: up })
     expect(answer.statusCode).toBe(200)
     expect(answer.json()).toEqual({
@@ -30,7 +30,7 @@ describe('health', () => {
     })
   })
 
-  it('/readyz is 503 and names what is down, and nothing more', async () => {
+  it('/readyz is 503 and names the dependencies that are down, without details', async () => {
     const answer = await ask('/readyz', { database: down, chain: up, ffmpeg: down })
     expect(answer.statusCode).toBe(503)
     expect(answer.json()).toEqual({
@@ -41,7 +41,7 @@ describe('health', () => {
     expect(answer.body).not.toContain('secret')
   })
 
-  it('/readyz takes a dependency that hangs as down', async () => {
+  it('/readyz reports a hanging dependency as down', async () => {
     const answer = await ask('/readyz', { database: up, chain: hangs })
     expect(answer.json()).toEqual({
       status: 'unavailable',
@@ -50,7 +50,7 @@ describe('health', () => {
     })
   })
 
-  it('/readyz names what to see to, and is 200 all the same', async () => {
+  it('/readyz lists warnings and stays 200', async () => {
     const warnings = { settlement_gas_low: async () => true, clock_skew: async () => false }
     const answer = await ask('/readyz', { database: up }, warnings)
     expect({ status: answer.statusCode, body: answer.json() }).toEqual({
@@ -59,7 +59,7 @@ describe('health', () => {
     })
   })
 
-  it('/readyz takes what cannot be found out for no warning', async () => {
+  it('/readyz omits a warning whose check fails or hangs', async () => {
     const warnings = {
       settlement_gas_low: () => Promise.reject(new Error('down')),
       clock_skew: () => hangs().then(() => true),
@@ -67,7 +67,7 @@ describe('health', () => {
     expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
   })
 
-  it('/readyz of a process that is told to stop is 503 at once, whatever its dependencies do', async () => {
+  it('/readyz of a stopping process is 503 immediately, regardless of dependencies', async () => {
     const answer = await ask('/readyz', { database: hangs }, {}, AbortSignal.abort())
     expect({ status: answer.statusCode, body: answer.json() }).toEqual({
       status: 503,

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { z } from 'zod'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { modelListSchema } from '../../../api/routes/models.ts'
-import { pricingCatalogSchema } from '../../../api/routes/pricing.ts'
-import { voiceListSchema } from '../../../api/routes/voices.ts'
+import { modelListSchema } from '../../../api/schemas/models.ts'
+import { pricingCatalogSchema } from '../../../api/schemas/pricing.ts'
+import { voiceListSchema } from '../../../api/schemas/voices.ts'
 import { composeLists } from './compose-app.ts'
 
 const app = await composeLists()
@@ -21,12 +21,12 @@ describe('GET /v1/models', async () => {
   const list = await read('/v1/models', modelListSchema)
   const limitsOf = (id: string) => list.data.find((model) => model.id === id)
 
-  it('is a list with the catalog’s version and one page', () => {
+  it('GET /v1/models is a list of one page with the catalog’s version [spec E76]', () => {
     expect(list).toMatchObject({ object: 'list', catalog_version: publishedCatalog.version, has_more: false })
     expect([list.first_id, list.last_id]).toEqual([modelIds.at(0), modelIds.at(-1)])
   })
 
-  it('has the four categories with every specified field', () => {
+  it('GET /v1/models has the four categories with every specified field', () => {
     expect(list.categories.map(({ id }) => id)).toEqual([
       'text_generation',
       'image_generation',
@@ -53,20 +53,23 @@ describe('GET /v1/models', async () => {
     ['textmodel-3.1-flash-lite-image', 'image_generation', ['text'], ['image'], ['/v1/images/generations']],
     ['speechvendor/flash-v2.5', 'text_to_speech', ['text'], ['audio'], ['/v1/audio/speech']],
     ['speechvendor/scribe-v2', 'speech_to_text', ['audio'], ['text'], ['/v1/audio/transcriptions']],
-  ])('%s has the specified fields, created and owned_by', (id, category, input, output, endpoints) => {
-    expect(list.data.find((model) => model.id === id)).toMatchObject({
-      id,
-      object: 'model',
-      created: expect.any(Number),
-      owned_by: 'farebox',
-      category,
-      input_modalities: input,
-      output_modalities: output,
-      supported_endpoints: endpoints,
-    })
-  })
+  ])(
+    'GET /v1/models lists %s with the specified fields, created and owned_by',
+    (id, category, input, output, endpoints) => {
+      expect(list.data.find((model) => model.id === id)).toMatchObject({
+        id,
+        object: 'model',
+        created: expect.any(Number),
+        owned_by: 'farebox',
+        category,
+        input_modalities: input,
+        output_modalities: output,
+        supported_endpoints: endpoints,
+      })
+    },
+  )
 
-  it('publishes the limits of each category', () => {
+  it('GET /v1/models publishes the limits of each category [spec E44]', () => {
     for (const model of list.data.slice(0, 7)) {
       expect(model.context_window).toBe(1_048_576)
       expect(model.max_output_tokens).toBeLessThanOrEqual(65_536)
@@ -87,7 +90,7 @@ describe('GET /v1/models', async () => {
 describe('GET /v1/pricing', async () => {
   const pricing = await read('/v1/pricing', pricingCatalogSchema)
 
-  it('is a pricing catalog of the same version, without a service fee', () => {
+  it('GET /v1/pricing is a pricing catalog of the same version, without a service fee [spec S7, E78, B23]', () => {
     expect(pricing).toMatchObject({
       object: 'pricing_catalog',
       catalog_version: publishedCatalog.version,
@@ -96,12 +99,12 @@ describe('GET /v1/pricing', async () => {
     })
   })
 
-  it('has one entry for each model', () => {
+  it('GET /v1/pricing has one entry for each model', () => {
     expect(pricing.data.map(({ model }) => model)).toEqual(modelIds)
     for (const entry of pricing.data) expect(entry.currency).toBe('USD')
   })
 
-  it('has the price fields of each billing mode, and nothing of another', () => {
+  it('GET /v1/pricing has the price fields of each billing mode, and none of another [spec R5]', () => {
     expect(pricing.data[0]).toEqual({
       model: 'textmodel-3.6-flash',
       category: 'text_generation',
@@ -162,7 +165,7 @@ describe('GET /v1/pricing', async () => {
 describe('GET /v1/audio/voices', async () => {
   const voices = await read('/v1/audio/voices', voiceListSchema)
 
-  it('has the 20 voices with the specified fields and no others', () => {
+  it('GET /v1/audio/voices has the 20 voices with the specified fields and no others', () => {
     expect(Object.keys(voices)).toEqual(['object', 'defaults', 'data'])
     expect(voices.data).toHaveLength(20)
     expect(voices.data[0]).toEqual({
@@ -177,16 +180,16 @@ describe('GET /v1/audio/voices', async () => {
     })
   })
 
-  it('has one default, and it is a voice of the list', () => {
+  it('GET /v1/audio/voices has one default, which is a voice of the list [spec E55]', () => {
     expect(voices.defaults).toEqual({ 'speechvendor/flash-v2.5': 'darian' })
     expect(voices.data.filter((voice) => voice.default_for_models.length > 0)).toHaveLength(1)
   })
 })
 
-describe('what is not available is not listed', async () => {
+describe('unavailable models', async () => {
   const reduced = await composeLists(availableCatalog(publishedCatalog, new Set(['textmodel-2.5-pro'])))
 
-  it('by the models list', async () => {
+  it('the models list omits unavailable models and their categories', async () => {
     const list = await read('/v1/models', modelListSchema, reduced)
     expect(list.categories.map(({ id, model_ids }) => [id, model_ids])).toEqual([
       ['text_generation', ['textmodel-2.5-pro']],
@@ -195,16 +198,16 @@ describe('what is not available is not listed', async () => {
     expect(list.catalog_version).not.toBe(publishedCatalog.version)
   })
 
-  it('by the pricing list', async () => {
+  it('the pricing list omits unavailable models', async () => {
     const { data } = await read('/v1/pricing', pricingCatalogSchema, reduced)
     expect(data.map(({ model }) => model)).toEqual(['textmodel-2.5-pro'])
   })
 
-  it('by the voices list', async () => {
+  it('the voices list omits voices of unavailable models', async () => {
     expect(await read('/v1/audio/voices', voiceListSchema, reduced)).toEqual({ object: 'list', defaults: {}, data: [] })
   })
 
-  it('and an empty catalog is a list without ids', async () => {
+  it('the models list of an empty catalog has no categories, models or ids', async () => {
     const empty = await composeLists(availableCatalog(publishedCatalog, new Set()))
     expect(await read('/v1/models', modelListSchema, empty)).toMatchObject({
       categories: [],
@@ -215,8 +218,8 @@ describe('what is not available is not listed', async () => {
   })
 })
 
-describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('%s is cacheable', (url) => {
-  it('with a strong validator that follows the content', async () => {
+describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('caching of %s', (url) => {
+  it('a list has a strong ETag that changes with its content', async () => {
     const { headers } = await app.inject(url)
     expect(headers.etag).toMatch(/^"[0-9a-f]{32}"$/)
     expect(headers['cache-control']).toBe('public, max-age=300')
@@ -225,7 +228,7 @@ describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('%s is cacheabl
   })
 
   it.each([(tag: string) => tag, (tag: string) => `W/${tag}`, (tag: string) => `"other", ${tag}`, () => '*'])(
-    'and answers 304 without a body to whoever has it (%#)',
+    'a list answers 304 without a body to a matching If-None-Match (%#)',
     async (form) => {
       const etag = String((await app.inject(url)).headers.etag)
       const answer = await app.inject({ url, headers: { 'if-none-match': form(etag) } })
@@ -237,18 +240,18 @@ describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('%s is cacheabl
     },
   )
 
-  it('and answers 200 to whoever has something else', async () => {
+  it('a list answers 200 to another If-None-Match', async () => {
     expect((await app.inject({ url, headers: { 'if-none-match': '"other"' } })).statusCode).toBe(200)
   })
 
-  it('and answers HEAD with the same headers and no body', async () => {
+  it('a list answers HEAD with the headers of GET and no body', async () => {
     const [get, head] = await Promise.all([app.inject(url), app.inject({ url, method: 'HEAD' })])
     expect({ status: head.statusCode, body: head.body }).toEqual({ status: 200, body: '' })
     for (const name of ['etag', 'content-type', 'content-length', 'cache-control'])
       expect([name, head.headers[name]]).toEqual([name, get.headers[name]])
   })
 
-  it('and needs no payment, key or parameter', async () => {
+  it('a list needs no payment, key or parameter [spec E77]', async () => {
     const answer = await app.inject({ url: `${url}?anything=1`, headers: { authorization: 'Bearer dummy' } })
     expect(answer.statusCode).toBe(200)
     expect(answer.headers['payment-required']).toBeUndefined()

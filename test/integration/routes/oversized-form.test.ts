@@ -25,7 +25,7 @@ beforeAll(async () => {
 })
 afterAll(() => app.close())
 
-/** Sends a form that never has a part until it was answered, so many chunks more, and reads nothing meanwhile. */
+/** Sends a form without a part until it is answered, then `chunks` more chunks, without reading the response. */
 async function sendWithoutReading(chunks: number): Promise<Socket> {
   let response: ServerResponse | undefined
   app.server.once('request', (_, serverResponse: ServerResponse) => {
@@ -49,7 +49,7 @@ async function sendWithoutReading(chunks: number): Promise<Socket> {
   return socket
 }
 
-it('a caller who goes on sending for a while after his form was refused for its size still reads the 413', async () => {
+it('a caller who keeps sending after their oversized form was rejected can still read the 413', async () => {
   const socket = await sendWithoutReading(50)
   socket.end('0\r\n\r\n')
   const answer = await text(socket)

@@ -19,29 +19,29 @@ import { PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 const NOW = new Date('2026-11-21T00:00:00.700Z')
 const dependencies = { catalog: publishedCatalog, terms, publicBaseUrl: PUBLIC_BASE_URL, signer, now: () => NOW }
 
-/** A 16 KB header breaks Node's fetch; the payments page allows half of it. */
+/** Half of the 16 KB at which Node's fetch rejects a header. */
 const LONGEST_HEADER = 8192
 
-/** 253 characters (RFC 1035, 2.3.4), more than any origin's name. */
+/** 253 characters, the longest host name (RFC 1035, section 2.3.4). */
 const LONGEST_HOST = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(53)}.example`
 
 describe('a probe', () => {
-  it.each([undefined, {}])('is a request without a key and with the body %j', (body) => {
+  it.each([undefined, {}])('a request without a key and with the body %j is a probe', (body) => {
     expect(isProbe({}, body)).toBe(true)
   })
 
-  it.each([[{ model: 'x' }], [[]], [null], ['{}'], [0], [false]])('is none with the body %j', (body) => {
+  it.each([[{ model: 'x' }], [[]], [null], ['{}'], [0], [false]])('a request with the body %j is no probe', (body) => {
     expect(isProbe({}, body)).toBe(false)
   })
 
-  it.each(['x-idempotency-key', 'payment-signature'])('is none with the header %s', (name) => {
+  it.each(['x-idempotency-key', 'payment-signature'])('a request with the header %s is no probe', (name) => {
     expect(isProbe({ [name]: '' }, {})).toBe(false)
   })
 })
 
-describe('before its body is read', () => {
+describe('mayBeProbe, before the body is read', () => {
   it.each([{}, { 'content-length': '0' }, { 'content-length': '2', 'content-type': 'application/json' }])(
-    '%j may be a probe',
+    'a request with the headers %j may be a probe',
     (headers) => {
       expect(mayBeProbe(headers)).toBe(true)
     },
@@ -53,7 +53,7 @@ describe('before its body is read', () => {
     { 'transfer-encoding': 'chunked' },
     { 'x-idempotency-key': 'key' },
     { 'payment-signature': 'e30=' },
-  ])('%j is none', (headers) => {
+  ])('a request with the headers %j is no probe', (headers) => {
     expect(mayBeProbe(headers)).toBe(false)
   })
 })
@@ -64,7 +64,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
   const required = decodePaymentRequiredHeader(headers['payment-required'])
   const bazaar = required.extensions?.['bazaar'] as DiscoveryExtension
 
-  it('is a 402 with the route’s published maximum in header and body', () => {
+  it('a probe challenge is a 402 with the route’s published maximum in header and body [spec L3a]', () => {
     const maxima: Record<string, string> = {
       createChatCompletion: '0.766952',
       createMessage: '0.766952',
@@ -85,7 +85,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
     expect(Number(required.accepts[0]?.amount)).toBe(Math.round(Number(amount) * 1_000_000))
   })
 
-  it('names the resource and the terms, and binds nothing', () => {
+  it('a probe challenge contains resource and terms, and is not bound to a request [spec L4a, A3, O24]', () => {
     expect(required).toMatchObject({
       x402Version: 2,
       resource: { url: `${PUBLIC_BASE_URL}${operation.path}`, mimeType: 'application/json' },
@@ -100,18 +100,18 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
     expect(body['accepts']).toEqual(required.accepts)
   })
 
-  it('is the same header as the protocol package writes', () => {
+  it('a probe challenge has the same header as @x402/core encodes', () => {
     expect(headers['payment-required']).toBe(encodePaymentRequiredHeader(required))
   })
 
-  it('describes input and output as listing services check them', () => {
+  it('a probe challenge describes input and output in the form that discovery services validate', () => {
     expect(validateDiscoveryExtension(bazaar)).toEqual({ valid: true })
     expect(extractDiscoveryInfoFromExtension(bazaar)).toMatchObject({ input: { type: 'http', method: 'POST' } })
     expect(bazaar).toHaveProperty(['schema', 'properties', 'input', 'properties', 'body', 'properties', 'model'])
     expect(bazaar).toHaveProperty(['schema', 'properties', 'output', 'properties', 'example', 'properties'])
   })
 
-  it('fits a header, also under a host name as long as they come', () => {
+  it('a probe challenge fits into a header, even with the longest host name [spec F3]', () => {
     expect(headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
     const publicBaseUrl = `https://${LONGEST_HOST}`
     const longest = renderProbeChallenge(
@@ -126,9 +126,9 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
     expect(longest.headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
   })
 
-  it('is signed as an offer that stands as long as a challenge', async () => {
+  it('a probe challenge contains a signed offer that is valid as long as a challenge', async () => {
     const [offer] = decodeSignedOffers(extractOffersFromPaymentRequired(required))
-    if (offer?.signedOffer.format !== 'jws') throw new Error('there is no signed offer')
+    if (offer?.signedOffer.format !== 'jws') throw new Error('The challenge contains no signed offer.')
     const payload = await verifyOfferSignatureJWS(offer.signedOffer, signer.publicKeys[0]?.jwk)
     const [accepted] = required.accepts
     expect(payload).toMatchObject({ resourceUrl: required.resource.url, scheme: 'upto', amount: accepted?.amount })
@@ -136,7 +136,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
   })
 })
 
-it('an operation whose category is not available has no challenge', () => {
+it('an operation of an unavailable category has no challenge', () => {
   const [operation] = operations
   if (!operation) throw new Error('there are no operations')
   const catalog = availableCatalog(publishedCatalog, new Set())

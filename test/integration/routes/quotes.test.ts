@@ -8,7 +8,8 @@ import { createMp3Inspector } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
 import { readQuotedRequest } from '../../../api/request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/request/worker-threads/request-preparer.ts'
-import { addQuoteRoutes, quoteSchema } from '../../../api/routes/quotes.ts'
+import { addQuoteRoutes } from '../../../api/routes/quotes.ts'
+import { quoteSchema } from '../../../api/schemas/quotes.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { admission, composeApp, limitRate, terms } from './compose-app.ts'
 
@@ -33,15 +34,15 @@ const app = await composeApp((composed) =>
   }),
 )
 
-const chatRequest = { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1000 }
-const messageRequest = { ...chatRequest, max_tokens: 1000 }
-const imageRequest = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A lighthouse' }
-const speechRequest = { model: 'speechvendor/flash-v2.5', input: 'a'.repeat(2000) }
+const CHAT_REQUEST = { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1000 }
+const MESSAGE_REQUEST = { ...CHAT_REQUEST, max_tokens: 1000 }
+const IMAGE_REQUEST = { model: 'textmodel-3.1-flash-lite-image', prompt: 'A lighthouse' }
+const SPEECH_REQUEST = { model: 'speechvendor/flash-v2.5', input: 'a'.repeat(2000) }
 const ask = (payload: unknown) => app.inject({ method: 'POST', url: '/v1/quotes', payload: payload as object })
 
 describe('POST /v1/quotes', () => {
-  it('prices a request with every term that a challenge would name', async () => {
-    const answer = await ask({ operation: 'createImageGeneration', request: imageRequest })
+  it('POST /v1/quotes prices a request with every term of a challenge', async () => {
+    const answer = await ask({ operation: 'createImageGeneration', request: IMAGE_REQUEST })
     expect(answer.statusCode).toBe(200)
     expect(answer.headers['cache-control']).toBe('no-store')
     expect(quoteSchema.parse(answer.json())).toEqual({
@@ -66,16 +67,16 @@ describe('POST /v1/quotes', () => {
   })
 
   it.each([
-    ['createChatCompletion', chatRequest, 10_000n],
-    ['createMessage', messageRequest, 10_000n],
-    ['createSpeech', speechRequest, 441_000n],
-  ])('prices %s within its bounds and not below its ceiling', async (operation, request, atLeast) => {
+    ['createChatCompletion', CHAT_REQUEST, 10_000n],
+    ['createMessage', MESSAGE_REQUEST, 10_000n],
+    ['createSpeech', SPEECH_REQUEST, 441_000n],
+  ])('POST /v1/quotes quotes %s at no less than its largest possible charge', async (operation, request, atLeast) => {
     const answer = await ask({ operation, request })
     expect({ status: answer.statusCode, operation: answer.json().operation }).toEqual({ status: 200, operation })
     expect(BigInt(answer.json().quoted_maximum_atomic)).toBeGreaterThanOrEqual(atLeast)
   })
 
-  it('measures the audio of a transcription', async () => {
+  it('POST /v1/quotes prices a transcription by its audio duration', async () => {
     const audio = (await readFile(SAMPLE)).toString('base64')
     const request = { model: 'speechvendor/scribe-v2', audio_base64: audio }
     const answer = await ask({ operation: 'createTranscription', request })
@@ -83,43 +84,46 @@ describe('POST /v1/quotes', () => {
     expect(answer.json()).toMatchObject({ price: { amount: '0.005034' }, terms: { price_per_audio_hour_usd: '0.122' } })
   })
 
-  it('binds nothing: the same question has the same answer, and spelled-out defaults do not change it', async () => {
+  it('POST /v1/quotes returns the same quote for the same request, with or without explicit defaults', async () => {
     const [first, again, spelledOut] = await Promise.all([
-      ask({ operation: 'createImageGeneration', request: imageRequest }),
-      ask({ operation: 'createImageGeneration', request: imageRequest }),
-      ask({ operation: 'createImageGeneration', request: { ...imageRequest, n: 1, response_format: 'url' } }),
+      ask({ operation: 'createImageGeneration', request: IMAGE_REQUEST }),
+      ask({ operation: 'createImageGeneration', request: IMAGE_REQUEST }),
+      ask({ operation: 'createImageGeneration', request: { ...IMAGE_REQUEST, n: 1, response_format: 'url' } }),
     ])
     expect([again.body, spelledOut.body]).toEqual([first.body, first.body])
   })
 })
 
-describe('a question that cannot be priced', () => {
+describe('a request that cannot be quoted', () => {
   it.each([
     [{}, 'missing_field', 'operation'],
     [{ operation: 'createImageGeneration' }, 'missing_field', 'request'],
     [{ operation: 'createVideo', request: {} }, 'invalid_field', 'operation'],
     [{ operation: 7, request: {} }, 'invalid_field', 'operation'],
-    [{ operation: 'createImageGeneration', request: imageRequest, n: 2 }, 'unknown_field', 'n'],
+    [{ operation: 'createImageGeneration', request: IMAGE_REQUEST, n: 2 }, 'unknown_field', 'n'],
     [{ operation: 'createImageGeneration', request: {} }, 'missing_field', 'model'],
-    [{ operation: 'createImageGeneration', request: { ...imageRequest, n: 2 } }, 'invalid_field', 'n'],
-    [{ operation: 'createImageGeneration', request: { ...imageRequest, style: 'oil' } }, 'unknown_field', 'style'],
+    [{ operation: 'createImageGeneration', request: { ...IMAGE_REQUEST, n: 2 } }, 'invalid_field', 'n'],
+    [{ operation: 'createImageGeneration', request: { ...IMAGE_REQUEST, style: 'oil' } }, 'unknown_field', 'style'],
     [
       { operation: 'createTranscription', request: { model: 'speechvendor/scribe-v2' } },
       'missing_field',
       'audio_base64',
     ],
-  ])('%j is a 400 that names the field', async (payload, code, param) => {
+  ])('POST /v1/quotes answers %j with a 400 that names the field', async (payload, code, param) => {
     const answer = await ask(payload)
     expect(answer.statusCode).toBe(400)
     expect(answer.json()).toMatchObject({ type: 'error', error: { code, param, payment: 'none', retry: 'never' } })
   })
 
-  it.each(['[]', '"text"', '{'])('a body that is no JSON object (%s) is a 400', async (payload) => {
-    const headers = { 'content-type': 'application/json' }
-    expect((await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })).statusCode).toBe(400)
-  })
+  it.each(['[]', '"text"', '{'])(
+    'POST /v1/quotes answers a body that is not a JSON object (%s) with 400',
+    async (payload) => {
+      const headers = { 'content-type': 'application/json' }
+      expect((await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })).statusCode).toBe(400)
+    },
+  )
 
-  it('GET is the common 405', async () => {
+  it('GET /v1/quotes is a 405', async () => {
     const answer = await app.inject('/v1/quotes')
     expect([answer.statusCode, answer.headers.allow]).toEqual([405, 'POST'])
   })

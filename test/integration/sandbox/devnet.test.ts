@@ -19,8 +19,8 @@ async function blockNumber({ rpcUrl }: Devnet): Promise<number> {
   return Number(await callRpc<string>(rpcUrl, 'eth_blockNumber', []))
 }
 
-describe('a kept chain', () => {
-  it('has its balances, receipts and logs after a restart, and is not funded twice', async () => {
+describe('a devnet with a state file', () => {
+  it('a devnet keeps balances, receipts and logs across a restart, and is not funded twice', async () => {
     const stateFile = join(directory, 'kept.json')
     const first = await startTestDevnet({ stateFile })
     const { hash } = await settleWithPermit(first, await signPayment(first, 900_000n), 77n).then((receipt) => ({
@@ -44,11 +44,11 @@ describe('a kept chain', () => {
     await second.stop()
   })
 
-  it('survives a SIGKILL of anvil with its periodic copy', async () => {
+  it('a devnet keeps its chain after a SIGKILL of anvil', async () => {
     const stateFile = join(directory, 'killed.json')
     const first = await startTestDevnet({ stateFile })
     const block = await blockNumber(first)
-    // The first copy is due after two seconds.
+    // anvil writes its first copy after two seconds.
     await expect.poll(() => readFile(stateFile).catch(() => undefined)).toBeDefined()
     process.kill(first.pid, 'SIGKILL')
     expect(await first.exited).toEqual({ code: null, signal: 'SIGKILL' })
@@ -58,7 +58,7 @@ describe('a kept chain', () => {
     await second.stop()
   })
 
-  it('never loads a half-written state: it takes the older complete one, or starts fresh and says so', async () => {
+  it('a devnet never loads a half-written state, but the older complete one, or starts fresh', async () => {
     const stateFile = join(directory, 'torn.json')
     const first = await startTestDevnet({ stateFile })
     await first.stop()
@@ -69,7 +69,7 @@ describe('a kept chain', () => {
     const log = (line: string) => lines.push(line)
     const second = await startTestDevnet({ stateFile, log })
     expect(second.resumed).toBe(true)
-    expect(lines.join('\n')).toContain('half-written')
+    expect(lines.join('\n')).toContain('incomplete')
     await second.stop()
 
     await writeFile(stateFile, complete.subarray(0, 1_000))
@@ -81,7 +81,7 @@ describe('a kept chain', () => {
     await third.stop()
   })
 
-  it('is not shared by two sandboxes', async () => {
+  it('a state file cannot be used by two devnets', async () => {
     const stateFile = join(directory, 'shared.json')
     const first = await startTestDevnet({ stateFile })
     await expect(startTestDevnet({ stateFile })).rejects.toThrow('is in use by process')
@@ -90,7 +90,7 @@ describe('a kept chain', () => {
 })
 
 describe('devnets', () => {
-  it('run side by side, each with its own chain', async () => {
+  it('devnets run concurrently, each with its own chain', async () => {
     const [left, right] = await Promise.all([startTestDevnet(), startTestDevnet()])
     await callRpc(left.rpcUrl, 'evm_mine', [])
     expect(await blockNumber(left)).toBe((await blockNumber(right)) + 1)
@@ -98,14 +98,14 @@ describe('devnets', () => {
     await Promise.all([left.stop(), right.stop()])
   })
 
-  it('mine at an interval when asked to', async () => {
+  it('a devnet mines at an interval with blockTimeSeconds', async () => {
     const devnet = await startTestDevnet({ blockTimeSeconds: 1 })
     const before = await blockNumber(devnet)
     await expect.poll(() => blockNumber(devnet)).toBeGreaterThan(before)
     await devnet.stop()
   })
 
-  it('tell why they did not start', async () => {
+  it('a devnet that fails to start reports the reason', async () => {
     const devnet = await startTestDevnet()
     const port = Number(new URL(devnet.rpcUrl).port)
     await expect(startTestDevnet({ port })).rejects.toThrow(/anvil ended .*[Aa]ddress/s)

@@ -7,7 +7,7 @@ import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
 import { until } from '../../support/until.ts'
 
 let directory: string
-/** Of a cluster that tests start one after the other: to create one takes longer than all that they do with it. */
+/** One cluster for all tests in turn: creating one takes longer than all that they do with it. */
 let dataDirectory: string
 
 beforeAll(async () => {
@@ -27,7 +27,7 @@ async function query(connectionString: string, sql: string): Promise<QueryResult
 }
 
 describe('the embedded PostgreSQL', () => {
-  it('keeps its data across a stop and across a SIGKILL of the postmaster', async () => {
+  it('the embedded PostgreSQL keeps its data across a stop and across a SIGKILL of the postmaster', async () => {
     const first = await startPostgres({ dataDirectory })
     await query(first.connectionString, 'CREATE TABLE kept (answer int)')
     await first.stop()
@@ -43,7 +43,7 @@ describe('the embedded PostgreSQL', () => {
     process.kill(second.pid, 'SIGKILL')
     expect(await second.exited).toEqual({ code: null, signal: 'SIGKILL' })
 
-    // As long as one of its processes is left, no other server may start.
+    // No other server may start while one of its processes is left.
     const lines: string[] = []
     const starting = startPostgres({ dataDirectory, log: (line) => lines.push(line) })
     await until(() => lines.some((line) => line.includes('pre-existing shared memory block')))
@@ -53,7 +53,7 @@ describe('the embedded PostgreSQL', () => {
     await third.stop()
   })
 
-  it('starts although the crashed server’s pid now belongs to another program', async () => {
+  it('the embedded PostgreSQL starts even if the crashed server’s pid now belongs to another program', async () => {
     const first = await startPostgres({ dataDirectory })
     const lockFile = join(dataDirectory, 'postmaster.pid')
     const lock = await readFile(lockFile, 'utf8')
@@ -63,7 +63,7 @@ describe('the embedded PostgreSQL', () => {
     await second.stop()
   })
 
-  it('is durable, on loopback only, with a password and without a Unix socket', async () => {
+  it('the embedded PostgreSQL is durable, on loopback only, with a password and without a Unix socket', async () => {
     const { connectionString, stop } = await startPostgres({ dataDirectory })
     const names = ['fsync', 'synchronous_commit', 'full_page_writes', 'listen_addresses', 'unix_socket_directories']
     const settings = await query(
@@ -84,7 +84,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('runs twice side by side, but not twice on one directory', async () => {
+  it('two embedded PostgreSQL servers run concurrently, but not on the same directory', async () => {
     const left = startPostgres({ dataDirectory })
     const right = startPostgres({ dataDirectory: join(directory, 'right') })
     const servers = await Promise.all([left, right])
@@ -93,7 +93,7 @@ describe('the embedded PostgreSQL', () => {
     await Promise.all(servers.map(({ stop }) => stop()))
   })
 
-  it('never deletes a directory that holds something else', async () => {
+  it('the embedded PostgreSQL never deletes a directory that contains something else', async () => {
     const foreign = join(directory, 'foreign')
     await mkdir(foreign)
     await writeFile(join(foreign, 'thesis.txt'), 'years of work')
@@ -101,7 +101,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await readFile(join(foreign, 'thesis.txt'), 'utf8')).toBe('years of work')
   })
 
-  it('creates the cluster anew after a first start that was interrupted', async () => {
+  it('the embedded PostgreSQL creates its cluster again after an interrupted first start', async () => {
     const interrupted = join(directory, 'interrupted')
     await mkdir(`${interrupted}.initializing`)
     await writeFile(join(`${interrupted}.initializing`, 'PG_VERSION'), '18')

@@ -18,13 +18,13 @@ interface Report {
   rpcUrl: string
 }
 
-/** Starts the fixture supervisor and waits for its report. */
+/** Starts supervisor.fixture.ts and waits for its report. */
 async function startSupervisor(...args: string[]): Promise<{ supervisor: ChildProcess; report: Report }> {
   const fixture = new URL('supervisor.fixture.ts', import.meta.url).pathname
   const supervisor = spawn(process.execPath, [fixture, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   const report = await new Promise<Report>((resolve, reject) => {
     createInterface({ input: supervisor.stdout }).once('line', (line) => resolve(JSON.parse(line) as Report))
-    supervisor.once('exit', () => reject(new Error('The supervisor ended early')))
+    supervisor.once('exit', () => reject(new Error('The supervisor exited early.')))
   })
   return { supervisor, report }
 }
@@ -39,7 +39,7 @@ function run(command: string, ...args: string[]): Promise<ProcessExit> {
 }
 
 describe('a guarded process', () => {
-  it('has its own pid, and its lines reach the log', async () => {
+  it('a guarded process has its own pid, and its output reaches the log', async () => {
     const lines: string[] = []
     const args = ['-c', 'echo $$; echo problem >&2']
     const child = spawnGuarded({ command: 'sh', args, log: (line) => lines.push(line) })
@@ -47,13 +47,13 @@ describe('a guarded process', () => {
     expect(lines.sort()).toEqual([String(child.pid), 'problem'])
   })
 
-  it('reports how it ended: exit code, signal, missing command', async () => {
+  it('a guarded process reports its exit code, its signal or a missing command', async () => {
     expect(await run('sh', '-c', 'exit 3')).toEqual({ code: 3, signal: null })
     expect(await run('sh', '-c', 'kill -SEGV $$')).toEqual({ code: null, signal: 'SIGSEGV' })
     expect(await run('/nowhere/at/all')).toEqual({ code: 127, signal: null })
   })
 
-  it('stops with the signal asked for, and with SIGKILL when it does not obey in time', async () => {
+  it('a guarded process stops with the requested signal, and with SIGKILL after the grace time', async () => {
     const obedient = spawnGuarded({ command: 'sleep', args: ['600'] })
     await obedient.stop({ signal: 'SIGINT', graceMs: PATIENCE_MS })
     await obedient.stop()
@@ -69,7 +69,7 @@ describe('a guarded process', () => {
     expect(await stubborn.exited).toEqual({ code: null, signal: 'SIGKILL' })
   })
 
-  it('takes along what it left running', async () => {
+  it('processes that a guarded process leaves running are killed', async () => {
     const grandchild = Promise.withResolvers<number>()
     const args = ['-c', 'sleep 600 & echo $!']
     const child = spawnGuarded({ command: 'sh', args, log: (line) => grandchild.resolve(Number(line)) })
@@ -78,20 +78,20 @@ describe('a guarded process', () => {
     await expect.poll(() => survivorsOf([pid])).toEqual([])
   })
 
-  it('dies within about a second of a SIGKILL of its supervisor, with its children, obedient or not', async () => {
+  it('a guarded process and its children die with their supervisor, even if they ignore SIGTERM', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'farebox-orphan-'))
     const { supervisor, report } = await startSupervisor('programs', directory)
     expect(await survivorsOf(report.pids)).toEqual(report.pids)
     supervisor.kill('SIGKILL')
     await expect.poll(() => survivorsOf(report.pids)).toEqual([])
-    // Nor did the stubborn one get as far as it would in three seconds.
+    // The stubborn process was killed before it could write its file, three seconds after SIGTERM.
     expect(await readdir(directory)).toEqual([])
     await rm(directory, { recursive: true })
   })
 })
 
-describe('a sandbox whose supervisor is killed', () => {
-  it('leaves no PostgreSQL and no anvil, and loses neither committed rows nor blocks', async () => {
+describe('a sandbox with a killed supervisor', () => {
+  it('a killed sandbox leaves no PostgreSQL and no anvil, and loses neither committed rows nor blocks', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'farebox-orphan-'))
     const { supervisor, report } = await startSupervisor('stack', directory)
     const client = new Client({ connectionString: report.connectionString })

@@ -35,14 +35,14 @@ beforeEach(() => {
   received = []
 })
 
-/** The smallest official client: a plain viem account, and the chain given by URL. */
+/** Creates the simplest official client: a plain viem account, and the chain by URL. */
 function createClient(): x402Client {
   const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
   return new x402Client().register('eip155:8453', new UptoEvmScheme(account, { rpcUrl: devnet.rpcUrl }))
 }
 
 describe('a paying fetch against the devnet', () => {
-  it('needs only an account and the RPC URL, and its payment settles', async () => {
+  it('a paying fetch needs only an account and an RPC URL, and its payment settles', async () => {
     maximumAtomic = 1_000_000n
     const response = await wrapFetchWithPayment(fetch, createClient())(url, { method: 'POST', body: '{}' })
     expect(response.status).toBe(200)
@@ -53,7 +53,7 @@ describe('a paying fetch against the devnet', () => {
     expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(42n)
   })
 
-  it('refuses a maximum above $1 unless spendControls allow it', async () => {
+  it('a paying fetch rejects a maximum above $1 unless spendControls allow it', async () => {
     maximumAtomic = 1_000_001n
     const strict = wrapFetchWithPayment(fetch, createClient())
     await expect(strict(url)).rejects.toThrow('rejected by spendControls.maxAmountPerPayment ($1')
@@ -62,11 +62,11 @@ describe('a paying fetch against the devnet', () => {
     expect(received).toHaveLength(1)
   })
 
-  it('signs no permit when it cannot read the chain', async () => {
+  it('a paying fetch signs no permit when it cannot read the chain', async () => {
     maximumAtomic = 10n
     const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
-    const blind = new x402Client().register('eip155:8453', new UptoEvmScheme(account))
-    expect((await wrapFetchWithPayment(fetch, blind)(url)).status).toBe(200)
+    const withoutRpc = new x402Client().register('eip155:8453', new UptoEvmScheme(account))
+    expect((await wrapFetchWithPayment(fetch, withoutRpc)(url)).status).toBe(200)
     expect(received.map(permitInfoOf)).toEqual([undefined])
   })
 })

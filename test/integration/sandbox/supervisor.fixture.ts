@@ -1,5 +1,5 @@
 /**
- * A supervisor that a test kills: starts what its argument names, prints the pids as JSON, then waits.
+ * A supervisor for a test to kill: starts the programs of `kind`, prints their pids as JSON, then waits.
  */
 import { startDevnet } from '../../../infra/sandbox/devnet.ts'
 import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
@@ -10,7 +10,7 @@ const log = () => undefined
 
 if (kind === 'programs') {
   const sleeper = spawnGuarded({ command: 'sleep', args: ['600'] })
-  // Three seconds after it was asked to end, in its own counting, it leaves a file.
+  // Writes a file three seconds after SIGTERM, counted in its own steps.
   const loop = 'left=-1; while [ $left -ne 0 ]; do sleep 0.05; left=$((left - 1)); done'
   const stubbornness = `trap left=60 TERM; sleep 600 & echo $!; ${loop}; touch "$1"`
   const grandchild = Promise.withResolvers<number>()

@@ -14,12 +14,12 @@ import {
   type TransactionReceipt,
 } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import type { SandboxAccount } from '../../../infra/sandbox/fund-devnet.ts'
 import type { TestDevnet } from '../../support/chain/devnet.ts'
 
-/** The part of an upto payload that goes on chain. */
+/** The part of an upto payload that is sent on chain. */
 export interface UptoAuthorization {
   signature: Hex
   permit2Authorization: {
@@ -32,7 +32,7 @@ export interface UptoAuthorization {
   }
 }
 
-/** The gas-sponsoring permit as the official client adds it to a payment. */
+/** The gas-sponsoring permit that the official client adds to a payment. */
 export interface PermitInfo {
   amount: string
   deadline: string
@@ -66,7 +66,7 @@ export function paymentRequiredFor(requirements: PaymentRequirements): PaymentRe
   }
 }
 
-/** The official client, reading the chain through the devnet. */
+/** Creates the official client, which reads the chain through the devnet. */
 function createOfficialClient(devnet: TestDevnet): x402Client {
   const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
   const signer = toClientEvmSigner(account, devnet.client)
@@ -101,7 +101,7 @@ function settleArguments({ signature, permit2Authorization }: UptoAuthorization,
   ] as const
 }
 
-/** Simulates, sends and waits; a revert throws with the contract's error. */
+/** Simulates and sends the settlement, then waits for its receipt. A revert throws the contract's error. */
 export async function settle(
   devnet: TestDevnet,
   authorization: UptoAuthorization,
@@ -120,14 +120,14 @@ export async function settle(
   return devnet.client.waitForTransactionReceipt({ hash })
 }
 
-/** As `settle`, with the payer's permit. */
+/** Settles with the payer's permit. */
 export async function settleWithPermit(
   devnet: TestDevnet,
   payment: PaymentPayload,
   chargeAtomic: bigint,
 ): Promise<TransactionReceipt> {
   const permit = permitInfoOf(payment)
-  if (permit === undefined) throw new Error('The payment carries no permit')
+  if (permit === undefined) throw new Error('The payment contains no permit.')
   const { r, s, v } = parseSignature(permit.signature)
   const { request } = await devnet.client.simulateContract({
     account: privateKeyToAccount(devnet.accounts.settlement.privateKey),
@@ -145,10 +145,10 @@ export async function settleWithPermit(
 }
 
 function refuse(): Promise<never> {
-  return Promise.reject(new Error('This facilitator only verifies'))
+  return Promise.reject(new Error('This facilitator only verifies.'))
 }
 
-/** The SDK's facilitator, reading from the settlement key's address: the proxy refuses anybody else's simulation. */
+/** Creates the SDK's facilitator. It simulates from the settlement key's address, since the proxy rejects any other. */
 export function createOfficialFacilitator(devnet: TestDevnet): UptoFacilitatorScheme {
   const client: PublicClient = devnet.client
   const facilitator = devnet.accounts.settlement.address

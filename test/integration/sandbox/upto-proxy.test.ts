@@ -1,13 +1,14 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { type Abi, createWalletClient, http, maxUint256, parseAbi } from 'viem'
+import { type Abi, createWalletClient, http, parseAbi } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { compileContracts } from '../../../infra/sandbox/contracts/compile.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { payerWithKey } from '../../support/payer/payer.ts'
 import {
   authorizationOf,
   createOfficialFacilitator,
@@ -33,24 +34,18 @@ beforeEach(async () => {
 })
 afterEach(() => devnet.revert(snapshot))
 
-/** What a regular payer does once: approve Permit2 for everything. The payer needs gas for that. */
-async function approvePermit2(): Promise<void> {
-  const account = privateKeyToAccount(devnet.accounts.payer.privateKey)
-  await callRpc(devnet.rpcUrl, 'anvil_setBalance', [account.address, '0xde0b6b3a7640000'])
-  const wallet = createWalletClient({ account, chain: base, transport: http(devnet.rpcUrl) })
-  const abi = parseAbi(['function approve(address spender, uint256 value) returns (bool)'])
-  const args = [DEVNET_ADDRESSES.permit2, maxUint256] as const
-  const hash = await wallet.writeContract({ address: DEVNET_ADDRESSES.usdc, abi, functionName: 'approve', args })
-  await devnet.client.waitForTransactionReceipt({ hash })
+/** Approves Permit2 for everything, as a regular payer does once. */
+function approvePermit2(): Promise<void> {
+  return payerWithKey(devnet.rpcUrl, devnet.accounts.payer.privateKey).approve()
 }
 
-describe('the proxy stand-in', () => {
-  it('has exactly the interface that @x402/evm publishes', async () => {
+describe('the x402 proxy of the sandbox', () => {
+  it('the sandbox proxy has exactly the interface that @x402/evm publishes', async () => {
     const { uptoProxy } = await compileContracts(`${import.meta.dirname}/../../../node_modules/.cache/farebox-sandbox`)
     expect(describeAbi(uptoProxy.abi)).toEqual(describeAbi(x402UptoPermit2ProxyABI))
   })
 
-  it('moves exactly the charge of a payer without gas and allowance, by the permit of the official client', async () => {
+  it('the sandbox proxy transfers exactly the charge by permit, for a payer without gas and allowance', async () => {
     const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
     const receipt = await settleWithPermit(devnet, payment, CHARGE_ATOMIC)
     const { payer, recipient } = devnet.accounts
@@ -70,7 +65,7 @@ describe('the proxy stand-in', () => {
     expect(await devnet.permit2Allowance(payer.address)).toBe(MAXIMUM_ATOMIC - CHARGE_ATOMIC)
   })
 
-  it('settles although the permit was submitted before, since the allowance is there', async () => {
+  it('the sandbox proxy settles even if the permit was submitted before, since the allowance exists', async () => {
     const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
     const before = await devnet.snapshot()
     await settleWithPermit(devnet, payment, CHARGE_ATOMIC)
@@ -80,7 +75,7 @@ describe('the proxy stand-in', () => {
     expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(CHARGE_ATOMIC)
   })
 
-  it('refuses a permit for another amount than the maximum', async () => {
+  it('the sandbox proxy rejects a permit for another amount than the maximum', async () => {
     const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
     const permit = permitInfoOf(payment)
     if (permit === undefined) throw new Error('no permit')
@@ -89,10 +84,10 @@ describe('the proxy stand-in', () => {
   })
 })
 
-describe('the proxy stand-in for a payer with a standing approval', () => {
+describe('the x402 proxy of the sandbox, for a payer with an approval', () => {
   beforeEach(approvePermit2)
 
-  it('moves the charge, and the official client adds no permit', async () => {
+  it('the sandbox proxy transfers the charge of a payer with an approval, without a permit', async () => {
     const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
     expect(permitInfoOf(payment)).toBeUndefined()
     const receipt = await settle(devnet, authorizationOf(payment), CHARGE_ATOMIC)
@@ -100,7 +95,7 @@ describe('the proxy stand-in for a payer with a standing approval', () => {
     expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(CHARGE_ATOMIC)
   })
 
-  it('settles only for the signed facilitator', async () => {
+  it('the sandbox proxy settles only for the signed facilitator', async () => {
     const stranger = createSandboxAccounts()
     await fundSandboxAccounts(devnet.rpcUrl, stranger)
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
@@ -108,21 +103,21 @@ describe('the proxy stand-in for a payer with a standing approval', () => {
     await expect(attempt).rejects.toThrow('UnauthorizedFacilitator')
   })
 
-  it('settles no more than the signed maximum, and the maximum itself', async () => {
+  it('the sandbox proxy settles up to the signed maximum and no more', async () => {
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
     await expect(settle(devnet, authorization, MAXIMUM_ATOMIC + 1n)).rejects.toThrow('AmountExceedsPermitted')
     expect((await settle(devnet, authorization, MAXIMUM_ATOMIC)).status).toBe('success')
   })
 
-  it('settles one authorization once', async () => {
+  it('the sandbox proxy settles an authorization only once', async () => {
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
     await settle(devnet, authorization, CHARGE_ATOMIC)
-    // Permit2's InvalidNonce(), which the proxy's interface does not name.
+    // Permit2's InvalidNonce(), which is not in the proxy's ABI.
     await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0x756688fe')
     expect(await devnet.transfersTo(devnet.accounts.recipient.address)).toHaveLength(1)
   })
 
-  it('does not settle after the deadline', async () => {
+  it('the sandbox proxy does not settle after the deadline', async () => {
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
     await callRpc(devnet.rpcUrl, 'evm_increaseTime', [3600])
     await callRpc(devnet.rpcUrl, 'evm_mine', [])
@@ -130,7 +125,7 @@ describe('the proxy stand-in for a payer with a standing approval', () => {
     await expect(settle(devnet, authorization, CHARGE_ATOMIC)).rejects.toThrow('0xcd21db4f')
   })
 
-  it('does not settle before validAfter, nor to another recipient than the signed one', async () => {
+  it('the sandbox proxy does not settle before validAfter, nor to another recipient than the signed one', async () => {
     const authorization = authorizationOf(await signPayment(devnet, MAXIMUM_ATOMIC))
     const { witness } = authorization.permit2Authorization
     witness.validAfter = '99999999999'
@@ -143,7 +138,7 @@ describe('the proxy stand-in for a payer with a standing approval', () => {
 })
 
 describe("the SDK's facilitator", () => {
-  it('finds the payment of the official client valid, before and after an approval', async () => {
+  it('the SDK’s facilitator accepts the official client’s payment, before and after an approval', async () => {
     const facilitator = createOfficialFacilitator(devnet)
     const requirements = requirementsFor(devnet, MAXIMUM_ATOMIC)
     const verify = async () => facilitator.verify(await signPayment(devnet, MAXIMUM_ATOMIC), requirements)
@@ -152,7 +147,7 @@ describe("the SDK's facilitator", () => {
     expect(await verify()).toMatchObject({ isValid: true })
   })
 
-  it('finds tampered payments invalid', async () => {
+  it('the SDK’s facilitator rejects tampered payments', async () => {
     const facilitator = createOfficialFacilitator(devnet)
     const requirements = requirementsFor(devnet, MAXIMUM_ATOMIC)
     const payment = await signPayment(devnet, MAXIMUM_ATOMIC)
@@ -175,7 +170,7 @@ describe("the SDK's facilitator", () => {
     expect(amount.isValid).toBe(false)
   })
 
-  it('names the missing balance and the missing allowance, which takes Multicall3', async () => {
+  it('the SDK’s facilitator reports a missing balance and a missing allowance, using Multicall3', async () => {
     const facilitator = createOfficialFacilitator(devnet)
     const tooMuch = await signPayment(devnet, 1_000_000n)
     const { extensions: _permit, ...withoutPermit } = tooMuch
@@ -211,7 +206,7 @@ async function submitPermit(payment: Awaited<ReturnType<typeof signPayment>>): P
   await devnet.client.waitForTransactionReceipt({ hash })
 }
 
-/** One line per function, event and error, whatever the order of their properties. */
+/** Renders one line per function, event and error, independent of the order of properties. */
 function describeAbi(abi: Abi): string[] {
   return abi.map((item) => JSON.stringify(sortKeys(item))).toSorted()
 }

@@ -1,11 +1,12 @@
 import { type Address, createWalletClient, type Hex, http, maxUint256, parseAbi, parseSignature } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { base } from '#shared/adapters/chain/base-chain.ts'
-import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/devnet.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { signPermit } from '../../support/payer/sign-permit.ts'
 
 const ABI = parseAbi([
   'function name() view returns (string)',
@@ -20,7 +21,7 @@ const ABI = parseAbi([
   'function mint(address, uint256) returns (bool)',
 ])
 
-const usdc = { address: DEVNET_ADDRESSES.usdc, abi: ABI } as const
+const USDC_CONTRACT = { address: DEVNET_ADDRESSES.usdc, abi: ABI } as const
 
 let devnet: TestDevnet
 let payer: PrivateKeyAccount
@@ -34,41 +35,38 @@ beforeAll(async () => {
 afterAll(() => devnet.stop())
 
 async function write(functionName: 'permit' | 'transferFrom', args: readonly unknown[]): Promise<void> {
-  const { request } = await devnet.client.simulateContract({ ...usdc, account: spender, functionName, args } as never)
+  const { request } = await devnet.client.simulateContract({
+    ...USDC_CONTRACT,
+    account: spender,
+    functionName,
+    args,
+  } as never)
   const wallet = createWalletClient({ account: spender, chain: base, transport: http(devnet.rpcUrl) })
   await devnet.client.waitForTransactionReceipt({ hash: await wallet.writeContract(request as never) })
 }
 
-async function signPermit(value: bigint, deadline: bigint): Promise<readonly unknown[]> {
-  const nonce = await devnet.client.readContract({ ...usdc, functionName: 'nonces', args: [payer.address] })
-  const signature = await payer.signTypedData({
-    domain: { name: 'USD Coin', version: '2', chainId: DEVNET_CHAIN_ID, verifyingContract: usdc.address },
-    types: {
-      Permit: [
-        { name: 'owner', type: 'address' },
-        { name: 'spender', type: 'address' },
-        { name: 'value', type: 'uint256' },
-        { name: 'nonce', type: 'uint256' },
-        { name: 'deadline', type: 'uint256' },
-      ],
-    },
-    primaryType: 'Permit',
-    message: { owner: payer.address, spender: spender.address, value, nonce, deadline },
-  })
+async function permitFor(value: bigint, deadline: bigint): Promise<readonly unknown[]> {
+  const nonce = await devnet.client.readContract({ ...USDC_CONTRACT, functionName: 'nonces', args: [payer.address] })
+  const terms = { owner: payer.address, spender: spender.address, amount: value, nonce, deadline }
+  const signature = await signPermit(payer, terms)
   const { r, s, v } = parseSignature(signature)
   return [payer.address, spender.address, value, deadline, Number(v), r, s]
 }
 
 function allowance(): Promise<bigint> {
-  return devnet.client.readContract({ ...usdc, functionName: 'allowance', args: [payer.address, spender.address] })
+  return devnet.client.readContract({
+    ...USDC_CONTRACT,
+    functionName: 'allowance',
+    args: [payer.address, spender.address],
+  })
 }
 
 function read(functionName: 'name' | 'version' | 'symbol' | 'decimals'): Promise<string | number> {
-  return devnet.client.readContract({ ...usdc, functionName })
+  return devnet.client.readContract({ ...USDC_CONTRACT, functionName })
 }
 
-describe('the USDC stand-in', () => {
-  it('has the identity of USDC', async () => {
+describe('the USDC contract of the sandbox', () => {
+  it('sandbox USDC has name, version, symbol and decimals of USDC', async () => {
     expect(await Promise.all([read('name'), read('version'), read('symbol'), read('decimals')])).toEqual([
       'USD Coin',
       '2',
@@ -77,35 +75,35 @@ describe('the USDC stand-in', () => {
     ])
   })
 
-  it('takes a permit once', async () => {
-    const permit = await signPermit(5_000n, maxUint256)
+  it('sandbox USDC accepts a permit once', async () => {
+    const permit = await permitFor(5_000n, maxUint256)
     await write('permit', permit)
     expect(await allowance()).toBe(5_000n)
     await expect(write('permit', permit)).rejects.toThrow('EIP2612: invalid signature')
   })
 
-  it('refuses an expired permit and one for another value than signed', async () => {
-    await expect(write('permit', await signPermit(1n, 1n))).rejects.toThrow('FiatTokenV2: permit is expired')
-    const permit = [...(await signPermit(1n, maxUint256))]
+  it('sandbox USDC rejects an expired permit and one for another value than signed', async () => {
+    await expect(write('permit', await permitFor(1n, 1n))).rejects.toThrow('FiatTokenV2: permit is expired')
+    const permit = [...(await permitFor(1n, maxUint256))]
     permit[2] = 2n
     await expect(write('permit', permit)).rejects.toThrow('EIP2612: invalid signature')
   })
 
-  it('spends an allowance down, the largest one too', async () => {
-    await write('permit', await signPermit(maxUint256, maxUint256))
+  it('sandbox USDC reduces an allowance with each transfer, even the largest possible one', async () => {
+    await write('permit', await permitFor(maxUint256, maxUint256))
     await write('transferFrom', [payer.address, devnet.accounts.recipient.address, 7n])
     expect(await allowance()).toBe(maxUint256 - 7n)
     expect(await devnet.usdcBalance(devnet.accounts.recipient.address)).toBe(7n)
   })
 
-  it('refuses transfers beyond allowance or balance in the words of USDC', async () => {
-    await write('permit', await signPermit(10n, maxUint256))
+  it('sandbox USDC rejects transfers beyond allowance or balance with the errors of USDC', async () => {
+    await write('permit', await permitFor(10n, maxUint256))
     const beyondAllowance = write('transferFrom', [payer.address, spender.address, 11n])
     await expect(beyondAllowance).rejects.toThrow('ERC20: transfer amount exceeds allowance')
     const args: [Address, bigint] = [payer.address, 1n]
     const empty = devnet.accounts.recipient.address
     const beyondBalance = devnet.client.simulateContract({
-      ...usdc,
+      ...USDC_CONTRACT,
       functionName: 'transfer',
       args: [args[0], 100n],
       account: empty,
@@ -113,9 +111,9 @@ describe('the USDC stand-in', () => {
     await expect(beyondBalance).rejects.toThrow('ERC20: transfer amount exceeds balance')
   })
 
-  it('lets only the minter mint', async () => {
+  it('sandbox USDC can be minted by the minter only', async () => {
     const attempt = devnet.client.simulateContract({
-      ...usdc,
+      ...USDC_CONTRACT,
       functionName: 'mint',
       args: [payer.address, 1n],
       account: spender.address,
@@ -124,8 +122,8 @@ describe('the USDC stand-in', () => {
   })
 })
 
-describe('funding', () => {
-  it('gives payer, settlement key and recipient what they need, once', async () => {
+describe('funding of sandbox accounts', () => {
+  it('funding provides payer, settlement key and recipient with what they need, once', async () => {
     const accounts = createSandboxAccounts()
     const { payer, settlement, recipient } = accounts
     const gasOf = (address: Address) => devnet.client.getBalance({ address })
@@ -141,7 +139,7 @@ describe('funding', () => {
     expect(await devnet.usdcBalance(recipient.address)).toBe(0n)
   })
 
-  it('fills up a settlement key that runs dry, and mints on request', async () => {
+  it('funding refills a settlement key that is low on gas; mintUsdc adds to a balance', async () => {
     const accounts = createSandboxAccounts()
     await fundSandboxAccounts(devnet.rpcUrl, accounts)
     await callRpc<Hex>(devnet.rpcUrl, 'anvil_setBalance', [accounts.settlement.address, '0x1'])

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
+import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { createElevenLabsSpeech } from '../../../workers/providers/elevenlabs/speech.ts'
 import { createGeminiImage } from '../../../workers/providers/gemini/image.ts'
@@ -15,9 +15,11 @@ import {
   startModerationServer,
   verdicts,
 } from '../../support/http/moderation-server.ts'
-import { bindTestKey, newTestJob } from '../../support/ledger/test-ledger.ts'
+import { bindTestKey } from '../../support/ledger/job-in-state.ts'
+import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
@@ -33,11 +35,11 @@ afterAll(() => server.stop())
 
 const KEY = 'moderation-key'
 const realHttp = createHttp({ fetch })
-/** The real sender, with more time than an answer can take. */
+/** The real sender, with a generous timeout. */
 const patientHttp: SendHttp = (request, limits) => realHttp(request, { ...limits, timeoutMs: PATIENCE_MS })
 
-/** The real sender, whose time is over when the call has arrived and as much of the answer as will ever come. */
-function hastyHttp(answer: 'none' | 'begun'): SendHttp {
+/** The real sender, which times out once the call has arrived, together with all of the response that will arrive. */
+function timingOutHttp(answer: 'none' | 'begun'): SendHttp {
   return async (request, limits) => {
     let hasBegun = false
     const send = createHttp({
@@ -72,36 +74,36 @@ const respondWith =
   (_, response) =>
     sendJson(response, body, status)
 
-const clean = { flagged: false, categories: {} }
+const CLEAN_VERDICT = { flagged: false, categories: {} }
 
-/** Everything that is not a verdict on each of two texts. */
-const noVerdicts: readonly (readonly [string, Answer, SendHttp?])[] = [
+/** Responses that are not a verdict on each of two texts. */
+const NO_VERDICTS: readonly (readonly [string, Answer, SendHttp?])[] = [
   ['a 500', respondWith({ error: { message: 'broken' } }, 500)],
   ['a 401', respondWith({ error: { message: 'Incorrect API key' } }, 401)],
   ['a 429', respondWith({}, 429)],
-  ['a 201', respondWith({ results: [clean, clean] }, 201)],
+  ['a 201', respondWith({ results: [CLEAN_VERDICT, CLEAN_VERDICT] }, 201)],
   ['a redirect', (_, response) => response.writeHead(307, { location: '/v1/elsewhere' }).end()],
-  ['no answer', () => undefined, hastyHttp('none')],
+  ['no response', () => undefined, timingOutHttp('none')],
   ['a reset', (_, response) => response.socket?.resetAndDestroy()],
   [
-    'half an answer',
+    'half a response',
     (_, response) => response.writeHead(200, { 'content-length': '90' }).write('{"results"'),
-    hastyHttp('begun'),
+    timingOutHttp('begun'),
   ],
   ['no JSON', (_, response) => response.end('<html>flagged: false</html>')],
   ['an empty body', (_, response) => response.end()],
   ['another shape', respondWith({ flagged: false })],
   ['a null', respondWith(null)],
-  ['a verdict that is text', respondWith({ results: [{ flagged: 'false' }, clean] })],
+  ['a verdict that is a string', respondWith({ results: [{ flagged: 'false' }, CLEAN_VERDICT] })],
   ['no verdicts', respondWith({ results: [] })],
-  ['a verdict too few', respondWith({ results: [clean] })],
-  ['a verdict too many', respondWith({ results: [clean, clean, clean] })],
-  ['more than a megabyte', respondWith({ results: [clean, clean], padding: 'x'.repeat(1_100_000) })],
+  ['a verdict too few', respondWith({ results: [CLEAN_VERDICT] })],
+  ['a verdict too many', respondWith({ results: [CLEAN_VERDICT, CLEAN_VERDICT, CLEAN_VERDICT] })],
+  ['more than a megabyte', respondWith({ results: [CLEAN_VERDICT, CLEAN_VERDICT], padding: 'x'.repeat(1_100_000) })],
 ]
-const failures = noVerdicts.map(([what, answer, http = patientHttp]) => [what, answer, http] as const)
+const SCREENING_FAILURES = NO_VERDICTS.map(([name, answer, http = patientHttp]) => [name, answer, http] as const)
 
 describe('the moderation endpoint', () => {
-  it('is asked about all texts at once, with key and model', async () => {
+  it('the screener sends all texts in one request, with key and model', async () => {
     expect(await screener().screen(['one', 'two'])).toEqual({ outcome: 'passed' })
     expect(server.calls).toMatchObject([
       {
@@ -113,19 +115,19 @@ describe('the moderation endpoint', () => {
     ])
   })
 
-  it('may be without a key and be written with a slash', async () => {
+  it('the screener accepts an endpoint without a key and a base URL with a trailing slash', async () => {
     const open = screener({ apiKey: undefined, baseUrl: `${server.baseUrl}/` })
     expect(await open.screen(['one'])).toEqual({ outcome: 'passed' })
     expect(server.calls[0]).toMatchObject({ path: '/v1/moderations' })
     expect(server.calls[0]?.headers.authorization).toBeUndefined()
   })
 
-  it('is not asked about nothing', async () => {
+  it('the screener passes without a request when there are no texts', async () => {
     expect(await screener().screen([])).toEqual({ outcome: 'passed' })
     expect(server.calls).toEqual([])
   })
 
-  it('rejects when any text is flagged, and names the categories once each', async () => {
+  it('the screener rejects when any text is flagged, and names each category once', async () => {
     server.answerWith(verdicts((text) => (text === 'fine' ? [] : ['violence', text])))
     expect(await screener().screen(['fine', 'hate', 'self-harm'])).toEqual({
       outcome: 'rejected',
@@ -133,26 +135,29 @@ describe('the moderation endpoint', () => {
     })
   })
 
-  it('rejects without categories too', async () => {
-    server.answerWith(respondWith({ results: [clean, { flagged: true }] }))
+  it('the screener rejects a flagged text without categories', async () => {
+    server.answerWith(respondWith({ results: [CLEAN_VERDICT, { flagged: true }] }))
     expect(await screener().screen(['one', 'two'])).toEqual({ outcome: 'rejected', reason: 'flagged' })
   })
 
-  it.each(failures)('is unavailable, and quotes nothing, when it gives %s', async (_, answer, http) => {
-    server.answerWith(answer)
-    const screening = await screener({ http }).screen(['canary one', 'canary two'])
-    expect(screening).toEqual({ outcome: 'unavailable', reason: expect.any(String) })
-    expect(JSON.stringify(screening)).not.toMatch(/canary|moderation-key|broken|Incorrect/)
-    expect(server.calls).toHaveLength(1)
-  })
+  it.each(SCREENING_FAILURES)(
+    'the screener is unavailable, and quotes no text, when the endpoint returns %s',
+    async (_, answer, http) => {
+      server.answerWith(answer)
+      const screening = await screener({ http }).screen(['canary one', 'canary two'])
+      expect(screening).toEqual({ outcome: 'unavailable', reason: expect.any(String) })
+      expect(JSON.stringify(screening)).not.toMatch(/canary|moderation-key|broken|Incorrect/)
+      expect(server.calls).toHaveLength(1)
+    },
+  )
 
-  it('is unavailable when nobody listens', async () => {
+  it('the screener is unavailable when nothing listens at the endpoint', async () => {
     const gone = await startModerationServer()
     await gone.stop()
     expect(await screener({ baseUrl: gone.baseUrl }).screen(['x'])).toMatchObject({ outcome: 'unavailable' })
   })
 
-  it('has ten seconds', async () => {
+  it('a moderation call times out after ten seconds', async () => {
     let timeoutMs = 0
     const http: SendHttp = (request, limits) => {
       timeoutMs = limits.timeoutMs
@@ -163,7 +168,7 @@ describe('the moderation endpoint', () => {
   })
 })
 
-describe('a paid job', () => {
+describe('screening of a paid job', () => {
   let worker: TestWorker
   beforeAll(async () => {
     worker = await startTestWorker()
@@ -223,19 +228,19 @@ describe('a paid job', () => {
     ['createSpeech', { model: 'speechvendor/flash-v2.5', input: 'canary speech' }, ['canary speech']],
   ]
 
-  /** A paid and accepted request without an upload. */
+  /** Accepts a paid request without an upload. */
   async function accept(operationId: string, body: Record<string, unknown>) {
     const operation = operationById(operationId)
     const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null)
     const quote = operation.quote(effective, publishedCatalog)
-    const payer = await createChainPayer(worker.devnet)
+    const payer = await createPayer(worker.devnet.rpcUrl)
     const job = {
       ...newTestJob(),
       operation: operationId,
       publicModel: operation.publicModel(effective),
       effectiveJson: Buffer.from(JSON.stringify(effective)),
       quote,
-      authorization: await payer.sign({ authorizedMaximum: quote.quotedMaximum }),
+      authorization: await signAuthorization(worker.devnet, payer, { authorizedMaximum: quote.quotedMaximum }),
       stagedUpload: null,
     }
     await bindTestKey(worker.ledger, job)
@@ -287,7 +292,7 @@ describe('a paid job', () => {
   }
 
   it.each(requests)(
-    'of %s is screened in all its texts and goes on when they pass',
+    'a job of %s is screened in all its texts and continues when they pass',
     async (operationId, body, texts) => {
       const { jobId } = await accept(operationId, body)
       await run(jobId)
@@ -297,41 +302,47 @@ describe('a paid job', () => {
     },
   )
 
-  it.each(requests)('of %s that is flagged fails uncharged and is never sent on', async (operationId, body, texts) => {
-    server.answerWith(verdicts((text) => (text === texts.at(-1) ? ['violence'] : [])))
-    const { jobId, payer } = await accept(operationId, body)
-    await run(jobId)
-    await expectUncharged(jobId, 'content_rejected', payer)
-    // Once it has failed, nobody is asked again.
-    await run(jobId)
-    expect(server.calls).toHaveLength(1)
-  })
+  it.each(requests)(
+    'a flagged job of %s fails uncharged and is never sent to a provider [spec O35]',
+    async (operationId, body, texts) => {
+      server.answerWith(verdicts((text) => (text === texts.at(-1) ? ['violence'] : [])))
+      const { jobId, payer } = await accept(operationId, body)
+      await run(jobId)
+      await expectUncharged(jobId, 'content_rejected', payer)
+      // A failed job is not screened again.
+      await run(jobId)
+      expect(server.calls).toHaveLength(1)
+    },
+  )
 
-  it.each(failures)('fails uncharged and is never sent on when screening gives %s', async (_, answer, http) => {
-    server.answerWith(answer)
-    const { jobId, payer } = await accept('createMessage', {
-      model: 'textmodel-2.5-flash',
-      max_tokens: 20,
-      system: 'canary system',
-      messages: [{ role: 'user', content: 'canary question' }],
-    })
-    await run(jobId, http)
-    await expectUncharged(jobId, 'screening_unavailable', payer)
-  })
+  it.each(SCREENING_FAILURES)(
+    'a job fails uncharged and is never sent to a provider when screening returns %s',
+    async (_, answer, http) => {
+      server.answerWith(answer)
+      const { jobId, payer } = await accept('createMessage', {
+        model: 'textmodel-2.5-flash',
+        max_tokens: 20,
+        system: 'canary system',
+        messages: [{ role: 'user', content: 'canary question' }],
+      })
+      await run(jobId, http)
+      await expectUncharged(jobId, 'screening_unavailable', payer)
+    },
+  )
 
-  it('with nothing but audio has no text to screen', async () => {
+  it('a job with audio only has no text to screen', async () => {
     const { jobId } = await worker.accept()
     await worker.run(jobId, { screener: screener() })
     expect(server.calls).toEqual([])
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   })
 
-  it('writes neither texts nor the key to the log', () => {
+  it('screening writes neither texts nor its key to the log', () => {
     expect(worker.logged.join('\n')).not.toMatch(/canary|moderation-key/)
   })
 })
 
-it('is told as a 400 that no retry changes, or as a 503 that a new payment may', () => {
-  expect(errorCodes.content_rejected).toMatchObject({ status: 400, retry: 'never', payment: 'none' })
-  expect(errorCodes.screening_unavailable).toMatchObject({ status: 503, retry: 'new_payment', payment: 'none' })
+it('rejected content is a final 400, unavailable screening a 503 that a new payment may retry [spec T9]', () => {
+  expect(ERROR_CODES.content_rejected).toMatchObject({ status: 400, retry: 'never', payment: 'none' })
+  expect(ERROR_CODES.screening_unavailable).toMatchObject({ status: 503, retry: 'new_payment', payment: 'none' })
 })

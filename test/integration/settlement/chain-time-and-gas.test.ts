@@ -1,9 +1,8 @@
 import { Registry } from 'prom-client'
 import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { watchGas } from '../../../workers/settlement/own-keys/watch-gas.ts'
 import { addSettlementMetrics } from '../../../workers/telemetry/settlement-metrics.ts'
 import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/chain/settlement-chain.ts'
@@ -36,18 +35,18 @@ async function withChainAhead(seconds: number, work: () => Promise<void>): Promi
   await chain.rpc('evm_revert', snapshot)
 }
 
-/** A clock on a machine that is this much ahead. */
+/** Creates a clock on a machine that is `offsetMs` ahead. */
 function clockAt(offsetMs: number) {
   return createChainClock(createChainClient(worker.proxy.url, PATIENCE_MS), () => new Date(Date.now() + offsetMs))
 }
 
 describe('the chain clock', () => {
-  it('tells the machine’s time while the latest block is older', async () => {
+  it('returns the machine’s time while the latest block is older', async () => {
     const before = Date.now() + HOUR_MS
     expect((await clockAt(HOUR_MS).chainNow()).getTime()).toBeGreaterThanOrEqual(before)
   })
 
-  it('tells the block’s time and what has elapsed since, while the machine is behind', async () => {
+  it('returns the block’s time plus the time elapsed since while the machine is behind', async () => {
     await chain.rpc('anvil_mine')
     const clock = clockAt(-HOUR_MS)
     const blockTimeMs = Number((await worker.devnet.client.getBlock()).timestamp) * 1000
@@ -57,7 +56,7 @@ describe('the chain clock', () => {
     expect((await clock.chainNow()).getTime() - first).toBe(50)
   })
 
-  it('asks the chain at most once a second, whoever asks', async () => {
+  it('reads the chain at most once a second for all callers', async () => {
     const clock = clockAt(0)
     const calls = worker.proxy.calls.length
     await Promise.all(Array.from({ length: 20 }, () => clock.chainNow()))
@@ -69,7 +68,7 @@ describe('the chain clock', () => {
     expect(worker.proxy.calls.length - calls).toBe(2)
   })
 
-  it('throws payment_network_unavailable while the chain is gone, and tells the time right afterwards', async () => {
+  it('throws payment_network_unavailable while the chain is unreachable, and recovers immediately afterwards', async () => {
     const clock = clockAt(0)
     worker.proxy.setFault({ kind: 'status', status: 500 })
     await expect(clock.chainNow()).rejects.toMatchObject({ code: 'payment_network_unavailable' })
@@ -77,18 +76,18 @@ describe('the chain clock', () => {
     await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
   })
 
-  it('tells no skew of a block that may be old, and a skew of one from the future', async () => {
+  it('returns no skew for a block that may be old, but one for a block from the future', async () => {
     expect(await clockAt(HOUR_MS).skewMs()).toBeNull()
     await chain.rpc('anvil_mine')
     expect(await clockAt(-HOUR_MS).skewMs()).toBeLessThan(-HOUR_MS / 2)
   })
 })
 
-describe('nothing is sent upstream', () => {
-  it('when too little time is left by chain time, whatever the machine’s clock says', async () => {
+describe('a job before its provider call', () => {
+  it('fails without a provider call when too little time is left by chain time', async () => {
     const { jobId } = await chain.accept()
     await withChainAhead(595, async () => {
-      // Dependencies of its own: a clock that has not looked at the chain yet.
+      // Separate dependencies: a clock that has not read the chain yet.
       await worker.run(jobId, { ...worker.through(worker.proxy, chain.privateKey), settlementMarginMs: 10_000 })
     })
     expect(await worker.view(jobId)).toMatchObject({
@@ -99,11 +98,11 @@ describe('nothing is sent upstream', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('while the settlement key has no gas; it goes on when there is some', async () => {
+  it('is deferred without a provider call while the settlement key has no gas, then continues', async () => {
     const { jobId } = await chain.accept()
     await chain.rpc('anvil_setBalance', chain.facilitator, toHex(1000n))
     await worker.run(jobId, chain.chain)
-    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
     expect(worker.upstream.calls).toEqual([])
     await chain.rpc('anvil_setBalance', chain.facilitator, toHex(10n ** 18n))
     await worker.runNow(jobId, worker.through(worker.proxy, chain.privateKey))
@@ -112,13 +111,13 @@ describe('nothing is sent upstream', () => {
 })
 
 describe('the gas of a settlement key', () => {
-  it('is shown to Prometheus beside the settlements, and warned of when it is low', async () => {
+  it('is exported to Prometheus with the settlements, and logged as a warning when it is low', async () => {
     const { jobId } = await chain.accept()
     await worker.run(jobId, chain.chain)
     const { gas } = worker.through(worker.proxy, chain.privateKey)
     const registry = new Registry()
-    const figures = { settlements: createSettlementStore(worker.ledger.pool), gas, facilitators: [chain.facilitator] }
-    const { onReplacement } = addSettlementMetrics(registry, figures)
+    const sources = { reportsStore: worker.ledger.reports, gas, facilitators: [chain.facilitator] }
+    const { onReplacement } = addSettlementMetrics(registry, sources)
     onReplacement({ network: 'eip155:8453', facilitator: chain.facilitator })
     const text = await registry.metrics()
     expect(text).toMatch(new RegExp(`farebox_settlement_gas_wei{facilitator="${chain.facilitator}"} 9\\d+`))
@@ -144,7 +143,7 @@ describe('the gas of a settlement key', () => {
   })
 })
 
-it('a settlement costs one simulation, two with a permit, its broadcast, its receipt and the time of its block', async () => {
+it('settles with one simulation (two with a permit), one broadcast and one receipt', async () => {
   for (const [isApproved, expected] of [
     [true, ['eth_call']],
     [false, ['eth_call', 'eth_call']],
@@ -163,11 +162,11 @@ it('a settlement costs one simulation, two with a permit, its broadcast, its rec
       return answer
     }
     await worker.run(jobId, { ...chain.chain, settler: { ...settler, prepare, broadcast } })
-    const made = worker.proxy.calls.slice(calls)
-    const settled = made.filter((method) => !['eth_feeHistory', 'eth_getTransactionCount'].includes(method))
-    expect(settled).toEqual([...expected, 'eth_sendRawTransaction', 'eth_getTransactionReceipt'])
-    // Both are read once for many settlements.
-    expect(made.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)
-    expect(made.filter((method) => method === 'eth_getTransactionCount').length).toBeLessThanOrEqual(1)
+    const methods = worker.proxy.calls.slice(calls)
+    const settling = methods.filter((method) => !['eth_feeHistory', 'eth_getTransactionCount'].includes(method))
+    expect(settling).toEqual([...expected, 'eth_sendRawTransaction', 'eth_getTransactionReceipt'])
+    // Each is read once for many settlements.
+    expect(methods.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)
+    expect(methods.filter((method) => method === 'eth_getTransactionCount').length).toBeLessThanOrEqual(1)
   }
 })

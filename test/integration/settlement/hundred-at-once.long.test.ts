@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
-import { createExecutionStore } from '#shared/adapters/postgres/stores.ts'
+import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
-import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
@@ -14,28 +14,30 @@ afterAll(() => worker.stop())
 const JOBS = 100
 const CHARGE = 5034n
 
-/** As many of each worker's as have a connection each: one that waits too long for its connection is an error. */
-const AT_ONCE = 20
+/** Concurrent jobs of each worker, one per connection: waiting too long for a connection would be an error. */
+const CONCURRENCY = 20
 
-/** Generated results that wait for their settlement, each of a payer of its own; every tenth payer approved for good. */
+/**
+ * Creates generated jobs that wait for settlement, each of a separate payer. Every tenth payer has a lasting approval.
+ */
 async function generatedJobs(chain: SettlementChain): Promise<AcceptedJob[]> {
   const jobs: AcceptedJob[] = []
   for (let number = 0; number < JOBS; number += 1) {
-    const payer = await createChainPayer(worker.devnet)
+    const payer = await createPayer(worker.devnet.rpcUrl)
     if (number % 10 === 0) await payer.approve()
     const deadline = BigInt(Math.floor(Date.now() / 1000) + 3600)
     const signed = { facilitator: chain.facilitator, gasSponsored: number % 10 !== 0, deadline }
     jobs.push(await worker.accept({ payer, signed }))
   }
   const { settler } = chain.chain
-  const notYet = { ...settler, prepare: async () => ({ outcome: 'unreachable', cause: null }) as const }
-  await inTurns(jobs, 8, ({ jobId }) => worker.run(jobId, { ...chain.chain, settler: notYet }))
-  await dueAgain(jobs)
+  const unreachable = { ...settler, prepare: async () => ({ outcome: 'unreachable', cause: null }) as const }
+  await inParallel(jobs, 8, ({ jobId }) => worker.run(jobId, { ...chain.chain, settler: unreachable }))
+  await makeDue(jobs)
   return jobs
 }
 
-/** The jobs that are not finished, which may run again at once. */
-async function dueAgain(jobs: readonly AcceptedJob[]): Promise<AcceptedJob[]> {
+/** Returns the unfinished jobs and makes them due immediately. */
+async function makeDue(jobs: readonly AcceptedJob[]): Promise<AcceptedJob[]> {
   const due = await worker.ledger.sql<{ id: string }>(
     "UPDATE jobs SET run_after = now() WHERE id = ANY($1) AND state IN ('generated', 'settling') RETURNING id",
     [jobs.map(({ jobId }) => jobId)],
@@ -43,7 +45,7 @@ async function dueAgain(jobs: readonly AcceptedJob[]): Promise<AcceptedJob[]> {
   return jobs.filter(({ jobId }) => due.some(({ id }) => id === jobId))
 }
 
-async function inTurns<T>(items: readonly T[], width: number, work: (item: T) => Promise<void>): Promise<void> {
+async function inParallel<T>(items: readonly T[], width: number, work: (item: T) => Promise<void>): Promise<void> {
   const queue = [...items]
   const take = async () => {
     for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item)
@@ -51,45 +53,45 @@ async function inTurns<T>(items: readonly T[], width: number, work: (item: T) =>
   await Promise.all(Array.from({ length: width }, take))
 }
 
-function payerOf(job: AcceptedJob | undefined): ChainPayer {
+function payerOf(job: AcceptedJob | undefined): Payer {
   return (job as AcceptedJob).payer
 }
 
-async function spoil([revoked, drained, burnt]: readonly AcceptedJob[]): Promise<void> {
+async function invalidate([revoked, drained, burned]: readonly AcceptedJob[]): Promise<void> {
   await payerOf(revoked).approve(0n)
   await payerOf(drained).spend(1_000_000n - CHARGE + 1n)
-  await payerOf(burnt).invalidateNonce((burnt as AcceptedJob).request.authorization.nonce)
+  await payerOf(burned).invalidateNonce((burned as AcceptedJob).request.authorization.nonce)
 }
 
 it.each([
-  ['mined at once', 0],
+  ['mined immediately', 0],
   ['in blocks of 2 seconds', 2],
 ])(
-  'of 100 settlements of one key over two workers, %s, the 97 good ones are confirmed and the 3 bad ones fail alone',
+  'confirms 97 valid of 100 settlements of one key over two workers and fails only the 3 invalid ones, %s',
   async (name, blockTimeSeconds) => {
     const chain = await createSettlementChain(worker)
     const jobs = await generatedJobs(chain)
-    await spoil(jobs)
+    await invalidate(jobs)
     if (blockTimeSeconds > 0) {
       await chain.rpc('evm_setAutomine', false)
       await chain.rpc('evm_setIntervalMining', blockTimeSeconds)
     }
-    // The second worker has a pool and a chain client of its own, as another process has.
+    // The second worker has a separate pool and chain client, as another process has.
     const pool = createPool({
       connectionString: worker.ledger.url,
-      maximumConnections: AT_ONCE,
+      maximumConnections: CONCURRENCY,
       applicationName: 'second worker',
       onError: () => undefined,
     })
-    const second = { ...worker.through(worker.proxy, chain.privateKey), store: createExecutionStore(pool) }
-    const keepers = setInterval(() => void Promise.all([chain.keep(), chain.keep()]).catch(() => undefined), 1000)
+    const second = { ...worker.through(worker.proxy, chain.privateKey), settlementStore: createSettlementStore(pool) }
+    const replacements = setInterval(() => void Promise.all([chain.keep(), chain.keep()]).catch(() => undefined), 1000)
     const [calls, startedAt] = [worker.proxy.calls.length, performance.now()]
-    for (let unfinished = jobs; unfinished.length > 0; unfinished = await dueAgain(jobs))
+    for (let unfinished = jobs; unfinished.length > 0; unfinished = await makeDue(jobs))
       await Promise.all([
-        inTurns(unfinished, AT_ONCE, ({ jobId }) => worker.run(jobId, chain.chain)),
-        inTurns(unfinished.toReversed(), AT_ONCE, ({ jobId }) => worker.run(jobId, second)),
+        inParallel(unfinished, CONCURRENCY, ({ jobId }) => worker.run(jobId, chain.chain)),
+        inParallel(unfinished.toReversed(), CONCURRENCY, ({ jobId }) => worker.run(jobId, second)),
       ])
-    clearInterval(keepers)
+    clearInterval(replacements)
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
     process.stdout.write(`${name}: ${seconds} s, ${worker.proxy.calls.length - calls} RPC calls\n`)
 

@@ -16,10 +16,13 @@ afterAll(() => worker.stop())
 type Settler = SettlementChain['chain']['settler']
 type Broadcast = Settler['broadcast']
 
-/** A look for what cannot be seen takes this long, as the worker sees it: it watches for 20 seconds, and asks for evidence after 5. */
-const LOOK_MS = 2000
+/** How long one poll takes by the worker's clock. It watches for 20 seconds and reads evidence after 5. */
+const POLL_MS = 2000
 
-/** Runs a job up to its first broadcast, in whose place `instead` happens; time passes until something else is sent. */
+/**
+ * Runs a job and calls `instead` in place of its first broadcast. Time passes at each poll until something else is
+ * sent.
+ */
 function runWith(jobId: string, instead: (send: Broadcast, ...sent: Parameters<Broadcast>) => ReturnType<Broadcast>) {
   const { settler } = chain.chain
   const sent = new Set<string>()
@@ -28,14 +31,14 @@ function runWith(jobId: string, instead: (send: Broadcast, ...sent: Parameters<B
     sent.add(transaction.hash)
     return await (isFirst ? instead((again) => settler.broadcast(again), transaction) : settler.broadcast(transaction))
   }
-  const confirm: Settler['confirm'] = async (...looked) => {
-    if (sent.size === 1) letPass(LOOK_MS)
-    return await settler.confirm(...looked)
+  const confirm: Settler['confirm'] = async (...checked) => {
+    if (sent.size === 1) letPass(POLL_MS)
+    return await settler.confirm(...checked)
   }
   return worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast, confirm } })
 }
 
-/** A settler whose broadcasts are mined and not seen while `isHidden`; time passes meanwhile. */
+/** Creates a settler whose broadcasts are mined but appear pending while `isHidden`. Time passes at each poll. */
 function hiding(isHidden: () => boolean): Settler {
   const { settler } = chain.chain
   return {
@@ -45,9 +48,9 @@ function hiding(isHidden: () => boolean): Settler {
       await chain.untilMined(transaction.hash)
       return answer
     },
-    confirm: async (...looked) => {
-      if (!isHidden()) return await settler.confirm(...looked)
-      letPass(LOOK_MS)
+    confirm: async (...checked) => {
+      if (!isHidden()) return await settler.confirm(...checked)
+      letPass(POLL_MS)
       return { outcome: 'pending' }
     },
   }
@@ -58,8 +61,8 @@ async function transfersFrom(payer: { address: string }): Promise<bigint[]> {
   return transfers.filter(({ from }) => from.toLowerCase() === payer.address).map(({ valueAtomic }) => valueAtomic)
 }
 
-describe('a settlement whose account nonce somebody else used', () => {
-  it('is signed again for the next one, and charged once', async () => {
+describe('a settlement whose account nonce was used elsewhere', () => {
+  it('is signed again with the next account nonce and charged once', async () => {
     const { jobId, payer } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -79,7 +82,7 @@ describe('a settlement whose account nonce somebody else used', () => {
     ])
   })
 
-  it('fails when the payer has moved his money meanwhile', async () => {
+  it('fails when its account nonce was used elsewhere and the payer has moved their money', async () => {
     const { jobId, payer } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -94,7 +97,7 @@ describe('a settlement whose account nonce somebody else used', () => {
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('is not signed again by a worker that lost its lease', async () => {
+  it('is not signed again by a worker that has lost its lease', async () => {
     const { jobId } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -108,7 +111,7 @@ describe('a settlement whose account nonce somebody else used', () => {
     expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 
-  it('by a node that hides the receipt: a mined settlement is never signed again, and a person looks in the end', async () => {
+  it('is never signed again while a node hides its receipt, and ends in review', async () => {
     const { jobId, payer } = await chain.accept()
     await worker.run(jobId, { ...chain.chain, settler: hiding(() => true) })
     expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
@@ -116,22 +119,22 @@ describe('a settlement whose account nonce somebody else used', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('by a node that hides the receipt for a while: the job completes', async () => {
+  it('completes after a node has hidden its receipt for a while', async () => {
     const { jobId, payer } = await chain.accept()
-    let looks = 0
+    let evidenceReads = 0
     // Until after the first evidence, which shows that the nonces are used.
-    const settler = hiding(() => looks < 2)
+    const settler = hiding(() => evidenceReads < 2)
     const readEvidence: Settler['readEvidence'] = async (authorization) => {
-      looks += 1
+      evidenceReads += 1
       return await settler.readEvidence(authorization)
     }
     await worker.run(jobId, { ...chain.chain, settler: { ...settler, readEvidence } })
-    expect(looks).toBe(2)
+    expect(evidenceReads).toBe(2)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('as a lying node says: the same charge is signed twice and paid once', async () => {
+  it('is signed twice and paid once when a node falsely reports its account nonce as used elsewhere', async () => {
     const { jobId, payer } = await chain.accept()
     const { settler } = chain.chain
     const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
@@ -146,9 +149,9 @@ describe('a settlement whose account nonce somebody else used', () => {
           await settler.broadcast(transaction)
           return { outcome: 'account_nonce_used' }
         },
-        confirm: async (...looked) => {
-          if (lies > 0) letPass(LOOK_MS)
-          return await settler.confirm(...looked)
+        confirm: async (...checked) => {
+          if (lies > 0) letPass(POLL_MS)
+          return await settler.confirm(...checked)
         },
         readEvidence: async (authorization) => (isLying() ? lie : await settler.readEvidence(authorization)),
       },
@@ -162,19 +165,19 @@ describe('a settlement whose account nonce somebody else used', () => {
   })
 })
 
-describe('a settlement that is mined, while nodes', () => {
+describe('a mined settlement with unreliable nodes', () => {
   afterEach(() => worker.proxy.chooseFault(() => null))
 
-  it('of another branch answer for the block of the same number: it is neither failed nor signed again', async () => {
+  it('is neither failed nor signed again when nodes of another branch answer for the block of the same number', async () => {
     const { jobId, payer } = await chain.accept()
-    let evidenceAsked = 0
-    const isHidden = () => evidenceAsked < 2
-    // Only a block's hash tells such a node that it is asked about another block than its own.
+    let evidenceReads = 0
+    const isHidden = () => evidenceReads < 2
+    // Only a block's hash shows such a node that the request is about another block than its own.
     worker.proxy.chooseFault(({ method, params }) => {
       if (!isHidden()) return null
       if (method === 'eth_getTransactionReceipt') return { kind: 'forge', answer: { result: null } }
       if (method !== 'eth_getTransactionCount' || params[1] === 'latest') return null
-      evidenceAsked += 1
+      evidenceReads += 1
       return typeof params[1] === 'string'
         ? { kind: 'forge', answer: { result: '0x0' } }
         : { kind: 'error', code: -32_000, message: 'header not found' }
@@ -189,18 +192,18 @@ describe('a settlement that is mined, while nodes', () => {
           await chain.untilMined(transaction.hash)
           return { outcome: 'account_nonce_used' }
         },
-        confirm: async (...looked) => {
-          if (isHidden()) letPass(LOOK_MS)
-          return await settler.confirm(...looked)
+        confirm: async (...checked) => {
+          if (isHidden()) letPass(POLL_MS)
+          return await settler.confirm(...checked)
         },
       },
     })
-    expect(evidenceAsked).toBe(2)
+    expect(evidenceReads).toBe(2)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('say that its account nonce was used elsewhere and its payment nonce is used: it is looked at again', async () => {
+  it('is checked again later when nodes report its account nonce as used elsewhere and its payment nonce as used', async () => {
     const { jobId, payer } = await chain.accept()
     const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
     let isHidden = true
@@ -217,7 +220,7 @@ describe('a settlement that is mined, while nodes', () => {
       },
     }
     await worker.run(jobId, lying)
-    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'], put_off: true })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'], deferred: true })
     isHidden = false
     await worker.runNow(jobId, lying)
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
@@ -226,13 +229,13 @@ describe('a settlement that is mined, while nodes', () => {
   })
 })
 
-/** Takes the transaction for sent and loses it. */
+/** Reports the transaction as sent and drops it. */
 async function lost(): ReturnType<Broadcast> {
   return { outcome: 'sent' }
 }
 
 describe('a settlement that was never mined', () => {
-  it('fails once the chain is past its deadline', async () => {
+  it('fails once its deadline has passed by chain time without being mined', async () => {
     const id = await chain.rpc<string>('evm_snapshot')
     const { jobId, payer, request } = await chain.accept()
     await runWith(jobId, async () => {
@@ -249,7 +252,7 @@ describe('a settlement that was never mined', () => {
     await chain.rpc('evm_revert', id)
   })
 
-  it('fails when the payer burnt the nonce', async () => {
+  it('fails when the payer has invalidated the nonce', async () => {
     const { jobId, payer, request } = await chain.accept()
     await runWith(jobId, async () => {
       await payer.invalidateNonce(request.authorization.nonce)
@@ -257,13 +260,13 @@ describe('a settlement that was never mined', () => {
     })
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
-      failure_reason: 'the payer burnt the nonce',
+      failure_reason: 'the payer invalidated the nonce',
     })
     expect(await transfersFrom(payer)).toEqual([])
   })
 })
 
-it('what the payer must still have at settlement is the charge, not the maximum', async () => {
+it('settles when the payer has only the charge left, not the maximum', async () => {
   const { jobId, payer } = await worker.accept({
     signed: { facilitator: chain.facilitator, authorizedMaximum: 1_000_000n },
   })

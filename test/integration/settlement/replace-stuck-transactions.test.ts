@@ -1,8 +1,7 @@
 import { parseTransaction } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
@@ -22,7 +21,10 @@ afterEach(async () => {
 })
 afterAll(() => worker.stop())
 
-/** Signs, stores and sends the settlements of fresh jobs, one after the other, whose workers are gone then; none is mined. */
+/**
+ * Signs, stores and broadcasts the settlements of new jobs one after the other. Their workers are then dead; nothing is
+ * mined.
+ */
 async function settlingJobs(count: number): Promise<string[]> {
   await chain.rpc('evm_setAutomine', true)
   const jobIds: string[] = []
@@ -46,15 +48,15 @@ async function settlingJob(): Promise<string> {
   return jobId as string
 }
 
-/** Lets two rounds pass as if the head had been the head for `seconds`. */
+/** Runs two rounds as if the head of the queue had been the head for `seconds`. */
 async function keepAfter(seconds: number, changes?: Parameters<SettlementChain['keep']>[0]): Promise<number> {
   await chain.keep(changes)
   await age(worker, chain.facilitator, seconds)
   return await chain.keep(changes)
 }
 
-describe('a head that was dropped by the node', () => {
-  it('is sent again, as it was signed, while it is young', async () => {
+describe('a head of the nonce queue that the node dropped', () => {
+  it('is broadcast again unchanged while it is recent', async () => {
     const jobId = await settlingJob()
     const [hash] = await chain.hashes(jobId)
     await chain.rpc('anvil_dropTransaction', hash)
@@ -64,7 +66,7 @@ describe('a head that was dropped by the node', () => {
     expect(await chain.hashes(jobId)).toEqual([hash])
   })
 
-  it('is sent again also when its job has ended some other way, so that the ones behind it are mined', async () => {
+  it('is broadcast again when its job has already ended, so the transactions behind it are mined', async () => {
     const [first, second] = (await settlingJobs(2)) as [string, string]
     const [hash] = await chain.hashes(first)
     await chain.rpc('anvil_dropTransaction', hash)
@@ -74,7 +76,7 @@ describe('a head that was dropped by the node', () => {
     )
     await chain.rpc('anvil_mine')
     expect(await chain.count()).toBe(0)
-    // Anvil drops with a transaction what waits behind it: each becomes the head in turn.
+    // Anvil also drops the transactions behind a dropped one: each becomes the head in turn.
     for (const mined of [1, 2]) {
       await keepAfter(5)
       await chain.rpc('anvil_mine')
@@ -85,8 +87,8 @@ describe('a head that was dropped by the node', () => {
   })
 })
 
-describe('a head that is not mined in time', () => {
-  it('is replaced under its own account nonce at a fee an eighth higher or more, and either hash completes the job', async () => {
+describe('a head of the nonce queue that is not mined in time', () => {
+  it('is replaced under its account nonce at a fee at least an eighth higher, and either hash completes the job', async () => {
     const jobId = await settlingJob()
     expect(await keepAfter(LATE_SECONDS)).toBe(1)
     const hashes = await chain.hashes(jobId)
@@ -109,7 +111,7 @@ describe('a head that is not mined in time', () => {
     expect(settled?.transaction_hash).toBe(hashes[1])
   })
 
-  it('for a base fee above what it offers is replaced at today’s fee, with all behind it that are stuck the same way', async () => {
+  it('is replaced at the current fee, together with all transactions behind it whose fee cap is below the base fee', async () => {
     const jobs = await settlingJobs(3)
     await chain.rpc('anvil_setNextBlockBaseFeePerGas', '0x174876e800')
     await chain.rpc('anvil_mine')
@@ -123,7 +125,7 @@ describe('a head that is not mined in time', () => {
     }
   })
 
-  it('is not replaced above the highest fee allowed', async () => {
+  it('is not replaced above the maximum fee', async () => {
     const jobId = await settlingJob()
     const client = createChainClient(worker.devnet.rpcUrl, PATIENCE_MS)
     const accounts = createSettlementAccounts(client, 8453, [chain.privateKey], { maximumFeePerGasWei: 1n })
@@ -131,7 +133,7 @@ describe('a head that is not mined in time', () => {
     expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 
-  it('is replaced once by several keepers at the same time', async () => {
+  it('is replaced once by several concurrent sweepers', async () => {
     const jobId = await settlingJob()
     await chain.keep()
     await age(worker, chain.facilitator, LATE_SECONDS)
@@ -141,9 +143,9 @@ describe('a head that is not mined in time', () => {
   })
 })
 
-it('a line has one keeper at a time, until he releases it or his lease is over', async () => {
+it('leases a nonce queue to one process at a time, until it is released or the lease expires', async () => {
   await settlingJob()
-  const store = createSettlementStore(worker.ledger.pool)
+  const store = worker.ledger.settlement
   const account = { network: 'eip155:8453', facilitator: chain.facilitator }
   const taken = await Promise.all(Array.from({ length: 8 }, () => store.leaseNonceQueue(account, 60_000)))
   expect(taken.filter(Boolean)).toHaveLength(1)
@@ -153,7 +155,7 @@ it('a line has one keeper at a time, until he releases it or his lease is over',
   expect(await store.leaseNonceQueue(account, 60_000)).toBe(false)
 })
 
-it('only the head is touched: what waits behind a young head is left alone', async () => {
+it('does not touch transactions behind a recent head', async () => {
   const [, second] = (await settlingJobs(2)) as [string, string]
   const [hash] = await chain.hashes(second)
   await chain.rpc('anvil_dropTransaction', hash)
@@ -165,7 +167,7 @@ it('only the head is touched: what waits behind a young head is left alone', asy
   expect(await chain.hashes(second)).toHaveLength(1)
 })
 
-it('an account nonce that nothing was signed for is filled, and the settlement behind it is mined', async () => {
+it('fills a nonce gap, so the settlement behind it is mined', async () => {
   await worker.ledger.sql(
     'INSERT INTO settlement_accounts (network, facilitator, next_account_nonce) VALUES ($1, $2, 1)',
     ['eip155:8453', chain.facilitator],
@@ -181,7 +183,7 @@ it('an account nonce that nothing was signed for is filled, and the settlement b
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
 })
 
-it('what belongs to a settlement that has failed is never mined: something harmless takes its account nonce', async () => {
+it('replaces the transaction of a failed settlement with an empty transfer', async () => {
   const [failed, good] = await settlingJobs(2)
   if (!failed || !good) throw new Error('two jobs')
   await worker.ledger.sql("UPDATE settlements SET state = 'reverted', finished_at = now() WHERE job_id = $1", [failed])
@@ -195,7 +197,7 @@ it('what belongs to a settlement that has failed is never mined: something harml
   expect(await worker.view(good)).toMatchObject({ state: 'completed' })
 })
 
-it('nonces that were used elsewhere are not given out', async () => {
+it('skips account nonces that were used elsewhere', async () => {
   await settlingJob()
   await chain.rpc('anvil_mine')
   await chain.useNonceElsewhere(1)
@@ -209,7 +211,7 @@ it('nonces that were used elsewhere are not given out', async () => {
   expect(account).toEqual({ next_account_nonce: '3', head_account_nonce: '3' })
 })
 
-it('an idle line costs no call to the chain', async () => {
+it('makes no RPC call for an idle nonce queue', async () => {
   await settlingJob()
   await chain.rpc('anvil_mine')
   await chain.keep()
@@ -218,7 +220,7 @@ it('an idle line costs no call to the chain', async () => {
   expect(worker.proxy.calls.length).toBe(calls)
 })
 
-it('a chain that cannot be reached leaves the line free for the next keeper', async () => {
+it('releases the nonce queue when the chain is unreachable', async () => {
   const jobId = await settlingJob()
   await chain.keep()
   await age(worker, chain.facilitator, LATE_SECONDS)

@@ -1,14 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { requireExclusiveKeys } from '../../../workers/settlement/own-keys/require-exclusive-keys.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
-/** The ledger of another installation. */
+/** The ledger of another deployment. */
 let other: TestLedger
 let worker: TestWorker
 let chain: SettlementChain
@@ -31,7 +30,7 @@ afterAll(async () => {
 const start = (ledger: TestLedger) =>
   requireExclusiveKeys({
     accounts: createSettlementAccounts(createChainClient(worker.proxy.url, PATIENCE_MS), 8453, [chain.privateKey]),
-    settlements: createSettlementStore(ledger.pool),
+    settlementStore: ledger.settlement,
     network: 'eip155:8453',
     logger: worker.dependencies.logger,
   })
@@ -40,12 +39,12 @@ async function settleOne(): Promise<void> {
   await worker.run((await chain.accept()).jobId, chain.chain)
 }
 
-describe('a settler starts', () => {
-  it('with a key that nobody ever used', async () => {
+describe('a settler that may start', () => {
+  it('starts with an unused key', async () => {
     await start(worker.ledger)
   })
 
-  it('over its own database while another process settles with the same key', async () => {
+  it('starts with its own database while another process of it settles with the same key', async () => {
     const { jobId } = await chain.accept()
     await settleOne()
     await chain.rpc('evm_setAutomine', false)
@@ -59,7 +58,7 @@ describe('a settler starts', () => {
     await start(worker.ledger)
   })
 
-  it('with a key that was used before, by hand or by another database that is gone', async () => {
+  it('starts with a key that was used before, manually or by a removed database', async () => {
     await chain.useNonceElsewhere(0)
     await start(worker.ledger)
     await settleOne()
@@ -68,22 +67,22 @@ describe('a settler starts', () => {
     await start(other)
   })
 
-  it('when the chain does not answer', async () => {
+  it('starts when the chain does not answer', async () => {
     worker.proxy.setFault({ kind: 'status', status: 500 })
     await start(worker.ledger)
   })
 })
 
-describe('a settler does not start, and names the setting', () => {
-  const refusal = 'SETTLEMENT_PRIVATE_KEYS: transactions of 0x'
+describe('a settler that must not start', () => {
+  const refusal = 'SETTLEMENT_PRIVATE_KEYS: 0x'
 
-  it('over a database that never settled with the key, while another one does', async () => {
+  it('names the setting when its database never settled with the key while another one does', async () => {
     await chain.rpc('evm_setAutomine', false)
     await chain.useNonceElsewhere(0)
     await expect(start(other)).rejects.toThrow(refusal)
   })
 
-  it('over a database that is behind another one, until that one is done', async () => {
+  it('names the setting while its database is behind another one, and starts once that has finished', async () => {
     await settleOne()
     await chain.rpc('evm_setAutomine', false)
     await chain.useNonceElsewhere(1)
@@ -93,21 +92,21 @@ describe('a settler does not start, and names the setting', () => {
   })
 })
 
-it('the keeper tells how many account nonces somebody else used', async () => {
+it('reports how many account nonces were used elsewhere', async () => {
   await settleOne()
   await chain.useNonceElsewhere(1)
   await chain.useNonceElsewhere(2)
-  const told: number[] = []
-  const look = async () => {
-    // As if its last look were long ago.
+  const reported: number[] = []
+  const keep = async () => {
+    // As if the last run were long ago.
     await worker.ledger.sql("UPDATE settlement_accounts SET kept_until = now() - interval '1 minute'")
-    await chain.keep({ onUsedElsewhere: (_, count) => told.push(count) })
+    await chain.keep({ onUsedElsewhere: (_, count) => reported.push(count) })
   }
-  await look()
-  await look()
-  expect(told).toEqual([2])
-  expect(worker.logged.join()).toContain('SETTLEMENT_PRIVATE_KEYS: somebody else sends transactions')
-  // Whatever was used is not given out again.
+  await keep()
+  await keep()
+  expect(reported).toEqual([2])
+  expect(worker.logged.join()).toContain('SETTLEMENT_PRIVATE_KEYS: another sender uses a settlement key')
+  // Used nonces are skipped.
   await settleOne()
   expect(await chain.count()).toBe(4)
 })

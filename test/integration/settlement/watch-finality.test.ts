@@ -12,7 +12,7 @@ beforeEach(async () => {
 })
 afterAll(() => worker.stop())
 
-/** Anvil takes what is this many blocks deep for final. */
+/** Anvil treats blocks this deep as final. */
 const FINAL_AFTER_BLOCKS = '0x46'
 
 async function completedJob() {
@@ -49,7 +49,7 @@ async function transfersFrom(payer: { address: string }): Promise<number> {
 }
 
 describe('a confirmed settlement', () => {
-  it('is final when its block is, and not before', async () => {
+  it('becomes final when its block does', async () => {
     const { jobId } = await completedJob()
     const { blockNumber } = await worker.devnet.client.getTransactionReceipt({
       hash: (await chain.hashes(jobId))[0] as `0x${string}`,
@@ -65,7 +65,7 @@ describe('a confirmed settlement', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
   })
 
-  it('costs nothing to watch once all are final', async () => {
+  it('causes no RPC call once all settlements are final', async () => {
     await completedJob()
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
     await chain.watch()
@@ -74,7 +74,7 @@ describe('a confirmed settlement', () => {
     expect(worker.proxy.calls.length).toBe(calls)
   })
 
-  it('that shares its block or not with others costs one call for each block and one for the final one', async () => {
+  it('causes one RPC call for each block and one for the final block', async () => {
     for (let number = 0; number < 3; number += 1) await completedJob()
     const calls = worker.proxy.calls.length
     await chain.watch()
@@ -82,8 +82,8 @@ describe('a confirmed settlement', () => {
   })
 })
 
-describe('a settlement whose block is taken out of the chain', () => {
-  it('is sent again, and found in its new block; the job and its receipt stay', async () => {
+describe('a settlement whose block is removed by a reorganization', () => {
+  it('is broadcast again and found in its new block, without a change of job or receipt', async () => {
     const { jobId, payer } = await completedJob()
     const [before, job] = [await settlementOf(jobId), await worker.view(jobId)]
     await chain.rpc('anvil_rollback', 1)
@@ -102,7 +102,7 @@ describe('a settlement whose block is taken out of the chain', () => {
   })
 
   it.each(['watch', 'keep'] as const)(
-    'is sent again as its receipt names it, although a replacement was signed: by the %s',
+    'is broadcast again under the hash of its receipt, although a replacement was signed: by %s',
     async (sweep) => {
       const { jobId, payer } = await completedJob()
       const [hash] = await chain.hashes(jobId)
@@ -118,7 +118,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     },
   )
 
-  it('is shown where it is now by its receipt, which stays as it was, and by replays', async () => {
+  it('has its present place shown with its unchanged receipt and in replays', async () => {
     const { jobId } = await completedJob()
     const { receiptId } = await outcomeOf(jobId)
     const issued = await worker.ledger.admission.findReceipt(receiptId)
@@ -144,7 +144,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await present()).toEqual({ ...issued, settlement: { state: 'final', ...moved } })
   })
 
-  it('is not taken for final where another block of that number is', async () => {
+  it('does not become final when another block has its block number', async () => {
     const { jobId, payer } = await completedJob()
     await chain.rpc('anvil_rollback', 1)
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
@@ -158,7 +158,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
   })
 
-  it('is noticed when the chain goes on without it, later settlements being in the new branch', async () => {
+  it('is detected when later settlements are in the new branch', async () => {
     const { jobId } = await completedJob()
     await chain.rpc('anvil_reorg', 1, [])
     const later = await worker.accept()
@@ -171,7 +171,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
   })
 
-  it('is lost once the chain is past its deadline, and the result is served on', async () => {
+  it('is lost once its deadline has passed by chain time, and the result stays available', async () => {
     const snapshot = await chain.rpc<string>('evm_snapshot')
     const { jobId, payer, request } = await completedJob()
     const job = await worker.view(jobId)
@@ -186,7 +186,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     await chain.rpc('evm_revert', snapshot)
   })
 
-  it('is lost when the payer has moved his money before it was mined again', async () => {
+  it('is lost when the payer moves their money before it is mined again', async () => {
     const { jobId, payer } = await completedJob()
     await chain.rpc('anvil_rollback', 1)
     await payer.spend(1_000_000n)
@@ -199,7 +199,7 @@ describe('a settlement whose block is taken out of the chain', () => {
     })
   })
 
-  it('is left alone while the chain cannot be asked', async () => {
+  it('is not changed while the chain is unreachable', async () => {
     const { jobId } = await completedJob()
     const before = await worker.ledger.fingerprint()
     await chain.rpc('anvil_rollback', 1)

@@ -10,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => worker.stop())
 
-/** A new one each time: viem's nonce manager goes on from nonces that a reorganisation has given back. */
+/** Uses a new facilitator: viem's nonce manager would continue from nonces that a reorganization has freed. */
 async function withFacilitator<T>(work: (settling: ReturnType<typeof settleRemotely>) => Promise<T>): Promise<T> {
   const facilitator = await startSdkFacilitator(worker.devnet.rpcUrl, worker.devnet.accounts.settlement.privateKey)
   try {
@@ -20,8 +20,8 @@ async function withFacilitator<T>(work: (settling: ReturnType<typeof settleRemot
   }
 }
 
-/** A job that is completed, and whose block is then taken out of the chain. */
-async function takenOut() {
+/** Completes a job and then removes its block from the chain. */
+async function removeFromChain() {
   const accepted = await worker.accept()
   await withFacilitator(async ({ verifier, settlementSteps, watch }) => {
     await worker.run(accepted.jobId, { verifier, settlementSteps })
@@ -38,8 +38,8 @@ async function transfersFrom({ address }: { address: string }): Promise<number> 
   return transfers.filter(({ from }) => from.toLowerCase() === address).length
 }
 
-it('a settlement that a reorganisation takes out is asked for again and found in its new block', async () => {
-  const { jobId, payer } = await takenOut()
+it('requests a settlement again that a reorganization removed, and finds it in its new block', async () => {
+  const { jobId, payer } = await removeFromChain()
   await withFacilitator(async ({ watch }) => {
     expect(await watch()).toBe(0)
     expect(await transfersFrom(payer)).toBe(1)
@@ -55,11 +55,12 @@ it('a settlement that a reorganisation takes out is asked for again and found in
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
 })
 
-it('a settlement that stands is not lost because a node lags behind the others', async () => {
+it('does not lose a settlement because a node lags behind the others', async () => {
   const { jobId } = await worker.accept()
   await withFacilitator(async ({ verifier, settlementSteps, watch }) => {
     await worker.run(jobId, { verifier, settlementSteps })
-    // The node that is asked for the block and the logs does not have the newest block yet; the one asked for state has.
+    // The node that answers for blocks and logs does not have the newest block yet; the one that answers for state
+    // does.
     worker.proxy.chooseFault(({ method, params }) => {
       if (method === 'eth_getLogs') return { kind: 'forge', answer: { result: [] } }
       return method === 'eth_getBlockByNumber' && params[0] !== 'latest' && params[0] !== 'finalized'
@@ -73,8 +74,8 @@ it('a settlement that stands is not lost because a node lags behind the others',
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
 })
 
-it('a settlement that is taken out and whose nonce the payer burns is lost, and its job stays released', async () => {
-  const { jobId, payer, request } = await takenOut()
+it('loses a removed settlement whose nonce the payer invalidates, while its job stays completed', async () => {
+  const { jobId, payer, request } = await removeFromChain()
   await payer.invalidateNonce(request.authorization.nonce)
   await withFacilitator(async ({ watch }) => {
     expect(await watch()).toBe(1)

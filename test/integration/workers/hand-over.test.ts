@@ -4,7 +4,7 @@ import { handBackJobs, type RunJobDependencies } from '../../../workers/job/run-
 import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
-/** What was enqueued, as `queue id`. */
+/** Jobs that were enqueued, as `queue id`. */
 let enqueued: string[]
 beforeAll(async () => {
   worker = await startTestWorker()
@@ -14,11 +14,11 @@ beforeEach(() => {
   enqueued = []
 })
 
-/** A process that serves some queues only, with a queue that records. */
-function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'queue' | 'held'> {
+/** Returns dependencies of a worker that serves the given queues only, with a queue that records. */
+function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'queue' | 'claimedJobs'> {
   return {
     serves: new Set(queues),
-    held: new Set(),
+    claimedJobs: new Set(),
     queue: {
       enqueue: async (jobId, queue) => {
         enqueued.push(`${queue} ${jobId}`)
@@ -30,7 +30,7 @@ function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'q
 const calls = () => worker.upstream.calls.length
 
 describe('a worker that serves transcriptions and no settlements', () => {
-  it('hands the job over once its result is stored, and a settler completes it without another call', async () => {
+  it('a job is handed over once its result is stored, and a settler completes it without another call', async () => {
     const { jobId } = await worker.accept()
     const before = calls()
     await worker.run(jobId, serving('transcriptions'))
@@ -38,7 +38,7 @@ describe('a worker that serves transcriptions and no settlements', () => {
       state: 'generated',
       settlements: [],
       leased: false,
-      put_off: false,
+      deferred: false,
     })
     expect(enqueued).toEqual([`settlement ${jobId}`])
     await worker.run(jobId, serving('settlement'))
@@ -46,7 +46,7 @@ describe('a worker that serves transcriptions and no settlements', () => {
     expect(calls()).toBe(before + 1)
   })
 
-  it('leaves the job to the sweeper at once when the queue is gone', async () => {
+  it('a worker that cannot enqueue the job releases it, and the sweeper may take it immediately', async () => {
     const { jobId } = await worker.accept()
     const gone = { enqueue: () => Promise.reject(new Error('the queue is gone')) }
     await worker.run(jobId, { ...serving('transcriptions'), queue: gone })
@@ -55,14 +55,14 @@ describe('a worker that serves transcriptions and no settlements', () => {
     expect(due).toEqual([{ id: jobId, operation: 'createTranscription', state: 'generated' }])
   })
 
-  it('is not given the job again by the sweeper while the queue has it', async () => {
+  it('the sweeper does not take a job that was just handed over through the queue', async () => {
     const { jobId } = await worker.accept()
     await worker.run(jobId, serving('transcriptions'))
     expect((await worker.ledger.execution.takeDueJobs(['generated'], 100)).map(({ id }) => id)).not.toContain(jobId)
   })
 })
 
-it('a settler hands a job over that is still to be carried out, and calls nobody', async () => {
+it('a settler hands over a job whose provider was not called yet, without calling it', async () => {
   const { jobId } = await worker.accept()
   const before = calls()
   await worker.run(jobId, serving('settlement'))
@@ -71,35 +71,35 @@ it('a settler hands a job over that is still to be carried out, and calls nobody
   expect(calls()).toBe(before)
 })
 
-it('a worker that serves both goes on in place', async () => {
+it('a worker that serves both queues continues with the settlement itself', async () => {
   const { jobId } = await worker.accept()
   await worker.run(jobId, serving('transcriptions', 'settlement'))
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   expect(enqueued).toEqual([])
 })
 
-/** Starts a run that stays in its step until the returned function is called. */
-async function stuckIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<TestWorkerDependencies>) {
+/** Starts a run that is blocked in a step until `finish` is called. */
+async function blockedIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<TestWorkerDependencies>) {
   const reached = Promise.withResolvers<void>()
-  const goOn = Promise.withResolvers<void>()
+  const resume = Promise.withResolvers<void>()
   const dependencies = {
     ...worker.dependencies,
     ...serving('transcriptions', 'settlement'),
     ...changes(async () => {
       reached.resolve()
-      await goOn.promise
+      await resume.promise
     }),
   }
   const running = worker.run(jobId, dependencies)
   await reached.promise
-  return { dependencies, finish: async () => (goOn.resolve(), await running) }
+  return { dependencies, finish: async () => (resume.resolve(), await running) }
 }
 
-describe('when a worker must stop before its jobs are done', () => {
-  it('a settlement is handed back at once, and what the worker still does changes nothing', async () => {
+describe('a worker that must stop before its jobs are done', () => {
+  it('a stopping worker hands back a settlement immediately, and its later steps change nothing', async () => {
     const { jobId } = await worker.accept()
     const { settler } = worker.dependencies
-    const { dependencies, finish } = await stuckIn(jobId, (wait) => ({
+    const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       settler: {
         ...settler,
         broadcast: async (transaction) => {
@@ -109,7 +109,7 @@ describe('when a worker must stop before its jobs are done', () => {
       },
     }))
     await handBackJobs(dependencies)
-    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', leased: false, put_off: false })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', leased: false, deferred: false })
     expect(enqueued).toEqual([`settlement ${jobId}`])
     await worker.run(jobId, serving('settlement'))
     const completed = await worker.view(jobId)
@@ -118,11 +118,11 @@ describe('when a worker must stop before its jobs are done', () => {
     expect(await worker.view(jobId)).toEqual(completed)
   })
 
-  it('a job before its call is handed back, and the worker cannot call for it any more', async () => {
+  it('a stopping worker hands back a job before its provider call, and can no longer make that call', async () => {
     const { jobId } = await worker.accept()
     const { uploads } = worker.dependencies
     const before = calls()
-    const { dependencies, finish } = await stuckIn(jobId, (wait) => ({
+    const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       uploads: {
         get: async (key) => {
           await wait()
@@ -137,10 +137,10 @@ describe('when a worker must stop before its jobs are done', () => {
     expect(calls()).toBe(before)
   })
 
-  it('a job in its provider call is kept: nobody else could learn the outcome', async () => {
+  it('a stopping worker keeps a job in its provider call, whose outcome no other worker could learn', async () => {
     const { jobId } = await worker.accept()
     const { executionOf } = worker.dependencies
-    const { dependencies, finish } = await stuckIn(jobId, (wait) => ({
+    const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       executionOf: (operationId) => ({
         ...executionOf(operationId),
         prepare: async (input) => {

@@ -20,11 +20,11 @@ afterAll(() => server.close())
 
 const scrape = async () => (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text()
 
-test('a deployment in health shows a closed circuit', async () => {
+test('a healthy deployment has a closed circuit', async () => {
   expect(await scrape()).toContain('farebox_deployment_circuit{deployment="first",state="closed"} 1')
 })
 
-test('a failing deployment shows an open circuit and the calls it got', async () => {
+test('a failing deployment has an open circuit and a count of its calls', async () => {
   for (const slot of router.candidates('model'))
     await slot.run(async () => ({
       outcome: 'failed',
@@ -38,7 +38,7 @@ test('a failing deployment shows an open circuit and the calls it got', async ()
   expect(text).toContain('farebox_deployment_active_calls{deployment="first"} 0')
 })
 
-test('/healthz says that the process lives, and nothing else is served', async () => {
+test('the metrics server serves /metrics and /healthz only', async () => {
   expect((await fetch(`http://127.0.0.1:${server.port}/healthz`)).status).toBe(200)
   expect((await fetch(`http://127.0.0.1:${server.port}/`)).status).toBe(404)
 })

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { type ChainPayer, createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
-/** What every test job is signed for and charged. */
+/** The authorized maximum and the charge of every test job. */
 const PRICE = 5034n
 const JOBS = 10
 
@@ -14,9 +14,9 @@ beforeAll(async () => {
 afterAll(() => worker.stop())
 afterEach(() => worker.proxy.chooseFault(() => null))
 
-/** A payer who could pay for all of his accepted jobs when they were accepted. */
-async function acceptAll(count = JOBS): Promise<{ payer: ChainPayer; jobs: AcceptedJob[] }> {
-  const payer = await createChainPayer(worker.devnet, PRICE * BigInt(count))
+/** Accepts jobs of a payer whose balance covered all of them at acceptance. */
+async function acceptAll(count = JOBS): Promise<{ payer: Payer; jobs: AcceptedJob[] }> {
+  const payer = await createPayer(worker.devnet.rpcUrl, { usdcAtomic: PRICE * BigInt(count) })
   await payer.approve()
   const jobs: AcceptedJob[] = []
   for (let index = 0; index < count; index += 1)
@@ -34,7 +34,7 @@ async function statesOf(jobs: readonly AcceptedJob[]): Promise<Record<string, nu
   return counts
 }
 
-it('a payment by permit is not worked for when the permit would expire before the settlement', async () => {
+it('no provider is called for a payment whose permit would expire before the settlement', async () => {
   const now = BigInt(Math.floor(Date.now() / 1000))
   const { jobId } = await worker.accept({ signed: { deadline: now + 3600n, permitDeadline: now + 600n } })
   await worker.run(jobId, { settlementMarginMs: 1_200_000 })
@@ -46,7 +46,7 @@ it('a payment by permit is not worked for when the permit would expire before th
 })
 
 describe('a payer who moves funds after acceptance', () => {
-  it('gets as many provider calls as what he still holds can pay for, and each of them is charged', async () => {
+  it('a payer who moves funds gets as many provider calls as their balance covers, each charged', async () => {
     const { payer, jobs } = await acceptAll()
     await payer.spend(PRICE * 7n + 1n)
     const callsBefore = worker.upstream.calls.length
@@ -56,7 +56,7 @@ describe('a payer who moves funds after acceptance', () => {
     expect(await worker.devnet.usdcBalance(payer.address)).toBe(atomicAmount(PRICE - 1n))
   })
 
-  it('gets none for a payment that was verified before earlier work took what he still held', async () => {
+  it('a payment that was verified before earlier jobs used up the balance gets no provider call', async () => {
     const { payer, jobs } = await acceptAll(3)
     await payer.spend(PRICE)
     const [first, second, last] = jobs.map(({ jobId }) => jobId)
@@ -79,8 +79,8 @@ describe('a payer who moves funds after acceptance', () => {
     expect(await worker.view(last)).toMatchObject({ attempts: [] })
   })
 
-  it('by taking the allowance back gets one provider call, since his permits replace each other', async () => {
-    const payer = await createChainPayer(worker.devnet, PRICE * BigInt(JOBS))
+  it('a payer who revokes the allowance gets one provider call, since permits replace each other', async () => {
+    const payer = await createPayer(worker.devnet.rpcUrl, { usdcAtomic: PRICE * BigInt(JOBS) })
     await payer.approve()
     const jobs: AcceptedJob[] = []
     for (let index = 0; index < JOBS; index += 1)
@@ -88,7 +88,7 @@ describe('a payer who moves funds after acceptance', () => {
     await payer.approve(0n)
     const callsBefore = worker.upstream.calls.length
     await Promise.all(jobs.map(({ jobId }) => worker.run(jobId)))
-    // Whoever comes after the one settlement is told so by the chain.
+    // The chain rejects every job after the one that settled.
     const { completed, ...others } = await statesOf(jobs)
     expect(completed).toBe(1)
     for (const name of Object.keys(others))
@@ -96,25 +96,25 @@ describe('a payer who moves funds after acceptance', () => {
     expect(worker.upstream.calls.length - callsBefore).toBe(1)
   })
 
-  it('who leaves enough for everything gets everything', async () => {
+  it('a payer whose balance covers all jobs gets all of them', async () => {
     const { payer, jobs } = await acceptAll()
     await Promise.all(jobs.map(({ jobId }) => worker.run(jobId)))
     expect(await statesOf(jobs)).toEqual({ completed: JOBS })
     expect(await worker.devnet.usdcBalance(payer.address)).toBe(0n)
   })
 
-  it('is not judged while the chain cannot be asked: the job is put off', async () => {
+  it('a job is deferred while the payer’s funds cannot be read', async () => {
     const { jobs } = await acceptAll()
     const [, second] = jobs
     if (!second) throw new Error('no job')
-    // The simulation of the payment passes; the reading of the funds meets the fault.
+    // The simulation of the payment passes; reading the funds fails.
     let calls = 0
     worker.proxy.chooseFault(({ method }) => {
       if (method === 'eth_call') calls += 1
       return method === 'eth_call' && calls === 2 ? { kind: 'status', status: 503 } : null
     })
     await worker.run(second.jobId)
-    expect(await worker.view(second.jobId)).toMatchObject({ state: 'accepted', put_off: true, attempts: [] })
+    expect(await worker.view(second.jobId)).toMatchObject({ state: 'accepted', deferred: true, attempts: [] })
     await worker.runNow(second.jobId)
     expect(await worker.view(second.jobId)).toMatchObject({ state: 'completed' })
   })

@@ -3,12 +3,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
-import type { ChainPayer } from '../../support/payer/chain-payer.ts'
+import { type Payer } from '../../support/payer/payer.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
-/** One run watches the chain for 20 seconds: as the worker sees it, each look that fails takes this long. */
-const LOOK_MS = 4000
+/** The simulated duration of each failed poll of the chain; one run polls for 20 seconds. */
+const POLL_MS = 4000
 
 let worker: TestWorker
 const letPass = stopChainWatch()
@@ -19,11 +19,11 @@ afterAll(() => worker.stop())
 
 interface Parties {
   readonly jobId: string
-  readonly payer: ChainPayer
+  readonly payer: Payer
   readonly chain: ReturnType<TestWorker['through']>
 }
 
-/** A settlement that is not sent holds up the later ones of its key, so each test has a key too. */
+/** Runs `work` with its own settlement key, since a settlement that is not sent blocks later ones of its key. */
 async function withProxy(work: (proxy: RpcProxy, parties: Parties) => Promise<void>): Promise<void> {
   const proxy = await startRpcProxy(worker.devnet.rpcUrl)
   const settlementKey = generatePrivateKey()
@@ -42,12 +42,12 @@ async function transfersFrom(payer: { address: string }): Promise<number> {
   return transfers.filter(({ from }) => from.toLowerCase() === payer.address).length
 }
 
-describe('while the payment network is gone a job is put off, and it is paid exactly once afterwards', () => {
-  it('before the call: accepted, no call made', async () => {
+describe('a job during an outage of the payment network is deferred, and paid exactly once afterwards', () => {
+  it('a network outage before the provider call defers the job in accepted, without a call', async () => {
     await withProxy(async (proxy, { jobId, payer, chain }) => {
       proxy.setFault({ kind: 'reset' })
       await worker.run(jobId, chain)
-      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true, leased: false })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true, leased: false })
       proxy.setFault(null)
       await worker.runNow(jobId, chain)
       expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
@@ -55,7 +55,7 @@ describe('while the payment network is gone a job is put off, and it is paid exa
     })
   })
 
-  it('at the preparation: generated, nothing signed', async () => {
+  it('a network outage at the preparation defers the job in generated, with nothing signed', async () => {
     await withProxy(async (proxy, { jobId, payer, chain }) => {
       const { settler } = chain
       proxy.setFault({ kind: 'error', code: -32603, message: 'internal error' })
@@ -63,7 +63,7 @@ describe('while the payment network is gone a job is put off, and it is paid exa
       expect(await worker.view(jobId)).toMatchObject({
         state: 'generated',
         settlements: [],
-        put_off: true,
+        deferred: true,
         leased: false,
       })
       proxy.setFault(null)
@@ -74,45 +74,48 @@ describe('while the payment network is gone a job is put off, and it is paid exa
   })
 
   const outages: readonly (readonly [string, RpcFault, readonly string[], number])[] = [
-    ['at the broadcast, which never arrives', { kind: 'reset' }, ['eth_sendRawTransaction'], 0],
+    ['at a broadcast that never arrives', { kind: 'reset' }, ['eth_sendRawTransaction'], 0],
     ['at the confirmation', { kind: 'status', status: 500 }, ['eth_getTransactionReceipt'], 1],
     ['at broadcast and confirmation', { kind: 'reset' }, ['eth_sendRawTransaction', 'eth_getTransactionReceipt'], 0],
     [
-      'at the answer of the broadcast and at the confirmation',
+      'at the response to the broadcast and at the confirmation',
       { kind: 'lost_answer' },
       ['eth_sendRawTransaction', 'eth_getTransactionReceipt'],
       1,
     ],
   ]
-  it.for(outages)('%s: settling, the outcome open', async ([, fault, methods, moved]) => {
-    await withProxy(async (proxy, { jobId, payer, chain }) => {
-      const { settler } = chain
-      proxy.setFault(fault, ...methods)
-      const confirm: typeof settler.confirm = async (...looked) => {
-        letPass(LOOK_MS)
-        return await settler.confirm(...looked)
-      }
-      await worker.run(jobId, { settler: { ...settler, confirm } })
-      expect(await worker.view(jobId)).toMatchObject({
-        state: 'settling',
-        settlements: ['signed'],
-        receipt_id: null,
-        put_off: true,
-        leased: false,
+  it.for(outages)(
+    'a network outage %s defers the job in settling, with an open outcome',
+    async ([, fault, methods, moved]) => {
+      await withProxy(async (proxy, { jobId, payer, chain }) => {
+        const { settler } = chain
+        proxy.setFault(fault, ...methods)
+        const confirm: typeof settler.confirm = async (...parameters) => {
+          letPass(POLL_MS)
+          return await settler.confirm(...parameters)
+        }
+        await worker.run(jobId, { settler: { ...settler, confirm } })
+        expect(await worker.view(jobId)).toMatchObject({
+          state: 'settling',
+          settlements: ['signed'],
+          receipt_id: null,
+          deferred: true,
+          leased: false,
+        })
+        await expect.poll(() => transfersFrom(payer)).toBe(moved)
+        proxy.setFault(null)
+        await worker.runNow(jobId, { settler })
+        expect(await worker.view(jobId)).toMatchObject({
+          state: 'completed',
+          attempts: ['succeeded'],
+          settlements: ['confirmed'],
+        })
+        expect(await transfersFrom(payer)).toBe(1)
       })
-      await expect.poll(() => transfersFrom(payer)).toBe(moved)
-      proxy.setFault(null)
-      await worker.runNow(jobId, { settler })
-      expect(await worker.view(jobId)).toMatchObject({
-        state: 'completed',
-        attempts: ['succeeded'],
-        settlements: ['confirmed'],
-      })
-      expect(await transfersFrom(payer)).toBe(1)
-    })
-  })
+    },
+  )
 
-  it('for a moment only: the same run goes on and completes', async () => {
+  it('a short network outage does not interrupt the run, which completes', async () => {
     await withProxy(async (proxy, { jobId, payer, chain }) => {
       const { settler } = chain
       proxy.setFault({ kind: 'lost_answer' }, 'eth_sendRawTransaction', 'eth_getTransactionReceipt')
@@ -126,14 +129,14 @@ describe('while the payment network is gone a job is put off, and it is paid exa
   })
 })
 
-it('a worker that dies after signing leaves a transaction that the next one sends, once', async () => {
+it('the next worker broadcasts the transaction of a worker that died after signing, exactly once', async () => {
   const { jobId, payer } = await worker.accept()
   const { settler } = worker.dependencies
   await expect(worker.run(jobId, { settler: { ...settler, broadcast: rejecting('killed') } })).rejects.toThrow('killed')
   const before = await worker.view(jobId)
   expect(before).toMatchObject({ state: 'settling', settlements: ['signed'], leased: true })
   await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
-  await worker.run(jobId, { settler: { ...settler, sign: rejecting('signed a second time') } })
+  await worker.run(jobId, { settler: { ...settler, sign: rejecting('signed again') } })
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
   expect(await worker.devnet.usdcBalance(payer.address)).toBe(1_000_000n - 5034n)
 })

@@ -4,6 +4,7 @@ import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { presentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
@@ -27,7 +28,7 @@ async function transfersFrom(payer: { address: string }): Promise<bigint[]> {
 }
 
 describe('an accepted job', () => {
-  it('ends completed with one call, one transfer of the charge, a receipt and an erased upload', async () => {
+  it('an accepted job completes with one call, one transfer, a receipt and an erased upload', async () => {
     const { jobId, payer, request } = await worker.accept()
     await worker.run(jobId)
     const view = await worker.view(jobId)
@@ -54,7 +55,7 @@ describe('an accepted job', () => {
     expect([proof.status, proof.blockNumber.toString()]).toEqual(['success', receipt?.block_number])
   })
 
-  it('that is delivered ten times at once is worked on once', async () => {
+  it('a job that is delivered ten times concurrently runs once', async () => {
     const { jobId, payer } = await worker.accept()
     await Promise.all(Array.from({ length: 10 }, () => worker.run(jobId)))
     await worker.run(jobId)
@@ -63,7 +64,7 @@ describe('an accepted job', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('wakes whoever waits for it, after it is readable', async () => {
+  it('a completed job notifies its waiters', async () => {
     const { jobId } = await worker.accept()
     const client = await worker.ledger.pool.connect()
     const woken: string[] = []
@@ -74,7 +75,7 @@ describe('an accepted job', () => {
     client.release(true)
   })
 
-  it('of an unknown id is nothing to do', async () => {
+  it('an unknown job id is ignored', async () => {
     await worker.run('00000000-0000-4000-8000-000000000000')
     expect(worker.upstream.calls).toEqual([])
   })
@@ -83,40 +84,55 @@ describe('an accepted job', () => {
 type ProviderFailureRow = readonly [string, FaultRuleInput, string, 'failed_definite' | 'failed_ambiguous']
 
 const status = (code: number): FaultRuleInput => ({ fault: 'status', status: code })
-const providerFailures: readonly ProviderFailureRow[] = [
-  ['is over its limit', status(429), 'provider_unavailable', 'failed_definite'],
-  ['refuses the key', status(401), 'provider_unavailable', 'failed_definite'],
-  ['refuses the input', status(422), 'provider_rejected', 'failed_definite'],
-  ['calls the input bad', status(400), 'provider_rejected', 'failed_definite'],
-  ['breaks', status(500), 'provider_outcome_unknown', 'failed_ambiguous'],
+const PROVIDER_FAILURES: readonly ProviderFailureRow[] = [
+  ['rate limits us', status(429), 'provider_unavailable', 'failed_definite'],
+  ['rejects the API key', status(401), 'provider_unavailable', 'failed_definite'],
+  ['rejects the input', status(422), 'provider_rejected', 'failed_definite'],
+  ['reports a bad request', status(400), 'provider_rejected', 'failed_definite'],
+  ['has an internal error', status(500), 'provider_outcome_unknown', 'failed_ambiguous'],
   ['is unavailable', status(503), 'provider_outcome_unknown', 'failed_ambiguous'],
   ['hangs', { fault: 'hang' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['resets after reading', { fault: 'resetAfterRead' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['resets before reading', { fault: 'resetBeforeRead' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['resets in its answer', { fault: 'resetMidBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['answers half a JSON text', { fault: 'truncatedJson' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['answers without an end', { fault: 'hugeBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['hears nothing', { fault: 'emptyText' }, 'provider_empty_output', 'failed_definite'],
+  [
+    'resets the connection after reading the request',
+    { fault: 'resetAfterRead' },
+    'provider_outcome_unknown',
+    'failed_ambiguous',
+  ],
+  [
+    'resets the connection before reading the request',
+    { fault: 'resetBeforeRead' },
+    'provider_outcome_unknown',
+    'failed_ambiguous',
+  ],
+  [
+    'resets the connection within its response',
+    { fault: 'resetMidBody' },
+    'provider_outcome_unknown',
+    'failed_ambiguous',
+  ],
+  ['returns truncated JSON', { fault: 'truncatedJson' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['returns an endless body', { fault: 'hugeBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
+  ['returns an empty transcript', { fault: 'emptyText' }, 'provider_empty_output', 'failed_definite'],
 ]
 
-/** What a provider that never answers is given. */
+/** The timeout for a provider that never answers. */
 const HANGING_TIMEOUT_MS = 400
 
-describe('a job fails uncharged when the provider', () => {
-  it.each(providerFailures)('%s', async (_, fault, code, attempt) => {
+describe('a job with a failing provider', () => {
+  it.each(PROVIDER_FAILURES)('a job fails uncharged when the provider %s', async (_, fault, code, attempt) => {
     const { jobId, payer } = await worker.accept()
     worker.upstream.setFaults([fault])
     const isHanging = fault.fault === 'hang'
     await worker.run(jobId, routedTo([worker.deployment], isHanging ? HANGING_TIMEOUT_MS : PATIENCE_MS))
     const { length: calls } = worker.upstream.calls
-    // The short time may be over before the call has arrived.
+    // The short timeout may pass before the call arrives.
     expect(isHanging ? [0, 1] : [1]).toContain(calls)
     expect(await worker.view(jobId)).toMatchObject({
       ...UNCHARGED,
       state: 'failed',
       failure_code: code,
       attempts: [attempt],
-      // What the provider may hold still, we may hold still; what it certainly does not need any more goes at once.
+      // After an ambiguous failure the provider may still have the audio, so we keep ours; otherwise it is erased.
       has_key: attempt === 'failed_ambiguous',
       leased: false,
     })
@@ -125,7 +141,7 @@ describe('a job fails uncharged when the provider', () => {
     expect(await devnetBalance(payer)).toBe(UNTOUCHED)
   })
 
-  it('cannot be connected to, which is definite', async () => {
+  it('a job fails definitely and uncharged when the provider cannot be reached', async () => {
     const { jobId, payer } = await worker.accept()
     const transcription = {
       transcribe: () =>
@@ -146,7 +162,7 @@ describe('a job fails uncharged when the provider', () => {
     expect(await devnetBalance(payer)).toBe(UNTOUCHED)
   })
 
-  it('is not there for the model', async () => {
+  it('a job fails uncharged when no deployment serves its model', async () => {
     const { jobId } = await worker.accept()
     await worker.run(jobId, routedTo([], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({
@@ -158,8 +174,8 @@ describe('a job fails uncharged when the provider', () => {
   })
 })
 
-describe('nothing is sent upstream', () => {
-  it('for a job that was found generating: it fails uncharged, since its call may have been billed', async () => {
+describe('jobs without a provider call', () => {
+  it('a job found in generating fails uncharged, since its call may have been billed', async () => {
     const { jobId, payer } = await worker.accept()
     const dead = await worker.ledger.execution.claimJob(jobId, 60_000)
     if (!dead) throw new Error('not claimed')
@@ -178,7 +194,7 @@ describe('nothing is sent upstream', () => {
     expect(await devnetBalance(payer)).toBe(UNTOUCHED)
   })
 
-  it('once the payer has moved his funds after acceptance', async () => {
+  it('no provider is called once the payer has moved their funds after acceptance', async () => {
     const { jobId, payer } = await worker.accept()
     await payer.spend(999_999n)
     await worker.run(jobId)
@@ -192,7 +208,7 @@ describe('nothing is sent upstream', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('once the payer has burnt the nonce after acceptance', async () => {
+  it('no provider is called once the payer has used the nonce after acceptance', async () => {
     const { jobId, payer, request } = await worker.accept()
     await payer.invalidateNonce(request.authorization.nonce)
     await worker.run(jobId)
@@ -204,7 +220,7 @@ describe('nothing is sent upstream', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('when the signature would expire before its settlement', async () => {
+  it('no provider is called when the signature would expire before its settlement', async () => {
     const deadline = BigInt(Math.floor(Date.now() / 1000) + 30)
     const { jobId } = await worker.accept({ signed: { deadline } })
     await worker.run(jobId, { providerTimeoutMs: 20_000, settlementMarginMs: 11_000 })
@@ -217,7 +233,7 @@ describe('nothing is sent upstream', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it.each(['expired', 'missing'] as const)('when the staged upload is %s', async (how) => {
+  it.each(['expired', 'missing'] as const)('no provider is called when the staged upload is %s', async (how) => {
     const { jobId, request } = await worker.accept()
     const { id, objectKey } = request.stagedUpload
     if (how === 'missing') await worker.uploads.delete(objectKey)
@@ -233,7 +249,7 @@ describe('nothing is sent upstream', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('when the staged upload was swapped or damaged', async () => {
+  it('no provider is called when the staged upload was replaced or damaged', async () => {
     const { jobId, request } = await worker.accept()
     const other = await worker.accept()
     const bytes = await worker.uploads.get(other.request.stagedUpload.objectKey)
@@ -244,28 +260,28 @@ describe('nothing is sent upstream', () => {
   })
 })
 
-/** Starts a run whose provider's answer is held back until `finish` is called; the call has been made when this returns. */
+/** Starts a run and makes its provider call; the response is held back until `finish` is called. */
 async function heldInCall(jobId: string, changes: Parameters<TestWorker['run']>[1] = {}) {
   const reached = Promise.withResolvers<void>()
-  const goOn = Promise.withResolvers<void>()
+  const resume = Promise.withResolvers<void>()
   const { transcription } = worker.deployment
   if (!transcription) throw new Error('the deployment transcribes')
   const held: typeof transcription = {
-    transcribe: async (...asked) => {
-      const answer = await transcription.transcribe(...asked)
+    transcribe: async (...parameters) => {
+      const answer = await transcription.transcribe(...parameters)
       reached.resolve()
-      await goOn.promise
+      await resume.promise
       return answer
     },
   }
   const router = routedTo([{ ...worker.deployment, transcription: held }], PATIENCE_MS)
   const running = worker.run(jobId, { ...router, ...changes })
   await reached.promise
-  return { finish: async () => (goOn.resolve(), await running) }
+  return { finish: async () => (resume.resolve(), await running) }
 }
 
-describe('a result whose payment cannot be collected is withheld and nothing moves', () => {
-  it('when the payer moves his funds between call and settlement', async () => {
+describe('a result whose payment failed', () => {
+  it('a result is withheld when the payer moves their funds between call and settlement', async () => {
     const { jobId, payer } = await worker.accept()
     const { finish } = await heldInCall(jobId)
     await payer.spend(999_000n)
@@ -285,10 +301,10 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('when the signed settlement reverts on chain', async () => {
+  it('a result is withheld when the signed settlement reverts on chain', async () => {
     const { jobId, payer } = await worker.accept()
     const { settler } = worker.dependencies
-    // Between signing and sending.
+    // Between signing and broadcast.
     const broadcast: typeof settler.broadcast = async (transaction) => {
       await payer.spend(1_000_000n)
       return await settler.broadcast(transaction)
@@ -302,7 +318,7 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('until a fresh authorization pays for it, without a second call', async () => {
+  it('a withheld result is released when a fresh authorization pays for it, without a second call', async () => {
     const { jobId, payer, request } = await worker.accept()
     const { settler } = worker.dependencies
     await worker.run(jobId, {
@@ -310,7 +326,11 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
     })
     const withheld = await worker.view(jobId)
     expect(withheld).toMatchObject({ state: 'settlement_failed' })
-    const fresh = { ...request, authorization: await payer.sign(), stagedUpload: newStagedUpload() }
+    const fresh = {
+      ...request,
+      authorization: await signAuthorization(worker.devnet, payer),
+      stagedUpload: newStagedUpload(),
+    }
     expect(await worker.ledger.admission.acceptJob(fresh)).toMatchObject({ outcome: 'settles_again' })
     await worker.run(jobId)
     expect(await worker.view(jobId)).toMatchObject({
@@ -323,7 +343,7 @@ describe('a result whose payment cannot be collected is withheld and nothing mov
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('and a person must look when the chain shows success without the transfer', async () => {
+  it('a job needs review when its settlement succeeded on chain without the transfer', async () => {
     const { jobId } = await worker.accept()
     const { settler } = worker.dependencies
     await worker.run(jobId, {
@@ -342,7 +362,7 @@ async function takeOver(jobId: string): Promise<void> {
 }
 
 describe('a worker that loses its lease during the call', () => {
-  it('writes nothing when the answer comes', async () => {
+  it('a worker that lost its lease during the call writes nothing when the response arrives', async () => {
     const { jobId, payer } = await worker.accept()
     const { finish } = await heldInCall(jobId)
     await takeOver(jobId)
@@ -353,10 +373,10 @@ describe('a worker that loses its lease during the call', () => {
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('gives the call up when a renewal tells it, and writes nothing', async () => {
+  it('a worker aborts the call when renewing the lease fails, and writes nothing', async () => {
     const { jobId } = await worker.accept()
     worker.upstream.setFaults([{ fault: 'hang' }])
-    // The call's own time is longer than a test's.
+    // The call's timeout is longer than the test's.
     const running = worker.run(jobId, { leaseMs: 600, ...routedTo([worker.deployment], 400_000) })
     await until(() => worker.upstream.calls.length === 1)
     await takeOver(jobId)
@@ -365,18 +385,18 @@ describe('a worker that loses its lease during the call', () => {
     expect(await worker.ledger.fingerprint()).toBe(before)
   })
 
-  it('keeps its lease through a call that is longer than the lease', async () => {
+  it('a worker keeps its lease during a call that is longer than the lease', async () => {
     const { jobId } = await worker.accept()
-    const { store } = worker.dependencies
+    const { executionStore } = worker.dependencies
     let renewals = 0
-    // Each for long, so that none is over before the next one.
-    const renewLease: typeof store.renewLease = async (job) => {
-      const written = await store.renewLease(job, PATIENCE_MS)
+    // Long enough that no lease expires before the next renewal.
+    const renewLease: typeof executionStore.renewLease = async (job) => {
+      const written = await executionStore.renewLease(job, PATIENCE_MS)
       renewals += 1
       return written
     }
-    const { finish } = await heldInCall(jobId, { leaseMs: 300, store: { ...store, renewLease } })
-    // One each third of the lease: after three the one that it began with is over.
+    const { finish } = await heldInCall(jobId, { leaseMs: 300, executionStore: { ...executionStore, renewLease } })
+    // The lease is renewed every third of its duration: after three renewals the first one has expired.
     await until(() => renewals >= 3)
     expect(await worker.ledger.execution.claimJob(jobId, 1000)).toBeNull()
     await finish()
@@ -384,7 +404,7 @@ describe('a worker that loses its lease during the call', () => {
   })
 })
 
-it('no audio, transcript, key or signature reaches the log', async () => {
+it('a worker logs no audio, transcript, key or signature', async () => {
   const { jobId, request } = await worker.accept()
   worker.upstream.setFaults([status(400)])
   await worker.run(jobId)

@@ -2,8 +2,8 @@ import type { ChainTransfer, JobEntry, Ledgers, SettlementEntry, Violation } fro
 import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 
 /**
- * I1, with the half of I5 that the ledger shows: each transfer belongs to exactly one settlement of ours and equals its charge,
- * no job has two, everything charged is completed, and the balances agree to the atomic unit.
+ * Checks I1, and the part of I5 that the ledger shows: each transfer belongs to exactly one settlement and equals its
+ * charge, no job has two, every charged job is completed, and the balances agree to the atomic unit.
  */
 export function checkCharges(ledgers: Ledgers): Violation[] {
   const { chain, database } = ledgers
@@ -24,7 +24,8 @@ function checkTransfer(
   settlement: SettlementEntry | undefined,
   jobs: ReadonlyMap<string, JobEntry>,
 ): Violation[] {
-  if (!settlement) return [{ invariant: 'I1', jobId: null, detail: `${transactionHash} is no settlement of ours` }]
+  if (!settlement)
+    return [{ invariant: 'I1', jobId: null, detail: `${transactionHash} is no settlement in the ledger` }]
   const { jobId, chargeAmount } = settlement
   const job = jobs.get(jobId)
   const violations: Violation[] = []
@@ -53,7 +54,7 @@ function checkOncePerJob(
     const earlier = nonces.get(`${payer} ${nonce}`)
     nonces.set(`${payer} ${nonce}`, jobId)
     if (earlier === undefined) return []
-    return [{ invariant: 'I1', jobId, detail: `its payment also pays for ${earlier}` }]
+    return [{ invariant: 'I1', jobId, detail: `its payment was also claimed for ${earlier}` }]
   })
   const jobsOf = countBy(database.jobs.map(({ idempotencyKey }) => idempotencyKey))
   const twice = database.jobs
@@ -75,7 +76,7 @@ function over(what: string, jobId: string | null, count: number): Violation {
   return { invariant: 'I1', jobId, detail: `${count} ${what}` }
 }
 
-/** A completed job has its one confirmed settlement on chain, and a receipt that says the same. */
+/** Checks that a completed job has exactly one confirmed settlement on chain, and a receipt that matches it. */
 function checkCompleted({ chain, database }: Ledgers): Violation[] {
   const transferred = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
   return database.jobs
@@ -87,10 +88,10 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
       // A charge of zero moves nothing and needs no transaction.
       const isLost = settlement !== undefined && wasLostToReorganization(settlement, chain)
       if (chargeAmount !== 0n && !isLost && transferred.get(settlement?.transactionHash ?? '') !== chargeAmount)
-        violations.push({ invariant: 'I4', jobId, detail: 'completed, and its charge is not on chain' })
-      if (receipt?.jobId !== jobId) violations.push({ invariant: 'I5', jobId, detail: 'completed without its receipt' })
+        violations.push({ invariant: 'I4', jobId, detail: 'completed, but its charge is not on chain' })
+      if (receipt?.jobId !== jobId) violations.push({ invariant: 'I5', jobId, detail: 'completed without a receipt' })
       else if (receipt.chargeAtomic !== chargeAmount?.toString() || receipt.resultDigest !== resultDigest)
-        violations.push({ invariant: 'I1', jobId, detail: 'the receipt says another charge or result than the job' })
+        violations.push({ invariant: 'I1', jobId, detail: 'the receipt states another charge or result than the job' })
       else if (chargeAmount !== 0n && !(settlement && namesSettlement(receipt.transaction, settlement, chain)))
         violations.push({ invariant: 'I1', jobId, detail: 'the receipt names another transaction than the settlement' })
       return violations

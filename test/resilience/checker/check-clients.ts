@@ -2,14 +2,17 @@ import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Repla
 import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 
 /**
- * I4 and I5 as clients saw them: a result was released only to its payer and after its settlement, a withheld one to nobody,
- * and whatever was charged is there, byte for byte, whenever it is asked for.
+ * Checks I4 and I5 as clients saw them: a result is released only to its payer and after its settlement, a withheld one
+ * to nobody, and a charged one stays available, byte for byte.
  */
 export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
   const amounts = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
   const settlementOf = new Map(database.settlements.map((settlement) => [settlement.authorizationId, settlement]))
-  /** What came of the transaction that an answer names for this job, or what did until the chain took it back. */
+  /**
+   * Returns the amount that the answer's transaction transferred for this job, even if a reorganization removed it
+   * later.
+   */
   const amountOf = (transaction: string, { authorizationId }: JobEntry): bigint | undefined => {
     const settlement = settlementOf.get(authorizationId)
     if (settlement && wasLostToReorganization(settlement, chain)) return settlement.chargeAmount
@@ -37,25 +40,25 @@ function checkRelease(
   amountOf: (transaction: string, job: JobEntry) => bigint | undefined,
 ): Violation[] {
   const early = (detail: string): Violation => ({ invariant: 'I4', jobId: job?.id ?? null, detail })
-  if (!job) return [early(`${call.callId} got a result and has no job`)]
+  if (!job) return [early(`${call.callId} got a result without a job`)]
   const violations: Violation[] = []
   if (job.payer !== call.payer) violations.push(early(`the result of ${job.payer} went to ${call.payer}`))
   if (job.state !== 'completed') violations.push(early(`released while the job ended as ${job.state}`))
   if (job.resultDigest !== null && isWholeBody(call) && answer.bodySha256 !== job.resultDigest)
-    violations.push(early('what was released is not the stored result'))
+    violations.push(early('the released result is not the stored one'))
   if (job.receiptId !== answer.receiptId) violations.push(early('released with another receipt than the stored one'))
   if (answer.transaction === null) violations.push(early('released without a PAYMENT-RESPONSE'))
   else if (answer.transaction !== '' || job.chargeAmount !== 0n) {
     const settled = amountOf(answer.transaction, job)
     if (settled === undefined) violations.push(early(`released for ${answer.transaction}, which transferred nothing`))
     else if (settled.toString() !== answer.amount)
-      violations.push(early(`released for ${answer.amount}, and ${settled} was transferred`))
+      violations.push(early(`released for ${answer.amount}, but ${settled} was transferred`))
     if (answer.wasMined === false) violations.push(early('released before its settlement was mined'))
   }
   return violations
 }
 
-/** Speech may be asked for as bytes, which no stored body equals. */
+/** Speech may be requested as bytes, which no stored body equals. */
 function isWholeBody({ answers }: CallRecord): boolean {
   return answers.every(({ status, bodyText }) => status !== 200 || bodyText !== null)
 }
@@ -72,7 +75,7 @@ function checkSame(call: CallRecord, job: JobEntry | undefined, released: readon
   return []
 }
 
-/** Shorter stretches of a result could stand in an error by chance. */
+/** Shorter parts of a result could occur in an error by chance. */
 const TELLING_CHARACTERS = 24
 
 function checkWithheld(calls: readonly CallRecord[], { jobs }: DatabaseLedger): Violation[] {
@@ -84,7 +87,7 @@ function checkWithheld(calls: readonly CallRecord[], { jobs }: DatabaseLedger): 
       ({ bodySha256, bodyText }) =>
         bodySha256 === resultDigest || secrets.some((secret) => bodyText?.includes(secret) ?? false),
     )
-    return isLeaked ? [{ invariant: 'I4', jobId, detail: `a withheld result (${state}) was given away` }] : []
+    return isLeaked ? [{ invariant: 'I4', jobId, detail: `a withheld result (${state}) was released` }] : []
   })
 }
 
@@ -105,19 +108,19 @@ function checkReplays(
     if (!job || job.payer !== call.payer) return []
     const lost = (detail: string): Violation => ({ invariant: 'I5', jobId: job.id, detail })
     const replay = replayOf.get(call.callId)
-    // A large campaign asks only for a part of its calls at a time.
+    // A large campaign replays only part of its calls at a time.
     if (!replay) return []
     const { answer } = replay
-    if (!answer) return [lost(`${call.callId} was charged and could not be replayed`)]
+    if (!answer) return [lost(`${call.callId} was charged but could not be replayed`)]
     if (answer.status !== 200) return [lost(`a replay got ${answer.status} ${answer.code ?? ''}`)]
     const seen = call.answers.find(({ status }) => status === 200)
     const violations: Violation[] = []
-    if (answer.receiptId !== job.receiptId) violations.push(lost('a replay carried another receipt'))
+    if (answer.receiptId !== job.receiptId) violations.push(lost('a replay had another receipt'))
     if (answer.bodySha256 !== (seen?.bodySha256 ?? job.resultDigest)) violations.push(lost('a replay had other bytes'))
     const stored = new Set(media.filter(({ jobId }) => jobId === job.id).map(({ sha256 }) => sha256))
     for (const { url, sha256 } of replay.media)
-      if (sha256 === null || !stored.has(sha256)) violations.push(lost(`its media ${url} are not what was stored`))
-    if (stored.size > 0 && replay.media.length === 0) violations.push(lost('its result points to no media'))
+      if (sha256 === null || !stored.has(sha256)) violations.push(lost(`its media ${url} differ from what was stored`))
+    if (stored.size > 0 && replay.media.length === 0) violations.push(lost('its result references no media'))
     return violations
   })
 }

@@ -1,12 +1,15 @@
 import { countBy } from './check-charges.ts'
 import type { AttemptEntry, CallRecord, JobEntry, Ledgers, UpstreamLedgerCall, Violation } from './ledgers.ts'
 
-/** A call may be under way when payers take their money away; the check before it was right at its time. Ample, for the slowest machine. */
+/**
+ * Between the check of a payment and the provider call, the payer may withdraw the money. Ample, for the slowest
+ * machine.
+ */
 const UNDER_WAY_MS = 20_000
 
 /**
- * I3: every call of the provider was recorded before it was made, for a job that a payment of its own was claimed for; and a
- * payment buys at most one call that may have been billed.
+ * Checks I3: every provider call was recorded before it was made, for a job with a claimed payment, and a payment buys
+ * at most one call that may have been billed.
  */
 export function checkProviderCalls({ upstream, database, clients }: Ledgers): Violation[] {
   const callOf = new Map(clients.calls.map((call) => [call.marker, call]))
@@ -14,7 +17,13 @@ export function checkProviderCalls({ upstream, database, clients }: Ledgers): Vi
   const attemptsOf = Map.groupBy(database.attempts, ({ jobId }) => jobId)
   const unknown = upstream
     .filter(({ marker, started }) => (marker === null ? started : !callOf.has(marker)))
-    .map(({ id, route }): Violation => ({ invariant: 'I3', jobId: null, detail: `call ${id} of ${route} is nobody’s` }))
+    .map(
+      ({ id, route }): Violation => ({
+        invariant: 'I3',
+        jobId: null,
+        detail: `call ${id} of ${route} belongs to no call`,
+      }),
+    )
   const byMarker = Map.groupBy(upstream, ({ marker }) => marker)
   return [
     ...unknown,
@@ -37,25 +46,25 @@ function checkCallsOf(
   const jobId = job.id
   const attempts = attemptsOf.get(jobId) ?? []
   const violations: Violation[] = []
-  // Each call must find more attempts begun than calls made before it: none hides behind another's row.
+  // At each call, more attempts must have been recorded than calls made, so that no call relies on another's row.
   const unrecorded = made.find(
     ({ arrivedAt }, index) => attempts.filter(({ startedAt }) => startedAt <= arrivedAt).length <= index,
   )
   if (unrecorded)
-    violations.push({ invariant, jobId, detail: `call ${unrecorded.id} was made without an attempt’s row before it` })
+    violations.push({ invariant, jobId, detail: `call ${unrecorded.id} was made before its attempt was recorded` })
   const billable = made.filter(mayBeBilled).length
   const paid = new Set(attempts.filter(isNotDefinite).map(({ authorizationId }) => authorizationId)).size
-  // The vendor may have billed what was empty as well; its payment is used up by it.
+  // The vendor may have billed an empty answer too, and it uses the payment up.
   const empty = attempts.filter(({ isEmptyAnswer }) => isEmptyAnswer).length
   if (billable > paid + empty)
     violations.push({ invariant, jobId, detail: `${billable} calls that may be billed for ${paid} payments` })
   const unpayable = made.find(({ arrivedAt }) => arrivedAt > (call.unpayableSince ?? Infinity) + UNDER_WAY_MS)
   if (unpayable)
-    violations.push({ invariant, jobId, detail: `call ${unpayable.id} was made when nothing could pay for it` })
+    violations.push({ invariant, jobId, detail: `call ${unpayable.id} was made when no payment could be settled` })
   return violations
 }
 
-/** Work was begun and the vendor has not said that it refused: a failure's status may be definite by its documentation. */
+/** Returns whether the vendor may bill the call: it began to work and did not answer with a definite failure. */
 function mayBeBilled({ started, status }: UpstreamLedgerCall): boolean {
   return started && (status === null || status < 400)
 }
@@ -75,6 +84,8 @@ function checkAttempts(attempts: readonly AttemptEntry[], jobs: readonly JobEntr
   const states = new Map(jobs.map(({ id, state }) => [id, state]))
   const forgotten = attempts
     .filter(({ jobId, state }) => state === 'open' && !unfinished.has(states.get(jobId) ?? ''))
-    .map(({ jobId }): Violation => ({ invariant: 'I3', jobId, detail: 'an attempt is open although its job ended' }))
+    .map(
+      ({ jobId }): Violation => ({ invariant: 'I3', jobId, detail: 'an attempt is open although its job has ended' }),
+    )
   return [...repeated, ...forgotten]
 }

@@ -4,7 +4,10 @@ import { check } from './check.ts'
 import type { CallerAnswer, JobEntry, Ledgers } from './ledgers.ts'
 
 const MARKER = 'call-00000000-0000-4000-8000-000000000001'
-const BODY = JSON.stringify({ data: [{ url: 'http://api/media/token' }], note: 'a result that is long enough to tell' })
+const BODY = JSON.stringify({
+  data: [{ url: 'http://api/media/token' }],
+  note: 'a result that is long enough to recognize',
+})
 const AUDIO_SHA256 = sha256Hex('audio')
 const PAYER = '0xpayer'
 const KEY = '0xkey'
@@ -36,7 +39,7 @@ const completed: JobEntry = {
   failureCode: null,
 }
 
-/** One call of one client that went well. */
+/** One successful call of one client. */
 const sound = {
   chain: {
     transfers: [{ transactionHash: '0xtransaction', from: PAYER, amount: 700n }],
@@ -125,7 +128,7 @@ function violationsOf(change: Change): string[] {
   return check(ledgers as Ledgers).map(({ invariant, detail }) => `${invariant}: ${detail}`)
 }
 
-/** The first entry of a list that is never empty here. */
+/** Returns the first entry of a list that is never empty here. */
 function first<T>([one]: readonly T[]): T {
   if (one === undefined) throw new Error('the list is empty')
   return one
@@ -141,12 +144,15 @@ const unpaid = ({ chain, database, clients }: Mutable<Ledgers>, state: JobEntry[
   clients.replays = []
 }
 
-test('five ledgers that agree hold no violation', () => {
+test('consistent ledgers have no violation', () => {
   expect(check(sound)).toEqual([])
 })
 
 test.each<[reported: string, change: Change]>([
-  ['I1: 0xforeign is no settlement of ours', ({ chain }) => (first(chain.transfers).transactionHash = '0xforeign')],
+  [
+    'I1: 0xforeign is no settlement in the ledger',
+    ({ chain }) => (first(chain.transfers).transactionHash = '0xforeign'),
+  ],
   ['I1: 800 was transferred for a charge of 700', ({ chain }) => (first(chain.transfers).amount = 800n)],
   ['I1: 2000 is more than the quoted 1000', ({ chain }) => (first(chain.transfers).amount = 2000n)],
   ['I1: 0xother paid for a job of 0xpayer', ({ chain }) => (first(chain.transfers).from = '0xother')],
@@ -168,7 +174,7 @@ test.each<[reported: string, change: Change]>([
     ({ database }) => database.jobs.push({ ...first(database.jobs), id: 'second' }),
   ],
   [
-    'I1: its payment also pays for other',
+    'I1: its payment was also claimed for other',
     ({ database }) => database.authorizations.unshift({ ...first(database.authorizations), id: '2', jobId: 'other' }),
   ],
   [
@@ -176,7 +182,7 @@ test.each<[reported: string, change: Change]>([
     ({ chain }) => (chain.recipientBalance = 701n),
   ],
   [
-    'I1: the receipt says another charge or result than the job',
+    'I1: the receipt states another charge or result than the job',
     ({ database }) => (first(database.receipts).chargeAtomic = '1'),
   ],
   [
@@ -184,7 +190,7 @@ test.each<[reported: string, change: Change]>([
     ({ database }) => (first(database.receipts).transaction = '0xreplaced'),
   ],
   ['I2: a charge without a stored result', ({ database }) => (first(database.jobs).resultBody = null)],
-  ['I2: the stored result is not the digested one', ({ database }) => (first(database.jobs).resultBody = '{}')],
+  ['I2: the stored result does not match its digest', ({ database }) => (first(database.jobs).resultBody = '{}')],
   [
     'I2: a charge without a stored result',
     (ledgers) => {
@@ -193,18 +199,18 @@ test.each<[reported: string, change: Change]>([
       first(ledgers.database.jobs).resultBody = null
     },
   ],
-  ['I3: call 1 of /v1/images is nobody’s', ({ upstream }) => (first(upstream).marker = null)],
+  ['I3: call 1 of /v1/images belongs to no call', ({ upstream }) => (first(upstream).marker = null)],
   [
     'I3: the provider was called for call, which has no job',
     ({ database }) => (first(database.jobs).idempotencyKey = 'other'),
   ],
-  ['I3: call 1 was made without an attempt’s row before it', ({ database }) => (database.attempts = [])],
+  ['I3: call 1 was made before its attempt was recorded', ({ database }) => (database.attempts = [])],
   [
-    'I3: call 1 was made without an attempt’s row before it',
+    'I3: call 1 was made before its attempt was recorded',
     ({ database }) => (first(database.attempts).startedAt = 2001),
   ],
   [
-    'I3: call 2 was made without an attempt’s row before it',
+    'I3: call 2 was made before its attempt was recorded',
     ({ upstream }) => upstream.push({ ...first(upstream), id: '2', arrivedAt: 2100, started: false, status: 429 }),
   ],
   [
@@ -215,16 +221,16 @@ test.each<[reported: string, change: Change]>([
     },
   ],
   [
-    'I3: call 1 was made when nothing could pay for it',
+    'I3: call 1 was made when no payment could be settled',
     ({ clients }) => (first(clients.calls).unpayableSince = 2000 - 20_001),
   ],
   [
     'I3: one payment for two attempts that may be billed',
     ({ database }) => database.attempts.push({ ...first(database.attempts), id: '2', state: 'failed_ambiguous' }),
   ],
-  ['I3: an attempt is open although its job ended', ({ database }) => (first(database.attempts).state = 'open')],
+  ['I3: an attempt is open although its job has ended', ({ database }) => (first(database.attempts).state = 'open')],
   [
-    'I4: completed, and its charge is not on chain',
+    'I4: completed, but its charge is not on chain',
     ({ database }) => (first(database.settlements).transactionHash = '0xreplaced'),
   ],
   [
@@ -235,7 +241,7 @@ test.each<[reported: string, change: Change]>([
     'I4: released before its settlement was mined',
     ({ clients }) => (first(first(clients.calls).answers).wasMined = false),
   ],
-  ['I4: released for 1, and 700 was transferred', ({ clients }) => (first(first(clients.calls).answers).amount = '1')],
+  ['I4: released for 1, but 700 was transferred', ({ clients }) => (first(first(clients.calls).answers).amount = '1')],
   [
     'I4: released without a PAYMENT-RESPONSE',
     ({ clients }) => (first(first(clients.calls).answers).transaction = null),
@@ -246,7 +252,7 @@ test.each<[reported: string, change: Change]>([
     ({ database }) => (first(database.jobs).state = 'settlement_failed'),
   ],
   [
-    'I4: what was released is not the stored result',
+    'I4: the released result is not the stored one',
     ({ clients }) => (first(first(clients.calls).answers).bodySha256 = sha256Hex('other')),
   ],
   [
@@ -254,22 +260,22 @@ test.each<[reported: string, change: Change]>([
     ({ clients }) => (first(first(clients.calls).answers).receiptId = 'other'),
   ],
   [
-    'I4: a withheld result (settlement_failed) was given away',
+    'I4: a withheld result (settlement_failed) was released',
     (ledgers) => {
       unpaid(ledgers, 'settlement_failed')
-      const bodyText = `{"error":"it was: a result that is long enough to tell"}`
+      const bodyText = `{"error":"it was: a result that is long enough to recognize"}`
       first(ledgers.clients.calls).answers = [{ ...released, status: 402, bodyText, bodySha256: sha256Hex(bodyText) }]
     },
   ],
   ['I5: charged by 0xtransaction, but failed', ({ database }) => (first(database.jobs).state = 'failed')],
-  ['I5: completed without its receipt', ({ database }) => (database.receipts = [])],
-  ['I5: call was charged and could not be replayed', ({ clients }) => (first(clients.replays).answer = null)],
+  ['I5: completed without a receipt', ({ database }) => (database.receipts = [])],
+  ['I5: call was charged but could not be replayed', ({ clients }) => (first(clients.replays).answer = null)],
   [
     'I5: a replay got 503 storage_unavailable',
     ({ clients }) => (first(clients.replays).answer = { ...released, status: 503, code: 'storage_unavailable' }),
   ],
   [
-    'I5: a replay carried another receipt',
+    'I5: a replay had another receipt',
     ({ clients }) => (first(clients.replays).answer = { ...released, receiptId: 'other' }),
   ],
   [
@@ -281,38 +287,38 @@ test.each<[reported: string, change: Change]>([
     ({ clients }) => first(clients.calls).answers.push({ ...released, receiptId: 'other' }),
   ],
   [
-    'I5: its media http://api/media/token are not what was stored',
+    'I5: its media http://api/media/token differ from what was stored',
     ({ clients }) => (first(first(clients.replays).media).sha256 = null),
   ],
-  ['I5: its result points to no media', ({ clients }) => (first(clients.replays).media = [])],
+  ['I5: its result references no media', ({ clients }) => (first(clients.replays).media = [])],
   ['I5: its stored media are missing or changed', ({ objects }) => (first(objects).sha256 = sha256Hex('other'))],
   [
     'I6: an upload is readable although its job is completed',
     ({ database }) => Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null }),
   ],
   [
-    'I6: an upload is readable past its hour',
+    'I6: an upload is readable after its hour',
     ({ database }) =>
       Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null, isPastItsHour: true }),
   ],
   [
-    'I6: the object of an upload erased 60000 ms ago is still there',
+    'I6: the object of an upload erased 60000 ms ago still exists',
     ({ objects }) => objects.push({ ...first(objects), key: 'staged/1' }),
   ],
-  ['I6: media/1 holds a client’s audio in plain', ({ objects }) => (first(objects).holdsPlaintext = true)],
+  ['I6: media/1 contains a client’s audio in plain', ({ objects }) => (first(objects).holdsPlaintext = true)],
   ['liveness: the job is still settling', ({ database }) => (first(database.jobs).state = 'settling')],
   ['liveness: the client of call has no terminal answer', ({ clients }) => (first(clients.calls).outcome = 'gave_up')],
   ['liveness: call ended as released without a result', ({ clients }) => (first(clients.calls).answers = [])],
-  ['nonce-gap: 0xkey: 1 transactions still wait', ({ chain }) => (first(chain.keys).pendingCount = 2)],
+  ['nonce-gap: 0xkey: 1 transactions are not mined yet', ({ chain }) => (first(chain.keys).pendingCount = 2)],
   [
     'nonce-gap: 0xkey: nonces up to 2 were taken and 1 transactions mined',
     ({ database }) => (database.nextAccountNonces[KEY] = 2),
   ],
-])('it reports %s', (reported, change) => {
+])('the checker reports %s', (reported, change) => {
   expect(violationsOf(change)).toContain(reported)
 })
 
-/** The transaction that the receipt names was replaced in the chain by another of the same nonce. */
+/** A reorganization replaced the transaction that the receipt names by another with the same nonce. */
 const replacedAt =
   (reorganizedAt: number): Change =>
   ({ chain, database }) => {
@@ -321,7 +327,7 @@ const replacedAt =
     first(database.settlements).transactionHash = '0xreplaced'
   }
 
-test('a receipt may name the transaction that a later reorganisation replaced, and no other', () => {
+test('a receipt may name a transaction that a later reorganization replaced, and no other', () => {
   expect(violationsOf(replacedAt(5500))).toEqual([])
   const earlier = violationsOf(replacedAt(4900 - 60_001))
   expect(earlier).toContain('I1: the receipt names another transaction than the settlement')
@@ -333,7 +339,7 @@ test('a receipt may name the transaction that a later reorganisation replaced, a
   expect(other).toContain('I1: the receipt names another transaction than the settlement')
 })
 
-/** The settlement was taken back by a reorganisation and never came back. */
+/** A reorganization removed the settlement permanently. */
 const lostAt =
   (reorganizedAt: number, state = 'lost'): Change =>
   ({ chain, database }) => {
@@ -341,17 +347,17 @@ const lostAt =
     first(database.settlements).state = state
   }
 
-test('a settlement that the ledger calls lost to a later reorganisation is no violation, any other that is gone is', () => {
+test('a settlement missing on chain is a violation, unless the ledger calls it lost to a later reorganization', () => {
   expect(violationsOf(lostAt(5500))).toEqual([])
   for (const change of [lostAt(4900 - 60_001), lostAt(5500, 'confirmed')]) {
     const violations = violationsOf(change)
-    expect(violations).toContain('I4: completed, and its charge is not on chain')
+    expect(violations).toContain('I4: completed, but its charge is not on chain')
     expect(violations).toContain('I4: released for 0xtransaction, which transferred nothing')
     expect(violations.filter((text) => text.startsWith('I1: the recipient holds'))).toHaveLength(1)
   }
 })
 
-test('a definite failure before a success, and a withheld result, are no violations', () => {
+test('neither a definite failure before a success nor a withheld result is a violation', () => {
   expect(
     violationsOf(({ upstream, database }) => {
       upstream.unshift({ ...first(upstream), id: '0', arrivedAt: 1900, started: true, status: 503 })
@@ -361,7 +367,7 @@ test('a definite failure before a success, and a withheld result, are no violati
   expect(violationsOf((ledgers) => unpaid(ledgers, 'settlement_failed'))).toEqual([])
 })
 
-test('the upload of an ambiguous failure may stay until its hour', () => {
+test('the upload of an ambiguous failure may stay until its hour has passed', () => {
   expect(
     violationsOf((ledgers) => {
       unpaid(ledgers, 'failed')

@@ -6,8 +6,8 @@ import { checkUploads } from './check-uploads.ts'
 import type { Ledgers, Violation } from './ledgers.ts'
 
 /**
- * Compares the five ledgers of a quiet system and names everything that breaks an invariant of the failure model. Pure: the
- * same ledgers give the same violations.
+ * Compares the five ledgers of an idle system and returns every violation of an invariant. Pure: the same ledgers
+ * always result in the same violations.
  */
 export function check(ledgers: Ledgers): readonly Violation[] {
   return [
@@ -20,7 +20,7 @@ export function check(ledgers: Ledgers): readonly Violation[] {
   ]
 }
 
-/** I2: whatever was signed to be charged, or is charged, has its stored result. */
+/** Checks I2: everything that is charged, or about to be, has a stored result. */
 function checkResults({ database, chain }: Ledgers): Violation[] {
   const transferred = new Set(chain.transfers.map(({ transactionHash }) => transactionHash))
   const chargedJobs = new Set(
@@ -34,12 +34,12 @@ function checkResults({ database, chain }: Ledgers): Violation[] {
     if (job.resultBody === null || job.resultDigest === null)
       return [{ invariant, jobId: job.id, detail: 'a charge without a stored result' }]
     if (sha256Hex(job.resultBody) !== job.resultDigest)
-      return [{ invariant, jobId: job.id, detail: 'the stored result is not the digested one' }]
+      return [{ invariant, jobId: job.id, detail: 'the stored result does not match its digest' }]
     return []
   })
 }
 
-/** Nothing is stuck: jobs and clients are at their end, and every account nonce of ours was used without a gap. */
+/** Checks that nothing is stuck: jobs and clients are finished, and all account nonces were used without a gap. */
 function checkLiveness({ database, chain, clients }: Ledgers): Violation[] {
   const unfinished = new Set(['accepted', 'generating', 'generated', 'settling'])
   const stuck = database.jobs
@@ -54,7 +54,7 @@ function checkLiveness({ database, chain, clients }: Ledgers): Violation[] {
   const gaps = chain.keys.flatMap(({ address, minedCount, pendingCount }): Violation[] => {
     const taken = database.nextAccountNonces[address] ?? 0
     const problem =
-      (minedCount !== pendingCount && `${pendingCount - minedCount} transactions still wait`) ||
+      (minedCount !== pendingCount && `${pendingCount - minedCount} transactions are not mined yet`) ||
       (minedCount !== taken && `nonces up to ${taken} were taken and ${minedCount} transactions mined`)
     return problem ? [{ invariant: 'nonce-gap', jobId: null, detail: `${address}: ${problem}` }] : []
   })

@@ -8,30 +8,30 @@ import type { CallerAnswer, CallRecord, Ledgers, Replay, StoredObject, UpstreamL
 import { readDatabase } from './read-database.ts'
 import type { ReadObjects } from './read-objects.ts'
 
-/** Where the five ledgers lie. Nothing here may lead through a fault proxy. */
+/** Where the five ledgers are. None may be behind a fault proxy. */
 export interface LedgerSources {
   readonly rpcUrl: string
-  readonly payTo: string
-  /** Addresses of our keys. */
+  readonly payTo: `0x${string}`
+  /** Addresses of the settlement keys. */
   readonly settlementAddresses: readonly string[]
   readonly databaseUrl: string
-  /** When the chain was reorganised, in milliseconds since 1970. */
+  /** When the chain was reorganized, in milliseconds since 1970. */
   readonly reorganizedAt: readonly number[]
-  /** The upstream's JSON lines. */
+  /** The upstream's call log, as JSON lines. */
   readonly upstreamCallLog: string
   readonly readObjects: ReadObjects
-  /** Runs of bytes of clients' audio. */
+  /** Runs of bytes from clients' audio. */
   readonly canaries: readonly Buffer[]
   readonly calls: readonly CallRecord[]
-  /** The calls to ask for once more: those with a result that nobody replayed before, say. */
+  /** The calls to replay. */
   readonly callsToReplay: readonly CallRecord[]
   replay(call: CallRecord): Promise<CallerAnswer | null>
 }
 
-/** The service answers replays beside everything else that the machine does. */
+/** Concurrent replays. */
 const REPLAYS_AT_ONCE = 8
 
-/** Reads the five ledgers of a system that has become quiet. Replays first: they must change nothing that is read after. */
+/** Reads the five ledgers of an idle system. Replays come first: they must not change what is read afterwards. */
 export async function collect(sources: LedgerSources): Promise<Ledgers> {
   const limit = pLimit(REPLAYS_AT_ONCE)
   const replays = await Promise.all(sources.callsToReplay.map((call) => limit(() => replayOnce(sources, call))))
@@ -67,8 +67,8 @@ async function readChain({
   const count = async (address: string, block: string) =>
     Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
   const [transfers, recipientBalance, keys] = await Promise.all([
-    reader.transfersTo(payTo as `0x${string}`),
-    reader.usdcBalance(payTo as `0x${string}`),
+    reader.transfersTo(payTo),
+    reader.usdcBalance(payTo),
     Promise.all(
       settlementAddresses.map(async (address) => ({
         address: address.toLowerCase(),
@@ -89,12 +89,15 @@ async function readChain({
   }
 }
 
-/** Each call's last line holds its fate. Numbers begin anew when the simulator does, so the arrival belongs to the id. */
+/**
+ * The last line of each call states its outcome. A restart of the simulator resets the numbers, so arrival is part of
+ * the id.
+ */
 async function readUpstreamCalls(path: string): Promise<readonly UpstreamLedgerCall[]> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const calls = new Map<string, UpstreamLedgerCall>()
   for (const line of text.split('\n')) {
-    // A simulator that was killed may have left half a line.
+    // A killed simulator may have left an incomplete line.
     if (!line.endsWith('}')) continue
     const { call, arrivedAt, route, started, status, audioSha256, fields } = JSON.parse(line) as UpstreamCall
     const id = `${arrivedAt} #${call}`

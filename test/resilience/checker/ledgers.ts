@@ -1,37 +1,36 @@
 import type { JobState } from '#shared/jobs/job.ts'
 
 /**
- * What one paid call left in its client's hands. A client writes it down as it happens, so that it holds whatever becomes of
- * the service.
+ * The client's record of one paid call, written as it happens and independent of the service.
  */
 export interface CallRecord {
-  /** Of the campaign; names the call in a violation. */
+  /** Identifies the call in a violation. */
   readonly callId: string
   readonly idempotencyKey: string
   /** Path of the endpoint, such as `/v1/images/generations`. */
   readonly path: string
   /**
-   * What the upstream sees of this call and of no other: a text of the form `call-<uuid>` inside the prompt, or the SHA-256 of
-   * the audio in lower-case hex.
+   * Identifies the call at the upstream: a text of the form `call-<uuid>` inside the prompt, or the SHA-256 of the
+   * audio in lower-case hex.
    */
   readonly marker: string
   /** Lower case. */
   readonly payer: string
-  /** Every answer that arrived whole, in order. Lost connections leave none. */
+  /** Every answer that arrived completely, in order. */
   readonly answers: CallerAnswer[]
   /** Permit2 nonces that the client signed for this call, as decimal strings. */
   readonly nonces: string[]
-  /** What went wrong on the client's own side, such as a chain that it could not read to sign; it goes on. */
+  /** Problems on the client's side, such as a chain that it could not read for signing; it continues. */
   readonly problems: string[]
-  /** Set when the client has its last word on the call; `gave_up` is a client that ran out of patience. */
+  /** Set when the client has its final answer; `gave_up` when it ran out of patience. */
   outcome: 'released' | 'refused' | 'gave_up' | null
-  /** Milliseconds since 1970 from which on the chain would certainly have refused every payment of this call. */
+  /** Milliseconds since 1970 from which the chain would certainly have rejected every payment of this call. */
   unpayableSince: number | null
 }
 
 /** One answer to a paid request. */
 export interface CallerAnswer {
-  /** Milliseconds since 1970 when it had arrived whole. */
+  /** When it had arrived completely, in milliseconds since 1970. */
   readonly receivedAt: number
   readonly status: number
   /** `error.code` of a failure. */
@@ -44,8 +43,8 @@ export interface CallerAnswer {
   readonly transaction: string | null
   readonly amount: string | null
   /**
-   * Whether the chain had a successful receipt of `transaction` when the client looked, at once after the answer; `null` for
-   * answers without a transaction and when the chain could not be asked.
+   * Whether the chain had a successful receipt of `transaction` immediately after the answer; `null` for answers
+   * without a transaction, and when the chain could not be read.
    */
   readonly wasMined: boolean | null
 }
@@ -57,25 +56,25 @@ export interface ChainTransfer {
   readonly amount: bigint
 }
 
-/** One of our keys on chain. */
+/** A settlement key on chain. */
 export interface SettlementKey {
   readonly address: string
-  /** How many of its transactions are mined, and how many mined or waiting. */
+  /** Number of its mined transactions, and of its mined or pending ones. */
   readonly minedCount: number
   readonly pendingCount: number
 }
 
 /** One call in the upstream's log. */
 export interface UpstreamLedgerCall {
-  /** Unique in the log, over restarts of the simulator too. */
+  /** Unique in the log, across restarts of the simulator. */
   readonly id: string
   /** Milliseconds since 1970. */
   readonly arrivedAt: number
   readonly route: string
-  /** Whether the vendor worked, and so might bill. */
+  /** Whether the vendor began to work and may therefore bill. */
   readonly started: boolean
   readonly status: number | null
-  /** Of the call record that it belongs to; `null` when it carries none, as a request that was never read. */
+  /** That of its call record; `null` when it has none, as a request that was never read. */
   readonly marker: string | null
 }
 
@@ -107,7 +106,7 @@ export interface AttemptEntry {
   readonly jobId: string
   readonly authorizationId: string
   readonly state: 'open' | 'succeeded' | 'failed_definite' | 'failed_ambiguous'
-  /** A whole answer with nothing in it: a definite failure that no status gives away. */
+  /** A complete answer without content: a definite failure despite its status. */
   readonly isEmptyAnswer: boolean
   readonly startedAt: number
 }
@@ -123,7 +122,7 @@ export interface SettlementEntry {
   readonly transactionHash: string | null
   /** Milliseconds since 1970; `null` while it is open. */
   readonly finishedAt: number | null
-  /** Of every transaction ever signed for it. */
+  /** The hashes of all transactions signed for it. */
   readonly hashes: readonly string[]
 }
 
@@ -147,7 +146,7 @@ export interface StagedUploadEntry {
   readonly objectKey: string
   readonly hasDataKey: boolean
   readonly isPastItsHour: boolean
-  /** How long ago its key was erased, by PostgreSQL's clock; `null` while it has one. */
+  /** How long ago its key was erased, by PostgreSQL's clock; `null` while it has a key. */
   readonly erasedForMs: number | null
 }
 
@@ -163,7 +162,7 @@ export interface DatabaseLedger {
   readonly nextAccountNonces: Readonly<Record<string, number>>
 }
 
-/** A file of the object store. `holdsPlaintext` says that it contains a run of bytes of some client's audio. */
+/** A file of the object store. `holdsPlaintext`: it contains a run of bytes from a client's audio. */
 export interface StoredObject {
   readonly key: string
   readonly sha256: string
@@ -171,22 +170,22 @@ export interface StoredObject {
   readonly holdsPlaintext: boolean
 }
 
-/** What the service gave when a released or charged call was asked for once more after everything was quiet. */
+/** The answer to a released or charged call that was repeated once the system was idle. */
 export interface Replay {
   readonly callId: string
   /** `null` when no answer came. */
   readonly answer: CallerAnswer | null
-  /** The media that its body points to, as fetched: `null` SHA-256 when that failed. */
+  /** The media that its body references, as fetched; SHA-256 `null` when that failed. */
   readonly media: readonly { readonly url: string; readonly sha256: string | null }[]
 }
 
-/** The five ledgers, read after everything was quiet. All addresses and hashes in lower case. */
+/** The five ledgers of an idle system. All addresses and hashes are in lower case. */
 export interface Ledgers {
   readonly chain: {
     readonly transfers: readonly ChainTransfer[]
     readonly recipientBalance: bigint
     readonly keys: readonly SettlementKey[]
-    /** When it was reorganised, in milliseconds since 1970. */
+    /** When it was reorganized, in milliseconds since 1970. */
     readonly reorganizedAt: readonly number[]
   }
   readonly upstream: readonly UpstreamLedgerCall[]
@@ -197,7 +196,7 @@ export interface Ledgers {
 
 export interface Violation {
   readonly invariant: 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'liveness' | 'nonce-gap'
-  /** `null` for what belongs to no job. */
+  /** `null` for violations that concern no job. */
   readonly jobId: string | null
   readonly detail: string
 }

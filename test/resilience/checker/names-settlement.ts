@@ -1,12 +1,12 @@
 import { PATIENCE_MS } from '../../support/patience.ts'
 import type { Ledgers, SettlementEntry } from './ledgers.ts'
 
-/** Between the look at the chain that proves a settlement and its commit, also when the database was away meanwhile. */
+/** Maximum time between the read that proves a settlement and its commit, including a database outage in between. */
 const COMMIT_MS = PATIENCE_MS
 
 /**
- * Whether `transaction` is the settlement's: the one that is in the chain, or one that was there until a reorganisation put
- * another transaction of the same account nonce in its place.
+ * Returns whether `transaction` is the settlement's: the one on chain, or one that was on chain until a reorganization
+ * replaced it by another transaction with the same account nonce.
  */
 export function namesSettlement(
   transaction: string,
@@ -18,8 +18,8 @@ export function namesSettlement(
 }
 
 /**
- * What releasing at one confirmation risks: a reorganisation took the settlement back, and before it was in the chain again its
- * payer saw to it that it never will be. The ledger must say so by itself.
+ * Returns whether a reorganization removed the settlement and its payer made it impossible before it was mined again:
+ * the risk of releasing at one confirmation. The ledger must have recognized it.
  */
 export function wasLostToReorganization(
   { state, finishedAt }: SettlementEntry,

@@ -18,7 +18,7 @@ export async function readDatabase(databaseUrl: string): Promise<DatabaseLedger>
     await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
     const read = async <Entry>(statement: string): Promise<Entry[]> =>
       (await client.query<{ entry: Entry }>(statement)).rows.map(({ entry }) => entry)
-    // One after another: a connection has one statement at a time.
+    // Sequential: a connection executes one statement at a time.
     const jobs = (await read<AsJson<JobEntry>>(JOBS)).map((job) => ({
       ...job,
       quotedMaximum: BigInt(job.quotedMaximum),
@@ -44,7 +44,7 @@ export async function readDatabase(databaseUrl: string): Promise<DatabaseLedger>
   }
 }
 
-/** Amounts come as text: a JSON number could not hold them. */
+/** Amounts as text: a JSON number could not represent them. */
 type AsJson<Entry> = {
   readonly [Key in keyof Entry]: Entry[Key] extends bigint
     ? string
@@ -63,7 +63,7 @@ const AUTHORIZATIONS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'payer', payer, 'nonce', nonce::text, 'authorizedMaximum', authorized_maximum::text
   ) AS entry FROM authorizations ORDER BY claimed_at`
 
-/** Milliseconds rounded down, as the upstream's log has them. */
+/** Milliseconds rounded down, as in the upstream's log. */
 const ATTEMPTS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'authorizationId', authorization_id, 'state', state,
     'isEmptyAnswer', state = 'failed_definite' AND coalesce(reason ~ '^(HTTP 200|the speech is not)', false),

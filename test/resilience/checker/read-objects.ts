@@ -3,14 +3,14 @@ import { join } from 'node:path'
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2, S3Client } from '@aws-sdk/client-s3'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 
-/** One object as the store holds it. */
+/** A stored object. */
 export interface FoundObject {
   readonly key: string
   readonly bytes: Buffer
   readonly storedAtMs: number
 }
 
-/** Reads everything that the store holds at the moment. */
+/** Reads all objects that the store currently contains. */
 export type ReadObjects = () => Promise<readonly FoundObject[]>
 
 export function objectsInFolder(directory: string): ReadObjects {
@@ -24,7 +24,7 @@ export function objectsInFolder(directory: string): ReadObjects {
           const [bytes, { mtimeMs }] = await Promise.all([readFile(path), stat(path)])
           return [{ key: path.slice(directory.length + 1), bytes, storedAtMs: mtimeMs }]
         } catch (error) {
-          // A sweeper deleted it meanwhile.
+          // A sweeper deleted it in the meantime.
           if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
           throw error
         }
@@ -33,7 +33,7 @@ export function objectsInFolder(directory: string): ReadObjects {
   }
 }
 
-/** Asked with a client of its own, which shares nothing with the adapter under test. */
+/** Reads a bucket with a separate client, which shares nothing with the adapter under test. */
 export function objectsInBucket(settings: S3Settings): ReadObjects {
   const { S3_BUCKET: Bucket, S3_ENDPOINT: endpoint, S3_REGION: region } = settings
   const credentials = {
@@ -48,7 +48,7 @@ export function objectsInBucket(settings: S3Settings): ReadObjects {
           (await (await client.send(new GetObjectCommand({ Bucket, Key }))).Body?.transformToByteArray()) ?? []
         return [{ key: Key, bytes: Buffer.from(bytes), storedAtMs: storedAt?.getTime() ?? 0 }]
       } catch (error) {
-        // A sweeper deleted it meanwhile.
+        // A sweeper deleted it in the meantime.
         if (error instanceof NoSuchKey) return []
         throw error
       }

@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { type ErrorCode, errorCodes } from '#shared/errors/error-codes.ts'
+import { ERROR_CODES, type ErrorCode } from '#shared/errors/error-codes.ts'
 import {
   type CustomPayment,
   challengeOf,
   paymentHeader,
   signCustomPayment,
 } from '../../support/payer/custom-payment.ts'
+import { createPayer } from '../../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
 
@@ -17,20 +17,21 @@ const PATH = '/v1/chat/completions'
 const BODY = { model: 'textmodel-3.5-flash', max_tokens: 16, messages: [{ role: 'user', content: 'Good evening.' }] }
 const TAKEN_STATUSES = [400, 402, 409, 412]
 
-/** Mutations that are on their way at the same time. */
+/** Concurrent mutations. */
 const AT_ONCE = { minLength: 10, maxLength: 10 }
 
-/** How often each answer was given: `402 payment_signature_invalid` and the like. */
+/** Number of answers by status and code, such as `402 payment_signature_invalid`. */
 export type FuzzTally = Record<string, number>
 
 /**
- * Sends `runs` mutations (rounded up to tens) of a valid payment to a sandbox of its own and throws, with the seed and the smallest failing mutation,
- * when an answer is no documented refusal. The payer holds no USDC, so that even an unspoilt payment buys nothing; at the end
- * no job, no claim and no upstream call may exist, and the API must be the same process without one unexpected failure.
+ * Sends `runs` mutations (rounded up to tens) of a valid payment to a separate sandbox. Throws, with the seed and the
+ * smallest failing mutation, when an answer is no documented rejection. The payer has no USDC, so that even an
+ * unchanged payment buys nothing. At the end no job, claim or upstream call may exist, and the API must be the same
+ * process without an unexpected failure.
  */
 export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
   const sandbox = await startStandaloneSandbox({
-    // A chain that is asked about ten payments at once answers late, and no documented refusal says so.
+    // A node that verifies ten payments concurrently answers late, and a timeout would be no documented rejection.
     apiEnvironment: { RPC_TIMEOUT_MS: '60000' },
   })
   try {
@@ -56,12 +57,12 @@ export async function fuzzPayments({ runs, seed }: { runs: number; seed: number 
 async function preparedSender(sandbox: TestSandbox): Promise<(mutation: PaymentMutation) => Promise<Response>> {
   const idempotencyKey = randomUUID()
   const required = challengeOf(await sandbox.post(PATH, BODY, { idempotencyKey }))
-  const payer = { account: privateKeyToAccount(generatePrivateKey()), rpcUrl: sandbox.info.rpcUrl }
+  const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n })
   const valid: CustomPayment = await signCustomPayment(required, payer, { permit: {} })
   return async (mutation) => {
     const headers: Record<string, string> =
       mutation.kind === 'header'
-        ? { 'payment-signature': mutation.spoil(valid) }
+        ? { 'payment-signature': mutation.mutate(valid) }
         : paymentHeader(
             await signCustomPayment(required, payer, {
               terms: mutation.terms,
@@ -76,9 +77,9 @@ async function readRefusal(answer: Response): Promise<{ status: number; code: Er
   const text = await answer.text()
   const body = JSON.parse(text) as { code?: string; error: string | { code: string } }
   const code = (typeof body.error === 'string' ? body.code : body.error.code) as ErrorCode
-  const entry = errorCodes[code]
+  const entry = ERROR_CODES[code]
   if (!TAKEN_STATUSES.includes(answer.status) || entry?.status !== answer.status || entry.payment !== 'none')
-    throw new Error(`${answer.status} is no documented refusal: ${text}`)
+    throw new Error(`${answer.status} is no documented rejection: ${text}`)
   return { status: answer.status, code }
 }
 

@@ -3,12 +3,12 @@ import { type CustomPayment, paymentHeader, type SignedTerms, withValue } from '
 
 const FAR = 2n ** 256n - 1n
 
-/** What a fuzzed request carries: a spoilt copy of a valid payment, or a payment signed for spoilt terms. */
+/** The payment of a fuzzed request: a mutated copy of a valid payment, or a payment signed for mutated terms. */
 export type PaymentMutation =
-  | { readonly kind: 'header'; readonly spoil: (payment: CustomPayment) => string }
+  | { readonly kind: 'header'; readonly mutate: (payment: CustomPayment) => string }
   | { readonly kind: 'signed'; readonly terms: Partial<SignedTerms>; readonly withPermit: boolean }
 
-/** Values that parsers and databases have stumbled over, beside arbitrary JSON. */
+/** Arbitrary JSON, and values that are known to break parsers and databases. */
 const awkwardValue = fc.oneof(
   fc.jsonValue(),
   fc.constantFrom<unknown>(
@@ -53,7 +53,7 @@ const awkwardValue = fc.oneof(
   ),
 )
 
-/** One change somewhere in the JSON of a payment. */
+/** Replaces one value somewhere in the JSON of a payment. */
 const valueMutation = fc.record({ at: fc.nat(), value: awkwardValue }).map(
   ({ at, value }) =>
     (payment: CustomPayment) =>
@@ -72,7 +72,7 @@ const addition = fc
         encode(withMember(payment, at, name, value)),
   )
 
-/** Bytes of the JSON text changed, cut, repeated or put in, then encoded well. */
+/** Changes, removes, repeats or inserts bytes of the JSON text, which is then encoded correctly. */
 const textMutation = fc
   .array(
     fc.record({
@@ -91,7 +91,7 @@ const textMutation = fc
     return text.toString('base64')
   })
 
-/** The header itself: visible ASCII, so that HTTP clients will send it. */
+/** Changes the encoded header; only visible ASCII, so that HTTP clients send it. */
 const headerMutation = fc
   .record({ at: fc.nat(), how: fc.constantFrom('set', 'insert', 'remove', 'cut', 'repeat'), text: visible(8) })
   .map(({ at, how, text }) => (payment: CustomPayment) => {
@@ -114,7 +114,7 @@ const address = fc
   .oneof(fc.uint8Array({ minLength: 20, maxLength: 20 }), fc.constant(new Uint8Array(20)))
   .map((bytes) => `0x${Buffer.from(bytes).toString('hex')}` as const)
 
-/** Well-shaped values where they belong, so that only the signature tells. */
+/** Changes terms to well-formed values, so that only the signature is wrong. */
 const forgery = fc
   .oneof(
     fc.record({
@@ -136,7 +136,7 @@ const wellShaped = fc.oneof(forgery, otherSignature).map(
       encode(withValue(payment, path, value)),
 )
 
-/** Correctly signed, with up to two terms that are anything at all and the others as the challenge has them. */
+/** Correctly signed terms of which up to two are arbitrary and the others are those of the challenge. */
 const signedTerms = fc
   .record({
     terms: fc.record({
@@ -159,9 +159,9 @@ const signedTerms = fc
 
 export const paymentMutation: fc.Arbitrary<PaymentMutation> = fc.oneof(
   ...[valueMutation, wellShaped, removal, addition, textMutation, headerMutation].map((mutation) =>
-    mutation.map((spoil): PaymentMutation => ({ kind: 'header', spoil })),
+    mutation.map((mutate): PaymentMutation => ({ kind: 'header', mutate })),
   ),
-  junk.map((header): PaymentMutation => ({ kind: 'header', spoil: () => header })),
+  junk.map((header): PaymentMutation => ({ kind: 'header', mutate: () => header })),
   fc
     .record({ terms: signedTerms, withPermit: fc.boolean() })
     .map(({ terms, withPermit }): PaymentMutation => ({ kind: 'signed', terms, withPermit })),
@@ -176,7 +176,7 @@ function encode(payment: unknown): string {
   return paymentHeader(payment)['payment-signature'] ?? ''
 }
 
-/** Every object or array in the JSON with each of its members. */
+/** Returns every object or array in the JSON with each of its members. */
 function placesOf(value: unknown): { holder: Record<string, unknown>; name: string }[] {
   if (typeof value !== 'object' || value === null) return []
   const holder = value as Record<string, unknown>

@@ -3,23 +3,23 @@ import type { CallKind } from '../call-requests.ts'
 import type { PointAction } from '../processes/reach-point.ts'
 import { LEASE_SECONDS } from '../stack.ts'
 
-/** One row of the matrix: where a process fails, how, and what must be going on for it to get there. */
+/** One row of the matrix: where a process fails, how, and what must happen for it to get there. */
 export interface FaultPoint {
   readonly name: string
   readonly action: PointAction
   /** The kinds of calls that lead to the point. */
   readonly kinds: readonly CallKind[]
-  /** Armed before a client asks for the price, or when its payment is signed. */
+  /** Whether it is armed before the client requests the price, or once its payment is signed. */
   readonly armedBefore: 'challenge' | 'payment'
   /** How the upstream behaves for the next call. */
   readonly upstream?: FaultRuleInput
-  /** No block is mined until the process has failed. */
+  /** Whether no block is mined until the process has failed. */
   readonly chainPaused?: true
-  /** Another point of the same process, at which its call fails once and leads here. */
+  /** Another point of the same process, at which the call fails once and thereby leads to this one. */
   readonly after?: string
-  /** Part of the matrix that runs when no points are named. */
+  /** Whether it belongs to the points that run by default. */
   readonly core: boolean
-  /** Nothing but the ledger's own timer of 30 seconds brings the job back, or a process to the point. */
+  /** Whether only the ledger's 30-second timer resumes the job, or leads a process to the point. */
   readonly slow: boolean
 }
 
@@ -37,7 +37,7 @@ function core(name: string, circumstances: Circumstances = {}): FaultPoint {
   return point(name, { ...circumstances, core: true })
 }
 
-/** Every place in a paid call's life at which a process is made to fail. */
+/** All points of a paid call at which a process is made to fail. */
 export const FAULT_POINTS: readonly FaultPoint[] = [
   core('api.bindKey.after', { armedBefore: 'challenge' }),
   core('api.findPriorWork.after'),
@@ -73,7 +73,7 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   core('worker.upstream.answered'),
   core('worker.upstream.answered', { action: 'stop' }),
   core('worker.provider.after'),
-  // The call outlasts the first renewal, after a third of the lease.
+  // The call takes longer than a third of the lease, after which it is renewed.
   point('worker.renewLease.after', { upstream: { fault: 'none', delayMs: (LEASE_SECONDS * 1000) / 2 } }),
   point('worker.media.put.before', { kinds: MEDIA }),
   point('worker.media.put.before', { kinds: MEDIA, action: 'throw' }),
@@ -109,13 +109,13 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   point('worker.completeJob.commit.sent', { action: 'throw' }),
   core('worker.completeJob.after'),
 
-  core('worker.settlements.leaseNonceQueue.after'),
-  // Whoever failed with the line of a key keeps it until its lease ends, and nobody gets here before.
-  point('worker.settlements.readNonceQueue.after', { slow: true }),
-  point('worker.settlements.releaseNonceQueue.before', { slow: true }),
-  point('worker.settlements.findUnfinalBlocks.after'),
-  core('worker.settlements.addReplacement.before', { chainPaused: true }),
-  core('worker.settlements.addReplacement.after', { chainPaused: true }),
+  core('worker.leaseNonceQueue.after'),
+  // A process that failed with the lease of a key's nonce queue blocks it until the lease expires.
+  point('worker.readNonceQueue.after', { slow: true }),
+  point('worker.releaseNonceQueue.before', { slow: true }),
+  point('worker.findUnfinalBlocks.after'),
+  core('worker.addReplacement.before', { chainPaused: true }),
+  core('worker.addReplacement.after', { chainPaused: true }),
 
   point('worker.takeDueJobs.after'),
   point('worker.eraseExpiredUploads.after', { kinds: UPLOAD }),
@@ -124,12 +124,12 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   point('worker.markUploadsDeleted.after', { kinds: UPLOAD }),
 ]
 
-/** How a row of the matrix is called: its point, and the action where that is not a kill. */
+/** Returns the name of a row: its point, and its action unless that is a kill. */
 export function rowName({ name, action }: FaultPoint): string {
   return action === 'kill' ? name : `${name} (${action})`
 }
 
-/** One kill for each port call of the core: between a commit and its answer where there is one. */
+/** One kill for each core port call: between a commit and its answer where there is a commit. */
 function quickPoints(): readonly FaultPoint[] {
   const byCall = new Map<string, FaultPoint>()
   for (const one of FAULT_POINTS) {
@@ -140,14 +140,17 @@ function quickPoints(): readonly FaultPoint[] {
   return [...byCall.values()]
 }
 
-/** The rows of `selection`: `quick`, `core`, `all`, or names, separated by commas. A name stands for all actions at its point. */
+/**
+ * Returns the rows of `selection`: `quick`, `core`, `all`, or comma-separated names; a point's name selects all its
+ * actions.
+ */
 export function selectPoints(selection: string): readonly FaultPoint[] {
   if (selection === 'all') return FAULT_POINTS
   if (selection === 'quick') return quickPoints()
   if (selection === 'core') return FAULT_POINTS.filter((one) => one.core)
   const found = selection.split(',').flatMap((name) => {
     const rows = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)
-    if (rows.length === 0) throw new Error(`there is no point ${name}`)
+    if (rows.length === 0) throw new Error(`unknown point: ${name}`)
     return rows
   })
   return [...new Set(found)]

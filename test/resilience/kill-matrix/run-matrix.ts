@@ -9,20 +9,20 @@ import { createTrialGround, runTrial, type Trial } from './run-trial.ts'
 
 export interface MatrixOptions {
   readonly points: readonly FaultPoint[]
-  /** Of each point. */
+  /** Number of trials of each point. */
   readonly trials: number
   readonly seed: number
-  /** How many stacks share the trials. */
+  /** Number of concurrent stacks that share the trials. */
   readonly stacks: number
-  /** The checker compares after so many trials of a stack, and at the end. */
+  /** Number of trials of a stack after which the checker runs; it also runs at the end. */
   readonly checkEvery: number
-  /** How many trials are under way on a stack at once; most of them recover while others fail. */
+  /** Number of concurrent trials of a stack; most of them recover while others fail. */
   readonly atOnce: number
   readonly stack?: CampaignStackOptions
   readonly onProgress?: (line: string) => void
 }
 
-/** With the trial that the violation's job belongs to, where there is one. */
+/** Violations with the trials of their jobs, where there are any. */
 type FoundViolation = Violation & { readonly trial: string | null }
 
 type MatrixStackReport = StackReport<Trial, FoundViolation>
@@ -33,7 +33,7 @@ interface PlannedTrial {
   readonly seed: number
 }
 
-/** Runs the whole matrix: every point as often as asked, in an order that follows from the seed. */
+/** Runs the matrix: every point `trials` times, in an order determined by the seed. */
 export async function runMatrix(options: MatrixOptions): Promise<MatrixReport> {
   const startedAt = performance.now()
   const random = createRandom(options.seed)
@@ -57,26 +57,26 @@ async function runOnStack(
   const pids = new Set<number>()
   const progress = (line: string) => options.onProgress?.(options.stacks > 1 ? `${name}: ${line}` : line)
   try {
-    const ground = createTrialGround(stack)
+    const context = createTrialGround(stack)
     const limit = pLimit(options.atOnce)
     const trials: Trial[] = []
     let last: Comparison<FoundViolation> = NOTHING_COMPARED
     const replayed = new Set<CallRecord>()
     for (let from = 0; from < planned.length; from += options.checkEvery) {
-      // Those that wait for a long timer begin first, so that they do not wait alone at the end.
+      // Rows that wait for a long timer start first, so that they do not run alone at the end.
       const batch = planned
         .slice(from, from + options.checkEvery)
         .toSorted((one, other) => Number(other.point.slow) - Number(one.point.slow))
       await Promise.all(
         batch.map(({ point, seed }) =>
           limit(async () => {
-            trials.push(await runTrial(ground, point, seed, createRandom(seed)))
+            trials.push(await runTrial(context, point, seed, createRandom(seed)))
             for (const pid of Object.values(stack.info.pids)) pids.add(pid)
             if (trials.length % 20 === 0) progress(`${trials.length} of ${planned.length} trials`)
           }),
         ),
       )
-      await Promise.all(ground.restarts)
+      await Promise.all(context.restarts)
       const isLast = from + options.checkEvery >= planned.length
       const fresh = stack.caller.records.filter((record) => isLast || !replayed.has(record))
       last = await compareLedgers(stack, fresh, (violation, key) => ({ ...violation, trial: trialOf(trials, key) }))

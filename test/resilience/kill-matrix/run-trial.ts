@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
+import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import type { ChainPayer } from '../../support/payer/chain-payer.ts'
+import { type Payer } from '../../support/payer/payer.ts'
 import type { CallKind } from '../call-requests.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import type { StartedCall } from '../paying-caller.ts'
@@ -14,23 +14,23 @@ export interface Trial {
   readonly row: string
   readonly point: FaultPoint
   readonly seed: number
-  /** Whether some process got to the point. */
+  /** Whether a process reached the point. */
   hit: boolean
   calls: readonly CallRecord[]
-  /** From the failure to the last terminal answer of the trial's clients; `null` when they had theirs before. */
+  /** Time from the failure to the trial's last final answer; `null` when all clients had theirs before. */
   recoveryMs: number | null
-  /** What went wrong with the trial itself, which is no verdict on the system. */
+  /** Error of the trial itself, which is no verdict on the system. */
   error: string | null
 }
 
-/** What trials on one stack share. */
+/** State that trials on one stack share. */
 export interface TrialGround {
   readonly stack: CampaignStack
-  /** One process of each kind fails at a time, so that the other one is there to take over. */
+  /** Only one process of each kind fails at a time, so that the other one can take over. */
   readonly turns: Readonly<Record<'api' | 'worker', <T>(work: () => Promise<T>) => Promise<T>>>
-  /** Payers whose permit is not in use; a sponsored payer pays for one call at a time. */
-  readonly idleSponsored: ChainPayer[]
-  /** Starts of processes that have not succeeded yet. */
+  /** Payers whose permit is not in use: a sponsored payer pays for one call at a time. */
+  readonly idleSponsored: Payer[]
+  /** Restarts in progress. */
   readonly restarts: Set<Promise<unknown>>
 }
 
@@ -43,33 +43,35 @@ export function createTrialGround(stack: CampaignStack): TrialGround {
   }
 }
 
-/** Twice the lease of the campaign's workers, so that another one has taken the job over. */
+/** Twice the lease of the campaign's workers, so that another one has taken over the job. */
 const STOPPED_MS = 2 * LEASE_SECONDS * 1000
 const HIT_POLL_MS = 5
-/** Points behind the clients' last answer are reached by sweepers within this time; the slow ones wait for the ledger's timer as well. */
+/**
+ * Sweepers reach points after the last answer within this time; slow points additionally wait for the ledger's timer.
+ */
 const LATE_HIT_MS = PATIENCE_MS
 const SLOW_HIT_MS = 2 * PATIENCE_MS
-/** How many calls one trial makes. */
+/** Number of calls of a trial. */
 const CALLS: readonly number[] = [1, 1, 2, 3]
 const OTHER_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
 
 /**
- * One trial: paid calls are on their way when a process fails at the point. It comes back at once, the clients go on until
- * each has its last word, and that word is all this returns; the verdict is the checker's.
+ * Runs one trial: a process fails at the point during paid calls and is restarted immediately; the clients continue
+ * until each has its final answer. Returns these answers; the verdict is the checker's.
  */
 export async function runTrial(
-  ground: TrialGround,
+  context: TrialGround,
   point: FaultPoint,
   seed: number,
   random: () => number,
 ): Promise<Trial> {
   const trial: Trial = { row: rowName(point), point, seed, hit: false, calls: [], recoveryMs: null, error: null }
-  const calls = chooseCalls(ground, point, random)
+  const calls = chooseCalls(context, point, random)
   const gate = Promise.withResolvers<void>()
   try {
-    const { stack, turns } = ground
+    const { stack, turns } = context
     const start = () => calls.map(({ kind, payer }) => stack.caller.start({ kind, payer, gate: gate.promise }))
-    // The price is asked for outside of the turn where the point lies behind it.
+    // The price is requested before the turn when the point comes after it.
     let started = point.armedBefore === 'payment' ? start() : []
     await Promise.all(started.map(({ signed }) => signed))
     const failedAt = await turns[processOf(point)](async () => {
@@ -77,7 +79,7 @@ export async function runTrial(
         await arm(stack, point)
         if (point.armedBefore === 'challenge') started = start()
         gate.resolve()
-        return await untilFailed(ground, point, started)
+        return await untilFailed(context, point, started)
       } finally {
         if (point.chainPaused) await resumeMining(stack)
       }
@@ -90,18 +92,21 @@ export async function runTrial(
     trial.error = error instanceof Error ? error.message : String(error)
   } finally {
     gate.resolve()
-    for (const { payer, isSponsored } of calls) if (isSponsored) ground.idleSponsored.push(payer)
+    for (const { payer, isSponsored } of calls) if (isSponsored) context.idleSponsored.push(payer)
   }
   return trial
 }
 
 interface ChosenCall {
   readonly kind: CallKind
-  readonly payer: ChainPayer
+  readonly payer: Payer
   readonly isSponsored: boolean
 }
 
-/** The first call leads to the point; others are anything. A quarter of the trials has a payer without an approval. */
+/**
+ * Returns the calls of a trial: the first leads to the point, the others are random. A quarter has a payer without
+ * approval.
+ */
 function chooseCalls({ stack, idleSponsored }: TrialGround, point: FaultPoint, random: () => number): ChosenCall[] {
   return Array.from({ length: pick(random, CALLS) }, (_, index) => {
     const kind = pick(random, index === 0 ? point.kinds : OTHER_KINDS)
@@ -128,13 +133,15 @@ async function resumeMining({ info }: CampaignStack): Promise<void> {
   await callRpc(info.rpcUrl, 'evm_mine', [])
 }
 
-/** Waits for the failure and brings the process back; the time of the failure, or `null` when nobody got there. */
+/**
+ * Waits for the failure and restarts the process. Returns the time of the failure, or `null` when no process got there.
+ */
 async function untilFailed(
-  ground: TrialGround,
+  context: TrialGround,
   point: FaultPoint,
   started: readonly StartedCall[],
 ): Promise<number | null> {
-  const { points } = ground.stack
+  const { points } = context.stack
   let areFinished = false
   void Promise.all(started.map(({ finished }) => finished)).then(() => (areFinished = true))
   let giveUpAt = Number.POSITIVE_INFINITY
@@ -142,7 +149,7 @@ async function untilFailed(
     const pid = points.hitBy(point.name)
     if (pid !== null) {
       const failedAt = Date.now()
-      await bringBack(ground, point, pid)
+      await bringBack(context, point, pid)
       return failedAt
     }
     if (areFinished && giveUpAt === Number.POSITIVE_INFINITY)
@@ -172,7 +179,7 @@ async function bringBack({ stack, restarts }: TrialGround, point: FaultPoint, pi
 function nameOf(stack: CampaignStack, pid: number): ServiceName {
   const names = Object.keys(stack.info.pids).filter((name): name is ServiceName => name !== 'chain')
   const found = names.find((name) => stack.pidOf(name) === pid)
-  if (found === undefined) throw new Error(`nothing of the sandbox had the process id ${pid}`)
+  if (found === undefined) throw new Error(`no process of the sandbox had the id ${pid}`)
   return found
 }
 
@@ -181,7 +188,7 @@ function lastAnswerAfter(started: readonly StartedCall[], failedAt: number): num
   return answeredAt > failedAt ? answeredAt - failedAt : null
 }
 
-/** Runs one piece of work after the other, in the order they came. */
+/** Runs tasks one after another, in their order of arrival. */
 function createTurns(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve()
   return (work) => {

@@ -5,7 +5,7 @@ import type { Trial } from './run-trial.ts'
 import { failuresOf, percentile, summarize } from './summarize.ts'
 
 const [point] = selectPoints('worker.completeJob.commit.sent')
-if (!point) throw new Error('the point is gone')
+if (!point) throw new Error('unknown point')
 
 const passed: Trial = { row: 'a', point, seed: 1, hit: true, calls: [], recoveryMs: 10, error: null }
 const report: MatrixReport = {
@@ -19,32 +19,32 @@ const report: MatrixReport = {
   durationMs: 1,
 }
 
-test('a matrix passes only without violation, stuck job, left process, unreached point, and error of a trial', () => {
+test('a kill matrix fails for a violation, stuck job, leftover process, unreached point or failed trial', () => {
   expect(failuresOf(report)).toEqual([])
   const violation = { invariant: 'I1', jobId: 'j', detail: 'two charges', trial: 'a, seed 1' } as const
   expect(failuresOf({ ...report, violations: [violation] })).toEqual(['I1: two charges (job j, a, seed 1)'])
   expect(failuresOf({ ...report, stuckJobs: ['j'] })).toEqual(['job j never finished'])
-  expect(failuresOf({ ...report, leftProcesses: [7] })).toEqual(['process 7 is left over'])
-  expect(failuresOf({ ...report, trials: [{ ...passed, hit: false }] })).toEqual(['nothing ever reached a'])
+  expect(failuresOf({ ...report, leftProcesses: [7] })).toEqual(['process 7 outlived its stack'])
+  expect(failuresOf({ ...report, trials: [{ ...passed, hit: false }] })).toEqual(['a was never reached'])
   expect(failuresOf({ ...report, trials: [{ ...passed, error: 'broken' }] })).toEqual(['a: broken'])
 })
 
-test('a point that some of its trials reach counts its hits', () => {
+test('the summary counts the trials that reached a point', () => {
   const trials = [passed, { ...passed, hit: false, recoveryMs: null }, { ...passed, recoveryMs: 30 }]
   expect(failuresOf({ ...report, trials })).toEqual([])
   expect(summarize({ ...report, trials })).toMatchObject([{ trials: 3, hits: 2, recoveryP50Ms: 10, recoveryP99Ms: 30 }])
 })
 
-test('a percentile is the smallest value that the share of all values does not exceed', () => {
+test('a percentile is the smallest value that at least this share of all values does not exceed', () => {
   expect(percentile([], 0.5)).toBeNull()
   expect(percentile([5], 0.99)).toBe(5)
   expect(percentile([3, 1, 2, 4], 0.5)).toBe(2)
   expect(percentile([3, 1, 2, 4], 0.99)).toBe(4)
 })
 
-test('points are selected by name, and a name stands for every action there', () => {
+test('a name selects every action at its point', () => {
   expect(selectPoints('worker.sealResult.before').map(({ action }) => action)).toEqual(['kill', 'stop'])
   expect(selectPoints('worker.sealResult.before (stop),worker.sealResult.before')).toHaveLength(2)
-  expect(() => selectPoints('worker.nothing')).toThrow('there is no point')
+  expect(() => selectPoints('worker.nothing')).toThrow('unknown point')
   expect(selectPoints('quick').length).toBeGreaterThanOrEqual(24)
 })

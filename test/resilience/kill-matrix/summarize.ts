@@ -1,17 +1,17 @@
 import type { MatrixReport } from './run-matrix.ts'
 
-/** What the matrix says about one point. */
+/** The results of one point. */
 export interface RowSummary {
   readonly point: string
   readonly trials: number
   readonly hits: number
-  /** How the calls of its trials ended. */
+  /** Number of calls by outcome. */
   readonly released: number
   readonly refused: number
   readonly gaveUp: number
-  /** How many calls needed more than one payment to be signed. */
+  /** Number of calls that needed more than one signature. */
   readonly signedAgain: number
-  /** Milliseconds from the failure to the last terminal answer, over the trials with one. */
+  /** Milliseconds from the failure to the last final answer, over the trials with a recovery. */
   readonly recoveryP50Ms: number | null
   readonly recoveryP99Ms: number | null
   readonly errors: readonly string[]
@@ -39,13 +39,13 @@ export function summarize({ trials }: MatrixReport): readonly RowSummary[] {
   })
 }
 
-/** The smallest value that at least this share of all values does not exceed; `null` for none. */
+/** Returns the smallest value that at least this share of all values does not exceed; `null` without values. */
 export function percentile(values: readonly number[], share: number): number | null {
   const sorted = values.toSorted((one, other) => one - other)
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? null
 }
 
-/** Everything for which a campaign has failed, in words; empty when it has passed. */
+/** Returns the reasons for which a campaign has failed; empty when it has passed. */
 export function failuresOf(report: MatrixReport): readonly string[] {
   const rows = summarize(report)
   return [
@@ -53,14 +53,14 @@ export function failuresOf(report: MatrixReport): readonly string[] {
       ({ invariant, jobId, detail, trial }) => `${invariant}: ${detail} (job ${jobId}, ${trial ?? 'no trial'})`,
     ),
     ...report.stuckJobs.map((id) => `job ${id} never finished`),
-    ...report.leftProcesses.map((pid) => `process ${pid} is left over`),
-    ...rows.filter(({ hits }) => hits === 0).map(({ point }) => `nothing ever reached ${point}`),
+    ...report.leftProcesses.map((pid) => `process ${pid} outlived its stack`),
+    ...rows.filter(({ hits }) => hits === 0).map(({ point }) => `${point} was never reached`),
     ...rows.flatMap(({ point, errors }) => errors.map((error) => `${point}: ${error}`)),
     ...rows.filter(({ gaveUp }) => gaveUp > 0).map(({ point, gaveUp }) => `${point}: ${gaveUp} clients gave up`),
   ]
 }
 
-/** The rows as lines of a table. */
+/** Renders the rows as a table. */
 export function renderTable(rows: readonly RowSummary[]): readonly string[] {
   const width = Math.max(...rows.map(({ point }) => point.length))
   const line = (first: string, cells: readonly (number | string | null)[]) =>

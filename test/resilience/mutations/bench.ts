@@ -3,16 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { PaymentRequired } from '@x402/core/types'
-import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
-import {
-  challengeOf,
-  createPayer,
-  paymentHeader,
-  randomNonce,
-  type SignedTerms,
-  signCustomPayment,
-  type TestPayer,
-} from '../../support/payer/custom-payment.ts'
+import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
+import { challengeOf, paymentHeader, type SignedTerms, signCustomPayment } from '../../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { randomNonce } from '../../support/payer/sign-authorization.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 import { type CallKind, type CallRequest, newCallRequest } from '../call-requests.ts'
 import { check } from '../checker/check.ts'
@@ -24,57 +18,61 @@ import { newCallRecord, readCallerAnswer } from '../recorded-call.ts'
 import { canaryOf } from '../stack.ts'
 import { untilNoneLeft } from '../until-reached.ts'
 
-/** One call whose every step the scenario decides. */
+/** A call whose every step is decided by the scenario. */
 export interface BenchCall {
   readonly record: CallRecord
   readonly request: CallRequest
   challenge(): Promise<PaymentRequired>
-  /** Signs a challenge; gives the headers to pay with. */
+  /** Signs a challenge; returns the headers of the payment. */
   sign(required: PaymentRequired, terms?: Partial<SignedTerms>): Promise<Record<string, string>>
-  /** `null` when the connection broke, or nobody answered in time. The answer is on record. */
+  /** Sends and records the answer; returns `null` when the connection broke or no answer arrived in time. */
   send(headers: Record<string, string>, api?: number): Promise<CallerAnswer | null>
-  /** Pays and does what the answers say, signing afresh at most `signatures` times, until there is a last word. */
+  /** Pays and follows the answers' retry advice, with at most `signatures` signatures, until an answer is final. */
   payUntilDone(options?: { signatures?: number; headers?: Record<string, string> }): Promise<void>
 }
 
 export interface Bench {
   readonly sandbox: TestSandbox
-  readonly newPayer: () => Promise<TestPayer>
-  /** `like` makes it another client's call for the same request under the same key. */
-  readonly open: (kind: CallKind, payer: TestPayer, like?: BenchCall) => BenchCall
+  readonly newPayer: () => Promise<Payer>
+  /** Opens a call; `like` makes it another client's call for the same request under the same key. */
+  readonly open: (kind: CallKind, payer: Payer, like?: BenchCall) => BenchCall
   readonly signal: (name: ServiceName, signal: NodeJS.Signals) => void
   readonly points: PointControl
-  /** The process that gets to the point; `null` when none does: a mutated service may never go there. */
+  /** Returns the process that reaches the point; `null` when none does, as a mutated service may not. */
   readonly untilHit: (point: string) => Promise<number | null>
-  /** Polls; `false` when it never comes to that, as with a mutated service. */
+  /** Polls; returns `false` when the state is not reached in time, as with a mutated service. */
   readonly until: (isReached: () => boolean | Promise<boolean>) => Promise<boolean>
   /** Continues a process that stopped at a point. */
   readonly resume: (pid: number | null) => void
-  /** Ends the lease of whoever holds the one unfinished job, who may go on or be gone, and waits until it is taken over. */
+  /**
+   * Expires the lease of the only unfinished job, whether its holder is alive or not, and waits until it is taken over.
+   */
   readonly loseLease: () => Promise<void>
   stop(): Promise<void>
 }
 
-/** What the checker says, and how many calls ended with a result: a scenario without any proves nothing. */
+/** The checker's violations, and the number of released results: a scenario without any proves nothing. */
 export interface Verdict {
   readonly violations: readonly Violation[]
   readonly released: number
 }
 
-const PAYER_FUNDS_ATOMIC = 10_000_000n
+export const PAYER_FUNDS_ATOMIC = 10_000_000n
 const RETRY_PAUSE_MS = 150
 const POLL_MS = 20
-/** A process reports a point just before it stops there, and might be continued in between. */
+/** A process reports a point just before it stops there; a SIGCONT in between would be lost. */
 const RESUME_AGAIN_MS = 100
 
 export interface BenchOptions {
-  /** For the fresh database. */
+  /** SQL for the fresh database. */
   readonly statements: readonly string[]
-  /** What has not happened after this long never does. */
+  /** Time limit of every wait. */
   readonly patienceMs: number
 }
 
-/** Two APIs and two workers with points at which they can be stopped, and with leases that end only when a scenario says so. */
+/**
+ * Starts two APIs and two workers with points at which they can be stopped, and leases that only the scenario expires.
+ */
 export async function startBench({
   statements,
   patienceMs,
@@ -85,7 +83,7 @@ export async function startBench({
     workers: 2,
     apiEntry: 'test/resilience/processes/api.ts',
     workerEntry: 'test/resilience/processes/worker.ts',
-    // Every answer is the last word, unless the client loses patience.
+    // Long enough that every answer is final, unless the client runs out of patience.
     apiEnvironment: { HOLD_SECONDS: '240' },
     workerEnvironment: { LEASE_SECONDS: '60', SWEEP_SECONDS: '0.2' },
     environmentOf: () => ({ FAULT_POINTS_DIRECTORY: pointsDirectory }),
@@ -136,7 +134,7 @@ function continueProcess(pid: number): void {
   try {
     process.kill(pid, 'SIGCONT')
   } catch {
-    // It has ended meanwhile.
+    // It has ended in the meantime.
   }
 }
 
@@ -144,7 +142,7 @@ async function loseLease(sandbox: TestSandbox, until: Bench['until']): Promise<v
   const unfinished = "state IN ('accepted', 'generating', 'generated', 'settling')"
   const [held] = await sandbox.sql<{ fence: string }>(`SELECT fence FROM jobs WHERE ${unfinished}`)
   if (!held) return
-  // Again and again: whoever lost a provider call is given a grace, which counts as a lease.
+  // Repeatedly: a lost provider call gets a grace period, which counts as a lease.
   await until(async () => {
     await sandbox.sql(`UPDATE jobs SET lease_expires_at = now() WHERE fence = $1 AND lease_expires_at > now()`, [
       held.fence,
@@ -154,15 +152,15 @@ async function loseLease(sandbox: TestSandbox, until: Bench['until']): Promise<v
   })
 }
 
-interface CallGround {
+interface CallContext {
   readonly sandbox: TestSandbox
   readonly patienceMs: number
   readonly keep: (call: BenchCall, headers: Record<string, string>) => void
 }
 
 function openCall(
-  { sandbox, patienceMs, keep }: CallGround,
-  payer: TestPayer,
+  { sandbox, patienceMs, keep }: CallContext,
+  payer: Payer,
   request: CallRequest,
   like: BenchCall | undefined,
 ): BenchCall {
@@ -233,7 +231,7 @@ function adviceIn(bodyText: string): string {
   return error?.retry ?? 'new_payment'
 }
 
-/** Waits until nothing moves, then compares the five ledgers. */
+/** Waits until the system is idle, then compares the five ledgers. */
 async function judge(
   sandbox: TestSandbox,
   calls: readonly { call: BenchCall; headers: Record<string, string> }[],
@@ -245,7 +243,7 @@ async function judge(
        UNION ALL SELECT id, 'upload' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL`,
     )
   await untilNoneLeft(readUnfinished, patienceMs)
-  // Whoever was paused or slow may still be about to do what it must not.
+  // A process that was paused or slow may still be about to do what it must not.
   await delay(300)
   const { info, directory } = sandbox
   const lastHeaders = new Map(calls.map(({ call, headers }) => [call.record, { call, headers }]))

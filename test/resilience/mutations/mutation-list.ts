@@ -1,19 +1,39 @@
 import type { Violation } from '../checker/ledgers.ts'
+import {
+  appendElement,
+  compareWith,
+  dropAlternative,
+  insertAfter,
+  moveBefore,
+  removeIf,
+  removeSpread,
+  removeStatement,
+  replaceArgument,
+  replaceCall,
+  returnInstead,
+  type SyntaxChange,
+  setValue,
+  withoutRowLock,
+} from './change-syntax.ts'
 import type { ScenarioName } from './scenarios.ts'
 
-/** One defence taken away. Where several defences stand behind each other, all that would hide the loss go together. */
+/** The removal of one safeguard, together with further safeguards that would hide its absence. */
 export interface Mutation {
   readonly name: string
   readonly scenario: ScenarioName
-  /** What the checker must report, among other things. */
+  /** The invariant whose violation the checker must report, possibly among others. */
   readonly reports: Violation['invariant']
-  /** Exact texts that each stand once in their file. */
-  readonly replacements?: readonly { readonly file: string; readonly from: string; readonly to: string }[]
-  /** SQL after migration. */
+  readonly changes?: readonly SyntaxChange[]
+  /** SQL to run after the migrations. */
   readonly statements?: readonly string[]
 }
 
-const LEDGER = 'shared/adapters/postgres/job-store'
+const LEDGER = 'shared/adapters/postgres'
+const LOST_ATTEMPT_IS_REPEATED: SyntaxChange = {
+  file: 'workers/job/run-job.ts',
+  within: 'runStep',
+  change: replaceCall('failLostAttempt', 'callProvider(dependencies, job, signal)'),
+}
 
 export const mutations: readonly Mutation[] = [
   {
@@ -23,69 +43,38 @@ export const mutations: readonly Mutation[] = [
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
   },
   {
-    name: 'duplicates wait neither for the key’s row nor for the payer, and a key may have two jobs',
+    name: 'duplicates lock neither the key nor the payer, and a key may have two jobs',
     scenario: 'simultaneous_duplicates',
     reports: 'I1',
     statements: ['ALTER TABLE jobs DROP CONSTRAINT jobs_idempotency_key_key'],
-    replacements: [
-      {
-        file: `${LEDGER}/accept-job.ts`,
-        from: 'WHERE idempotency_key = $1 FOR UPDATE',
-        to: 'WHERE idempotency_key = $1',
-      },
-      {
-        // The payer's lock alone keeps them apart as well: the later one looks again and finds the job.
-        file: `${LEDGER}/claim-nonce.ts`,
-        from: "pg_advisory_xact_lock(hashtextextended('farebox payer ' || network || ' ' || payer, 0))",
-        to: 'network',
-      },
+    changes: [
+      { file: `${LEDGER}/admission/accept-job.ts`, within: 'lock_idempotency_key', change: withoutRowLock() },
+      // The payer's lock alone would keep them apart: the later duplicate reads again and finds the job.
+      { file: `${LEDGER}/admission/claim-nonce.ts`, within: 'PAYER_LOCK', change: setValue(`'network'`) },
     ],
   },
   {
-    name: 'a lost attempt is called again (one_call_per_authorization holds)',
+    name: 'a lost attempt is repeated (one_call_per_authorization prevents the call)',
     scenario: 'lost_worker',
     reports: 'liveness',
-    replacements: [
-      {
-        file: 'workers/job/run-job.ts',
-        from: 'return failLostAttempt(dependencies, job)',
-        to: 'return callProvider(dependencies, job, signal)',
-      },
-    ],
+    changes: [LOST_ATTEMPT_IS_REPEATED],
   },
   {
-    name: 'a lost attempt is called again, and one_call_per_authorization is gone',
+    name: 'a lost attempt is repeated, and one_call_per_authorization is missing',
     scenario: 'lost_worker',
     reports: 'I3',
     statements: ['DROP INDEX one_call_per_authorization'],
-    replacements: [
-      {
-        file: 'workers/job/run-job.ts',
-        from: 'return failLostAttempt(dependencies, job)',
-        to: 'return callProvider(dependencies, job, signal)',
-      },
-    ],
+    changes: [LOST_ATTEMPT_IS_REPEATED],
   },
   {
-    name: 'the attempt’s row is written after the call',
+    name: 'an attempt is recorded after its provider call',
     scenario: 'lost_worker',
     reports: 'I3',
-    replacements: [
+    changes: [
       {
         file: 'workers/job/call-provider.ts',
-        from: 'const { written, attemptId } = await store.startAttempt(',
-        to: `const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
-    const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
-    const { written, attemptId } = await store.startAttempt(`,
-      },
-      {
-        file: 'workers/job/call-provider.ts',
-        from: `    if (written === 'stale') return { next: 'stale' }
-    const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
-    const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
-`,
-        to: `    if (written === 'stale') return { next: 'stale' }
-`,
+        within: 'tryDeployments',
+        change: moveBefore('startAttempt', 'call', 'outcome'),
       },
     ],
   },
@@ -93,24 +82,20 @@ export const mutations: readonly Mutation[] = [
     name: 'a transition is not fenced',
     scenario: 'paused_worker',
     reports: 'I3',
-    replacements: [
-      {
-        file: `${LEDGER}/move-job.ts`,
-        from: 'WHERE id = $1 AND fence = $2 AND state = ANY($4)',
-        to: 'WHERE id = $1 AND fence >= $2 AND state = ANY($4)',
-      },
-    ],
+    changes: [{ file: `${LEDGER}/move-job.ts`, within: 'moveJob', change: compareWith('fence', '>=') }],
   },
   {
     name: 'a result is released while its settlement is pending',
     scenario: 'no_blocks',
     reports: 'I4',
-    replacements: [
+    changes: [
       {
-        file: 'shared/adapters/chain/confirm-transfer.ts',
-        from: `if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }`,
-        to: `if (cause instanceof TransactionReceiptNotFoundError)
-      return { outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`,
+        file: 'shared/adapters/chain/settlement/confirm-transfer.ts',
+        within: 'createConfirmTransfer',
+        change: returnInstead(
+          `{ outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`,
+          'TransactionReceiptNotFoundError',
+        ),
       },
     ],
   },
@@ -118,52 +103,54 @@ export const mutations: readonly Mutation[] = [
     name: 'a settlement is sent before it is stored',
     scenario: 'ledger_fails_while_signing',
     reports: 'I1',
-    replacements: [
+    changes: [
       {
-        file: `${LEDGER}/record-settlement.ts`,
-        from: 'const transaction = await settlement.sign(accountNonce)',
-        to: `const transaction = await settlement.sign(accountNonce)
-    await fetch(String(process.env['RPC_URL']), {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_sendRawTransaction', params: [transaction.raw] }),
-    })`,
+        file: `${LEDGER}/settlement/record-settlement.ts`,
+        within: 'signNext',
+        change: insertAfter(
+          'sign',
+          `await fetch(String(process.env['RPC_URL']), {
+            method: 'POST',
+            headers: { 'content-type': 'application/json' },
+            body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_sendRawTransaction', params: [transaction.raw] }),
+          })`,
+        ),
       },
     ],
   },
   {
-    name: 'account nonces are not given back with the transaction that took them',
+    name: 'account nonces are not rolled back with the transaction that took them',
     scenario: 'ledger_fails_while_signing',
     reports: 'nonce-gap',
     statements: [
       'CREATE SEQUENCE taken_nonces MINVALUE 0 START 0',
-      `CREATE FUNCTION take_for_good() RETURNS trigger LANGUAGE plpgsql AS $$
+      `CREATE FUNCTION take_permanently() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN NEW.next_account_nonce := nextval('taken_nonces') + 1; RETURN NEW; END $$`,
       `CREATE TRIGGER nonces_without_rollback BEFORE INSERT OR UPDATE ON settlement_accounts
-        FOR EACH ROW EXECUTE FUNCTION take_for_good()`,
+        FOR EACH ROW EXECUTE FUNCTION take_permanently()`,
     ],
   },
   {
-    name: 'a replay does not ask who paid',
+    name: 'a replay does not check who paid',
     scenario: 'stranger',
     reports: 'I4',
-    replacements: [
+    changes: [
       {
         file: 'api/paid-request/job/find-own-job.ts',
-        from: `if (holder.payer !== authorization.payer) throw new AppError('idempotency_key_reused')`,
-        to: '',
+        within: 'findOwnJob',
+        change: removeIf('idempotency_key_reused'),
       },
     ],
   },
   {
-    name: 'the payment is not checked again before the call',
+    name: 'the payment is not checked again before the provider call',
     scenario: 'funds_moved',
     reports: 'I3',
-    replacements: [
+    changes: [
       {
         file: 'workers/job/check-payment-again.ts',
-        from: `if (verification.outcome === 'refused')`,
-        to: `if (verification.outcome === 'refused' && false)`,
+        within: 'checkPaymentAgain',
+        change: removeIf('verification', 'refused'),
       },
     ],
   },
@@ -171,83 +158,71 @@ export const mutations: readonly Mutation[] = [
     name: 'an ambiguous failure leads to the next deployment',
     scenario: 'ambiguous_failure',
     reports: 'I3',
-    replacements: [
+    changes: [
       {
         file: 'workers/job/call-provider.ts',
-        from: `if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break`,
-        to: '',
+        within: 'tryDeployments',
+        change: removeIf('certainty', 'definite'),
       },
     ],
   },
   {
-    name: 'the signature of a failed attempt pays again, and one_claim_per_nonce is gone',
+    name: 'the signature of a failed attempt pays again, and one_claim_per_nonce is missing',
     scenario: 'ambiguous_failure',
     reports: 'I1',
     statements: ['ALTER TABLE authorizations DROP CONSTRAINT one_claim_per_nonce'],
-    replacements: [
+    changes: [
       {
         file: 'api/paid-request/job/find-own-job.ts',
-        from: 'return claimedFor !== null || !mayBePaidAfresh ? holder.jobId : null',
-        to: 'return !mayBePaidAfresh ? holder.jobId : null',
+        within: 'findOwnJob',
+        change: dropAlternative('claimedFor'),
       },
     ],
   },
   {
-    name: 'the key of a staged upload is kept with the result',
+    name: 'sealing a result does not erase the key of its upload',
     scenario: 'plain_calls',
     reports: 'I6',
-    replacements: [
-      { file: `${LEDGER}/seal-result.ts`, from: '...erasedUpload(job.stagedUploadId, parameter),', to: '' },
+    changes: [
+      { file: `${LEDGER}/execution/seal-result.ts`, within: 'sealResult', change: removeSpread('eraseUpload') },
     ],
   },
   {
     name: 'staged audio is not encrypted',
     scenario: 'plain_calls',
     reports: 'I6',
-    replacements: [
-      {
-        file: 'shared/media/staged-upload.ts',
-        from: 'return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])',
-        to: 'return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag(), plaintext])',
-      },
-      {
-        file: 'workers/sweepers/reap-uploads.ts',
-        from: 'for (const objectKey of objectKeys) await uploads.delete(objectKey)',
-        to: '',
-      },
+    changes: [
+      { file: 'shared/media/staged-upload.ts', within: 'encryptUpload', change: appendElement('concat', 'plaintext') },
+      { file: 'workers/sweepers/reap-uploads.ts', within: 'reapUploads', change: removeStatement('delete') },
       {
         file: 'workers/job/read-staged-audio.ts',
-        from: "return { outcome: 'read', audio: decryptUpload(upload, sealed) }",
-        to: "return { outcome: 'read', audio: decryptUpload(upload, sealed.subarray(0, 28 + (sealed.length - 28) / 2)) }",
+        within: 'readStagedAudio',
+        change: replaceArgument('decryptUpload', 1, 'sealed.subarray(0, 28 + (sealed.length - 28) / 2)'),
       },
     ],
   },
   {
-    name: 'the orphan collector deletes media that results point to',
+    name: 'the stray sweeper deletes media that results reference',
     scenario: 'plain_calls',
     reports: 'I5',
-    replacements: [
+    changes: [
       {
         file: 'workers/sweepers/reap-media.ts',
-        from: 'deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)',
-        to: 'deleteOlderThan(prefix, 0)',
+        within: 'reapStrayMedia',
+        change: replaceArgument('deleteOlderThan', 1, '0'),
       },
-      {
-        file: 'workers/sweepers/reap-media.ts',
-        from: 'const STRAY_INTERVAL_MS = 3600 * 1000',
-        to: 'const STRAY_INTERVAL_MS = 0',
-      },
+      { file: 'workers/sweepers/reap-media.ts', within: 'STRAY_INTERVAL_MS', change: setValue('0') },
     ],
   },
   {
-    name: 'what is stored is not what was digested',
+    name: 'the stored result is not the digested one',
     scenario: 'plain_calls',
     reports: 'I2',
-    replacements: [
+    changes: [
       {
         file: 'workers/job/seal-result.ts',
-        from: 'resultDigest: sha256Hex(resultBody)',
-        to: 'resultDigest: sha256Hex(JSON.stringify(usage))',
+        within: 'sealProduct',
+        change: replaceArgument('sha256Hex', 0, 'JSON.stringify(usage)'),
       },
     ],
   },

@@ -1,20 +1,18 @@
-import { parseAbi } from 'viem'
-import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { secondsFromNow, walletOf } from '../../support/payer/custom-payment.ts'
-import type { Bench, BenchCall } from './bench.ts'
+import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
+import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 
 const ACCEPTANCE = 'api.acceptJob.commit.before'
-/** The statements that wait for another acceptance. */
-const ACCEPTING = 'FROM idempotency_keys|INTO authorizations'
-/** One of the sweeps; all of them begin their rounds together. */
+/** Matches the statements that wait for another acceptance. */
+const ACCEPTING = 'idempotency_keys|INTO authorizations'
+/** One of the sweeps, which all start their rounds together. */
 const A_SWEEP = 'worker.eraseExpiredUploads.after'
-/** Of two workers, until each sweep of one has had its turn. */
+/** Rounds of two workers until each sweep has run. */
 const SWEEPS = 4
 
-/** What happens to a service whose defence is missing, and to one that has them all. Each ends with its calls at their end. */
+/** Scenarios that run against a mutated and an unmodified service. Each waits until its calls are finished. */
 export const scenarios = {
-  /** One call with an upload, one of text, one with media; nothing goes wrong. */
+  /** One call with an upload, one of text and one with media, without faults. */
   plain_calls: async ({ open, newPayer, points, untilHit }) => {
     const payer = await newPayer()
     for (const kind of ['transcription', 'chat', 'image'] as const) await open(kind, payer).payUntilDone()
@@ -24,7 +22,7 @@ export const scenarios = {
     }
   },
 
-  /** One signature is sent at once for two requests with keys of their own. */
+  /** One signature is sent concurrently for two requests with different keys. */
   one_payment_two_keys: async (bench) => {
     const { open, newPayer } = bench
     const payer = await newPayer()
@@ -48,7 +46,7 @@ export const scenarios = {
     await call.payUntilDone({ headers: otherHeaders })
   },
 
-  /** Both workers end during a call of the provider; the client pays again. */
+  /** Both workers are killed during a provider call; the client pays again. */
   lost_worker: async (bench) => {
     const { sandbox, open, newPayer, signal, loseLease } = bench
     const call = open('chat', await newPayer())
@@ -63,7 +61,7 @@ export const scenarios = {
     await done
   },
 
-  /** A worker stands still after its call, its job is failed and paid for again, and then it goes on. */
+  /** A worker is paused after its provider call, its job fails and is paid again, and then the worker resumes. */
   paused_worker: async ({ open, newPayer, points, untilHit, resume, loseLease }) => {
     const call = open('chat', await newPayer())
     points.arm('worker.provider.after', 'stop')
@@ -79,7 +77,7 @@ export const scenarios = {
     await done
   },
 
-  /** No block is mined while the settlement waits. */
+  /** No block is mined while the settlement is pending. */
   no_blocks: async ({ sandbox, open, newPayer, points, untilHit }) => {
     const call = open('chat', await newPayer())
     const required = await call.challenge()
@@ -99,13 +97,13 @@ export const scenarios = {
     await done
   },
 
-  /** The first transaction that stores a signed settlement is lost by PostgreSQL. */
+  /** PostgreSQL fails the first transaction that stores a signed settlement. */
   ledger_fails_while_signing: async ({ sandbox, open, newPayer, until, loseLease }) => {
-    // A sequence forgets nothing when the transaction is undone.
+    // A sequence is not rolled back with the transaction.
     await sandbox.sql('CREATE SEQUENCE failures')
     await sandbox.sql(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
-        IF nextval('failures') = 1 THEN RAISE EXCEPTION 'the ledger is lost'; END IF;
+        IF nextval('failures') = 1 THEN RAISE EXCEPTION 'simulated failure'; END IF;
         RETURN NEW;
       END $$`)
     await sandbox.sql(`CREATE TRIGGER fails_once BEFORE INSERT ON settlement_transactions
@@ -116,14 +114,14 @@ export const scenarios = {
     await done
   },
 
-  /** A stranger signs for a request under a key that somebody else has paid for. */
+  /** A stranger signs for a request under a key that another payer has paid for. */
   stranger: async ({ open, newPayer }) => {
     const call = open('chat', await newPayer())
     await call.payUntilDone()
     await open('chat', await newPayer(), call).payUntilDone()
   },
 
-  /** The payer moves everything away after the payment was accepted and before a worker takes the job. */
+  /** The payer transfers all USDC away after the payment was accepted and before a worker takes the job. */
   funds_moved: async ({ sandbox, open, newPayer, signal, until }) => {
     const payer = await newPayer()
     const call = open('chat', payer)
@@ -131,18 +129,12 @@ export const scenarios = {
     for (const name of ['worker', 'worker-2'] as const) signal(name, 'SIGSTOP')
     const done = call.payUntilDone({ headers, signatures: 1 })
     await until(async () => (await sandbox.sql('SELECT 1 FROM jobs')).length > 0)
-    const wallet = await walletOf(payer)
-    await wallet.writeContract({
-      address: DEVNET_ADDRESSES.usdc,
-      abi: parseAbi(['function transfer(address to, uint256 value) returns (bool)']),
-      functionName: 'transfer',
-      args: ['0x000000000000000000000000000000000000dEaD', 10_000_000n],
-    })
-    // No worker was awake before, so none can have looked earlier and be under way.
+    await payer.spend(PAYER_FUNDS_ATOMIC)
+    // The workers were stopped until now, so none can have checked the payment before.
     call.record.unpayableSince = 0
     for (const name of ['worker', 'worker-2'] as const) signal(name, 'SIGCONT')
     await done
-    // An honest payer is served meanwhile as ever.
+    // An honest payer is still served.
     await open('chat', await newPayer()).payUntilDone()
   },
 
@@ -152,7 +144,7 @@ export const scenarios = {
     await sandbox.setFaults([{ fault: 'resetAfterRead' }])
     const headers = await call.sign(await call.challenge())
     await call.send(headers)
-    // The same signature once more buys nothing.
+    // The same signature again buys nothing.
     await call.send(headers)
     await call.payUntilDone()
   },
@@ -160,14 +152,17 @@ export const scenarios = {
 
 export type ScenarioName = keyof typeof scenarios
 
-/** The provider has begun to work. */
+/** Waits until the provider has begun to work. */
 async function untilCalled({ sandbox, until }: Bench): Promise<void> {
   await until(async () => (await sandbox.upstreamCalls()).some(({ started }) => started))
 }
 
 type SignedCall = readonly [BenchCall, Record<string, string>]
 
-/** Two requests of two APIs meet in the ledger: one is about to be accepted when the other gets as far, or waits for it. */
+/**
+ * Lets requests of two APIs meet in the ledger: one is about to commit when the other gets as far, or waits for its
+ * lock.
+ */
 async function sendAtOnce({ sandbox, points, until, untilHit, resume }: Bench, ...signed: readonly SignedCall[]) {
   points.arm(ACCEPTANCE, 'stop')
   const sent = signed.map(([call, headers], api) => call.send(headers, api))

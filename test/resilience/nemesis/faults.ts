@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ServiceName } from '../../../infra/sandbox/process-plan.ts'
+import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import type { TcpFault } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
@@ -7,18 +7,18 @@ import { pick } from '../random.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
 import { dropWaiting, mine, reorganize, setMining } from './chain-faults.ts'
 
-/** One fault as it was drawn: what it needs for itself meanwhile, and what it does, ending healed. */
+/** A drawn fault: the resources that it needs exclusively, and its action, which ends healed. */
 export interface Fault {
   readonly name: string
-  /** Two faults of one resource never overlap: each heals what it broke, and nothing else. */
+  /** Faults of one resource never overlap: each heals what it broke, and nothing else. */
   readonly resource: string
-  strike(stack: CampaignStack): Promise<void>
+  inject(stack: CampaignStack): Promise<void>
 }
 
-/** What is drawn depends on what there is to break. */
+/** The drawn fault depends on the stack's parts. */
 export type FaultGround = Pick<CampaignStack, 'redis' | 'proxies'>
 
-export const faultKinds = [
+export const FAULT_KINDS = [
   'kill',
   'freeze',
   'database_restart',
@@ -30,7 +30,7 @@ export const faultKinds = [
   'port_error',
   'queue_restart',
 ] as const
-export type FaultKind = (typeof faultKinds)[number]
+export type FaultKind = (typeof FAULT_KINDS)[number]
 
 type Random = () => number
 
@@ -42,20 +42,20 @@ const TARGETS: readonly Target[] = ['database', 'queue', 'rpc', 'upstream']
 const PROCESSES: readonly ServiceName[] = ['api', 'api-2', 'worker', 'worker-2']
 const between = (random: Random, low: number, high: number) => Math.floor(low + random() * (high - low))
 
-export function drawFault(random: Random, kinds: readonly FaultKind[], ground: FaultGround): Fault {
-  // A queue in PostgreSQL restarts with it; the seeds of such runs mean the same as ever.
-  const possible = ground.redis ? kinds : kinds.filter((kind) => kind !== 'queue_restart')
+export function drawFault(random: Random, kinds: readonly FaultKind[], context: FaultGround): Fault {
+  // A queue in PostgreSQL restarts with it; no draw here, so that the seeds of such runs keep their meaning.
+  const possible = context.redis ? kinds : kinds.filter((kind) => kind !== 'queue_restart')
   switch (pick(random, possible)) {
     case 'kill':
       return killed(pick(random, PROCESSES), between(random, 0, 300))
     case 'freeze':
-      // From a hiccup to longer than a lease, so that another worker takes over.
+      // From a short interruption to longer than a lease, so that another worker takes over.
       return frozen(pick(random, PROCESSES), between(random, 50, 2 * LEASE_SECONDS * 1000))
     case 'database_restart':
       return databaseRestarted(pick(random, ['SIGINT', 'SIGQUIT'] as const))
     case 'connection':
       return connectionBroken(
-        pick(random, ground.proxies?.objects ? [...TARGETS, 'objects'] : TARGETS),
+        pick(random, context.proxies?.objects ? [...TARGETS, 'objects'] : TARGETS),
         drawTcpFault(random),
         between(random, 50, 1500),
       )
@@ -78,7 +78,7 @@ function killed(name: ServiceName, pauseMs: number): Fault {
   return {
     name: `kill ${name}, back after ${pauseMs} ms`,
     resource: name,
-    strike: async (stack) => {
+    inject: async (stack) => {
       await signalTo(stack, name, 'SIGKILL')
       await delay(pauseMs)
       await startAgain(stack, name)
@@ -86,7 +86,7 @@ function killed(name: ServiceName, pauseMs: number): Fault {
   }
 }
 
-/** As whoever supervises processes does: what cannot start because something else is down is started again. */
+/** Restarts a process as a supervisor does: repeatedly, while its dependencies are down. */
 async function startAgain(stack: CampaignStack, name: ServiceName): Promise<void> {
   for (const giveUpAt = Date.now() + PATIENCE_MS; ; await delay(START_PAUSE_MS)) {
     try {
@@ -102,7 +102,7 @@ function frozen(name: ServiceName, durationMs: number): Fault {
   return {
     name: `freeze ${name} for ${durationMs} ms`,
     resource: name,
-    strike: async (stack) => {
+    inject: async (stack) => {
       await signalTo(stack, name, 'SIGSTOP')
       await delay(durationMs)
       await signalTo(stack, name, 'SIGCONT')
@@ -110,7 +110,7 @@ function frozen(name: ServiceName, durationMs: number): Fault {
   }
 }
 
-/** A process that ended by itself is a failure of the service; it is started again so that the other trials mean something. */
+/** Fails when a process has ended by itself, but restarts it for the sake of the other trials. */
 async function signalTo(stack: CampaignStack, name: ServiceName, signal: NodeJS.Signals): Promise<void> {
   try {
     process.kill(stack.pidOf(name), signal)
@@ -125,7 +125,7 @@ function databaseRestarted(signal: 'SIGINT' | 'SIGQUIT'): Fault {
   return {
     name: `restart PostgreSQL (${signal === 'SIGINT' ? 'fast' : 'immediate'})`,
     resource: 'postgres',
-    strike: async (stack) => {
+    inject: async (stack) => {
       process.kill(stack.pidOf('database'), signal)
       await stack.restart('database')
     },
@@ -145,11 +145,11 @@ function drawTcpFault(random: Random): TcpFault {
 
 function connectionBroken(target: Target, fault: TcpFault, durationMs: number): Fault {
   return {
-    name: `${fault.kind} before the ${target} for ${durationMs} ms`,
+    name: `${fault.kind} in front of the ${target} for ${durationMs} ms`,
     resource: `connection ${target}`,
-    strike: async ({ proxies }) => {
+    inject: async ({ proxies }) => {
       const proxy = proxies?.[target]
-      if (!proxy) throw new Error(`the stack has no proxy before the ${target}`)
+      if (!proxy) throw new Error(`the stack has no proxy in front of the ${target}`)
       await proxy.setFault(fault)
       await delay(durationMs)
       await proxy.setFault(null)
@@ -175,7 +175,7 @@ function upstreamFaulty(rule: FaultRuleInput, times: number): Fault {
   return {
     name: `upstream ${rule.fault} ${rule.fault === 'status' ? rule.status : ''} × ${times}`,
     resource: 'simulator',
-    strike: async (stack) => {
+    inject: async (stack) => {
       await stack.setFaults([{ ...rule, times }])
       await delay(600)
       await stack.setFaults([])
@@ -187,7 +187,7 @@ function miningPaused(durationMs: number, dropsWaiting: boolean): Fault {
   return {
     name: `no blocks for ${durationMs} ms${dropsWaiting ? ', waiting transactions dropped' : ''}`,
     resource: 'chain',
-    strike: async ({ info }) => {
+    inject: async ({ info }) => {
       await setMining(info.rpcUrl, false)
       await delay(durationMs)
       if (dropsWaiting) await dropWaiting(info.rpcUrl)
@@ -200,7 +200,7 @@ function reorganized(depth: number): Fault {
   return {
     name: `reorganization of ${depth} blocks`,
     resource: 'chain',
-    strike: async ({ info, reorganizedAt }) => {
+    inject: async ({ info, reorganizedAt }) => {
       reorganizedAt.push(Date.now())
       await reorganize(info.rpcUrl, depth)
       await mine(info.rpcUrl, 1)
@@ -209,25 +209,25 @@ function reorganized(depth: number): Fault {
 }
 
 const QUEUE_WIPED: Fault = {
-  name: 'the queue’s messages are gone',
+  name: 'loss of the queue’s messages',
   resource: 'queue messages',
-  strike: async (stack) => {
+  inject: async (stack) => {
     if (stack.redis) {
-      // With everything else that BullMQ keeps there, its scripts included.
+      // Including everything else that BullMQ stores there, such as its scripts.
       await stack.redis.client.flushall()
       await stack.redis.client.script('FLUSH')
       return
     }
-    // A delivery that holds a row makes this wait, and a restart of PostgreSQL may end it.
+    // Waits for deliveries that lock rows, and may be interrupted by a restart of PostgreSQL.
     await stack.sql('DELETE FROM farebox_queue.job').catch(() => undefined)
   },
 }
 
-/** Killed, so that it comes back with what its log of commands (AOF) holds, a second's worth lost. */
+/** Kills Redis, which then restarts from its append-only file, at most a second behind. */
 const QUEUE_RESTARTED: Fault = {
-  name: 'Redis is killed and comes back',
+  name: 'kill and restart of Redis',
   resource: 'queue messages',
-  strike: async ({ redis }) => await redis?.restart(),
+  inject: async ({ redis }) => await redis?.restart(),
 }
 
 const PORTS = [
@@ -244,7 +244,7 @@ function portFails(point: string): Fault {
   return {
     name: `${point} fails once`,
     resource: point,
-    strike: async ({ points }) => {
+    inject: async ({ points }) => {
       points.arm(point, 'throw')
       await delay(800)
       points.disarm(point)

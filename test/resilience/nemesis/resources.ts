@@ -1,4 +1,4 @@
-/** Runs work one after another per resource, whoever asks. */
+/** Runs tasks of the same resource one after another. */
 export interface Resources {
   hold<T>(resource: string, work: () => Promise<T>): Promise<T>
 }

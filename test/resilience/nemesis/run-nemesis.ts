@@ -14,13 +14,13 @@ export interface NemesisOptions {
   readonly seeds: readonly number[]
   readonly kinds: readonly FaultKind[]
   readonly stacks: number
-  /** How many trials are under way on a stack at once. */
+  /** Number of concurrent trials of a stack. */
   readonly atOnce: number
-  /** The whole checker compares after so many trials of a stack, and at the end. */
+  /** Number of trials of a stack after which the checker runs; it also runs at the end. */
   readonly checkEvery: number
   readonly stack?: CampaignStackOptions
   readonly onProgress?: (line: string) => void
-  /** Tells of every trial, not only of slow and broken ones. */
+  /** Reports every trial, not only slow and failed ones. */
   readonly isVerbose?: boolean
 }
 
@@ -29,16 +29,16 @@ export type FoundViolation = Violation & { readonly seed: number | null }
 type NemesisStackReport = StackReport<Trial, FoundViolation>
 export type NemesisReport = NemesisStackReport & { readonly durationMs: number }
 
-/** The seeds of a campaign's trials. */
+/** Returns the seeds of a campaign's trials. */
 export function trialSeeds(seed: number, trials: number): readonly number[] {
   const random = createRandom(seed)
   return Array.from({ length: trials }, () => Math.floor(random() * 2 ** 32))
 }
 
-/** A silent provider is given up within seconds; one that answers is given many times what it takes. */
+/** A silent provider is abandoned within seconds, which is many times the latency of one that answers. */
 const WORKER_TIMING = { PROVIDER_TIMEOUT_SECONDS: '15', SETTLEMENT_MARGIN_SECONDS: '30' }
 
-/** Runs all trials, several at a time on each stack, and stops early when the ledgers disagree. */
+/** Runs all trials, several concurrently on each stack, and stops early when the ledgers disagree. */
 export async function runNemesis(options: NemesisOptions): Promise<NemesisReport> {
   const startedAt = performance.now()
   const { seeds, stacks } = options
@@ -54,15 +54,15 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
   const trials: Trial[] = []
   let last: Comparison<FoundViolation> = NOTHING_COMPARED
   try {
-    // Reorganizations are never deep enough to take the payers' money back.
+    // Reorganizations are never deep enough to remove the funding of the payers.
     await mine(stack.info.rpcUrl, 5)
-    const ground = { stack, kinds, resources: createResources(), freeSponsored: [...stack.payers.sponsored] }
+    const context = { stack, kinds, resources: createResources(), freeSponsored: [...stack.payers.sponsored] }
     const limit = pLimit(atOnce)
     const replayed = new Set<CallRecord>()
     for (let from = 0; from < seeds.length && last.violations.length === 0; from += checkEvery) {
       const batch = seeds.slice(from, from + checkEvery).map((seed) =>
         limit(async () => {
-          const trial = await runTrial(ground, seed)
+          const trial = await runTrial(context, seed)
           trials.push(trial)
           for (const pid of Object.values(stack.info.pids)) pids.add(pid)
           if (options.isVerbose || trial.error !== null || trial.recoveryMs > 30_000) onProgress(describeTrial(trial))
@@ -74,14 +74,14 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
         stack,
         fresh,
         (violation, key) => ({ ...violation, seed: seedOf(trials, key) }),
-        (calls) => withoutTakenBack(calls, stack.reorganizedAt),
+        (calls) => withoutReorganized(calls, stack.reorganizedAt),
       )
       for (const record of fresh) replayed.add(record)
       onProgress(`${trials.length} of ${seeds.length} trials: ${last.jobs} jobs, ${last.violations.length} violations`)
     }
     const isBroken =
       last.violations.length > 0 || last.stuckJobs.length > 0 || trials.some(({ error }) => error !== null)
-    if (isBroken) onProgress(`kept for a look: ${stack.keepFiles()}`)
+    if (isBroken) onProgress(`files kept in ${stack.keepFiles()}`)
     await stack.stop()
     return { trials, ...last, leftProcesses: await survivorsOf(pids, stack.directory) }
   } catch (error) {
@@ -98,16 +98,16 @@ function seedOf(trials: readonly Trial[], key: string | undefined): number | nul
   return trials.find(({ calls }) => calls.some(({ idempotencyKey }) => idempotencyKey === key))?.seed ?? null
 }
 
-/** How long after a reorganisation a settlement may still be on its way back into the chain. */
+/** How long after a reorganization a settlement may still be missing on chain. */
 const ON_ITS_WAY_BACK_MS = PATIENCE_MS
-/** Between an answer and the look at the chain that it was compared with. */
+/** Between an answer and the read of the chain that it is compared with. */
 const UNTIL_LOOK_MS = 10_000
 
 /**
- * Results are released at one confirmation here, so a reorganisation may take back what had proved one. Whether it was mined at
- * the very moment of the answer is not judged then; that it is in the chain in the end, and once, is.
+ * Results are released at one confirmation here, so a reorganization may remove a settlement that was confirmed. Then
+ * the checker does not judge whether it was mined at the time of the answer, only that it is on chain once in the end.
  */
-function withoutTakenBack(calls: readonly CallRecord[], reorganizedAt: readonly number[]): readonly CallRecord[] {
+function withoutReorganized(calls: readonly CallRecord[], reorganizedAt: readonly number[]): readonly CallRecord[] {
   const isTakenBack = ({ wasMined, receivedAt }: CallerAnswer) =>
     wasMined === false &&
     reorganizedAt.some((at) => receivedAt >= at - UNTIL_LOOK_MS && receivedAt <= at + ON_ITS_WAY_BACK_MS)

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ChainPayer } from '../../support/payer/chain-payer.ts'
+import { type Payer } from '../../support/payer/payer.ts'
 import type { CallKind } from '../call-requests.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import { createRandom, pick } from '../random.ts'
@@ -10,29 +10,29 @@ import type { Resources } from './resources.ts'
 
 export interface Trial {
   readonly seed: number
-  /** What was drawn, in words. */
+  /** Descriptions of the drawn faults. */
   readonly faults: readonly string[]
   readonly calls: readonly CallRecord[]
-  /** From the moment everything was healed to the last terminal answer; 0 when all had answers before. */
+  /** Time from healing to the last final answer; 0 when all clients had theirs before. */
   readonly recoveryMs: number
-  /** What went wrong with the trial itself. */
+  /** Error of the trial itself. */
   readonly error: string | null
 }
 
-/** What all trials on one stack share. */
-export interface Ground {
+/** State that trials on one stack share. */
+export interface TrialContext {
   readonly stack: CampaignStack
   readonly resources: Resources
-  /** Payers with a gas-sponsored permit can have one open payment at a time. */
-  readonly freeSponsored: ChainPayer[]
+  /** Payers with a gas-sponsoring permit, who can have one open payment at a time. */
+  readonly freeSponsored: Payer[]
   readonly kinds: readonly FaultKind[]
 }
 
 const CALL_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
 
-/** What a client or payer does that no honest one does, or no lucky one. */
-type Mischief = 'none' | 'hang_up' | 'duplicates' | 'spends_all' | 'revokes' | 'burns_nonce'
-const MISCHIEF: readonly Mischief[] = [
+/** Misbehavior or misfortune of a client or payer. */
+type Misbehavior = 'none' | 'hang_up' | 'duplicates' | 'spends_all' | 'revokes' | 'burns_nonce'
+const MISBEHAVIORS: readonly Misbehavior[] = [
   ...Array.from({ length: 8 }, () => 'none' as const),
   'hang_up',
   'hang_up',
@@ -45,59 +45,62 @@ const MISCHIEF: readonly Mischief[] = [
 
 interface DrawnCall {
   readonly kind: CallKind
-  readonly mischief: Mischief
+  readonly misbehavior: Misbehavior
   readonly isSponsored: boolean
-  readonly startsAfterMs: number
-  readonly strikesAfterMs: number
+  readonly startDelayMs: number
+  readonly delayMs: number
 }
 
 interface DrawnFault {
   readonly fault: Fault
-  readonly strikesAfterMs: number
+  readonly delayMs: number
 }
 
-/** Everything about a trial but the machine's own timing follows from its seed. */
-function draw(seed: number, { kinds, stack }: Ground): { calls: readonly DrawnCall[]; faults: readonly DrawnFault[] } {
+/** Draws a trial: its seed determines everything but the machine's timing. */
+function draw(
+  seed: number,
+  { kinds, stack }: TrialContext,
+): { calls: readonly DrawnCall[]; faults: readonly DrawnFault[] } {
   const random = createRandom(seed)
   const upTo = (highest: number) => Math.floor(random() * highest)
   const calls = Array.from({ length: 2 + upTo(3) }, () => ({
     kind: pick(random, CALL_KINDS),
-    mischief: pick(random, MISCHIEF),
+    misbehavior: pick(random, MISBEHAVIORS),
     isSponsored: random() < 0.2,
-    startsAfterMs: upTo(150),
-    strikesAfterMs: upTo(300),
+    startDelayMs: upTo(150),
+    delayMs: upTo(300),
   }))
   const faults = Array.from({ length: 1 + upTo(3) }, () => ({
     fault: drawFault(random, kinds, stack),
-    strikesAfterMs: upTo(400),
+    delayMs: upTo(400),
   }))
   return { calls, faults }
 }
 
-/** Faults and calls begin together; the trial ends when every client has its last word. */
-export async function runTrial(ground: Ground, seed: number): Promise<Trial> {
-  const { calls, faults } = draw(seed, ground)
+/** Runs faults and calls concurrently, until every client has its final answer. */
+export async function runTrial(context: TrialContext, seed: number): Promise<Trial> {
+  const { calls, faults } = draw(seed, context)
   const errors: string[] = []
   const note = (error: unknown) => errors.push(String(error))
   const records: CallRecord[] = []
   let lastAnswerAt = 0
   const called = calls.map(async (call) => {
-    await delay(call.startsAfterMs)
-    await makeCall(ground, call, records)
+    await delay(call.startDelayMs)
+    await makeCall(context, call, records)
     lastAnswerAt = Date.now()
   })
-  const struck = faults.map(async ({ fault, strikesAfterMs }) => {
-    await delay(strikesAfterMs)
-    await ground.resources.hold(fault.resource, () => fault.strike(ground.stack))
+  const injected = faults.map(async ({ fault, delayMs }) => {
+    await delay(delayMs)
+    await context.resources.hold(fault.resource, () => fault.inject(context.stack))
   })
-  for (const outcome of await Promise.allSettled(struck)) if (outcome.status === 'rejected') note(outcome.reason)
+  for (const outcome of await Promise.allSettled(injected)) if (outcome.status === 'rejected') note(outcome.reason)
   const healedAt = Date.now()
   for (const outcome of await Promise.allSettled(called)) if (outcome.status === 'rejected') note(outcome.reason)
   return {
     seed,
     faults: [
-      ...faults.map(({ fault, strikesAfterMs }) => `${fault.name} (at ${strikesAfterMs} ms)`),
-      ...calls.flatMap(({ kind, mischief }) => (mischief === 'none' ? [] : `${kind}: ${mischief}`)),
+      ...faults.map(({ fault, delayMs }) => `${fault.name} (at ${delayMs} ms)`),
+      ...calls.flatMap(({ kind, misbehavior }) => (misbehavior === 'none' ? [] : `${kind}: ${misbehavior}`)),
     ],
     calls: records,
     recoveryMs: Math.max(0, lastAnswerAt - healedAt),
@@ -105,27 +108,27 @@ export async function runTrial(ground: Ground, seed: number): Promise<Trial> {
   }
 }
 
-async function makeCall(ground: Ground, drawn: DrawnCall, records: CallRecord[]): Promise<void> {
-  const { stack, freeSponsored } = ground
-  const { kind, mischief, strikesAfterMs } = drawn
-  const isTreacherous = mischief === 'spends_all' || mischief === 'revokes' || mischief === 'burns_nonce'
-  const sponsored = drawn.isSponsored && !isTreacherous ? freeSponsored.pop() : undefined
-  const payer = isTreacherous
-    ? await ground.resources.hold('chain', () => stack.addPayer('approved'))
+async function makeCall(context: TrialContext, drawn: DrawnCall, records: CallRecord[]): Promise<void> {
+  const { stack, freeSponsored } = context
+  const { kind, misbehavior, delayMs } = drawn
+  const isDishonest = misbehavior === 'spends_all' || misbehavior === 'revokes' || misbehavior === 'burns_nonce'
+  const sponsored = drawn.isSponsored && !isDishonest ? freeSponsored.pop() : undefined
+  const payer = isDishonest
+    ? await context.resources.hold('chain', () => stack.addPayer('approved'))
     : (sponsored ?? pick(Math.random, stack.payers.approved))
   const hangingUp = new AbortController()
   const call = stack.caller.start({
     kind,
     payer,
-    ...(mischief === 'hang_up' ? { hangUp: hangingUp.signal } : {}),
-    ...(mischief === 'duplicates' ? { duplicates: 2 } : {}),
+    ...(misbehavior === 'hang_up' ? { hangUp: hangingUp.signal } : {}),
+    ...(misbehavior === 'duplicates' ? { duplicates: 2 } : {}),
   })
   records.push(call.record)
   const act = async () => {
     await call.signed
-    await delay(strikesAfterMs)
-    if (mischief === 'hang_up') hangingUp.abort()
-    if (isTreacherous) await ground.resources.hold('chain', () => betray(ground, payer, call.record, mischief))
+    await delay(delayMs)
+    if (misbehavior === 'hang_up') hangingUp.abort()
+    if (isDishonest) await context.resources.hold('chain', () => misbehave(context, payer, call.record, misbehavior))
   }
   try {
     await Promise.all([call.finished, act()])
@@ -134,22 +137,22 @@ async function makeCall(ground: Ground, drawn: DrawnCall, records: CallRecord[])
   }
 }
 
-async function betray(
-  { stack }: Ground,
-  payer: ChainPayer,
+async function misbehave(
+  { stack }: TrialContext,
+  payer: Payer,
   record: CallRecord,
-  mischief: 'spends_all' | 'revokes' | 'burns_nonce',
+  misbehavior: 'spends_all' | 'revokes' | 'burns_nonce',
 ): Promise<void> {
-  if (mischief === 'burns_nonce') {
+  if (misbehavior === 'burns_nonce') {
     const nonce = record.nonces.at(-1)
     if (nonce !== undefined) await payer.invalidateNonce(BigInt(nonce))
-  } else if (mischief === 'revokes') {
-    // His client signs a gas-sponsored permit at the next challenge, so the call can still be paid for.
+  } else if (misbehavior === 'revokes') {
+    // The client signs a gas-sponsoring permit for the next challenge, so the call can still be paid.
     await payer.approve(0n)
   } else {
     await payer.spendAll()
     record.unpayableSince ??= Date.now()
   }
-  // A later reorganization must not give back what was taken away.
+  // A later reorganization must not undo it.
   await mine(stack.info.rpcUrl, 3)
 }

@@ -6,7 +6,7 @@ import { startApi } from '../../../api/start-api.ts'
 import { createReachPoint } from './reach-point.ts'
 import { addCommitPoints, addExchangePoints, callWithPoints, portWithPoints } from './with-points.ts'
 
-/** The API as it is, with a point at which it can be made to fail around every call to a port. */
+/** Runs the API with points before and after every port call, at which it can be made to fail. */
 const config = readConfig()
 const reach = createReachPoint(env['FAULT_POINTS_DIRECTORY'] ?? '')
 addCommitPoints(reach)
@@ -33,5 +33,5 @@ await startApi(
   },
   stopping,
 )
-// A process that is killed has no later moment to keep what it compiled.
+// A process that is killed cannot flush its compile cache later.
 flushCompileCache()

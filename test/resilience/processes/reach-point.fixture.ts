@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { createReachPoint } from './reach-point.ts'
 
-/** Passes the point `loop` for as long as it lives, and says what happened there. */
+/** Passes the point `loop` repeatedly and prints what happens there. */
 const reach = createReachPoint(process.argv[2] ?? '')
 process.stdout.write('running\n')
 for (;;) {

@@ -21,7 +21,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-/** Processes that pass the point `loop` again and again. */
+/** Starts processes that pass the point `loop` repeatedly. */
 async function startLooping(count: number) {
   const points = createPointControl(directory)
   const processes = Array.from({ length: count }, () =>
@@ -40,7 +40,7 @@ async function stateOf(pid: number): Promise<string | undefined> {
   return /\) (\w)/.exec(await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ''))?.[1]
 }
 
-test('an armed kill ends exactly one of the processes that pass the point, by SIGKILL', async () => {
+test('an armed kill ends exactly one of the processes that pass the point, with SIGKILL', async () => {
   const { points, processes } = await startLooping(3)
   points.arm('loop', 'kill')
   const pid = await untilHit(points)
@@ -60,7 +60,7 @@ test('an armed failure is thrown once', async () => {
   expect(lines.filter((line) => line.startsWith('a fault'))).toHaveLength(1)
 })
 
-test.runIf(process.platform === 'linux')('an armed stop holds the process until it is continued', async () => {
+test.runIf(process.platform === 'linux')('an armed stop pauses the process until it is continued', async () => {
   const { points } = await startLooping(1)
   points.arm('loop', 'stop')
   const pid = await untilHit(points)
@@ -71,7 +71,7 @@ test.runIf(process.platform === 'linux')('an armed stop holds the process until 
   expect(await untilHit(points)).toBe(pid)
 })
 
-test('an armed pass tells of the process and changes nothing', async () => {
+test('an armed pass reports the process and changes nothing', async () => {
   const { points, processes } = await startLooping(1)
   points.arm('loop', 'pass')
   expect(await untilHit(points)).toBe(processes[0]?.pid)
@@ -80,7 +80,7 @@ test('an armed pass tells of the process and changes nothing', async () => {
   expect(lines).toEqual(['running'])
 })
 
-test('a point that was disarmed in time is never reached', async () => {
+test('a point that was disarmed in time is not hit', async () => {
   const points = createPointControl(directory)
   points.arm('loop', 'kill')
   expect(points.disarm('loop')).toBe(true)

@@ -2,22 +2,22 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 
 import { join } from 'node:path'
 
 /**
- * What happens at an armed point: the process kills itself, stops until somebody continues it, the call that the point belongs
- * to fails, or it passes and only the hit is recorded.
+ * The action at an armed point: the process kills itself, stops until it is continued, fails the call that the point
+ * belongs to, or passes and only records the hit.
  */
 export type PointAction = 'kill' | 'stop' | 'throw' | 'pass'
 
-/** Does what is armed at `point`, once, in the one process that gets there first. Throws for `throw`. */
+/** Executes the action armed at `point`, once, in the first process that gets there. Throws for `throw`. */
 export type ReachPoint = (point: string) => void
 
 /**
- * Points live as files below `directory`: `armed/<point>` holds the action, and whichever process can move the file to
- * `hit/<point>~<pid>` acts. Synchronous throughout: nothing else of the process runs between the look and the end.
+ * Points are files below `directory`: `armed/<point>` contains the action, and the process that succeeds in moving the
+ * file to `hit/<point>~<pid>` executes it. Synchronous: no other code of the process runs in between.
  */
 export function createReachPoint(directory: string): ReachPoint {
   return (point) => {
     const action = takeArmed(directory, point)
-    // Neither signal can be caught, so nothing of the process runs after it.
+    // Neither signal can be caught, so no code of the process runs after it.
     if (action === 'kill') process.kill(process.pid, 'SIGKILL')
     if (action === 'stop') process.kill(process.pid, 'SIGSTOP')
     if (action === 'throw') throw new Error(`a fault was armed at ${point}`)
@@ -31,7 +31,7 @@ function takeArmed(directory: string, point: string): string | null {
     renameSync(armed, join(directory, 'hit', `${point}~${process.pid}`))
     return action
   } catch (error) {
-    // Not armed, or another process was faster.
+    // Not armed, or another process came first.
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
     throw error
   }
@@ -40,9 +40,9 @@ function takeArmed(directory: string, point: string): string | null {
 /** The campaign's side of the points. */
 export interface PointControl {
   arm(point: string, action: PointAction): void
-  /** Takes back what nobody has reached; `false` when somebody has. */
+  /** Disarms a point; returns `false` when a process has already reached it. */
   disarm(point: string): boolean
-  /** The process that acted at `point` since it was armed last, or `null`. */
+  /** Returns the process that acted at `point` since it was last armed, or `null`. */
   hitBy(point: string): number | null
 }
 
@@ -53,7 +53,7 @@ export function createPointControl(directory: string): PointControl {
   return {
     arm: (point, action) => {
       for (const name of hitsOf(point)) renameSync(join(directory, 'hit', name), join(directory, `past-${name}`))
-      // Appears whole under its name, so that no process reads an empty action.
+      // Renamed into place, so that no process reads an empty action.
       const prepared = join(directory, `${point}.prepared`)
       writeFileSync(prepared, action)
       renameSync(prepared, join(directory, 'armed', point))

@@ -1,15 +1,15 @@
-import { queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { OuterServices } from '../../../infra/sandbox/outer-services.ts'
 import { startTestRedis } from '../../support/processes/redis-server.ts'
 import type { TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** A queue that a campaign can lose. */
 export interface LossyQueue {
-  /** What the sandbox is told of it; nothing for its own PostgreSQL. */
+  /** The sandbox's settings for it; none for its own PostgreSQL. */
   readonly services: OuterServices
-  /** Messages that wait or are being carried out. */
+  /** Returns the number of messages that are waiting or being processed. */
   count(sandbox: TestSandbox): Promise<number>
-  /** Loses every message, and all of the queue's own bookkeeping. */
+  /** Deletes every message and all of the queue's bookkeeping. */
   wipe(sandbox: TestSandbox): Promise<void>
   stop(): Promise<void>
 }
@@ -20,7 +20,7 @@ export const lossyQueues = { postgres: postgresQueue, redis: redisQueue } as con
 
 const PREFIX = '{farebox-wiped}'
 
-/** The sandbox's own queue; its tables are emptied, as FLUSHALL empties a Redis. */
+/** Uses the sandbox's own queue, whose tables are truncated, as FLUSHALL empties a Redis. */
 async function postgresQueue(): Promise<LossyQueue> {
   return {
     services: {},
@@ -40,14 +40,14 @@ async function postgresQueue(): Promise<LossyQueue> {
   }
 }
 
-/** A Redis of the campaign's own, which loses the scripts that BullMQ loaded as well. */
+/** Starts a separate Redis, which also loses the scripts that BullMQ has loaded. */
 async function redisQueue(): Promise<LossyQueue> {
   const server = await startTestRedis()
   const { client } = server
   return {
     services: { QUEUE_URL: server.url, QUEUE_PREFIX: PREFIX },
     count: async () => {
-      const lists = queueNames.flatMap((name) => [`${PREFIX}:${name}:wait`, `${PREFIX}:${name}:active`])
+      const lists = QUEUE_NAMES.flatMap((name) => [`${PREFIX}:${name}:wait`, `${PREFIX}:${name}:active`])
       const lengths = await Promise.all(lists.map((list) => client.llen(list)))
       return lengths.reduce((sum, one) => sum + one, 0)
     },

@@ -1,13 +1,13 @@
 import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../../infra/sandbox/devnet.ts'
 import { createSandboxAccounts, fundSandboxAccounts, type SandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { waitForReceipt } from '../../../infra/sandbox/wait-for-receipt.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
-/** What the tests read of USDC and Permit2. */
+/** Reads of USDC and Permit2. */
 const DEVNET_READ_ABI = parseAbi([
   'function balanceOf(address account) view returns (uint256)',
   'function allowance(address owner, address spender) view returns (uint256)',
@@ -15,7 +15,7 @@ const DEVNET_READ_ABI = parseAbi([
   'event Transfer(address indexed from, address indexed to, uint256 value)',
 ])
 
-/** A USDC transfer as its event tells it; `valueAtomic` in atomic units. */
+/** A USDC transfer from its event; `valueAtomic` in atomic units. */
 export interface UsdcTransfer {
   from: Address
   to: Address
@@ -27,23 +27,23 @@ export interface UsdcTransfer {
 export interface TestDevnet extends Devnet {
   accounts: SandboxAccounts
   client: PublicClient
-  /** Remembers the whole chain; gives an id for one `revert`. */
+  /** Takes a snapshot of the chain; returns an id for one `revert`. */
   snapshot: () => Promise<Hex>
-  /** Puts the chain back; the id, and all later ones, are used up. */
+  /** Restores the chain; the id and all later ones are used up. */
   revert: (snapshotId: Hex) => Promise<void>
-  /** In atomic units. */
+  /** Returns the USDC balance in atomic units. */
   usdcBalance: (account: Address) => Promise<bigint>
-  /** What Permit2 may take of an account's USDC, in atomic units. */
+  /** Returns Permit2's allowance of an account's USDC, in atomic units. */
   permit2Allowance: (owner: Address) => Promise<bigint>
-  /** All USDC transfers to an account since the chain began, oldest first. */
+  /** Returns all USDC transfers to an account since the chain began, oldest first. */
   transfersTo: (account: Address) => Promise<UsdcTransfer[]>
-  /** Permit2's nonce bitmap: one word of 256 nonces, `word = nonce >> 8`. */
+  /** Returns one word of Permit2's nonce bitmap, of 256 nonces: `word = nonce >> 8`. */
   permit2NonceBitmap: (owner: Address, word: bigint) => Promise<bigint>
-  /** Whether a Permit2 nonce was used or invalidated. */
+  /** Returns whether a Permit2 nonce was used or invalidated. */
   isPermit2NonceUsed: (owner: Address, nonce: bigint) => Promise<boolean>
 }
 
-/** Starts a devnet with freshly funded accounts; the caller stops it. Takes about 50 ms once the caches are filled. */
+/** Starts a devnet with freshly funded accounts; the caller stops it. Takes about 50 ms once the caches are warm. */
 export async function startTestDevnet(options: DevnetOptions = {}): Promise<TestDevnet> {
   const devnet = await startDevnet(options)
   const accounts = createSandboxAccounts()
@@ -52,14 +52,15 @@ export async function startTestDevnet(options: DevnetOptions = {}): Promise<Test
 }
 
 /**
- * Without what a reorganisation took out of the chain. Anvil, reorganised while it mines, goes on listing such a transaction in
- * its old block; but one account nonce is used once, so what was mined last under it is what was executed.
+ * Leaves out events that a reorganization removed. Anvil, reorganized while it mines, still lists such a transaction in
+ * its old block; but an account nonce is used once, so the transaction that was mined last with it is the one that was
+ * executed.
  */
-async function withoutTakenBack<Event extends { readonly transactionHash: Hex; readonly blockNumber: bigint }>(
+async function withoutReorganized<Event extends { readonly transactionHash: Hex; readonly blockNumber: bigint }>(
   rpcUrl: string,
   events: readonly Event[],
 ): Promise<readonly Event[]> {
-  const limit = pLimit(LOOKUPS_AT_ONCE)
+  const limit = pLimit(CONCURRENT_LOOKUPS)
   const listed = await Promise.all(
     events.map((event) =>
       limit(async () => ({ event, useOfNonce: await useOfNonceBy(rpcUrl, event.transactionHash) })),
@@ -71,8 +72,8 @@ async function withoutTakenBack<Event extends { readonly transactionHash: Hex; r
   return listed.flatMap(({ event, useOfNonce }) => (last.get(useOfNonce) === event.blockNumber ? event : []))
 }
 
-const LOOKUPS_AT_ONCE = 32
-/** By transaction hash, which says it for good: campaigns look at the same thousands again and again. */
+const CONCURRENT_LOOKUPS = 32
+/** Cached permanently by transaction hash: campaigns read the same thousands again and again. */
 const usesOfNonces = new Map<Hex, string>()
 
 async function useOfNonceBy(rpcUrl: string, hash: Hex): Promise<string> {
@@ -84,7 +85,7 @@ async function useOfNonceBy(rpcUrl: string, hash: Hex): Promise<string> {
   return useOfNonce
 }
 
-/** The reads of a test devnet, for a chain that is already running. */
+/** Returns the reads of a test devnet, for a chain that is already running. */
 export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet | 'accounts'> {
   const reader = createPublicClient({ chain: base, transport: http(rpcUrl, { timeout: PATIENCE_MS }) })
   const client: PublicClient = Object.assign(reader, {
@@ -107,7 +108,7 @@ export function createChainReader(rpcUrl: string): Omit<TestDevnet, keyof Devnet
     async transfersTo(account) {
       const filter = { address: usdc, abi, eventName: 'Transfer', args: { to: account }, strict: true } as const
       const events = await client.getContractEvents({ ...filter, fromBlock: 0n })
-      const executed = await withoutTakenBack(rpcUrl, events)
+      const executed = await withoutReorganized(rpcUrl, events)
       return executed.map(({ args, transactionHash }) => ({
         from: args.from,
         to: args.to,

@@ -1,25 +1,25 @@
-import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
-import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createRemoteSettlementStore } from '#shared/adapters/postgres/settlement/remote-settlement.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
-import type { RemoteSettlementStore } from '#shared/jobs/remote-settlement-store.ts'
+import type { RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
+import type { SettlementSteps } from '../../../workers/job/settlement-steps.ts'
 import { createRemoteSettlement } from '../../../workers/settlement/remote-facilitator/settle-charge.ts'
 import { watchRemoteFinality } from '../../../workers/settlement/remote-facilitator/watch-finality.ts'
-import type { SettlementSteps } from '../../../workers/settlement/settlement-steps.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import type { TestWorker } from '../processes/test-worker.ts'
 
-/** The payment side of a worker whose FACILITATOR_URL is `url`, over the test worker's ledger and its way to the chain. */
+/**
+ * Returns the settlement of a worker whose FACILITATOR_URL is `url`, with the test worker's ledger and chain access.
+ */
 export interface RemoteSettling {
   readonly facilitator: RemoteFacilitator
   readonly verifier: AuthorizationVerifier
   readonly settlementSteps: SettlementSteps
-  /** One round of the finality watcher. */
+  /** Runs the finality watcher once. */
   readonly watch: () => Promise<number>
 }
 
@@ -32,13 +32,12 @@ export function settleRemotely(
   const own = createAuthorizationVerifier(chain, 8453)
   const options = { url, apiKey: undefined, timeoutMs, confirmations: 1 }
   const facilitator = createRemoteFacilitator(options, chain, own)
-  const settlements = createRemoteSettlementStore(ledger.pool)
   const { receiptSecretId, now, logger } = dependencies
   return {
     facilitator,
     verifier: createRemoteVerifier(options, own),
     settlementSteps: createRemoteSettlement({
-      store: { ...ledger.execution, ...settlements, ...store },
+      settlementStore: { ...ledger.settlement, ...store },
       facilitator,
       receiptSecretId,
       now,
@@ -46,7 +45,7 @@ export function settleRemotely(
     }),
     watch: () =>
       watchRemoteFinality({
-        settlements: { ...createSettlementStore(ledger.pool), ...settlements },
+        settlementStore: ledger.settlement,
         facilitator,
         blocks: createBlockReader(chain),
         logger,

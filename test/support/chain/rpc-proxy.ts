@@ -2,19 +2,20 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** One JSON-RPC request as it came. */
+/** One JSON-RPC request as received. */
 export interface RpcCall {
   readonly method: string
   readonly params: readonly unknown[]
 }
 
-/** What a node answers, true or not. */
+/** A node's answer, true or false. */
 export type RpcAnswer = { readonly result: unknown } | { readonly error: { code: number; message: string } }
 
 /**
- * How the way to a node can fail. `reset` breaks the connection before the node sees the call; `lost_answer` lets the
- * node act first; `hang` never answers; `slow` answers rightly after a while, `held` once a promise is kept; `lie` tells
- * something else than the node said; `forge` answers without asking it; the rest answer what a broken gateway or node would.
+ * A fault between a client and a node. `reset` breaks the connection before the node sees the call; `lost_answer` lets
+ * the node act first; `hang` never answers; `slow` answers correctly after a while, `held` once a promise resolves;
+ * `lie` changes the node's answer; `forge` answers without calling the node; the others answer as a broken gateway or
+ * node would.
  */
 export type RpcFault =
   | { readonly kind: 'reset' | 'hang' | 'lost_answer' | 'invalid_json' | 'html' | 'empty' }
@@ -22,18 +23,18 @@ export type RpcFault =
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
   | { readonly kind: 'slow'; readonly delayMs: number }
   | { readonly kind: 'held'; readonly until: Promise<void> }
-  | { readonly kind: 'lie'; readonly tell: (truth: RpcAnswer) => RpcAnswer }
+  | { readonly kind: 'lie'; readonly change: (truth: RpcAnswer) => RpcAnswer }
   | { readonly kind: 'forge'; readonly answer: RpcAnswer }
 
 export interface RpcProxy {
   readonly url: string
-  /** Methods of the calls that came, in order, faulty ones too. */
+  /** Methods of the received calls, in order, including those that met a fault. */
   readonly calls: readonly string[]
-  /** From now on calls of these methods (all, when none is named) meet the fault; `null` lets everything pass. */
+  /** Applies the fault to calls of these methods (all, when none is named); `null` lets everything pass. */
   setFault(fault: RpcFault | null, ...methods: readonly string[]): void
-  /** The next `passing` calls pass, and `times` calls after them meet the fault. */
+  /** Applies the fault to `times` calls, after `passing` calls that pass. */
   setFaultFor(passing: number, times: number, fault: RpcFault): void
-  /** From now on `choose` decides for each call, before any other setting; `null` lets it pass. */
+  /** Lets `choose` pick the fault of each call, before any other setting; `null` lets the call pass. */
   chooseFault(choose: (call: RpcCall) => RpcFault | null): void
   stop(): Promise<void>
 }
@@ -41,7 +42,7 @@ export interface RpcProxy {
 /** Faults whose call reaches the node. */
 const DELIVERED: ReadonlySet<RpcFault['kind']> = new Set(['lost_answer', 'slow', 'held', 'lie'])
 
-/** A JSON-RPC proxy in front of `targetUrl` whose faults are chosen by method. */
+/** Starts a JSON-RPC proxy in front of `targetUrl` whose faults are chosen by method. */
 export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
   const calls: string[] = []
   let fault: RpcFault | null = null
@@ -74,7 +75,7 @@ export async function startRpcProxy(targetUrl: string): Promise<RpcProxy> {
     else if (met?.kind === 'lie')
       response
         .writeHead(200, { 'content-type': 'application/json' })
-        .end(JSON.stringify({ jsonrpc: '2.0', id, ...met.tell(JSON.parse(text) as RpcAnswer) }))
+        .end(JSON.stringify({ jsonrpc: '2.0', id, ...met.change(JSON.parse(text) as RpcAnswer) }))
     else response.writeHead(upstream.status, { 'content-type': 'application/json' }).end(text)
   }
   const server = createServer((request, response) => {

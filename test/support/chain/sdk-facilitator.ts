@@ -8,14 +8,14 @@ import { UptoEvmScheme } from '@x402/evm/upto/facilitator'
 import { createNonceManager, createWalletClient, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { jsonRpc } from 'viem/nonce'
-import { base } from '#shared/adapters/chain/base-chain.ts'
+import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { waitForReceipt } from '../../../infra/sandbox/wait-for-receipt.ts'
 
 const NETWORK = 'eip155:8453'
 
 /**
- * How the way to a facilitator can fail. `reset` closes before it sees the request; `lost_answer` lets it act first;
- * `hang` never answers; `status` and `body` answer in its place.
+ * A fault between a client and a facilitator. `reset` closes before it sees the request; `lost_answer` lets it act
+ * first; `hang` never answers; `status` and `body` answer instead of it.
  */
 export type FacilitatorFault =
   | { readonly kind: 'reset' | 'lost_answer' | 'hang' }
@@ -24,21 +24,24 @@ export type FacilitatorFault =
 
 export type FacilitatorPath = '/verify' | '/settle' | '/supported'
 
-/** The SDK's own facilitator served over HTTP, as a stock integrator would, behind a front of faults. */
+/** The SDK's facilitator served over HTTP, as an integrator would do it, behind a fault proxy. */
 export interface SdkFacilitator {
   readonly url: string
   readonly address: `0x${string}`
-  /** Paths of the requests that came, in order, faulty ones too. */
+  /** Paths of the received requests, in order, including those that met a fault. */
   readonly requests: readonly string[]
   readonly authorizationHeaders: readonly (string | undefined)[]
-  /** From now on, or for so many `times`, requests to the path meet the fault; `null` lets them pass. */
+  /** Applies the fault to requests to the path, permanently or `times` times; `null` lets them pass. */
   setFault(path: FacilitatorPath, fault: FacilitatorFault | null, times?: number): void
   stop(): Promise<void>
 }
 
-/** The SDK's facilitator over one key, wired as its documentation shows, with viem's nonce manager for its sender and a wait for receipts that anvil needs. */
+/**
+ * Starts the SDK's facilitator with one key, wired as documented, with viem's nonce manager and anvil's wait for
+ * receipts.
+ */
 export function createSdkFacilitator(rpcUrl: string, privateKey: `0x${string}`): x402Facilitator {
-  // One of its own: viem's exported one is a singleton whose state outlives a chain.
+  // viem's exported nonce manager is a singleton whose state would outlive the chain.
   const account = privateKeyToAccount(privateKey, { nonceManager: createNonceManager({ source: jsonRpc() }) })
   const transport = http(rpcUrl)
   const client = createWalletClient({ account, chain: base, transport }).extend(publicActions)

@@ -1,52 +1,53 @@
 import { toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, vi } from 'vitest'
-import { createBlockReader } from '#shared/adapters/chain/block-reader.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
-import { createSettlementAccounts } from '#shared/adapters/chain/settlement-accounts.ts'
-import { createSettlementStore } from '#shared/adapters/postgres/stores.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import {
-  type KeeperDependencies,
+  type ReplacementDependencies,
   replaceStuckTransactions,
 } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
 import { watchFinality } from '../../../workers/settlement/own-keys/watch-finality.ts'
 import { PATIENCE_MS } from '../patience.ts'
-import type { AuthorizationChanges } from '../payer/chain-payer.ts'
+import { type AuthorizationChanges } from '../payer/sign-authorization.ts'
 import type { AcceptedJob, TestWorker, TestWorkerDependencies } from '../processes/test-worker.ts'
 import { until } from '../until.ts'
 
 type Hex = `0x${string}`
 
-/** A settlement key of one test's own, with the sweeps that look after its line. */
+/** A separate settlement key with the sweeps that maintain its nonce queue. */
 export interface SettlementChain {
   readonly privateKey: Hex
   readonly facilitator: Hex
   readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
-  /** One round of the nonce keeper; gives how much it moved. */
-  keep(changes?: Partial<KeeperDependencies>): Promise<number>
-  /** One round of the finality watcher. */
+  /** Replaces stuck transactions once; returns how many actions it took. */
+  keep(changes?: Partial<ReplacementDependencies>): Promise<number>
+  /** Runs the finality watcher once. */
   watch(): Promise<number>
   accept(signed?: AuthorizationChanges): Promise<AcceptedJob>
-  /** Sends something else with the settlement key, as somebody who has it too would; it is mined unless mining is off. */
+  /**
+   * Sends an unrelated transaction with the settlement key, as another holder of it would; mined unless mining is off.
+   */
   useNonceElsewhere(nonce: number): Promise<void>
-  /** Stores a replacement of a transaction, with a higher fee; nobody sends it. */
+  /** Stores a replacement transaction with a higher fee without sending it. */
   signReplacement(hash: Hex): Promise<void>
-  /** Waits until a transaction is mined: anvil answers a moment before. */
+  /** Waits until a transaction is mined, which is a moment after anvil accepts it. */
   untilMined(hash: Hex): Promise<void>
-  /** How many account nonces the chain has used. */
+  /** Returns the number of account nonces that the chain has used. */
   count(): Promise<number>
-  /** All hashes that were signed for a job, oldest first. */
+  /** Returns the hashes of all transactions signed for a job, oldest first. */
   hashes(jobId: string): Promise<Hex[]>
   rpc<T = unknown>(method: string, ...parameters: unknown[]): Promise<T>
 }
 
 const NETWORK = 'eip155:8453'
-/** Far longer than any test takes, so that only {@link age} makes a transaction late. */
+/** Far longer than any test takes, so that only {@link age} makes a transaction overdue. */
 const FEE_BUMP_AFTER_MS = 3_600_000
 
-/** A key with 1 ETH behind the worker's own proxy. */
+/** Creates a settlement key with 1 ETH that reaches the chain through the worker's proxy. */
 export async function createSettlementChain(worker: TestWorker): Promise<SettlementChain> {
   const { rpcUrl, client } = worker.devnet
   const privateKey = generatePrivateKey()
@@ -57,17 +58,17 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
   const count = () => client.getTransactionCount({ address: facilitator })
   const through = createChainClient(worker.proxy.url, PATIENCE_MS)
   const chain = worker.through(worker.proxy, privateKey)
-  const settlements = createSettlementStore(worker.ledger.pool)
+  const settlementStore = worker.ledger.settlement
   const { logger } = worker.dependencies
-  const watcher = watchFinality({ settlements, blocks: createBlockReader(through), settler: chain.settler, logger })
+  const watcher = watchFinality({ settlementStore, blocks: createBlockReader(through), settler: chain.settler, logger })
   return {
     privateKey,
     facilitator,
     chain,
     keep: (changes = {}) =>
       replaceStuckTransactions({
-        settlements,
-        // No estimate is kept from one round to the next: tests change the base fee in between.
+        settlementStore,
+        // Fresh estimates in each round: tests change the base fee in between.
         accounts: createSettlementAccounts(through, 8453, [privateKey], { estimateFees: createFeeEstimator(through) }),
         network: NETWORK,
         feeBumpAfterMs: FEE_BUMP_AFTER_MS,
@@ -96,10 +97,10 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
         'SELECT raw_transaction AS raw FROM settlement_transactions WHERE hash = $1',
         [hash],
       )
-      if (!row) throw new Error(`nothing is signed as ${hash}`)
+      if (!row) throw new Error(`no stored transaction ${hash}`)
       const replacement = await createSettlementAccounts(through, 8453, [privateKey]).replace(facilitator, row.raw)
-      if (!replacement) throw new Error('no higher fee is allowed')
-      await settlements.addReplacement(hash, replacement)
+      if (!replacement) throw new Error('the fee limit allows no replacement')
+      await settlementStore.addReplacement(hash, replacement)
     },
     untilMined: async (hash) => {
       await client.waitForTransactionReceipt({ hash })
@@ -118,8 +119,8 @@ export async function createSettlementChain(worker: TestWorker): Promise<Settlem
 }
 
 /**
- * Stops the clock by which workers of this process watch the chain and keep what they read of it, for all tests of a file.
- * Returns what lets time pass.
+ * Stops the clock by which workers of this process watch the chain and cache their reads, for all tests of a file.
+ * Returns a function that advances it.
  */
 export function stopChainWatch(): (milliseconds: number) => void {
   let now = performance.now()
@@ -133,10 +134,10 @@ export function stopChainWatch(): (milliseconds: number) => void {
   }
 }
 
-/** How a head that is due for a higher fee is aged. */
+/** Age at which the head of a nonce queue is due for a higher fee. */
 export const LATE_SECONDS = FEE_BUMP_AFTER_MS / 1000 + 1
 
-/** Makes the ledger see this much time gone by for a key's line, instead of waiting. */
+/** Ages the nonce queue of a key in the ledger, instead of waiting. */
 export async function age(worker: TestWorker, facilitator: Hex, seconds: number): Promise<void> {
   const parameters = [facilitator, seconds]
   await worker.ledger.sql(

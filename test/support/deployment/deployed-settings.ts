@@ -1,8 +1,8 @@
 import { settingsSchema as apiSettings, readConfig as readApiConfig } from '../../../api/config.ts'
 import { readConfig as readWorkerConfig, settingsSchema as workerSettings } from '../../../workers/config.ts'
 
-/** What an operator would put in place of each secret and each address. Not one of them is good for anything. */
-export const operatorsValues: Readonly<Record<string, string>> = {
+/** Placeholder values for secrets and addresses that an operator sets. All of them are worthless. */
+export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
   CHALLENGE_SECRET: 'c'.repeat(64),
   CONTACT_EMAIL: 'operator@farebox.example',
   DATABASE_URL: 'postgres://farebox:password@postgres.example:5432/farebox',
@@ -22,8 +22,8 @@ export const operatorsValues: Readonly<Record<string, string>> = {
   SETTLEMENT_PRIVATE_KEYS: `0x${'3'.repeat(64)}`,
 }
 
-/** What has to stay where it is needed. */
-export const secretSettings = [
+/** Secrets that only the processes that need them may get. */
+export const SECRET_SETTINGS = [
   'CHALLENGE_SECRET',
   'RECEIPT_SECRETS',
   'RECEIPT_SIGNING_KEY',
@@ -31,19 +31,19 @@ export const secretSettings = [
   'S3_SECRET_ACCESS_KEY',
 ] as const
 
-/** The names that a process knows, beside those of provider keys, which the deployments file chooses. */
-export const knownSettings = {
+/** The settings that a process reads, except provider keys, whose names the deployments file chooses. */
+export const KNOWN_SETTINGS = {
   api: new Set(Object.keys(apiSettings.shape)),
   worker: new Set(Object.keys(workerSettings.shape)),
 } as const
 
 export const readConfigOf = { api: readApiConfig, worker: readWorkerConfig } as const
 
-/** What the image itself sets. */
-export const imageSettings = { HOST: '0.0.0.0', METRICS_HOST: '0.0.0.0', FFMPEG_PATH: '/usr/bin/ffmpeg' } as const
+/** Set by the image. */
+export const IMAGE_SETTINGS = { HOST: '0.0.0.0', METRICS_HOST: '0.0.0.0', FFMPEG_PATH: '/usr/bin/ffmpeg' } as const
 
-/** How long a process manager must at least wait after SIGTERM, as .env.example says for a worker. */
-export const secondsToEnd = {
+/** The minimum time that a process manager must wait after SIGTERM, as .env.example states it for a worker. */
+export const shutdownSeconds = {
   api: (environment: Readonly<Record<string, string>>): number => {
     const { DRAIN_NOTICE_SECONDS, DRAIN_SECONDS } = readApiConfig(environment)
     return DRAIN_NOTICE_SECONDS + DRAIN_SECONDS + 5

@@ -8,14 +8,14 @@ import type { KubernetesObject } from './kustomize.ts'
 
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
 
-/** The package whose classes and types were made of the Kubernetes API's own OpenAPI, or of KEDA's resource definitions. */
+/** Returns the package generated from the Kubernetes API's OpenAPI description, or from KEDA's resource definitions. */
 function moduleOf({ apiVersion }: KubernetesObject): string {
   return apiVersion.startsWith('keda.sh/') ? `@kubernetes-models/keda/${apiVersion}` : `kubernetes-models/${apiVersion}`
 }
 
 type ModelModule = Readonly<Record<string, new (data: unknown) => { validate(): void }>>
 
-/** Throws with the field that breaks the schema of the object's kind. Fields that the schema does not know go unseen. */
+/** Throws with the field that violates the schema of the object's kind. Unknown fields go unnoticed. */
 export async function validateObject(object: KubernetesObject): Promise<void> {
   const models = (await import(moduleOf(object))) as ModelModule
   const Model = models[object.kind]
@@ -24,8 +24,8 @@ export async function validateObject(object: KubernetesObject): Promise<void> {
 }
 
 /**
- * What TypeScript says of the objects as literals of their kinds' types, a line for each finding: a field that the API does not
- * know is an error there, as it is not in the schemas.
+ * Type-checks the objects as literals of their kinds' types and returns the findings, one a line: unlike the schemas,
+ * the types also reject unknown fields.
  */
 export async function findUnknownFields(objects: readonly KubernetesObject[]): Promise<readonly string[]> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-manifests-'))

@@ -7,14 +7,14 @@ import { parse, parseAllDocuments, stringify } from 'yaml'
 
 const run = promisify(execFile)
 
-/** What every Kubernetes object has; the rest is looked at by whoever knows the kind. */
+/** The fields of every Kubernetes object; the others depend on its kind. */
 export interface KubernetesObject {
   readonly apiVersion: string
   readonly kind: string
   readonly metadata: { readonly name: string; readonly namespace?: string }
 }
 
-/** All objects that `kubectl kustomize` makes of a folder below `root`. */
+/** Returns the objects that `kubectl kustomize` builds from a folder below `root`. */
 export async function renderKustomization(root: string, folder: string): Promise<readonly KubernetesObject[]> {
   const copy = await mkdtemp(join(tmpdir(), 'farebox-kustomize-'))
   try {
@@ -30,7 +30,7 @@ export async function renderKustomization(root: string, folder: string): Promise
 
 const isFolder = (path: string) => !path.endsWith('.yaml')
 
-/** Debian's kubectl is of 2021: folders among the resources were called bases then. */
+/** Debian's kubectl is from 2021, when folders among the resources were called bases. */
 async function nameBases(file: string): Promise<void> {
   const kustomization = parse(await readFile(file, 'utf8')) as { resources: string[] }
   const { resources, ...others } = kustomization

@@ -35,7 +35,7 @@ export async function readAlerts(): Promise<readonly Alert[]> {
   return alertsSchema.parse(parse(text)).groups.flatMap(({ rules }) => rules)
 }
 
-/** Those with queries. */
+/** The panels with queries. */
 export async function readPanels(): Promise<readonly Panel[]> {
   const text = await readFile(new URL('grafana/dashboard.json', INFRA), 'utf8')
   return z
@@ -44,7 +44,7 @@ export async function readPanels(): Promise<readonly Panel[]> {
     .panels.filter(({ type }) => type !== 'row')
 }
 
-/** The sections of the runbook, by their headings. */
+/** Reads the headings of the runbook's sections. */
 export async function readRunbook(): Promise<ReadonlyMap<string, string>> {
   const text = await readFile(new URL('runbook.md', INFRA), 'utf8')
   const sections = text.split(/^## /m).slice(1)

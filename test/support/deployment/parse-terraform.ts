@@ -1,11 +1,11 @@
 import { createRequire } from 'node:module'
 
-/** The package's own types bring those of a browser, which this project does not compile with. */
+/** The package's own types need those of a browser, which this project does not include. */
 interface Hcl2Json {
   readonly parse: (fileName: string, text: string) => Promise<unknown>
 }
 
-/** Terraform's text as JSON, by HashiCorp's own parser. Throws where the text is no HCL. */
+/** Parses Terraform's HCL into JSON with HashiCorp's parser. Throws when the text is not HCL. */
 export async function parseTerraform(text: string): Promise<unknown> {
   const { parse } = createRequire(import.meta.url)('@cdktf/hcl2json') as Hcl2Json
   return await parse('module.tf', text)

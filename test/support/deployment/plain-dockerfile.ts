@@ -5,17 +5,17 @@ import { promisify } from 'node:util'
 import dockerIgnore from '@balena/dockerignore'
 import { type Copy, type Dockerfile, DockerfileParser, type Instruction, type JSONInstruction } from 'dockerfile-ast'
 
-/** What a Dockerfile leaves: the last stage's files in a plain folder, and how its container would be run. */
+/** The result of a Dockerfile: the last stage's files in a plain folder, and how its container would run. */
 export interface PlainImage {
-  /** The folder that stands for the image's WORKDIR. */
+  /** The folder that corresponds to the image's WORKDIR. */
   readonly directory: string
   readonly environment: Readonly<Record<string, string>>
   /** ENTRYPOINT and CMD, in exec form. */
   readonly entrypoint: readonly string[]
   readonly command: readonly string[]
-  /** Of HEALTHCHECK CMD, in exec form. */
+  /** HEALTHCHECK CMD, in exec form. */
   readonly healthCheck: readonly string[]
-  /** RUN lines that need another root file system, as they stand. */
+  /** RUN lines that need another root file system, verbatim. */
   readonly notRun: readonly string[]
 }
 
@@ -24,8 +24,8 @@ export async function parseDockerfile(path: string): Promise<Dockerfile> {
 }
 
 /**
- * Does what a Dockerfile of COPY, `RUN npm …` and settings says, in a folder for each stage below `target`. It knows only what
- * ours uses, and throws at anything else. Files that .dockerignore hides are not there to be copied.
+ * Executes a Dockerfile of COPY, `RUN npm …` and settings, with a folder for each stage below `target`. Supports only
+ * what this repository's Dockerfile uses and throws otherwise. Files that .dockerignore excludes cannot be copied.
  */
 export async function carryOut(dockerfile: Dockerfile, context: string, target: string): Promise<PlainImage> {
   const ignored = dockerIgnore.default().add(await readFile(join(context, '.dockerignore'), 'utf8'))
@@ -44,7 +44,7 @@ export async function carryOut(dockerfile: Dockerfile, context: string, target: 
         break
       }
       case 'WORKDIR':
-        // All stages have the one; it is the stage's folder here.
+        // The same in all stages: the stage's folder.
         if (text !== '/app') throw new Error(`another WORKDIR than /app: ${text}`)
         break
       case 'COPY':
@@ -77,7 +77,7 @@ export async function carryOut(dockerfile: Dockerfile, context: string, target: 
       case 'STOPSIGNAL':
         break
       default:
-        throw new Error(`not known here: ${instruction.getKeyword()}`)
+        throw new Error(`unsupported instruction: ${instruction.getKeyword()}`)
     }
   }
   return { ...last, directory: stage, notRun }
@@ -101,7 +101,7 @@ async function copy(instruction: Copy, { context, stage, stages, ignored }: Copy
     if (from) {
       const other = stages.get(from.getValue() ?? '')
       if (other === undefined || !isAbsolute(path)) throw new Error(`COPY from an unknown place: ${path}`)
-      // Nobody needs an earlier stage any more, and its packages are thousands of files.
+      // Moved instead of copied: the earlier stage is no longer needed, and its packages are thousands of files.
       await rename(join(other, relative('/app', path)), place)
       continue
     }
@@ -131,7 +131,7 @@ function split(pair: string): [string, string] {
   return [name, value.join('=')]
 }
 
-/** As a user's shell has them: what `npm test` sets describes this repository. Packages that are here need not come again. */
+/** The environment of a user's shell, without what `npm test` adds to it; npm prefers its local cache. */
 function npmSettings(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(([name]) => !/^(npm_|NODE_ENV$|INIT_CWD$)/.test(name))
   return { ...Object.fromEntries(own), npm_config_prefer_offline: 'true' }

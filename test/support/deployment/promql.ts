@@ -1,7 +1,7 @@
 import { parser } from '@prometheus-io/lezer-promql'
-import { errorCodes } from '#shared/errors/error-codes.ts'
+import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 
-/** One metric that a query asks for, with its matchers. */
+/** A metric in a query, with its matchers. */
 export interface Selector {
   readonly metric: string
   readonly matchers: readonly { readonly label: string; readonly operator: string; readonly value: string }[]
@@ -9,11 +9,11 @@ export interface Selector {
 
 export interface ParsedQuery {
   readonly selectors: readonly Selector[]
-  /** Of `by (…)`. */
+  /** The labels of `by (…)`. */
   readonly groupingLabels: readonly string[]
 }
 
-/** Parses a query with Prometheus's own grammar. Throws when it is not one. Grafana's variables stand for five minutes. */
+/** Parses a query with Prometheus's grammar; Grafana's variables count as five minutes. Throws when it is no PromQL. */
 export function parsePromQl(query: string): ParsedQuery {
   const text = query.replaceAll('$__rate_interval', '5m')
   const selectors: Selector[] = []
@@ -36,12 +36,13 @@ function readSelector(text: string): Selector {
   }
 }
 
-/** What Prometheus itself adds to every series. */
+/** Labels that Prometheus adds to every series. */
 const ADDED_LABELS = ['job', 'instance']
 
 /**
- * Why a query would never show anything, given all series of the processes: a selector that matches none of its metric's, or a
- * grouping by a label that none of them has. A metric without any series, such as a counter of what did not happen, is passed over.
+ * Returns why a query would never return anything, given all series of the processes: a selector that matches no series
+ * of its metric, or a grouping by a label that none of them has. A metric without series, such as an unused counter, is
+ * skipped.
  */
 export function problemsOf({ selectors, groupingLabels }: ParsedQuery, series: readonly string[]): readonly string[] {
   const found = selectors.map((selector) => {
@@ -66,8 +67,8 @@ function labelsOf(series: string): Readonly<Record<string, string>> {
 
 function matches(labels: Readonly<Record<string, string>>, { matchers }: Selector): boolean {
   return matchers.every(({ label, operator, value }) => {
-    // The code of a failure that no traffic has met.
-    if (label === 'outcome' && Object.hasOwn(errorCodes, value)) return label in labels
+    // The code of a failure that has not occurred.
+    if (label === 'outcome' && Object.hasOwn(ERROR_CODES, value)) return label in labels
     const present = labels[label] ?? ''
     if (operator === '=') return present === value
     if (operator === '!=') return present !== value

@@ -1,15 +1,15 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
-/** A way to a server on which requests always pass, and answers only while they are not held back. */
+/** A proxy that always passes requests on, and answers only while they are not held back. */
 export interface AnswerGate {
   readonly url: string
-  /** Keeps every answer back from now on, until {@link AnswerGate.release}. */
+  /** Holds every answer back until {@link AnswerGate.release}. */
   hold(): void
   release(): void
   stop(): Promise<void>
 }
 
-/** Starts a gate in front of the server at `targetUrl`; bytes, ends and resets pass as they are. */
+/** Starts a gate in front of the server at `targetUrl`; bytes, ends and resets pass unchanged. */
 export async function startAnswerGate(targetUrl: string): Promise<AnswerGate> {
   const { hostname: host, port, origin } = new URL(targetUrl)
   const links = new Set<{ client: Socket; target: Socket }>()

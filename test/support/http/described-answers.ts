@@ -14,13 +14,13 @@ interface Document {
   components: Record<string, Record<string, unknown>>
 }
 
-/** The whole description of an origin, as a client generator reads it. */
+/** The OpenAPI description of an origin. */
 export interface InterfaceDescription {
-  /** What is wrong with an answer by the description; empty when nothing is. */
+  /** Returns the ways in which an answer deviates from the description. */
   readonly problemsOf: (answer: ObservedAnswer) => string[]
 }
 
-/** Checks answers against the response that `/openapi.json` gives for their operation and status. */
+/** Reads `/openapi.json`, against which answers are then checked by their operation and status. */
 export async function readDescription(baseUrl: string): Promise<InterfaceDescription> {
   const document = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as Document
   const compile = compiler(document)
@@ -34,7 +34,7 @@ export async function readDescription(baseUrl: string): Promise<InterfaceDescrip
 
 function problemsOf(document: Document, compile: (schema: JsonSchema) => z.ZodType, answer: ObservedAnswer): string[] {
   const operation = findPath(document, answer.path)?.[answer.method.toLowerCase()]
-  // An unknown route or method has no operation; the common error body is all that is promised.
+  // An unknown route or method has no operation; only the common error body is promised.
   if (!operation) {
     const isRefusal = answer.status === 404 || answer.status === 405
     const error = compile({ $ref: '#/components/schemas/Error' })
@@ -90,7 +90,7 @@ function resolve<T extends Reference>({ components }: Document, value: T | undef
   return components[kind]?.[name] as T | undefined
 }
 
-/** Schemas with the document's own as their definitions, each compiled once. */
+/** Returns a compiler of the document's schemas that compiles each of them once. */
 function compiler({ components }: Document): (schema: JsonSchema) => z.ZodType {
   const $defs = local(components['schemas'])
   const compiled = new Map<string, z.ZodType>()
@@ -102,7 +102,7 @@ function compiler({ components }: Document): (schema: JsonSchema) => z.ZodType {
   }
 }
 
-/** A schema of the document with its references turned to its own definitions. */
+/** Returns a schema of the document with its references pointing to `$defs`. */
 function local(schema: unknown): Record<string, unknown> {
   return JSON.parse(JSON.stringify(schema).replaceAll('"#/components/schemas/', '"#/$defs/')) as Record<string, unknown>
 }

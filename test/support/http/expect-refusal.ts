@@ -1,11 +1,11 @@
 import { expect } from 'vitest'
 
-/** A failure in the one error body, as the specification and the compatibility page describe it. */
+/** A failure in the common error body. */
 export interface ExpectedRefusal {
   readonly status: number
   readonly code: string
   readonly param: string | null
-  /** Each must stand in the message. */
+  /** Each must occur in the message. */
   readonly says?: readonly string[]
 }
 
@@ -15,7 +15,7 @@ export interface ErrorBody {
   request_id: string
 }
 
-/** Asserts a refusal that no retry can change: body, request id in both headers, and the header that stops the SDKs. */
+/** Asserts a permanent refusal: body, request id in both headers, and the header that stops SDKs from retrying. */
 export async function expectNeverRetry(answer: Response, expected: ExpectedRefusal): Promise<void> {
   const body = await expectErrorBody(answer, expected)
   expect(body.error).toMatchObject({ type: 'invalid_request_error', payment: 'none', retry: 'never' })
@@ -24,7 +24,7 @@ export async function expectNeverRetry(answer: Response, expected: ExpectedRefus
   expect(answer.headers.get('payment-required')).toBeNull()
 }
 
-/** Asserts the shape that all failures share, with status, code, parameter and message. */
+/** Asserts the common error body with this status, code, parameter and message. */
 export async function expectErrorBody(
   answer: Response,
   { status, code, param, says = [] }: ExpectedRefusal,

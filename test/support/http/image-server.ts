@@ -2,7 +2,7 @@ import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 
-/** Self-signed for `images.test` and `other.test`, from 2020 to 2120. It opens nothing anywhere. */
+/** Self-signed for `images.test` and `other.test`, valid from 2020 to 2120. Used nowhere else. */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBcjCCARmgAwIBAgIBATAKBggqhkjOPQQDAjAWMRQwEgYDVQQDDAtpbWFnZXMu
 dGVzdDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowFjEUMBIGA1UE
@@ -21,7 +21,7 @@ LYq70yiqla41Pv6M18grpKV2hG24yCIMxumcmR7Wupa3M2Le8wVtMv3I
 -----END PRIVATE KEY-----
 `
 
-/** An https server on every loopback address, with what it was asked for. */
+/** An HTTPS server on every loopback address that records its requests. */
 export interface ImageServer {
   readonly port: number
   /** Local address and path of each request, in order. */
@@ -29,7 +29,7 @@ export interface ImageServer {
   /** Local address of each TCP connection, in order. */
   readonly connections: readonly string[]
   answerWith(listener: RequestListener): void
-  /** Forgets what it saw and ends open connections. */
+  /** Clears the records and closes open connections. */
   clear(): void
   stop(): Promise<void>
 }
@@ -45,7 +45,7 @@ export async function startImageServer(): Promise<ImageServer> {
     answer(request, response)
   })
   server.on('connection', (socket: Socket) => connections.push(socket.localAddress ?? ''))
-  // A client that refuses the certificate or leaves early is what some tests want.
+  // Some tests expect clients that reject the certificate or disconnect early.
   server.on('tlsClientError', () => undefined)
   await new Promise<void>((resolve) => server.listen(0, '0.0.0.0', resolve))
   return {

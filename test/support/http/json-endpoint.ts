@@ -3,7 +3,7 @@ import { decodePaymentRequiredHeader } from '@x402/core/http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type SharedSandbox, useSharedSandbox } from '../processes/test-sandbox.ts'
 import { type ErrorBody, type ExpectedRefusal, expectErrorBody, expectNeverRetry } from './expect-refusal.ts'
-import { type FormPart, multipartBody, multipartContentType } from './multipart-body.ts'
+import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from './multipart-body.ts'
 import { sendRaw } from './raw-request.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -17,24 +17,24 @@ export interface JsonEndpointOptions {
   readonly valid: Fields
 }
 
-/** A JSON-only paid endpoint of a running sandbox, with everything that tests of its input ask of it. */
+/** A JSON-only paid endpoint of a running sandbox, as tests of its input use it. */
 export interface JsonEndpoint extends JsonEndpointOptions {
   sandbox(): SharedSandbox
-  /** The valid body with `changes`; `undefined` leaves a field out. */
+  /** Returns the valid body with `changes`; `undefined` leaves a field out. */
   bodyWith(changes: Fields): Fields
-  /** Sends text and bytes as they are, and everything else as JSON. */
+  /** Sends text and bytes unchanged, and everything else as JSON. */
   send(body: unknown, headers?: Readonly<Record<string, string>>): Promise<Response>
-  /** Gives the refusal's message. */
+  /** Asserts a refusal and returns its message. */
   expectRefused(body: unknown, expected: Refusal, headers?: Readonly<Record<string, string>>): Promise<string>
-  /** Gives the challenge's maximum in atomic USDC. */
+  /** Asserts a challenge and returns its maximum in atomic USDC. */
   expectChallenged(body: unknown, headers?: Readonly<Record<string, string>>): Promise<bigint>
-  /** Registers the last test of a file: none of the refused requests left anything behind. */
+  /** Registers the last test of a file: no rejected request had an effect. */
   testNothingHappened(atLeast: number): void
 }
 
 export type Refusal = Omit<ExpectedRefusal, 'status'> & { readonly status?: number }
 
-/** Takes the shared sandbox for the tests of the calling file. */
+/** Uses the shared sandbox for the tests of the calling file. */
 export function useJsonEndpoint(options: JsonEndpointOptions): JsonEndpoint {
   const { path, valid } = options
   const refusedKeys: string[] = []
@@ -74,10 +74,10 @@ export function useJsonEndpoint(options: JsonEndpointOptions): JsonEndpoint {
       return expectChallenge(answer, options.bounds)
     },
     testNothingHappened: (atLeast) =>
-      test('no refused request called the upstream, moved money, made a job or bound its key', async () => {
+      test('no rejected request calls the upstream, moves money, creates a job or binds its key', async () => {
         expect(refusedKeys.length).toBeGreaterThanOrEqual(atLeast)
         expect(await sandbox.upstreamCalls()).toEqual([])
-        expect(await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).toEqual([])
+        expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toEqual([])
         expect(
           await sandbox.sql('SELECT 1 FROM idempotency_keys WHERE idempotency_key = ANY($1)', [refusedKeys]),
         ).toEqual([])
@@ -86,7 +86,7 @@ export function useJsonEndpoint(options: JsonEndpointOptions): JsonEndpoint {
   }
 }
 
-/** The specified 402 body and its header, alike, with a maximum inside the published bounds. */
+/** Asserts that the 402 body and its header state the same maximum, within the published bounds, and returns it. */
 async function expectChallenge(answer: Response, [minimum, maximum]: JsonEndpointOptions['bounds']): Promise<bigint> {
   const body = (await answer.json()) as { price: { amount: string } }
   expect(body).toMatchObject({
@@ -110,7 +110,7 @@ function expectRateLimitHeaders(answer: Response, family: JsonEndpointOptions['f
   expect(answer.headers.get(names[other])).toBeNull()
 }
 
-/** Decimal dollars of at most six places as atomic USDC. */
+/** Converts decimal dollars of at most six places to atomic USDC. */
 export function atomicOf(dollars: string): bigint {
   const [whole = '', fraction = ''] = dollars.split('.')
   if (!/^\d+$/.test(whole) || !/^\d{0,6}$/.test(fraction)) throw new Error(`${dollars} is no amount of USDC`)
@@ -119,35 +119,40 @@ export function atomicOf(dollars: string): bigint {
 
 export interface FieldRules {
   readonly name: string
+  /** Title of the field's cases; the name when left out. */
+  readonly title?: string
   readonly required?: boolean
   readonly accepted: readonly unknown[]
-  /** Each with what the message must say beside the field, and the place of the fault when it lies deeper. */
+  /** Each with what the message must contain in addition to the field, and the path of the fault when it is nested. */
   readonly refused: readonly (readonly [value: unknown, says: string, param?: string])[]
 }
 
-/** Registers a case for every value of every rule. */
+/** Registers a test for every value of every rule. */
 export function describeFields(endpoint: JsonEndpoint, rules: readonly FieldRules[]): void {
-  describe.each(rules)('$name', ({ name, required = false, accepted, refused }) => {
-    test.each(accepted.map((value) => [label(value), value]))('may be %s', async (_, value) => {
-      await endpoint.expectChallenged(endpoint.bodyWith({ [name]: value }))
-    })
-    test.each(refused.map(([value, says, param = name]) => [label(value), value, says, param] as const))(
-      'must not be %s',
-      async (_, value, says, param) => {
-        const expected = { code: 'invalid_field', param, says: [param, says] }
-        await endpoint.expectRefused(endpoint.bodyWith({ [name]: value }), expected)
-      },
-    )
-    if (required)
-      test('is required', async () => {
-        const expected = { code: 'missing_field', param: name, says: [name, 'required'] }
-        await endpoint.expectRefused(endpoint.bodyWith({ [name]: undefined }), expected)
+  describe.each(rules.map((rule) => ({ title: rule.name, ...rule })))(
+    '$title',
+    ({ name, required = false, accepted, refused }) => {
+      test.each(accepted.map((value) => [label(value), value]))('accepts %s', async (_, value) => {
+        await endpoint.expectChallenged(endpoint.bodyWith({ [name]: value }))
       })
-    else
-      test('may be left out', async () => {
-        await endpoint.expectChallenged(endpoint.bodyWith({ [name]: undefined }))
-      })
-  })
+      test.each(refused.map(([value, says, param = name]) => [label(value), value, says, param] as const))(
+        'rejects %s',
+        async (_, value, says, param) => {
+          const expected = { code: 'invalid_field', param, says: [param, says] }
+          await endpoint.expectRefused(endpoint.bodyWith({ [name]: value }), expected)
+        },
+      )
+      if (required)
+        test('is required', async () => {
+          const expected = { code: 'missing_field', param: name, says: [name, 'required'] }
+          await endpoint.expectRefused(endpoint.bodyWith({ [name]: undefined }), expected)
+        })
+      else
+        test('may be omitted', async () => {
+          await endpoint.expectChallenged(endpoint.bodyWith({ [name]: undefined }))
+        })
+    },
+  )
 }
 
 function label(value: unknown): string {
@@ -155,22 +160,22 @@ function label(value: unknown): string {
   return text.length > 100 ? `${text.slice(0, 100)}… (${text.length})` : text
 }
 
-/** Pairs each wrong value with what the message must say. */
-export function allSay(says: string, ...values: readonly unknown[]): (readonly [unknown, string])[] {
+/** Pairs each rejected value with a text that the message must contain. */
+export function rejectedWith(says: string, ...values: readonly unknown[]): (readonly [unknown, string])[] {
   return values.map((value) => [value, says] as const)
 }
 
-/** Values of every JSON type but text. */
-export const notText = allSay('must be a string', 5, true, null, ['x'], { x: 1 })
+/** Values of every JSON type except strings. */
+export const NOT_TEXT = rejectedWith('must be a string', 5, true, null, ['x'], { x: 1 })
 
 export interface SameRequestRules {
-  /** Bodies that are one effective request with the valid one. */
+  /** Bodies that are the same effective request as the valid one. */
   readonly same: Readonly<Record<string, Fields>>
-  /** Fields whose change makes another request. */
+  /** Changes that make it another request. */
   readonly other: Readonly<Record<string, Fields>>
 }
 
-/** Registers what holds for the body, its content type and its key on every JSON-only endpoint alike. */
+/** Registers the tests of body, content type and idempotency key that every JSON-only endpoint shares. */
 export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRequestRules): void {
   const { valid, path, family } = endpoint
   const whole = JSON.stringify(valid)
@@ -197,15 +202,15 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       ['UTF-16', Buffer.from(whole, 'utf16le')],
       ['invalid UTF-8', Buffer.from(`{"model":${model},"x":"\xff\xfe"}`, 'latin1')],
       ['a surrogate written as UTF-8', Buffer.from(`{"model":${model},"x":"\xed\xa0\x80"}`, 'latin1')],
-      ['nested without measure', `${whole.slice(0, -1)},"x":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
+      ['nested 10,000 levels deep', `${whole.slice(0, -1)},"x":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
       ['100,000 open arrays', '['.repeat(100_000)],
-    ])('must not be %s', async (_, body) => {
+    ])('rejects a body that is no JSON object: %s', async (_, body) => {
       await endpoint.expectRefused(body, { code: 'invalid_json', param: null, says: ['JSON'] })
     })
-    test('costs the service no more than its bytes', async () => {
-      // More than that, on so many of them, would outlast the test.
+    test('rejects five million open arrays without parsing them all', async () => {
+      // Superlinear work on so many brackets would outlast the test.
       const answer = await endpoint.send('['.repeat(5_000_000))
-      // Where no valid body is nearly as long, its length is the fault.
+      // 413 where no valid body is nearly as long.
       expect([400, 413]).toContain(answer.status)
       expect(await answer.json()).toMatchObject({ error: { payment: 'none', retry: 'never' } })
     })
@@ -213,14 +218,14 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       ['equal values', `{"model":${model},${whole.slice(1)}`],
       ['different values', `{"model":5,${whole.slice(1)}`],
       ['another spelling of the key', `{"mod\\u0065l":${model},${whole.slice(1)}`],
-    ])('must not name a key twice: %s', async (_, body) => {
+    ])('rejects a duplicate key: %s', async (_, body) => {
       await endpoint.expectRefused(body, { code: 'duplicate_field', param: 'model', says: ['model'] })
     })
-    test('must not name a key twice further down', async () => {
+    test('rejects a nested duplicate key', async () => {
       const body = `${whole.slice(0, -1)},"x":[{"deep":1,"deep":2}]}`
       await endpoint.expectRefused(body, { code: 'duplicate_field', param: 'deep', says: ['deep'] })
     })
-    test('larger than any valid one is refused while it still arrives', async () => {
+    test('rejects a body larger than any valid one before it has arrived', async () => {
       const { answer } = await sendRaw(endpoint.sandbox().info.baseUrl, {
         path,
         headers: [
@@ -242,16 +247,16 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       'application/problem+json',
       'application/jsonp',
       'json',
-    ])('%s is answered with 415', async (contentType) => {
+    ])('answers %s with 415', async (contentType) => {
       const expected = { status: 415, code: 'unsupported_content_type', param: null, says: ['application/json'] }
       await endpoint.expectRefused(whole, expected, { 'content-type': contentType })
     })
-    test('multipart/form-data is answered with 415, not recommended', async () => {
+    test('answers multipart/form-data with 415 and does not recommend it', async () => {
       const expected = { status: 415, code: 'unsupported_content_type', param: null, says: ['application/json'] }
-      const headers = { 'content-type': multipartContentType }
+      const headers = { 'content-type': MULTIPART_CONTENT_TYPE }
       expect(await endpoint.expectRefused(multipartBody([field]), expected, headers)).not.toContain('multipart')
     })
-    test.each(['application/json; charset=utf-8', 'Application/JSON'])('%s is JSON', async (contentType) => {
+    test.each(['application/json; charset=utf-8', 'Application/JSON'])('accepts %s', async (contentType) => {
       await endpoint.expectChallenged(whole, { 'content-type': contentType })
     })
   })
@@ -261,19 +266,22 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       ['two words', 'two words'],
       ['256 characters', 'k'.repeat(256)],
       ['nothing', ''],
-    ])('must not be %s', async (_, key) => {
+    ])('rejects an idempotency key of %s', async (_, key) => {
       await endpoint.expectRefused(
         whole,
         { code: 'invalid_idempotency_key', param: 'x-idempotency-key', says: ['x-idempotency-key', '255'] },
         { 'x-idempotency-key': key },
       )
     })
-    // Another endpoint's tests in the same sandbox bind keys of their own.
+    // Tests of other endpoints bind their own keys in the same sandbox.
     const initial = path.charAt('/v1/'.length)
-    test.each([initial, initial.repeat(255)])('may be 1 and 255 characters long (%#)', async (key) => {
-      await endpoint.expectChallenged(whole, { 'x-idempotency-key': key })
-    })
-    test('is required, also with a body that is wrong otherwise', async () => {
+    test.each([initial, initial.repeat(255)])(
+      'accepts an idempotency key of 1 and of 255 characters (%#)',
+      async (key) => {
+        await endpoint.expectChallenged(whole, { 'x-idempotency-key': key })
+      },
+    )
+    test('requires the idempotency key, even with an invalid body [spec L1b]', async () => {
       for (const body of [whole, '{"model":5}', '[]', '{'.padEnd(65)]) {
         const answer = await fetch(`${endpoint.sandbox().info.baseUrl}${path}`, {
           method: 'POST',
@@ -296,14 +304,17 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       escapes: whole.replaceAll('-', '\\u002d'),
       ...same,
     }
-    test.each(Object.entries(spellings))('%s: the same key is no conflict', async (_, body) => {
-      const key = { 'x-idempotency-key': randomUUID() }
-      const sent = typeof body === 'string' ? body : endpoint.bodyWith(body)
-      const maximum = await endpoint.expectChallenged(whole, key)
-      expect(await endpoint.expectChallenged(sent, key)).toBe(maximum)
-      expect(await endpoint.expectChallenged(whole, { ...key, accept: 'application/octet-stream' })).toBe(maximum)
-    })
-    test.each(Object.entries(other))('another %s under the same key is a conflict', async (_, changes) => {
+    test.each(Object.entries(spellings))(
+      'accepts the same effective request under its key again: %s [spec L5b]',
+      async (_, body) => {
+        const key = { 'x-idempotency-key': randomUUID() }
+        const sent = typeof body === 'string' ? body : endpoint.bodyWith(body)
+        const maximum = await endpoint.expectChallenged(whole, key)
+        expect(await endpoint.expectChallenged(sent, key)).toBe(maximum)
+        expect(await endpoint.expectChallenged(whole, { ...key, accept: 'application/octet-stream' })).toBe(maximum)
+      },
+    )
+    test.each(Object.entries(other))('rejects another %s under the same key [spec T5, F4]', async (_, changes) => {
       const key = { 'x-idempotency-key': randomUUID() }
       await endpoint.expectChallenged(whole, key)
       const answer = await endpoint.send(endpoint.bodyWith(changes), key)
@@ -319,7 +330,7 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
 
   describe('a payment header', () => {
     test.each(['!', 'e30', Buffer.from('{}').toString('base64'), Buffer.from('[').toString('base64')])(
-      'that cannot be read is a 400: %s',
+      'rejects an unreadable payment header with 400: %s',
       async (header) => {
         const answer = await endpoint.send(whole, { 'payment-signature': header })
         const { error } = await expectErrorBody(answer, {
@@ -331,7 +342,7 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
         expectRateLimitHeaders(answer, family)
       },
     )
-    test('is looked at after the body', async () => {
+    test('checks the body before the payment header', async () => {
       const headers = { 'payment-signature': '!' }
       await endpoint.expectRefused({}, { code: 'missing_field', param: 'model' }, headers)
     })

@@ -4,26 +4,26 @@ import { buffer } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { PATIENCE_MS } from '../patience.ts'
 
-/** As slow as a real one, so that an API which leaves without notice is asked in vain. */
+/** As long as that of a real load balancer: an API that leaves without notice still gets requests. */
 const PROBE_MS = 400
-/** What one connection may tell and another may not know (RFC 9110, 7.6.1). */
+/** Connection-specific headers, which are not forwarded (RFC 9110, 7.6.1). */
 const OF_ONE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding'])
 
-/** One request that passed, in the order of the answers. */
+/** One forwarded request; they are recorded in the order of their answers. */
 export interface BalancedExchange {
   readonly idempotencyKey: string | null
   readonly isPaid: boolean
   readonly backend: string
-  /** `null` when the backend cut the connection on which it had got the request. */
+  /** `null` when the backend closed the connection after it had received the request. */
   readonly status: number | null
 }
 
 export interface LoadBalancer {
   readonly url: string
   readonly exchanges: readonly BalancedExchange[]
-  /** How often a backend that was taken for ready took no connection. */
+  /** How often a backend that was considered ready refused a connection. */
   readonly refused: number
-  /** Those that get requests at the moment. */
+  /** The backends that currently get requests. */
   ready(): readonly string[]
   setBackends(urls: readonly string[]): void
   stop(): Promise<void>
@@ -36,8 +36,9 @@ interface Backend {
 }
 
 /**
- * A small HTTP load balancer: in turn to each backend whose `/readyz` says 200, over connections that stay open. A request goes
- * to another backend only when the first one took no connection; one that was sent is never repeated.
+ * Starts a small HTTP load balancer: round robin over the backends whose `/readyz` returns 200, with keep-alive
+ * connections. A request goes to another backend only when the first one accepted no connection; a sent request is
+ * never repeated.
  */
 export async function startLoadBalancer(): Promise<LoadBalancer> {
   let backends: readonly Backend[] = []
@@ -109,7 +110,7 @@ async function probeUntil(signal: AbortSignal, backends: () => readonly Backend[
           ({ status }) => status === 200,
           () => false,
         )
-        // A backend that leaves may close them; those with a request on its way finish.
+        // Idle connections of a backend that leaves are closed; those with a request in progress finish.
         if (!backend.isReady) for (const socket of Object.values(backend.agent.freeSockets).flat()) socket?.destroy()
       }),
     )

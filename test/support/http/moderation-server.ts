@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What a moderation endpoint was sent. */
+/** A request to a moderation endpoint. */
 export interface ModerationCall {
   readonly method: string
   readonly path: string
@@ -9,7 +9,7 @@ export interface ModerationCall {
   readonly body: { readonly input?: readonly string[]; readonly model?: string }
 }
 
-/** A moderation endpoint on loopback whose answers a test decides. */
+/** A moderation endpoint on loopback whose answers the test decides. */
 export interface ModerationServer {
   readonly baseUrl: string
   readonly calls: ModerationCall[]
@@ -30,7 +30,7 @@ export async function startModerationServer(): Promise<ModerationServer> {
       answer(call, response)
     })
   })
-  // A connection that is closed as it is used again would be a fault that no test asked for.
+  // A keep-alive connection that is closed while it is being reused would be a fault that no test asked for.
   server.keepAliveTimeout = 0
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
@@ -47,7 +47,7 @@ export async function startModerationServer(): Promise<ModerationServer> {
   }
 }
 
-/** One verdict for each text, as OpenAI documents them; `flags` says of a text which categories it falls under. */
+/** Answers with one verdict for each text, as OpenAI documents them; `flags` returns the categories of a text. */
 export function verdicts(flags: (text: string) => readonly string[] = () => []) {
   return ({ body: { input = [] } }: ModerationCall, response: ServerResponse): void => {
     const results = input.map((text) => {

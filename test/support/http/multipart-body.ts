@@ -1,4 +1,4 @@
-/** One part of a form. Without `fileName` it is written the way plain fields are. */
+/** One part of a form: a file when it has a `fileName`, else a plain field. */
 export interface FormPart {
   readonly name: string
   readonly value: string | Uint8Array
@@ -8,10 +8,10 @@ export interface FormPart {
 
 const BOUNDARY = 'farebox-test-boundary'
 
-/** The content type of every body that `multipartBody` writes. */
-export const multipartContentType = `multipart/form-data; boundary=${BOUNDARY}`
+/** The content type of the bodies of {@link multipartBody}. */
+export const MULTIPART_CONTENT_TYPE = `multipart/form-data; boundary=${BOUNDARY}`
 
-/** Writes a form byte for byte, so that a test can also write what `FormData` would not. */
+/** Writes a form byte by byte: tests also need forms that `FormData` cannot write. */
 export function multipartBody(parts: readonly FormPart[]): Buffer {
   const written = parts.flatMap(({ name, value, fileName, contentType }) => {
     const file = fileName === undefined ? '' : `; filename="${fileName}"`

@@ -1,16 +1,16 @@
 import { connect } from 'node:net'
 import { PATIENCE_MS } from '../patience.ts'
 
-/** What a socket sends, for requests that HTTP clients refuse to write. */
+/** A request that HTTP clients refuse to send. */
 export interface RawRequest {
   readonly path: string
-  /** In this order and spelling, repetitions included; `host` and `connection` are added. */
+  /** Sent in this order and spelling, with repetitions; `host` and `connection` are added. */
   readonly headers: readonly (readonly [string, string])[]
-  /** Sent piece by piece until the answer arrives; more pieces than that are never asked for. */
+  /** Sent piece by piece, until the answer arrives. */
   readonly body?: Iterable<Uint8Array>
 }
 
-/** Sends a `POST` over a socket of its own. Gives the answer as soon as it is complete, even when the body is not. */
+/** Sends a `POST` over a separate socket. Returns the answer as soon as it is complete, even when the body is not. */
 export async function sendRaw(
   baseUrl: string,
   { path, headers, body = [] }: RawRequest,

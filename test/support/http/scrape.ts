@@ -1,4 +1,4 @@
-/** Every sample of a Prometheus text by its series, such as `farebox_requests_total{operation="…",status="200"}`. */
+/** Reads `/metrics`: samples by series, such as `farebox_requests_total{operation="…",status="200"}`. */
 export type Samples = ReadonlyMap<string, number>
 
 export async function scrape(port: number): Promise<Samples> {
@@ -7,7 +7,7 @@ export async function scrape(port: number): Promise<Samples> {
   return readSamples(await answer.text())
 }
 
-/** The names that a process exports, also those that have no sample yet; of a histogram the three that can be asked for. */
+/** Returns the names of all exported metrics, including those without a sample; a histogram has three. */
 export async function scrapeNames(port: number): Promise<readonly string[]> {
   const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   return [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].flatMap(([, name = '', type]) =>
@@ -24,7 +24,7 @@ function readSamples(text: string): Samples {
   return samples
 }
 
-/** The samples of one metric, with its name taken off. */
+/** Returns the samples of one metric by their labels. */
 export function samplesOf(samples: Samples, name: string): Readonly<Record<string, number>> {
   const own = [...samples].filter(([series]) => series === name || series.startsWith(`${name}{`))
   return Object.fromEntries(own.map(([series, value]) => [series.slice(name.length), value]))

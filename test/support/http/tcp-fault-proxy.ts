@@ -3,35 +3,35 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { findFreePort } from '../../../infra/sandbox/free-port.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
-/** What befalls the bytes between a client and its target. `to_target` is the client's sending direction. */
+/** A fault between a client and its target. `to_target` is the client's sending direction. */
 export type TcpFault =
-  /** Every piece arrives this much later, in order. */
+  /** Every chunk arrives this much later, in order. */
   | { readonly kind: 'latency'; readonly delayMs: number }
-  /** Connections open and stay open, and nothing passes; what was sent arrives after healing, as after a lost route. */
+  /** Connections open and stay open, but nothing passes until the fault is healed, as with a lost route. */
   | { readonly kind: 'blackhole' }
-  /** Nobody listens; open connections are reset. */
+  /** New connections are refused, open ones are reset. */
   | { readonly kind: 'refuse' }
-  /** A connection is reset once this many bytes have passed in this direction, counted from the fault's beginning. */
+  /** A connection is reset once this many bytes have passed in this direction since the fault began. */
   | { readonly kind: 'reset'; readonly afterBytes: number; readonly direction: 'to_target' | 'to_client' }
   /** Requests are delivered; the first bytes of an answer are dropped and the connection is reset. */
   | { readonly kind: 'lost_answer' }
 
 export interface TcpFaultProxy {
   readonly port: number
-  /** How often the present fault has cut a connection or, for `latency` and `blackhole`, met a piece. */
+  /** How often the current fault has cut a connection or, for `latency` and `blackhole`, affected a chunk. */
   readonly hits: number
-  /** Takes effect at once, on open connections too; `null` heals. A second one replaces the first. */
+  /** Takes effect immediately, on open connections too, and replaces an earlier fault; `null` heals. */
   setFault(fault: TcpFault | null): Promise<void>
   stop(): Promise<void>
 }
 
-/** Another program may have taken the port while it was refused. */
+/** Retried because another program may have taken the port in the meantime. */
 const LISTEN_PAUSE_MS = 20
 
 interface Link {
   readonly client: Socket
   readonly target: Socket
-  /** Bytes passed since the present fault began. */
+  /** Bytes that have passed since the current fault began. */
   passed: { to_target: number; to_client: number }
 }
 
@@ -41,7 +41,7 @@ interface ProxyState {
   hits: number
 }
 
-/** A TCP proxy on loopback in front of `target`; the same port through every fault. */
+/** Starts a TCP proxy on loopback in front of `target`; it keeps its port through every fault. */
 export async function startTcpFaultProxy(target: { host: string; port: number }): Promise<TcpFaultProxy> {
   const state: ProxyState = { links: new Set(), fault: null, hits: 0 }
   const port = await findFreePort()
@@ -82,7 +82,7 @@ function openLink(state: ProxyState, client: Socket, { host, port }: { host: str
   const target = connect({ host, port, allowHalfOpen: true })
   const link: Link = { client, target, passed: { to_target: 0, to_client: 0 } }
   state.links.add(link)
-  // A proxy that gathers small pieces would add a delay of its own.
+  // Nagle's algorithm would add a delay.
   client.setNoDelay(true)
   target.setNoDelay(true)
   pass(state, link, 'to_target', client, target)
@@ -97,7 +97,7 @@ function openLink(state: ProxyState, client: Socket, { host, port }: { host: str
 }
 
 function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client', from: Socket, to: Socket): void {
-  /** Delayed pieces and the end keep their order. */
+  /** Delays chunks and the end of the stream, in order. */
   let previous: Promise<void> = Promise.resolve()
   let waiting = 0
   const later = (delayMs: number, act: () => void) => {
@@ -123,7 +123,7 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
       const passed = link.passed[direction]
       const left = fault.afterBytes - passed
       link.passed[direction] += piece.length
-      // It is cut as soon as what was left has been written.
+      // Reset as soon as the remaining bytes have been written.
       if (passed > 0 && left <= 0) return
       if (piece.length >= left) {
         to.write(piece.subarray(0, left), () => strike(state, link))
@@ -138,7 +138,7 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
   from.on('end', () => later(0, () => to.end()))
 }
 
-/** Lets a connection's bytes flow, or not. A paused socket keeps what it gets in the system's buffers. */
+/** Pauses or resumes a connection. A paused socket leaves incoming bytes in the system's buffers. */
 function flow(state: ProxyState, { client, target }: Link): void {
   const isBlocked = state.fault?.kind === 'blackhole'
   if (isBlocked) state.hits += 1
@@ -176,7 +176,7 @@ async function listen(server: Server, port: number): Promise<void> {
   }
 }
 
-/** Stops listening at once; connections are the caller's matter. */
+/** Stops listening immediately; open connections are left to the caller. */
 async function closeServer(server: Server): Promise<void> {
   await new Promise<void>((resolve) => server.close(() => resolve()))
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { allSay, atomicOf, type FieldRules, type JsonEndpoint } from './json-endpoint.ts'
+import { atomicOf, type FieldRules, type JsonEndpoint, rejectedWith } from './json-endpoint.ts'
 
 export const TEXT_MODELS = [
   'textmodel-3.6-flash',
@@ -13,7 +13,7 @@ export const TEXT_MODELS = [
 
 export const TEXT_BOUNDS = ['0.002', '0.766952'] as const
 
-/** Its base64 is canonical; one transparent pixel. */
+/** One transparent pixel in canonical Base64. */
 export const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
 
 const message = (changes: Record<string, unknown>) => [{ role: 'user', content: 'a', ...changes }]
@@ -26,6 +26,7 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
   return [
     {
       name: 'model',
+      title: 'model [spec E5, E21]',
       required: true,
       accepted: TEXT_MODELS,
       refused: [
@@ -45,27 +46,31 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
     },
     {
       name: 'max_tokens',
+      title: 'max_tokens [spec E7, E23, B1]',
       required: maxTokensRequired,
       accepted: [1, 2, 512, 32_768, 65_535, 65_536],
       refused: [
-        ...allSay('must be at least 1', 0, -1, -65_536),
-        ...allSay('must be at most 65536', 65_537, 2 ** 53, 1e300),
-        ...allSay('must be an integer', 1.5, 65_535.5),
-        ...allSay('number', '16', '', true, null, [16], {}),
+        ...rejectedWith('must be at least 1', 0, -1, -65_536),
+        ...rejectedWith('must be at most 65536', 65_537, 2 ** 53, 1e300),
+        ...rejectedWith('must be an integer', 1.5, 65_535.5),
+        ...rejectedWith('number', '16', '', true, null, [16], {}),
       ],
     },
     {
       name: 'stream',
+      title: 'stream [spec S10a, E8, E24, B3]',
       accepted: [false],
-      refused: allSay('must be false', true, null, 0, 1, 'false', '', [], {}),
+      refused: rejectedWith('must be false', true, null, 0, 1, 'false', '', [], {}),
     },
     {
       name: 'tools',
+      title: 'tools [spec E9, E25]',
       accepted: [[], [{}], [null, 5, 'search', { type: 'web_search' }, [[]]]],
-      refused: allSay('must be an array', null, {}, 'search', 5, true),
+      refused: rejectedWith('must be an array', null, {}, 'search', 5, true),
     },
     {
       name: 'messages',
+      title: 'messages [spec E6, E22, B2]',
       required: true,
       accepted: [
         message({}),
@@ -77,7 +82,7 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
         [...message({}), ...message({ role: 'assistant' }), ...message({})],
       ],
       refused: [
-        ...allSay('must be an array', null, 'hello', 5, true, { role: 'user', content: 'a' }),
+        ...rejectedWith('must be an array', null, 'hello', 5, true, { role: 'user', content: 'a' }),
         [[], 'at least 1 item'],
         [[null], 'must be an object', 'messages[0]'],
         [['hello'], 'must be an object', 'messages[0]'],
@@ -102,7 +107,7 @@ export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
   ]
 }
 
-/** Registers the missing members of a message. */
+/** Registers the tests of messages that lack a member. */
 export function testMissingMembers(endpoint: JsonEndpoint, cases: readonly (readonly [unknown, string])[]): void {
   const all: readonly (readonly [unknown, string])[] = [
     [[{ content: 'a' }], 'messages[0].role'],
@@ -112,13 +117,13 @@ export function testMissingMembers(endpoint: JsonEndpoint, cases: readonly (read
     [[{ role: 'user', content: [{ type: 'text' }] }], 'messages[0].content[0].text'],
     ...cases,
   ]
-  test.each(all)('messages %j lack a member', async (messages, param) => {
+  test.each(all)('rejects messages %j, which lack a member', async (messages, param) => {
     const expected = { code: 'missing_field', param, says: [param, 'required'] }
     await endpoint.expectRefused(endpoint.bodyWith({ messages }), expected)
   })
 }
 
-/** Open objects: nothing unknown is an error, wherever it stands and whatever it is. */
+/** Registers the tests of open objects: an unknown property is accepted anywhere, with any value. */
 export function testExtraProperties(endpoint: JsonEndpoint): void {
   test.each([
     ['temperature', 0.3],
@@ -133,13 +138,13 @@ export function testExtraProperties(endpoint: JsonEndpoint): void {
     ['', 1],
     ['constructor', {}],
     ['toString', 1],
-  ])('the extra property %j: %j is no error', async (name, value) => {
+  ])('accepts the extra property %j: %j [spec E15, E30]', async (name, value) => {
     await endpoint.expectChallenged(endpoint.bodyWith({ [name]: value }))
   })
   test.each([
     ['user', 'a\ud800', 'user'],
     ['metadata', { a: ['\udfff'] }, 'metadata'],
-  ])('the extra property %j must be valid Unicode', async (name, value, place) => {
+  ])('rejects the extra property %j that is not valid Unicode', async (name, value, place) => {
     const message = await endpoint.expectRefused(endpoint.bodyWith({ [name]: value }), {
       code: 'invalid_field',
       param: name === 'metadata' ? 'metadata.a[0]' : name,
@@ -149,9 +154,9 @@ export function testExtraProperties(endpoint: JsonEndpoint): void {
   })
 }
 
-/** Registers both sides of each model's published limit and of the published price of one call. */
+/** Registers the tests at each model's published limit and at the published maximum price, on both sides. */
 export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonly string[] = TEXT_MODELS): void {
-  test.each(tokensAlwaysFit)('max_tokens of %s reach to its published limit and no further', async (model) => {
+  test.each(tokensAlwaysFit)('accepts max_tokens of %s up to its published limit only [spec E14]', async (model) => {
     const answer = await fetch(`${endpoint.sandbox().info.baseUrl}/v1/models`)
     const { data } = (await answer.json()) as { data: { id: string; max_output_tokens: number }[] }
     const limit = data.find(({ id }) => id === model)?.max_output_tokens ?? 0
@@ -165,7 +170,7 @@ export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonl
     })
   })
 
-  test('a maximum price above the published bound is refused, saying by how much', async () => {
+  test('rejects a request whose maximum price exceeds the published bound, stating the excess [spec B20]', async () => {
     const withInput = (characters: number) =>
       endpoint.bodyWith({
         model: 'textmodel-2.5-pro',
@@ -175,7 +180,7 @@ export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonl
     const bound = atomicOf(TEXT_BOUNDS[1])
     const fewer = await endpoint.expectChallenged(withInput(80_000))
     const more = await endpoint.expectChallenged(withInput(84_000))
-    // The price rises evenly with the input, so its place at the bound is known from any two.
+    // The price is linear in the input, so two samples determine where it reaches the bound.
     const perCharacter = Number(more - fewer) / 4000
     const last = 84_000 + Math.floor(Number(bound - more) / perCharacter)
     expect(await endpoint.expectChallenged(withInput(last))).toBeGreaterThan(bound - 3n)
@@ -192,7 +197,7 @@ export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonl
     }
   })
 
-  test('an input that no max_tokens makes affordable is refused by the messages', async () => {
+  test('blames the messages when no max_tokens would keep the price within the bound', async () => {
     const messages = [{ role: 'user', content: 'x'.repeat(700_000) }]
     await endpoint.expectRefused(endpoint.bodyWith({ model: 'textmodel-2.5-pro', max_tokens: 1, messages }), {
       code: 'maximum_price_exceeded',
@@ -200,7 +205,7 @@ export function testModelLimits(endpoint: JsonEndpoint, tokensAlwaysFit: readonl
       says: ['0.766952'],
     })
   })
-  test('an input beyond the context window is refused, saying by how much', async () => {
+  test('rejects an input beyond the context window, stating the excess', async () => {
     const messages = [{ role: 'user', content: 'x'.repeat(1_100_000) }]
     await endpoint.expectRefused(endpoint.bodyWith({ model: 'textmodel-2.5-flash-lite', max_tokens: 1, messages }), {
       code: 'context_length_exceeded',

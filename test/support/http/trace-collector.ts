@@ -15,7 +15,7 @@ const attributesSchema = z
     Object.fromEntries(list.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue)])),
   )
 
-/** As far as a test looks at it: OTLP 1.x in JSON. */
+/** The parts of an OTLP 1.x JSON request that tests read. */
 const requestSchema = z.object({
   resourceSpans: z.array(
     z.object({
@@ -40,7 +40,7 @@ const requestSchema = z.object({
   ),
 })
 
-/** A span as it was exported. `parentSpanId` is empty for the beginning of a trace. */
+/** An exported span. `parentSpanId` is empty for the root of a trace. */
 export interface ExportedSpan {
   readonly service: string
   readonly traceId: string
@@ -56,12 +56,12 @@ export interface ExportedSpan {
 export interface TraceCollector {
   readonly url: string
   readonly spans: readonly ExportedSpan[]
-  /** Everything that was received, as text. */
+  /** Every received body, as text. */
   readonly received: readonly string[]
   stop(): Promise<void>
 }
 
-/** Takes spans over OTLP/HTTP, as an OpenTelemetry collector does. */
+/** Starts a server that receives spans over OTLP/HTTP, as an OpenTelemetry collector does. */
 export async function startTraceCollector(): Promise<TraceCollector> {
   const spans: ExportedSpan[] = []
   const received: string[] = []
@@ -108,7 +108,7 @@ function readSpans(text: string): readonly ExportedSpan[] {
   )
 }
 
-/** All spans of the trace that a request began, or none when its own is not there yet. */
+/** Returns the spans of the trace that a request began, or none while its root span is missing. */
 export function traceOf(spans: readonly ExportedSpan[], requestId: string): readonly ExportedSpan[] {
   const root = spans.find(
     ({ parentSpanId, attributes }) => parentSpanId === '' && attributes['farebox.request_id'] === requestId,
@@ -116,7 +116,7 @@ export function traceOf(spans: readonly ExportedSpan[], requestId: string): read
   return root ? spans.filter(({ traceId }) => traceId === root.traceId) : []
 }
 
-/** `service: parent > name` of each span, sorted. */
+/** Returns `service: parent > name` of each span, sorted. */
 export function renderTrace(spans: readonly ExportedSpan[]): readonly string[] {
   return spans
     .map(({ service, name, parentSpanId }) => {

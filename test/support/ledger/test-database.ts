@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 
-/** Any constant: copying a template fails while another copy of it is being made. */
+/** An arbitrary constant: copies of a template must be made one after the other. */
 const COPY_LOCK = 4711
 
 export interface TestDatabase {
@@ -9,9 +9,10 @@ export interface TestDatabase {
   drop(): Promise<void>
 }
 
-/** A database of one's own with the ledger's and the queue's schema, copied from the run's template in some 30 ms. */
+/** Creates a database with the ledger's and the queue's schema, as a copy of the run's template. Takes about 30 ms. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  // Only here: outside of a test run vitest cannot be imported, and measurements use the rest of the ledger's support.
+  // Imported here because it imports vitest, which is only possible inside a test run; benchmarks use the rest of this
+  // folder.
   const { askSharedServices } = await import('../processes/ask-shared-services.ts')
   return copyDatabase(await askSharedServices<string>('/postgres'))
 }

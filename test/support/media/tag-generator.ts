@@ -1,6 +1,6 @@
 import { joinBytes } from './mp3-generator.ts'
 
-/** ASCII bytes of a text. */
+/** Returns the ASCII bytes of a text. */
 export function ascii(text: string): Uint8Array {
   return Uint8Array.from(text, (letter) => letter.charCodeAt(0))
 }
@@ -11,14 +11,14 @@ function littleEndian32(value: number): Uint8Array {
   return bytes
 }
 
-/** An ID3v1 tag of 128 bytes. */
+/** Generates an ID3v1 tag of 128 bytes. */
 export function generateId3v1(): Uint8Array {
   const tag = new Uint8Array(128)
   tag.set(ascii('TAGtitle'))
   return tag
 }
 
-/** An ID3v2 tag around `body`, with a footer when asked; `claimedBytes` overrides the size that it states. */
+/** Generates an ID3v2 tag around `body`; `claimedBytes` overrides the size that the tag states. */
 export function generateId3v2(body: Uint8Array, options: { footer?: boolean; claimedBytes?: number } = {}): Uint8Array {
   const size = options.claimedBytes ?? body.length
   const rest = Uint8Array.of(
@@ -33,7 +33,7 @@ export function generateId3v2(body: Uint8Array, options: { footer?: boolean; cla
   return joinBytes(ascii('ID3'), rest, body, options.footer ? joinBytes(ascii('3DI'), rest) : new Uint8Array())
 }
 
-/** An APE tag of one item; version 1 has no header, version 2 has one unless told otherwise. */
+/** Generates an APE tag of one item; version 1 has no header, version 2 has one by default. */
 export function generateApe(version: 1 | 2, options: { value?: Uint8Array; header?: boolean } = {}): Uint8Array {
   const value = options.value ?? ascii('Somebody')
   const hasHeader = version === 2 && options.header !== false
@@ -50,7 +50,7 @@ export function generateApe(version: 1 | 2, options: { value?: Uint8Array; heade
   return hasHeader ? joinBytes(edge(true), item, edge(false)) : joinBytes(item, edge(false))
 }
 
-/** A Lyrics3 tag with `text`. */
+/** Generates a Lyrics3 tag with `text`. */
 export function generateLyrics3(version: 1 | 2, text = '[00:01]la la la'): Uint8Array {
   if (version === 1) return ascii(`LYRICSBEGIN${text}LYRICSEND`)
   const begin = `LYRICSBEGININD0000210LYR${String(text.length).padStart(5, '0')}${text}`

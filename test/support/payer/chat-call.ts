@@ -3,48 +3,46 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentResponseHeader } from '@x402/core/http'
 import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
 import { PATIENCE_MS } from '../patience.ts'
-import {
-  challengeOf,
-  type PermitTerms,
-  paymentHeader,
-  randomNonce,
-  signCustomPayment,
-  type TestPayer,
-} from './custom-payment.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from './custom-payment.ts'
+import { type Payer } from './payer.ts'
+import { randomNonce } from './sign-authorization.ts'
+import { type PermitTerms } from './sign-permit.ts'
 
 const PATH = '/v1/chat/completions'
-/** Between two requests of a caller who was told to repeat the same one. */
+/** Pause between two attempts of a caller whose answer asked for the same request again. */
 const RETRY_MS = 200
-/** What a caller waits for may stand behind the work for many others. */
+/** A caller may have to wait for the work for many others. */
 const CALLER_PATIENCE_MS = 5 * PATIENCE_MS
 
 /**
- * A chat whose prompt holds its key, so that the upstream's log tells whose call was made. A long one is charged nearly
- * its maximum, about half a cent; every other one a small part of it.
+ * A chat whose prompt contains its key, by which the upstream's log identifies its calls. A long chat is charged nearly
+ * its maximum, about half a cent; any other a small part of it.
  */
 export interface SignedChat {
   readonly idempotencyKey: string
-  readonly payer: TestPayer
+  readonly payer: Payer
   readonly nonce: bigint
   readonly maximum: bigint
   readonly headers: Readonly<Record<string, string>>
   readonly isLong: boolean
 }
 
-/** An answer as its caller reads it. `code`, `retry` and `payment` are those of a failure in either form. */
+/**
+ * An answer as its caller reads it. `code`, `retry` and `payment` are those of a failure, in either of its two forms.
+ */
 export interface ChatAnswer {
   readonly status: number
   readonly code: string
   readonly retry: string
   readonly payment: string
   readonly receiptId: string
-  /** What PAYMENT-RESPONSE says was charged, in atomic USDC. */
+  /** The charge in PAYMENT-RESPONSE, in atomic USDC. */
   readonly charged: bigint
   readonly transaction: string
   readonly body: string
 }
 
-/** Sends the chat of this key, paid for or not. A cut connection is an answer with status 0. */
+/** Sends the chat with this key, paid or unpaid. A broken connection is an answer with status 0. */
 export async function sendChat(
   baseUrl: string,
   idempotencyKey: string,
@@ -72,15 +70,15 @@ function chatBody(idempotencyKey: string, isLong: boolean): Record<string, unkno
 async function readAnswer(response: Response): Promise<ChatAnswer> {
   const body = await response.text()
   const json = JSON.parse(body) as Record<string, unknown>
-  // A 402 carries its code beside the specified fields, every other failure in `error`.
-  const told = (typeof json['error'] === 'object' ? json['error'] : json) as Record<string, string | undefined>
+  // A 402 has its code next to the specified fields, every other failure in `error`.
+  const failure = (typeof json['error'] === 'object' ? json['error'] : json) as Record<string, string | undefined>
   const proof = response.headers.get('payment-response')
   const paid = proof === null ? undefined : decodePaymentResponseHeader(proof)
   return {
     status: response.status,
-    code: response.status === 200 ? '' : (told['code'] ?? ''),
-    retry: response.status === 200 ? '' : (told['retry'] ?? ''),
-    payment: response.status === 200 ? 'settled' : (told['payment'] ?? ''),
+    code: response.status === 200 ? '' : (failure['code'] ?? ''),
+    retry: response.status === 200 ? '' : (failure['retry'] ?? ''),
+    payment: response.status === 200 ? 'settled' : (failure['payment'] ?? ''),
     receiptId: response.headers.get('x-receipt-id') ?? '',
     charged: BigInt(paid?.amount ?? 0),
     transaction: paid?.transaction ?? '',
@@ -91,12 +89,12 @@ async function readAnswer(response: Response): Promise<ChatAnswer> {
 export interface ChatOptions {
   readonly idempotencyKey?: string
   readonly isLong?: boolean
-  /** Sponsored gas: a permit that is right but for these members. */
+  /** Adds a gas-sponsoring permit that is valid but for these members. */
   readonly permit?: Partial<PermitTerms>
 }
 
-/** Asks for the price and signs it with a nonce of the payer's own. Throws when there is no challenge. */
-export async function signChat(baseUrl: string, payer: TestPayer, options: ChatOptions = {}): Promise<SignedChat> {
+/** Requests a challenge and signs it with a fresh nonce. Throws when there is no challenge. */
+export async function signChat(baseUrl: string, payer: Payer, options: ChatOptions = {}): Promise<SignedChat> {
   const { idempotencyKey = randomUUID(), isLong = false, permit } = options
   const { status, body, response } = await sendChat(baseUrl, idempotencyKey, {}, isLong)
   if (status !== 402 || response === null) throw new Error(`no challenge, but ${status} ${body}`)
@@ -111,7 +109,9 @@ export function payChat(baseUrl: string, { idempotencyKey, headers, isLong }: Si
   return sendChat(baseUrl, idempotencyKey, headers, isLong)
 }
 
-/** Repeats the same signed request for as long as the answers ask for that; tells every answer, the last one final. */
+/**
+ * Repeats the same signed request for as long as the answers ask for that. Returns all answers; the last one is final.
+ */
 export async function payChatPatiently(
   baseUrls: readonly string[],
   chat: SignedChat,
@@ -127,7 +127,7 @@ export async function payChatPatiently(
   }
 }
 
-/** How often the upstream was asked for each key. */
+/** Returns how often the upstream was called for each key. */
 export async function upstreamCallsByKey(info: Pick<SandboxInfo, 'upstreamUrl'>): Promise<ReadonlyMap<string, number>> {
   const answer = await fetch(`${info.upstreamUrl}/_simulator/calls`)
   const { calls } = (await answer.json()) as { calls: { fields: Record<string, string> }[] }

@@ -4,17 +4,17 @@ import { expect } from 'vitest'
 import { atomicOf } from '../http/json-endpoint.ts'
 import type { SharedSandbox } from '../processes/test-sandbox.ts'
 
-/** A call that was challenged, paid and answered, with what moved on chain for it. */
+/** A call that was challenged, paid and answered, with its transfer on chain. */
 export interface PaidCall {
   readonly answer: Response
   readonly bytes: Buffer
   readonly authorizedAtomic: bigint
   readonly chargedAtomic: bigint
-  /** Sends the signed request once more. */
+  /** Sends the signed request again. */
   repeat(headers?: Readonly<Record<string, string>>): Promise<Response>
 }
 
-/** Pays for one call and checks what every paid success has: its headers, its receipt and a transfer of the charge. */
+/** Pays for one call and asserts what every paid success has: its headers, its receipt and a transfer of the charge. */
 export async function payForCall(
   sandbox: SharedSandbox,
   path: string,
@@ -47,7 +47,7 @@ export async function payForCall(
     chargedAtomic: before - (await sandbox.chain.usdcBalance(sandbox.payer.address)),
     repeat: (more: Readonly<Record<string, string>> = {}) => send({ ...payment, ...more }),
   }
-  const [transfer] = (await sandbox.chain.transfersTo(payTo as `0x${string}`)).slice(-1)
+  const [transfer] = (await sandbox.chain.transfersTo(payTo)).slice(-1)
   expect(transfer?.valueAtomic).toBe(call.chargedAtomic)
   expect(call.chargedAtomic).toBeGreaterThan(0n)
   expect(call.chargedAtomic).toBeLessThanOrEqual(call.authorizedAtomic)
@@ -97,13 +97,13 @@ export async function catalogOf(baseUrl: string, list: 'models' | 'pricing'): Pr
   return (await (await fetch(`${baseUrl}/v1/${list}`)).json()) as Catalog
 }
 
-/** The published price of a model. */
+/** Returns a published price of a model. */
 export async function priceField(baseUrl: string, model: string, field: string): Promise<bigint> {
   const { data } = await catalogOf(baseUrl, 'pricing')
   return atomicOf(String(data.find((entry) => entry.model === model)?.[field]))
 }
 
-/** `units × price / per`, rounded up to an atomic unit and never below the minimum. */
+/** Returns `units × price / per`, rounded up to an atomic unit and never below the minimum. */
 export function chargeOf(parts: readonly (readonly [units: number, price: bigint])[], per: bigint, minimum: bigint) {
   const exact = parts.reduce((sum, [units, price]) => sum + BigInt(units) * price, 0n)
   const rounded = (exact + per - 1n) / per

@@ -1,6 +1,6 @@
 import { inject } from 'vitest'
 
-/** Asks vitest's main process for something that test files share (`shared-services.ts`). */
+/** Requests a shared service from vitest's main process (`shared-services.ts`). */
 export async function askSharedServices<T>(path: string): Promise<T> {
   const answer = await fetch(`${inject('sharedServicesUrl')}${path}`)
   if (!answer.ok) throw new Error(`a shared service did not start: ${await answer.text()}`)

@@ -1,7 +1,7 @@
 import { vi } from 'vitest'
 import type { CommandRun } from './run-program.ts'
 
-/** Runs a command's `main` in this process, where it costs no start, and takes what it prints. */
+/** Runs a command's `main` in this process, which saves the start of another, and captures its output. */
 export async function callCommand(main: () => Promise<number>): Promise<CommandRun> {
   const [output, errors]: [string[], string[]] = [[], []]
   const log = vi.spyOn(console, 'log').mockImplementation((...words) => void output.push(`${words.join(' ')}\n`))

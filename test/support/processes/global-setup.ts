@@ -3,7 +3,7 @@ import { startSharedServices } from './shared-services.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where test files ask for what they share (`shared-services.ts`). */
+    /** The URL at which test files request shared services (`shared-services.ts`). */
     sharedServicesUrl: string
   }
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
-/** Whether there is a process with this id. */
+/** Returns whether a process with this id exists. */
 export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -11,16 +11,17 @@ export function isRunning(pid: number): boolean {
 }
 
 /**
- * Those of `pids` that still belong to the stack in `directory`, which each of its processes was told of by an argument or the
- * environment. Others may have been given their numbers since; where there is no `/proc` they are taken for the stack's.
+ * Returns those of `pids` that still belong to the stack in `directory`, which each of its processes names in an
+ * argument or its environment. Other processes may have reused their ids; without `/proc` these are counted as the
+ * stack's.
  */
 export async function survivorsOf(pids: Iterable<number>, directory: string): Promise<readonly number[]> {
   const survivors = await Promise.all(
     [...pids].map(async (pid) => {
       if (!isRunning(pid)) return []
       const read = (name: string) => readFile(`/proc/${pid}/${name}`, 'utf8')
-      const told = await Promise.all([read('cmdline'), read('environ')]).catch(() => [directory])
-      return isRunning(pid) && told.some((text) => text.includes(directory)) ? [pid] : []
+      const texts = await Promise.all([read('cmdline'), read('environ')]).catch(() => [directory])
+      return isRunning(pid) && texts.some((text) => text.includes(directory)) ? [pid] : []
     }),
   )
   return survivors.flat()

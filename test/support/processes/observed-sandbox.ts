@@ -1,18 +1,18 @@
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type SharedSandbox, useSharedSandbox } from './test-sandbox.ts'
 
-/** One answer of the service as it came over the wire, also when the caller never saw it. */
+/** One answer of the service as it came over the wire, even when the caller never saw it. */
 export interface ObservedAnswer {
   readonly method: string
   readonly path: string
   readonly status: number
   readonly headers: Headers
   readonly body: Buffer
-  /** The key that the request carried; SDK retries must repeat it. */
+  /** The idempotency key of the request, which SDK retries must repeat. */
   readonly idempotencyKey: string | null
 }
 
-/** What happened while one call of a client ran. */
+/** The effects of one client call. */
 export interface Observation<T> {
   /** Absent when the call threw. */
   readonly value?: T
@@ -24,17 +24,17 @@ export interface Observation<T> {
   readonly transfers: number
 }
 
-/** The shared sandbox, paid through the official x402 `fetch`, with a record of every answer below it. */
+/** The shared sandbox with the official paying x402 `fetch` and a record of every answer underneath it. */
 export interface ObservedSandbox extends SharedSandbox {
-  /** All that a client gets of payment. */
+  /** The `fetch` that clients get; it pays for their calls. */
   readonly payingFetch: typeof globalThis.fetch
-  /** Sends without paying; its answers are on record too. */
+  /** Sends without paying; its answers are recorded too. */
   readonly observingFetch: typeof globalThis.fetch
-  /** Every answer so far. */
+  /** All answers so far. */
   readonly answers: readonly ObservedAnswer[]
-  /** Loses the answer to the next signed request, after the service has given it, as a cut connection would. */
+  /** Drops the next answer to a signed request, as a broken connection would. */
   loseNextPaidAnswer(): void
-  /** Runs one call and counts what it caused. Calls must not overlap. */
+  /** Runs one call and records its effects. Calls must not overlap. */
   observe<T>(call: () => Promise<T>): Promise<Observation<T>>
 }
 
@@ -47,7 +47,7 @@ export async function useObservedSandbox(): Promise<ObservedSandbox> {
   const observingFetch: typeof globalThis.fetch = async (input, init) => {
     const request = new Request(input, init)
     const response = await fetch(request)
-    // The openai SDK tries out `fetch` on a data URL.
+    // The openai SDK probes `fetch` with a data URL.
     if (!request.url.startsWith(sandbox.info.baseUrl)) return response
     answers.push(await readAnswer(request, response.clone()))
     if (!isLosing || !request.headers.has('payment-signature')) return response
@@ -56,7 +56,7 @@ export async function useObservedSandbox(): Promise<ObservedSandbox> {
   }
   const count = async () => ({
     upstreamCalls: (await sandbox.upstreamCalls()).length,
-    transfers: (await sandbox.chain.transfersTo(sandbox.info.payTo as `0x${string}`)).length,
+    transfers: (await sandbox.chain.transfersTo(sandbox.info.payTo)).length,
   })
   return {
     ...sandbox,

@@ -1,8 +1,8 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Programs that some tests need and `npm ci` does not bring, by the Debian package that does. */
-const debianPackages = {
+/** Programs that some tests need and `npm ci` does not install, with their Debian packages. */
+const DEBIAN_PACKAGES = {
   'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
   kubectl: 'kubernetes-client',
@@ -12,7 +12,7 @@ const debianPackages = {
   sox: 'sox',
 } as const
 
-export type OptionalProgram = keyof typeof debianPackages
+export type OptionalProgram = keyof typeof DEBIAN_PACKAGES
 
 function isOnPath(program: string): boolean {
   return (process.env['PATH'] ?? '').split(delimiter).some((folder) => {
@@ -26,13 +26,13 @@ function isOnPath(program: string): boolean {
 }
 
 /**
- * Whether all the programs are installed, for `describe.skipIf(!havePrograms('lame'))`. Where one is missing it says so
- * aloud and returns false; with `CI=true` it throws instead, so that nothing is skipped unseen.
+ * Returns whether all programs are installed, for `describe.skipIf(!havePrograms('lame'))`. Warns when one is missing;
+ * with `CI=true` it throws instead, so that CI skips nothing.
  */
 export function havePrograms(...programs: readonly OptionalProgram[]): boolean {
   const missing = programs.filter((program) => !isOnPath(program))
   if (missing.length === 0) return true
-  const packages = missing.map((program) => debianPackages[program]).join(' ')
+  const packages = missing.map((program) => DEBIAN_PACKAGES[program]).join(' ')
   const message = `These tests need ${missing.join(', ')}, not found on the PATH: apt-get install ${packages}`
   if (process.env['CI'] === 'true') throw new Error(message)
   console.warn(`SKIPPED. ${message}`)

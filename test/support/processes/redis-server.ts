@@ -11,32 +11,32 @@ import { havePrograms } from './optional-program.ts'
 
 export interface TestRedis {
   readonly port: number
-  /** Of its supervising shell, whose child it is. */
+  /** Process id of the supervising shell, whose child the server is. */
   readonly pid: number
   readonly url: string
-  /** A connection of the test's own. */
+  /** A connection for the test. */
   readonly client: Redis
-  /** Ends the server as a crash does and starts it again on the same port, with what `options` let it keep. */
+  /** Kills the server and starts it again on the same port, with the data that `options` let it keep. */
   restart(): Promise<void>
-  /** Ends the server as a crash does. */
+  /** Kills the server. */
   kill(): Promise<void>
-  /** Lets the server hang: connections stay, nothing is answered. */
+  /** Suspends the server: connections stay open, nothing is answered. */
   pause(): void
   stop(): Promise<void>
 }
 
-/** Whether `redis-server` is installed; says how to get it, and with `CI=true` fails instead of letting a test be skipped. */
+/** Whether `redis-server` is installed. Warns when it is not, and throws with `CI=true`. */
 export const haveRedis = () => havePrograms('redis-server')
 
-/** As operators must run it: what was acknowledged survives all but the last second before a crash. */
+/** Persistence as operators must configure it: a crash loses at most the last second. */
 export const DURABLE_REDIS = ['appendonly yes', 'appendfsync everysec', 'maxmemory-policy noeviction'] as const
 
-/** A real Redis on a free port of loopback, without persistence unless `options`, lines of redis.conf, say otherwise. */
+/** Starts Redis on a free loopback port; `options` are lines of redis.conf. Persistence is off by default. */
 export async function startTestRedis(options: readonly string[] = []): Promise<TestRedis> {
   const port = await findFreePort()
   const directory = await mkdtemp(join(tmpdir(), 'farebox-redis-'))
   const configFile = join(directory, 'redis.conf')
-  // A file, because a sentinel rewrites its own.
+  // A file, because a sentinel rewrites its configuration.
   const lines = [`port ${port}`, 'bind 127.0.0.1', `dir ${directory}`, 'save ""', 'appendonly no', ...options]
   const start = async () => {
     await writeFile(configFile, `${lines.join('\n')}\n`)

@@ -3,17 +3,19 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
-/** Parsing and compiling all code anew is half of the processor time of a short command. */
+/** Compiling all code takes half of the processor time of a short command. */
 export const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
 
-/** How a command ended, and what it said. */
+/** Exit code and output of a command. */
 export interface CommandRun {
   readonly exitCode: number | null
   readonly output: string
   readonly errors: string
 }
 
-/** Runs one of our commands (a path below the repository) to its end. Of our own environment it gets the search path only. */
+/**
+ * Runs one of the repository's commands (a relative path) to its end. Of this process's environment it gets only PATH.
+ */
 export async function runCommand(
   entry: string,
   programArguments: readonly string[],
@@ -33,7 +35,7 @@ export async function runCommand(
   return { exitCode, output: output.join(''), errors: errors.join('') }
 }
 
-/** Runs a program to its end and returns its standard output; throws with its standard error when it fails. */
+/** Runs a program to its end and returns its standard output. Throws with its standard error when it fails. */
 export async function runProgram(program: string, programArguments: readonly string[]): Promise<Buffer> {
   const child = spawn(program, programArguments, { stdio: ['ignore', 'pipe', 'pipe'] })
   const output: Buffer[] = []

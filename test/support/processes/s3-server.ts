@@ -10,21 +10,24 @@ const PROGRAM = createRequire(import.meta.url).resolve('s3rver/bin/s3rver.js')
 
 export interface TestS3 {
   readonly url: string
-  /** Where the server keeps what it stores. */
+  /** The folder in which the server stores objects. */
   readonly directory: string
-  /** Settings of a service that keeps its objects here; the bucket is there unless another is named. */
+  /** Settings of a service that stores its objects here; only the default bucket exists. */
   settings(changes?: Partial<S3Settings>): S3Settings
   stop(): Promise<void>
 }
 
-/** s3rver on a free port of loopback, with a bucket. It checks signatures, and knows neither lifecycles nor access blocks. */
+/**
+ * Starts s3rver with a bucket on a free loopback port. It checks signatures; it has no lifecycle rules or access
+ * blocks.
+ */
 export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-s3-'))
   const ready = Promise.withResolvers<number>()
   const start = (port: number) =>
     spawnGuarded({
       command: process.execPath,
-      // It makes the tokens of its lists with DES, which OpenSSL 3 calls legacy.
+      // It creates its list tokens with DES, which OpenSSL 3 considers legacy.
       args: [
         '--openssl-legacy-provider',
         PROGRAM,
@@ -46,7 +49,7 @@ export async function startTestS3(bucket = 'farebox-test'): Promise<TestS3> {
   const port = await ready.promise
   const url = `http://127.0.0.1:${port}`
   clearTimeout(timer)
-  // It was seen gone while its clients were killed; a store that operators run would come back.
+  // It has been seen to exit while its clients were killed; an operator's store would be restarted.
   const keepRunning = async () => {
     for (;;) {
       await server.exited

@@ -9,20 +9,20 @@ import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/san
 import { copyDatabase } from '../ledger/test-database.ts'
 import { PATIENT_SETTINGS } from '../patience.ts'
 
-/** Many test files at once, each with its pools. */
+/** Several test files run concurrently, each with its pools. */
 const MAXIMUM_CONNECTIONS = 500
 
-/** A sandbox that test files use one after another. */
+/** Where the sandbox is that test files use one after another. */
 export interface SharedSandboxPlace {
   readonly info: SandboxInfo
   readonly directory: string
 }
 
 /**
- * What test files share, started when the first one asks for it: one PostgreSQL with a migrated template database, and a
- * sandbox for each of vitest's workers. Runs in vitest's main process, which outlives them.
+ * Serves what test files share, started at the first request: one PostgreSQL with a migrated template database, and a
+ * sandbox for each of vitest's workers. Runs in vitest's main process, which outlives the workers.
  *
- * `GET /postgres` answers with the template's connection string, `GET /sandboxes/<worker>` with a {@link SharedSandboxPlace}.
+ * `GET /postgres` returns the template's connection string, `GET /sandboxes/<worker>` a {@link SharedSandboxPlace}.
  */
 export interface SharedServices {
   readonly url: string
@@ -41,7 +41,7 @@ export async function startSharedServices(): Promise<SharedServices> {
     startSandbox({
       directory: join(directory, `sandbox-${worker}`),
       databaseUrl: (await copyDatabase(await database())).url,
-      // Thousands of requests come from one address in a minute.
+      // Thousands of requests a minute come from one address.
       apiEnvironment: { ...PATIENT_SETTINGS, REQUESTS_PER_MINUTE: '1000000' },
       workerEnvironment: PATIENT_SETTINGS,
     })

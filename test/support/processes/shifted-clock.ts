@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 
 /**
- * Imported before a program, it moves the machine's clock by CLOCK_SHIFT_MS, as a machine without NTP would have it, or by what
- * the file CLOCK_SHIFT_FILE says at the time; then what the program waits for long ends by that clock too.
+ * Imported before a program, it shifts the clock by CLOCK_SHIFT_MS, as on a machine without NTP, or by the current
+ * content of CLOCK_SHIFT_FILE, in which case the program's long timers follow the shifted clock too.
  */
 const { CLOCK_SHIFT_MS: fixedMs = '0', CLOCK_SHIFT_FILE: file } = process.env
 const shiftMs = () => Number(file === undefined ? fixedMs : readFileSync(file, 'utf8'))
@@ -13,7 +13,7 @@ globalThis.Date = new Proxy(Date, {
     Reflect.construct(target, input.length === 0 ? [Date.now()] : input, newTarget),
 })
 
-/** A shorter wait ends by itself. */
+/** Shorter timers are left alone. */
 const LONG_MS = 30_000
 const LOOK_MS = 20
 

@@ -4,43 +4,43 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
 import { createPayingClient, type PayingClient } from '../../../infra/sandbox/paying-client.ts'
-import { type Sandbox, type SandboxInfo, type SandboxOptions, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../../infra/sandbox/sandbox-options.ts'
 import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { createChainReader } from '../chain/devnet.ts'
 import { PATIENT_SETTINGS } from '../patience.ts'
+import { createPayer } from '../payer/payer.ts'
 import type { SharedSandboxPlace } from './shared-services.ts'
 
 /** 1,000 USDC, as the sandbox's own payer has. */
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 
-/** A whole farebox of real processes, with everything that a test looks at from outside. */
+/** A whole farebox of real processes, with what a test observes from outside. */
 export interface SharedSandbox {
   readonly info: SandboxInfo
-  /** Its state: secrets, stored objects, and each process's output in `logs`. */
+  /** The state: secrets, stored objects, and each process's output in `logs`. */
   readonly directory: string
   readonly chain: ReturnType<typeof createChainReader>
   readonly payer: PayingClient
   readonly sample: Buffer
   pidOf(part: 'api' | 'worker' | 'chain'): number
-  /** The calls that the upstream saw since this file began, in order. */
+  /** Returns the upstream's calls since this file began, in order. */
   upstreamCalls(): Promise<readonly UpstreamCall[]>
   setFaults(rules: readonly FaultRuleInput[]): Promise<void>
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
-  /** How many rows were added to a table since this file began. */
+  /** Returns how many rows were added to a table since this file began. */
   added(table: CountedTable): Promise<number>
-  /** One JSON request to a paid endpoint. */
+  /** Sends a JSON request to a paid endpoint. */
   post(path: string, body: Record<string, unknown>, request?: Omit<TranscriptionCall, 'body'>): Promise<Response>
-  /** `POST /v1/audio/transcriptions` in the JSON form. */
+  /** Sends `POST /v1/audio/transcriptions` as JSON. */
   transcribe(request?: TranscriptionCall): Promise<Response>
   stop(): Promise<void>
 }
 
-/** A farebox of a test's own, which it may configure, restart and break. */
+/** A separate farebox, which the test may configure, restart and break. */
 export type TestSandbox = SharedSandbox & Sandbox
 
 export interface TranscriptionCall {
@@ -54,14 +54,14 @@ const COUNTED_TABLES = ['authorizations', 'idempotency_keys', 'jobs', 'receipts'
 type CountedTable = (typeof COUNTED_TABLES)[number]
 
 /**
- * Returns the sandbox that the calling file shares with others, which used it before or will afterwards, with a payer of
- * its own. For tests that neither configure nor break it: a sandbox of their own costs seconds of processor time.
+ * Returns the sandbox that the calling file shares with the files before and after it, with a fresh payer. For tests
+ * that neither configure nor break it: a separate sandbox costs seconds of processor time.
  */
 export async function useSharedSandbox(): Promise<SharedSandbox> {
   const { askSharedServices } = await import('./ask-shared-services.ts')
   const worker = process.env['VITEST_POOL_ID']
   const { info, directory } = await askSharedServices<SharedSandboxPlace>(`/sandboxes/${worker}`)
-  const { account, privateKey } = await createFundedKey(info.rpcUrl)
+  const { account, privateKey } = await createPayer(info.rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC })
   const sandbox = await observe({ ...info, payer: { address: account.address, privateKey } }, directory)
   return {
     ...sandbox,
@@ -73,14 +73,7 @@ export async function useSharedSandbox(): Promise<SharedSandbox> {
   }
 }
 
-async function createFundedKey(rpcUrl: string) {
-  const privateKey = generatePrivateKey()
-  const account = privateKeyToAccount(privateKey)
-  await mintUsdc(rpcUrl, account.address, PAYER_FUNDS_ATOMIC)
-  return { account, privateKey }
-}
-
-/** Starts a sandbox with fresh state, over a database of its own on the run's PostgreSQL; `stop` removes both. */
+/** Starts a sandbox with fresh state and a separate database on the run's PostgreSQL; `stop` removes both. */
 export async function startTestSandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   const { createTestDatabase } = await import('../ledger/test-database.ts')
   const database = await createTestDatabase()
@@ -94,7 +87,9 @@ export async function startTestSandbox(options: Partial<SandboxOptions> = {}): P
   }
 }
 
-/** The same with a PostgreSQL of its own, for programs outside of a test run and for tests that restart the database. */
+/**
+ * Starts a sandbox with a separate PostgreSQL, for programs outside of a test run and tests that restart the database.
+ */
 export async function startStandaloneSandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-test-'))
   const sandbox = await startSandbox({
@@ -115,7 +110,7 @@ export async function startStandaloneSandbox(options: Partial<SandboxOptions> = 
   }
 }
 
-/** Looks at a running sandbox from outside; what happened before this call is left out. */
+/** Observes a running sandbox from outside; what happened before this call is left out. */
 async function observe(info: SandboxInfo, directory: string): Promise<Omit<SharedSandbox, 'pidOf'>> {
   const pool = new pg.Pool({ connectionString: info.databaseUrl, max: 2 })
   const sample = await readFile(SAMPLE)
@@ -138,7 +133,7 @@ async function observe(info: SandboxInfo, directory: string): Promise<Omit<Share
       ...(signal ? { signal } : {}),
     })
   const earlierCalls = (await readCalls()).length
-  const earlierTransfers = (await chain.transfersTo(info.payTo as `0x${string}`)).length
+  const earlierTransfers = (await chain.transfersTo(info.payTo)).length
   const earlierRows = new Map(
     await Promise.all(COUNTED_TABLES.map(async (table) => [table, await countRows(table)] as const)),
   )

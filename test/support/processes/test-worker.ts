@@ -1,17 +1,17 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/authorization-verifier.ts'
-import { createChainClock } from '#shared/adapters/chain/chain-clock.ts'
-import { createChainClient } from '#shared/adapters/chain/client.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/fee-estimator.ts'
-import { createGasReader } from '#shared/adapters/chain/gas-reader.ts'
-import { createPayerFundsReader } from '#shared/adapters/chain/payer-funds.ts'
-import { createSettler } from '#shared/adapters/chain/settler.ts'
+import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import { queueNames } from '#shared/jobs/job-queue.ts'
+import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import type { LogFields } from '#shared/runtime/logger.ts'
@@ -20,23 +20,28 @@ import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/se
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
+import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createElevenLabsTranscription } from '../../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
-import type { Deployment } from '../../../workers/providers/registry.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { noScreening } from '../../../workers/screening/screener.ts'
-import type { SettlementDependencies } from '../../../workers/settlement/own-keys/settle-charge.ts'
-import { createOwnKeySettlement } from '../../../workers/settlement/settlement-steps.ts'
+import {
+  createOwnKeySettlement,
+  type SettlementDependencies,
+} from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { startTestDevnet, type TestDevnet } from '../chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../chain/rpc-proxy.ts'
-import { createTestLedger, EFFECTIVE, newTestJob, type TestJob, type TestLedger } from '../ledger/test-ledger.ts'
+import { acceptTestJob } from '../ledger/job-in-state.ts'
+import { EFFECTIVE_REQUEST, newTestJob, type TestJob } from '../ledger/new-test-job.ts'
+import { createTestLedger, type TestLedger } from '../ledger/test-ledger.ts'
 import { generatedDurationMs, generateMp3 } from '../media/mp3-generator.ts'
 import { PATIENCE_MS } from '../patience.ts'
-import { type AuthorizationChanges, type ChainPayer, createChainPayer } from '../payer/chain-payer.ts'
+import { createPayer, type Payer } from '../payer/payer.ts'
+import { type AuthorizationChanges, signAuthorization } from '../payer/sign-authorization.ts'
 
 const AUDIO = { durationMs: 1500, seed: 'worker' } as const
 
-/** How a job looks from outside, in the words of the ledger's columns. */
+/** The observable state of a job, with the names of the ledger's columns. */
 export interface JobView {
   readonly state: JobState
   readonly failure_code: string | null
@@ -45,36 +50,36 @@ export interface JobView {
   readonly result_body: string | null
   readonly receipt_id: string | null
   readonly leased: boolean
-  readonly put_off: boolean
+  readonly deferred: boolean
   readonly has_key: boolean
   readonly attempts: readonly string[]
   readonly settlements: readonly string[]
 }
 
-/** With a settlement key of our own, unless a `settlementSteps` is given instead. */
+/** Settles with its own key, unless `settlementSteps` replaces that. */
 export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps'> &
   SettlementDependencies &
   Partial<Pick<RunJobDependencies, 'settlementSteps'>>
 
-/** A worker in this process over a real ledger, chain and upstream; the chain is reached through a fault proxy. */
+/** A worker in this process with a real ledger, chain and upstream; it reaches the chain through a fault proxy. */
 export interface TestWorker {
   readonly ledger: TestLedger
   readonly devnet: TestDevnet
   readonly proxy: RpcProxy
   readonly upstream: Upstream
   readonly uploads: ObjectStore
-  /** What was logged, as JSON. */
+  /** The log lines, as JSON. */
   readonly logged: readonly string[]
   readonly dependencies: TestWorkerDependencies
-  /** The only deployment, over `upstream`. */
+  /** The only deployment, which calls `upstream`. */
   readonly deployment: Deployment
-  /** A funded payer and his accepted job, ready to run. */
+  /** Creates a funded payer and accepts a job of theirs, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
   run(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
-  /** Lets a job that was put off run at once. */
+  /** Runs a deferred job immediately. */
   runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
-  /** Dependencies whose chain is reached through another proxy, and that settle with another key. */
+  /** Returns dependencies that reach the chain through another proxy and settle with another key. */
   through(
     proxy: RpcProxy,
     settlementKey: `0x${string}`,
@@ -83,14 +88,14 @@ export interface TestWorker {
 }
 
 export interface AcceptOptions {
-  readonly payer?: ChainPayer
+  readonly payer?: Payer
   readonly signed?: AuthorizationChanges
-  readonly effective?: Partial<typeof EFFECTIVE>
+  readonly effective?: Partial<typeof EFFECTIVE_REQUEST>
 }
 
 export interface AcceptedJob {
   readonly jobId: string
-  readonly payer: ChainPayer
+  readonly payer: Payer
   readonly request: TestJob
 }
 
@@ -121,7 +126,8 @@ export async function startTestWorker(): Promise<TestWorker> {
   }
   const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
-    store: { ...ledger.execution, releaseJob: releasedForLong(ledger) },
+    executionStore: { ...ledger.execution, releaseJob: releasedForLong(ledger) },
+    settlementStore: ledger.settlement,
     uploads,
     receiptSecretId: 'first',
     media: uploads,
@@ -132,8 +138,8 @@ export async function startTestWorker(): Promise<TestWorker> {
     settlementMarginMs: 1000,
     leaseMs: PATIENCE_MS,
     queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
-    serves: new Set(queueNames),
-    held: new Set(),
+    serves: new Set(QUEUE_NAMES),
+    claimedJobs: new Set(),
     now: () => new Date(),
     logger: { info: log, warn: log, error: log },
     tracer: noTracing,
@@ -153,23 +159,21 @@ export async function startTestWorker(): Promise<TestWorker> {
     deployment,
     through,
     accept: async ({ payer: given, signed, effective } = {}) => {
-      const payer = given ?? (await createChainPayer(devnet))
+      const payer = given ?? (await createPayer(devnet.rpcUrl))
       const audio = generateMp3(AUDIO)
       const request = newTestJob({
-        authorization: await payer.sign(signed),
+        authorization: await signAuthorization(devnet, payer, signed),
         effectiveJson: Buffer.from(
           JSON.stringify({
-            ...EFFECTIVE,
+            ...EFFECTIVE_REQUEST,
             audio: { sha256: sha256Hex(audio), bytes: audio.length, duration_ms: generatedDurationMs(AUDIO) },
             ...effective,
           }),
         ),
       })
       await uploads.put(request.stagedUpload.objectKey, encryptUpload(request.stagedUpload, audio))
-      await ledger.admission.bindKey({ ...request, lifetimeSeconds: 600 })
-      const acceptance = await ledger.admission.acceptJob(request)
-      if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
-      return { jobId: acceptance.jobId, payer, request }
+      const jobId = await acceptTestJob(ledger, request)
+      return { jobId, payer, request }
     },
     run,
     runNow: async (jobId, changes) => {
@@ -185,7 +189,7 @@ export async function startTestWorker(): Promise<TestWorker> {
   }
 }
 
-/** A router of its own, so that no circuit stays open from one test to the next, and the time limit it goes with. */
+/** Returns a fresh router, so that no circuit stays open from one test to the next, and its time limit. */
 export function routedTo(
   deployments: readonly Deployment[],
   providerTimeoutMs: number,
@@ -194,12 +198,12 @@ export function routedTo(
   return { router: createRouter(deployments, { ...clock, maximumTimeoutMs: providerTimeoutMs }), providerTimeoutMs }
 }
 
-/** Puts jobs off by a minute more than asked for, so that one is still put off whenever a test looks. */
-function releasedForLong({ execution }: TestLedger): TestWorkerDependencies['store']['releaseJob'] {
+/** Defers jobs by a minute more than requested, so that one is still deferred when the test reads it. */
+function releasedForLong({ execution }: TestLedger): TestWorkerDependencies['executionStore']['releaseJob'] {
   return (job, delayMs) => execution.releaseJob(job, delayMs > 0 ? delayMs + PATIENCE_MS : 0)
 }
 
-/** What a worker needs of the chain, reached through a proxy. */
+/** Returns the chain dependencies of a worker, through a proxy. */
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
@@ -217,7 +221,7 @@ function through(
 async function readView(ledger: TestLedger, jobId: string): Promise<JobView> {
   const [view] = await ledger.sql<JobView>(
     `SELECT jobs.state, failure_code, failure_reason, charge_amount, result_body, receipt_id,
-       lease_expires_at > now() IS TRUE AS leased, run_after > now() AS put_off,
+       lease_expires_at > now() IS TRUE AS leased, run_after > now() AS deferred,
        (SELECT data_key IS NOT NULL FROM staged_uploads WHERE id = staged_upload_id) AS has_key,
        ARRAY(SELECT state FROM upstream_attempts WHERE job_id = jobs.id ORDER BY started_at) AS attempts,
        ARRAY(SELECT state FROM settlements WHERE job_id = jobs.id ORDER BY signed_at) AS settlements

@@ -42,8 +42,8 @@ async function errorOf(inspection: Promise<unknown>): Promise<AppError> {
   )
 }
 
-describe('what the inspector answers', () => {
-  test('the duration of the walk, when the decoder agrees', async () => {
+describe('inspecting an upload', () => {
+  test('returns the duration of the walk when the decoder agrees', async () => {
     const { inspect } = inspectorWith(async () => agrees)
     const inspection = await inspect(generateMp3(clip), 'a')
     expect(inspection).toEqual({
@@ -52,14 +52,14 @@ describe('what the inspector answers', () => {
     })
   })
 
-  test('too many bytes, with the figures and the field, before anything is looked at', async () => {
+  test('rejects too many bytes with both numbers and the field, before reading them', async () => {
     const { inspect } = inspectorWith(async () => agrees)
     const error = await errorOf(inspect(new Uint8Array(26_214_401), 'a', 'audio_base64'))
     expect(error).toMatchObject({ code: 'audio_too_large', param: 'audio_base64' })
     expect(error.message).toBe('The audio has 26,214,401 bytes; the limit is 26,214,400.')
   })
 
-  test('too long, with the figures, without a decode', async () => {
+  test('rejects audio that is too long with both durations, without decoding', async () => {
     const decode = vi.fn<DecodeAudio>(async () => agrees)
     const { inspect } = inspectorWith(decode)
     const long = { durationMs: 3_600_001, sampleRate: 44_100, bitrate: 32 }
@@ -69,27 +69,27 @@ describe('what the inspector answers', () => {
     expect(decode).not.toHaveBeenCalled()
   })
 
-  test('exactly an hour is not too long', async () => {
+  test('accepts exactly an hour', async () => {
     const { inspect } = inspectorWith(async () => agrees)
     const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
     expect((await inspect(hour, 'a')).durationMs).toBe(3_600_000)
   })
 
-  test('what was found instead of an MP3', async () => {
+  test('names the format of an upload that is not an MP3', async () => {
     const { inspect } = inspectorWith(async () => agrees)
     const error = await errorOf(inspect(new TextEncoder().encode('fLaC and so on'), 'a', 'file'))
     expect(error).toMatchObject({ code: 'unsupported_audio', param: 'file' })
     expect(error.message).toBe('The upload is not a decodable MP3: found a FLAC stream.')
   })
 
-  test('what it decodes to, when that is not what its frames amount to', async () => {
+  test('rejects an upload that decodes to another duration than its frames', async () => {
     const { inspect } = inspectorWith(async () => ({ outcome: 'disagrees', decodedSamples: 441_000, stopped: true }))
     const error = await errorOf(inspect(generateMp3(clip), 'a'))
     expect(error.code).toBe('unsupported_audio')
     expect(error.message).toContain('amount to 523 ms, but it decodes to more than 10,000 ms.')
   })
 
-  test('a decoder that fails on the upload is the upload’s fault; one that does not run is not', async () => {
+  test('distinguishes an undecodable upload from an unavailable decoder', async () => {
     const fails = inspectorWith(async () => ({ outcome: 'undecodable', reason: 'secret path' }))
     expect(await errorOf(fails.inspect(generateMp3(clip), 'a'))).toMatchObject({ code: 'unsupported_audio' })
     for (const { inspect, reasons } of [
@@ -104,8 +104,8 @@ describe('what the inspector answers', () => {
   })
 })
 
-/** A decoder whose decodes end only when released. */
-function heldDecoder() {
+/** Creates a decoder whose decodes end only when released. */
+function blockedDecoder() {
   const releases: (() => void)[] = []
   const counts = { active: 0, most: 0 }
   const decode = vi.fn<DecodeAudio>(async () => {
@@ -124,9 +124,9 @@ function heldDecoder() {
   return { decode, releaseAll, most: () => counts.most }
 }
 
-describe('how many decode at a time', () => {
-  test('no more than the bound run, no more than the bound wait, the rest are told when to retry', async () => {
-    const { decode, releaseAll, most } = heldDecoder()
+describe('limiting concurrent decodes', () => {
+  test('limits running and waiting decodes and rejects the rest with a retry time', async () => {
+    const { decode, releaseAll, most } = blockedDecoder()
     const { inspect } = inspectorWith(decode, { concurrency: 2, maximumWaiting: 3 })
     const all = Array.from({ length: 20 }, (_, index) =>
       inspect(generateMp3({ ...clip, seed: `${index}` }), `${index}`),
@@ -145,8 +145,8 @@ describe('how many decode at a time', () => {
     expect(decode).toHaveBeenCalledTimes(5)
   })
 
-  test('what the walk refuses is refused however many wait', async () => {
-    const { decode, releaseAll } = heldDecoder()
+  test('rejects what the walk rejects, whatever the number of waiting decodes', async () => {
+    const { decode, releaseAll } = blockedDecoder()
     const { inspect } = inspectorWith(decode, { concurrency: 1, maximumWaiting: 0 })
     const first = inspect(generateMp3(clip), 'a')
     expect(await errorOf(inspect(new Uint8Array(10), 'b'))).toMatchObject({ code: 'unsupported_audio' })
@@ -154,8 +154,8 @@ describe('how many decode at a time', () => {
     await first
   })
 
-  test('twenty identical uploads at once decode once, and each refused one names its own field', async () => {
-    const { decode, releaseAll } = heldDecoder()
+  test('decodes twenty identical concurrent uploads once and names each request’s own field in errors', async () => {
+    const { decode, releaseAll } = blockedDecoder()
     const { inspect } = inspectorWith(decode, { concurrency: 1, maximumWaiting: 0 })
     const all = Promise.all(Array.from({ length: 20 }, () => inspect(generateMp3(clip), 'same')))
     await new Promise((resume) => setImmediate(resume))
@@ -168,8 +168,8 @@ describe('how many decode at a time', () => {
   })
 })
 
-describe('what is remembered', () => {
-  test('acceptances and refusals for the life of a challenge, and no longer', async () => {
+describe('caching inspections', () => {
+  test('caches acceptances and rejections for the lifetime of a challenge', async () => {
     const decode = vi.fn<DecodeAudio>(async (_audio, plan) =>
       plan.sampleRate === 44_100 ? agrees : { outcome: 'undecodable', reason: '' },
     )
@@ -185,7 +185,7 @@ describe('what is remembered', () => {
     expect(decode).toHaveBeenCalledTimes(3)
   })
 
-  test('never that inspection was unavailable', async () => {
+  test('does not cache that inspection was unavailable', async () => {
     const decode = vi.fn<DecodeAudio>(async () => agrees)
     decode.mockResolvedValueOnce({ outcome: 'unavailable', reason: 'busy' })
     const { inspect } = inspectorWith(decode)
@@ -193,7 +193,7 @@ describe('what is remembered', () => {
     expect((await inspect(generateMp3(clip), 'a')).durationMs).toBe(523)
   })
 
-  test('no more than the bound', async () => {
+  test('caches no more inspections than its limit', async () => {
     const compute = vi.fn<() => Promise<object>>(async () => ({}))
     const cache = createInspectionCache<object>({ maximumEntries: 2, timeToLiveMs: 1000 })
     for (const key of ['a', 'b', 'c', 'a']) await cache.get(key, compute)

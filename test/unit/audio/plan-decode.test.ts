@@ -10,8 +10,8 @@ function planOf(audio: Uint8Array) {
   return planDecode(audio, walk)
 }
 
-describe('what a decoder is expected to find', () => {
-  test('every counted frame and the primer, to within one frame', () => {
+describe('planning a decode', () => {
+  test('expects every counted frame and the primer, to within one frame', () => {
     const plan = planOf(generateFrames(50, { sampleRate: 22_050 }))
     expect(plan).toMatchObject({
       offset: 0,
@@ -23,31 +23,31 @@ describe('what a decoder is expected to find', () => {
     expect(plan.maximumSamples / 576).toBeCloseTo(53, 2)
   })
 
-  test('leading tags and the Info frame are not fed', () => {
+  test('skips leading tags and the Info frame', () => {
     const info = generateInfoFrame('Info', 1)
     const tag = generateId3v2(new Uint8Array(5000))
     expect(planOf(joinBytes(tag, info, generateFrames(9))).offset).toBe(tag.length + info.length)
   })
 
-  test('the primer is two silent whole frames of the file’s own format, and the upload stays as it was', () => {
+  test('creates a primer of two silent frames in the file’s format without changing the upload', () => {
     for (const options of [{ crc: true }, { freeFormatBytes: 500 }, { sampleRate: 8_000, mode: 'mono' as const }]) {
       const audio = Buffer.from(generateFrames(5, options))
       const before = Buffer.from(audio)
       const { primer } = planOf(audio)
       expect(audio.equals(before)).toBe(true)
-      expect(walkFrames(primer)).toMatchObject({ outcome: 'mp3', frameCount: 2, unrecognisedBytes: 0 })
+      expect(walkFrames(primer)).toMatchObject({ outcome: 'mp3', frameCount: 2, unrecognizedBytes: 0 })
       expect(primer.subarray(4, primer.length / 2).every((byte) => byte === 0)).toBe(true)
     }
   })
 
-  test('more may be one frame for each discontinuity, less may be four', () => {
+  test('allows one frame more and four frames fewer for each discontinuity', () => {
     const frames = generateFrames(20)
     const plan = planOf(joinBytes(frames, generateFrames(20, { mode: 'mono' }), frames))
     expect(plan.maximumSamples - plan.expectedSamples).toBe(3 * 1152)
     expect(plan.expectedSamples - plan.minimumSamples).toBe(9 * 1152)
   })
 
-  test('false syncs are allowed for in proportion to the bytes that are not frames', () => {
+  test('allows for false syncs in proportion to the bytes that are not frames', () => {
     const frames = generateFrames(20)
     const plan = planOf(joinBytes(frames, generateId3v2(new Uint8Array(20_480 - 10)), frames))
     expect(plan.maximumSamples - plan.expectedSamples).toBeCloseTo(2 * 1152 + 10 * 0.035 * 44_100, -1)
@@ -55,7 +55,7 @@ describe('what a decoder is expected to find', () => {
     expect(tagged.maximumSamples - tagged.expectedSamples).toBeCloseTo(1152 + 0.035 * 44_100, -1)
   })
 
-  test('joined files of several rates are compared at the rate of the longest', () => {
+  test('compares joined files at the rate of the longest', () => {
     const audio = joinBytes(generateFrames(100, { sampleRate: 8_000 }), generateFrames(50, { sampleRate: 48_000 }))
     // 7.2 s and 1.2 s, and 144 ms of primer.
     expect(planOf(audio)).toMatchObject({ sampleRate: 8_000, expectedSamples: 68_352 })

@@ -21,7 +21,7 @@ const pieces = fc.oneof(
 )
 
 describe('hostile bytes', () => {
-  test('no byte string makes it throw, and what it accepts adds up', () => {
+  test('never throws, and returns consistent numbers for accepted bytes', () => {
     fc.assert(
       fc.property(fc.array(pieces, { maxLength: 12 }), (parts) => {
         const bytes = joinBytes(...parts)
@@ -35,7 +35,7 @@ describe('hostile bytes', () => {
     )
   })
 
-  test('a changed, dropped or added byte changes the count by no more than the frames it touches', () => {
+  test('changes the count by no more than the affected frames when bytes are changed, removed or inserted', () => {
     const whole = generateFrames(200)
     const place = fc.integer({ min: 2000, max: whole.length - 2000 })
     fc.assert(
@@ -48,7 +48,7 @@ describe('hostile bytes', () => {
     )
   })
 
-  test('any cut leaves the whole frames before it', () => {
+  test('counts the complete frames of any truncated file', () => {
     const whole = generateFrames(40)
     fc.assert(
       fc.property(fc.integer({ min: 836, max: whole.length }), (length) => {
@@ -65,20 +65,20 @@ function repeated(piece: Uint8Array, length: number): Uint8Array {
   return bytes
 }
 
-/** Items of an APE tag that lead from place to place and never to a footer. */
-const endlessApeItem = joinBytes(Uint8Array.of(0, 0, 0, 0), new Uint8Array(4), ascii(`${'k'.repeat(200)}\0`))
+/** Items of an APE tag that never lead to a footer. */
+const ENDLESS_APE_ITEM = joinBytes(Uint8Array.of(0, 0, 0, 0), new Uint8Array(4), ascii(`${'k'.repeat(200)}\0`))
 const smallFrames = (count: number) => generateFrames(count, { sampleRate: 24_000, bitrate: 8 })
-const freeFormatHeader = Uint8Array.of(0xff, 0xfb, 0x00, 0x00)
+const FREE_FORMAT_HEADER = Uint8Array.of(0xff, 0xfb, 0x00, 0x00)
 
-/** What is repeated, and what stands before it. */
-const hostile: Record<string, readonly [piece: Uint8Array, before?: Uint8Array]> = {
+/** Repeated pieces, and the bytes before them. */
+const HOSTILE: Record<string, readonly [piece: Uint8Array, before?: Uint8Array]> = {
   'all sync bytes': [Uint8Array.of(0xff)],
-  'headers of free format': [freeFormatHeader],
-  'headers of free format behind frames': [freeFormatHeader, generateFrames(3)],
+  'headers of free format': [FREE_FORMAT_HEADER],
+  'headers of free format after frames': [FREE_FORMAT_HEADER, generateFrames(3)],
   'free format that ends after two frames': [joinBytes(generateFrames(2, { freeFormatBytes: 200 }), new Uint8Array(3))],
   'a byte of garbage after every three frames': [joinBytes(smallFrames(3), Uint8Array.of(1))],
   'tags between small frames': [joinBytes(smallFrames(3), generateId3v2(new Uint8Array()))],
-  'endless APE items': [joinBytes(smallFrames(3), endlessApeItem, endlessApeItem)],
+  'endless APE items': [joinBytes(smallFrames(3), ENDLESS_APE_ITEM, ENDLESS_APE_ITEM)],
   'ID3v1 tags only': [generateId3v1()],
   'Lyrics3 marks': [joinBytes(smallFrames(3), ascii('LYRICSBEGINLYR00000LYR00000'))],
   'Lyrics3 ends': [ascii('LYRICSBEGINLYRICSEND')],
@@ -89,17 +89,17 @@ const hostile: Record<string, readonly [piece: Uint8Array, before?: Uint8Array]>
 }
 
 const LENGTH = 16 * 1024
-/** Reads for each byte, beyond which a walk is not waited for; the worst of these takes 58. */
-const MOST_READS = 100
-/** Twice the bytes take twice the reads, and a little more where the end is near; quadratic work takes four times as many. */
+/** Limit of reads per byte, to end a test. The worst case needs 58. */
+const MAXIMUM_READS = 100
+/** Twice the bytes need twice the reads and a few more near the end. Quadratic work would need four times as many. */
 const GROWTH = 2.5
 
-/** How often a walk of the bytes reads one of them. */
+/** Counts the reads of a walk. */
 function readsOf(bytes: Uint8Array): number {
   let reads = 0
   const count = (more: number) => {
     reads += more
-    if (reads > MOST_READS * bytes.length) throw new Error(`more than ${MOST_READS} reads for each byte`)
+    if (reads > MAXIMUM_READS * bytes.length) throw new Error(`more than ${MAXIMUM_READS} reads per byte`)
   }
   const others: Pick<Uint8Array, 'subarray' | 'indexOf'> = {
     subarray: (...range) => bytes.subarray(...range),
@@ -119,8 +119,8 @@ function readsOf(bytes: Uint8Array): number {
   return reads
 }
 
-describe('time is linear', () => {
-  test.each(Object.entries(hostile))('in the length of %s', (_name, [piece, before = new Uint8Array()]) => {
+describe('the time of a walk', () => {
+  test.each(Object.entries(HOSTILE))('is linear in the length of %s', (_name, [piece, before = new Uint8Array()]) => {
     const readsOfLength = (length: number) => readsOf(joinBytes(before, repeated(piece, length)))
     expect(readsOfLength(2 * LENGTH)).toBeLessThanOrEqual(GROWTH * readsOfLength(LENGTH))
   })

@@ -5,9 +5,9 @@ import { generateFrames, joinBytes } from '../../support/media/mp3-generator.ts'
 import { ascii, generateId3v2 } from '../../support/media/tag-generator.ts'
 
 const frames = generateFrames(20)
-const limit = 65_536
+const LIMIT = 65_536
 
-/** The same pseudo-random bytes every time, with false syncs among them as chance has it. */
+/** Returns the same pseudo-random bytes every time, with random false syncs. */
 function garbage(length: number): Uint8Array {
   let state = 12_345
   return Uint8Array.from({ length }, () => {
@@ -40,23 +40,23 @@ function part(name: string): Uint8Array {
   return foreign[name] ?? new Uint8Array()
 }
 
-describe('what is not MP3 is refused by name', () => {
-  test.each(names)('%s', (found) => expect(walkFrames(part(found))).toEqual({ outcome: 'unsupported', found }))
+describe('rejecting other formats by name [spec B12]', () => {
+  test.each(names)('rejects %s', (found) => expect(walkFrames(part(found))).toEqual({ outcome: 'unsupported', found }))
 
-  test.each(names)('%s behind an ID3 tag, where MP3 frames follow', (found) => {
+  test.each(names)('rejects %s after an ID3 tag and before MP3 frames', (found) => {
     const file = joinBytes(generateId3v2(new Uint8Array(100)), part(found), frames)
     expect(walkFrames(file)).toEqual({ outcome: 'unsupported', found })
   })
 
-  test.each(names)('%s appended to MP3 frames', (found) => {
+  test.each(names)('rejects %s appended to MP3 frames', (found) => {
     expect(walkFrames(joinBytes(frames, part(found)))).toEqual({ outcome: 'unsupported', found })
   })
 
-  test.each(['ADTS AAC audio', 'MPEG layer II audio', 'MPEG layer I audio'])('%s behind garbage', (found) => {
+  test.each(['ADTS AAC audio', 'MPEG layer II audio', 'MPEG layer I audio'])('rejects %s after garbage', (found) => {
     expect(walkFrames(joinBytes(garbage(501), part(found)))).toEqual({ outcome: 'unsupported', found })
   })
 
-  test('an empty file, text, zeros and a lone header', () => {
+  test('rejects an empty file, text, zeros and a single header', () => {
     expect(walkFrames(new Uint8Array())).toMatchObject({ found: 'an empty file' })
     for (const bytes of [
       ascii('no audio here'),
@@ -71,39 +71,39 @@ describe('what is not MP3 is refused by name', () => {
   })
 })
 
-test('a stream that breaks after every frame is refused', () => {
+test('rejects a stream that breaks after every frame', () => {
   const piece = joinBytes(generateFrames(1, { sampleRate: 24_000 }), generateFrames(1))
   const bytes = joinBytes(...Array.from({ length: 2_002 }, () => piece))
   const found = 'more than 4,000 breaks in the stream of frames'
   expect(walkFrames(bytes)).toEqual({ outcome: 'unsupported', found })
 })
 
-describe('unrecognised bytes', () => {
+describe('unrecognized bytes', () => {
   const tooMany = { outcome: 'unsupported', found: 'more than 65,536 bytes that are not MP3 frames' }
 
-  test('64 KiB in front are accepted, one more is not', () => {
-    expect(walkFrames(joinBytes(garbage(limit), frames))).toMatchObject({ outcome: 'mp3', unrecognisedBytes: limit })
-    expect(walkFrames(joinBytes(garbage(limit + 1), frames))).toMatchObject({ outcome: 'unsupported' })
+  test('accepts 64 KiB of garbage before the frames but not one byte more', () => {
+    expect(walkFrames(joinBytes(garbage(LIMIT), frames))).toMatchObject({ outcome: 'mp3', unrecognizedBytes: LIMIT })
+    expect(walkFrames(joinBytes(garbage(LIMIT + 1), frames))).toMatchObject({ outcome: 'unsupported' })
   })
 
-  test('64 KiB behind are accepted, one more is not', () => {
-    expect(walkFrames(joinBytes(frames, garbage(limit)))).toMatchObject({ frameCount: 20, unrecognisedBytes: limit })
-    expect(walkFrames(joinBytes(frames, garbage(limit + 1)))).toEqual(tooMany)
+  test('accepts 64 KiB of garbage after the frames but not one byte more', () => {
+    expect(walkFrames(joinBytes(frames, garbage(LIMIT)))).toMatchObject({ frameCount: 20, unrecognizedBytes: LIMIT })
+    expect(walkFrames(joinBytes(frames, garbage(LIMIT + 1)))).toEqual(tooMany)
   })
 
-  test('64 KiB in all, wherever they stand', () => {
-    const quarter = limit / 4
+  test('accepts 64 KiB of garbage in total at several places', () => {
+    const quarter = LIMIT / 4
     const file = (last: number) =>
       joinBytes(garbage(quarter), frames, garbage(quarter), frames, garbage(quarter), frames, garbage(last))
-    expect(walkFrames(file(quarter))).toMatchObject({ frameCount: 60, unrecognisedBytes: limit, discontinuities: 2 })
+    expect(walkFrames(file(quarter))).toMatchObject({ frameCount: 60, unrecognizedBytes: LIMIT, discontinuities: 2 })
     expect(walkFrames(file(quarter + 1))).toEqual(tooMany)
   })
 
-  test('a resynchronisation needs three consecutive frames of one kind', () => {
+  test('resynchronizes at three consecutive frames of one stream', () => {
     const two = generateFrames(2, { bitrate: 64, sampleRate: 48_000 })
     expect(walkFrames(joinBytes(garbage(100), two, garbage(100), frames))).toMatchObject({
       frameCount: 20,
-      unrecognisedBytes: 200 + two.length,
+      unrecognizedBytes: 200 + two.length,
     })
     expect(walkFrames(joinBytes(garbage(100), generateFrames(3), garbage(100), frames))).toMatchObject({
       frameCount: 23,

@@ -10,19 +10,19 @@ const SPEECH = 'speechvendor/flash-v2.5'
 const TRANSCRIPTION = 'speechvendor/scribe-v2'
 
 describe('an operator’s catalog file', () => {
-  it('changes nothing when it says nothing', () => {
+  it('an empty catalog file changes nothing', () => {
     expect(override({})).toEqual(publishedCatalog)
     expect(override({ [TEXT]: {} }).version).toBe(publishedCatalog.version)
   })
 
-  it('disables a model', () => {
+  it('removes a disabled model', () => {
     const catalog = override({ [IMAGE]: { enabled: false } })
     expect(catalog.models).toHaveLength(9)
     expect(findModel(catalog, 'image_generation', IMAGE)).toBeUndefined()
     expect(catalog.version).not.toBe(publishedCatalog.version)
   })
 
-  it('sets prices and narrows limits of every category', () => {
+  it('overrides prices and narrows limits in every category', () => {
     const catalog = override({
       [TEXT]: {
         enabled: true,
@@ -79,11 +79,11 @@ describe('an operator’s catalog file', () => {
     [{ [SPEECH]: { maximum_characters: 2001 } }, /maximum_characters is 2001; the published limit is 2000/],
     [{ [SPEECH]: { default_voice: 'nobody' } }, /no voice "nobody"/],
     [{ [TRANSCRIPTION]: { maximum_audio_duration_ms: 3_600_001 } }, /maximum_audio_duration_ms/],
-  ])('refuses %j', (models, message) => {
+  ])('rejects %j', (models, message) => {
     expect(() => override(models)).toThrow(message)
   })
 
-  it('refuses text that is not JSON, and anything beside the models', () => {
+  it('rejects text that is not JSON and members other than models', () => {
     expect(() => overrideCatalog(publishedCatalog, '{')).toThrow('not valid JSON')
     expect(() => overrideCatalog(publishedCatalog, '{"models":{},"model":{}}')).toThrow(/catalog file.*model/s)
     expect(() => overrideCatalog(publishedCatalog, '[]')).toThrow('catalog file')

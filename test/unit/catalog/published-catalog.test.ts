@@ -1,11 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { createCatalog, type Model } from '#shared/catalog/catalog.ts'
-import { categories, categoryOf } from '#shared/catalog/categories.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
-import { operations } from '#shared/operations/registry.ts'
 
 const { models, voices } = publishedCatalog
 const idsOf = (category: Model['category']) => models.filter((model) => model.category === category).map(({ id }) => id)
@@ -18,7 +16,7 @@ function textPrice(model: (typeof textModels)[number], inputTokens: bigint, outp
 }
 
 describe('the published catalog', () => {
-  it('has exactly the models of the specification, in its order', () => {
+  it('lists exactly the specified models, in the specified order [spec R3]', () => {
     expect(idsOf('text_generation')).toEqual([
       'textmodel-3.6-flash',
       'textmodel-3.5-flash-lite',
@@ -42,7 +40,7 @@ describe('the published catalog', () => {
     expect(priceBounds(publishedCatalog, category)).toEqual({ minimumChargeUsd, maximumChargeUsd })
   })
 
-  it('prices image, speech and transcription as specified', () => {
+  it('prices images, speech and transcriptions as specified [spec B22]', () => {
     expect(models.slice(-3)).toMatchObject([
       { pricePerImageUsd: '0.035' },
       { pricePerThousandCharactersUsd: '0.2205', maximumCharacters: 2000, defaultVoice: 'darian' },
@@ -50,20 +48,20 @@ describe('the published catalog', () => {
     ])
   })
 
-  it.each(textModels)('$id: has limits within the specification and a readable date', (model) => {
+  it.each(textModels)('$id has limits within the specification and a valid date', (model) => {
     expect(model.maximumOutputTokens).toBeLessThanOrEqual(65_536)
     expect(model.contextWindow).toBeGreaterThan(model.maximumOutputTokens)
     expect(new Date(model.created * 1000).getUTCFullYear()).toBeGreaterThan(2020)
   })
 
   it.each(textModels.filter(({ id }) => !id.endsWith('-pro')))(
-    '$id: a short request with the default output ceiling costs the minimum',
+    'a short request to $id with the default output ceiling costs the minimum',
     (model) => {
       expect(textPrice(model, 200n, 512n)).toBeLessThanOrEqual(atomicFromDollars(model.minimumChargeUsd))
     },
   )
 
-  it('has a text model whose largest allowed request reaches the maximum exactly', () => {
+  it('the largest allowed request of one text model reaches the maximum exactly', () => {
     const reaches = textModels.some((model) => {
       const output = BigInt(model.maximumOutputTokens)
       const room = atomicFromDollars(model.maximumChargeUsd) - textPrice(model, 0n, output)
@@ -74,7 +72,7 @@ describe('the published catalog', () => {
     expect(reaches).toBe(true)
   })
 
-  it('has the 20 voices, each described', () => {
+  it('lists the 20 voices, each with a description [spec R8]', () => {
     expect(voices.map(({ id }) => id).join(' ')).toBe(
       'darian talia elara baxter eldrin kellan elowen kaelen lawrence alicia maisie warren jade eddie caleb sawyer finley florence wyatt bella',
     )
@@ -87,28 +85,12 @@ describe('the published catalog', () => {
   })
 })
 
-describe('categories', () => {
-  it.each(operations)('$id: its path is an endpoint of its category and of no other', ({ path, category }) => {
-    expect(categoryOf(category).endpoints.map((endpoint) => endpoint.path)).toContain(path)
-    expect(categories.flatMap(({ endpoints }) => endpoints).filter((endpoint) => endpoint.path === path)).toHaveLength(
-      1,
-    )
-  })
-
-  it('names no endpoint that is not served', () => {
-    const served = operations.map(({ path }) => path)
-    expect(categories.flatMap(({ endpoints }) => endpoints.map(({ path }) => path)).toSorted()).toEqual(
-      served.toSorted(),
-    )
-  })
-})
-
 describe('the catalog version', () => {
-  it('is the same for the same content', () => {
+  it('the catalog version is the same for the same content', () => {
     expect(createCatalog({ models, voices }).version).toBe(publishedCatalog.version)
   })
 
-  it('changes with any price, limit, voice and with availability', () => {
+  it('the catalog version changes with any price, limit or voice and with availability [spec V3c]', () => {
     const [first, ...others] = models
     const [voice, ...otherVoices] = voices
     if (!first || !voice) throw new Error('the catalog is empty')
@@ -123,7 +105,7 @@ describe('the catalog version', () => {
 })
 
 describe('availableCatalog', () => {
-  it('keeps the models that have a deployment, in their order', () => {
+  it('keeps the models with a deployment, in their order', () => {
     const available = availableCatalog(
       publishedCatalog,
       new Set(['speechvendor/scribe-v2', 'textmodel-2.5-pro', 'else']),
@@ -131,7 +113,7 @@ describe('availableCatalog', () => {
     expect(available.models.map(({ id }) => id)).toEqual(['textmodel-2.5-pro', 'speechvendor/scribe-v2'])
   })
 
-  it('leaves a category without bounds when none of its models is left', () => {
+  it('a category without available models has no price bounds', () => {
     const available = availableCatalog(publishedCatalog, new Set(['textmodel-2.5-pro']))
     expect(priceBounds(available, 'image_generation')).toBeUndefined()
     expect(priceBounds(available, 'text_generation')).toBeDefined()

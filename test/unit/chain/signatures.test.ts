@@ -3,13 +3,13 @@ import fc from 'fast-check'
 import { hashTypedData, recoverAddress, serializeSignature } from 'viem'
 import { privateKeyToAccount, sign } from 'viem/accounts'
 import { describe, expect, it } from 'vitest'
-import { PERMIT2_ADDRESS } from '#shared/adapters/chain/contracts.ts'
-import { createPermit2Hash } from '#shared/adapters/chain/permit2-message.ts'
-import { recoverSigner, signHash } from '#shared/adapters/chain/secp256k1.ts'
-import { settlementKeys } from '#shared/adapters/chain/settlement-keys.ts'
+import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { createPermit2Hash } from '#shared/adapters/chain/signing/permit2-message.ts'
+import { recoverSigner, signHash } from '#shared/adapters/chain/signing/secp256k1.ts'
+import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 
-/* viem's own, over @noble/curves, is the other implementation that everything here is held against. */
+/* The reference for every comparison is viem's implementation, based on @noble/curves. */
 
 type Hex = `0x${string}`
 
@@ -41,8 +41,8 @@ async function expectSameSigner(hash: Hex, signature: Hex): Promise<string | nul
   return signer
 }
 
-describe('the signer that is recovered is the one that viem recovers', () => {
-  it('from what a wallet signed, with each writing of v and with the mirrored s', async () => {
+describe('recovering a signer', () => {
+  it('recovers the same signer as viem from wallet signatures, with each encoding of v and the mirrored s', async () => {
     await fc.assert(
       fc.asyncProperty(bytes(32), privateKey, async (hash, key) => {
         const { r, s, yParity = Number.NaN } = await sign({ hash, privateKey: key })
@@ -61,11 +61,11 @@ describe('the signer that is recovered is the one that viem recovers', () => {
     )
   })
 
-  it('from numbers that nobody signed with, on the edges of the curve and with any v', async () => {
+  it('recovers the same signer as viem from arbitrary numbers, at the edges of the curve and with any v', async () => {
     const edges = [0n, 1n, CURVE_ORDER / 2n, CURVE_ORDER / 2n + 1n, CURVE_ORDER - 1n, CURVE_ORDER, CURVE_ORDER + 1n]
     const number = fc.oneof(uint256, fc.constantFrom(...edges, FIELD_SIZE - CURVE_ORDER, FIELD_SIZE - 1n, FIELD_SIZE))
     const v = fc.oneof(fc.constantFrom(0, 1, 27, 28), fc.integer({ min: 0, max: 255 }))
-    let [signed, refused] = [0, 0]
+    let [recovered, rejected] = [0, 0]
     await fc.assert(
       fc.asyncProperty(
         fc.oneof(bytes(32), fc.constant<Hex>(`0x${digits(0n)}`)),
@@ -75,17 +75,17 @@ describe('the signer that is recovered is the one that viem recovers', () => {
         async (...given) => {
           const [hash, r, s, recovery] = given
           const signature: Hex = `0x${digits(r)}${digits(s)}${recovery.toString(16).padStart(2, '0')}`
-          if ((await expectSameSigner(hash, signature)) === null) refused += 1
-          else signed += 1
+          if ((await expectSameSigner(hash, signature)) === null) rejected += 1
+          else recovered += 1
         },
       ),
       runs,
     )
-    expect(signed).toBeGreaterThan(0)
-    expect(refused).toBeGreaterThan(0)
+    expect(recovered).toBeGreaterThan(0)
+    expect(rejected).toBeGreaterThan(0)
   })
 
-  it('from signatures with one bit changed, cut off or drawn out', async () => {
+  it('recovers the same signer as viem from signatures that are changed by a bit, truncated or extended', async () => {
     const change = fc.oneof(
       fc.record({ kind: fc.constant('flip' as const), bit: fc.integer({ min: 0, max: 519 }) }),
       fc.record({ kind: fc.constant('length' as const), length: fc.integer({ min: 0, max: 130 }) }),
@@ -104,8 +104,8 @@ describe('the signer that is recovered is the one that viem recovers', () => {
   })
 })
 
-describe('what is signed with our keys is, to the byte, what viem signs', () => {
-  it('as a signature of a hash', async () => {
+describe('signing with settlement keys', () => {
+  it('signs a hash with the same bytes as viem', async () => {
     await fc.assert(
       fc.asyncProperty(bytes(32), privateKey, async (hash, key) => {
         const { r, s, yParity } = await sign({ hash, privateKey: key })
@@ -115,7 +115,7 @@ describe('what is signed with our keys is, to the byte, what viem signs', () => 
     )
   })
 
-  it('as a settlement’s transaction', async () => {
+  it('signs a settlement transaction with the same bytes as viem', async () => {
     const wei = fc.bigInt({ min: 0n, max: 2n ** 100n })
     const nonce = fc.integer({ min: 0, max: 2 ** 40 })
     await fc.assert(
@@ -132,7 +132,7 @@ describe('what is signed with our keys is, to the byte, what viem signs', () => 
         } as const
         const keys = settlementKeys([key])
         const [facilitator] = keys.facilitators
-        if (!facilitator) throw new Error('there is no key')
+        if (!facilitator) throw new Error('no key')
         const account = privateKeyToAccount(key)
         expect(facilitator).toBe(account.address.toLowerCase())
         expect(keys.signTransaction(facilitator, transaction)).toBe(await account.signTransaction(transaction))
@@ -141,7 +141,7 @@ describe('what is signed with our keys is, to the byte, what viem signs', () => 
     )
   })
 
-  it('and with no key that is elsewhere', () => {
+  it('throws for a facilitator without a key', () => {
     const keys = settlementKeys([`0x${digits(1n)}`])
     const transaction = { type: 'eip1559', chainId: 8453 } as const
     expect(() => keys.signTransaction('0x1111111111111111111111111111111111111111', transaction)).toThrow(
@@ -150,8 +150,8 @@ describe('what is signed with our keys is, to the byte, what viem signs', () => 
   })
 })
 
-describe('the hash that the payer signs', () => {
-  it('is that of the SDK’s typed data', () => {
+describe('hashing an authorization', () => {
+  it('computes the same hash as the SDK’s typed data', () => {
     const signed = fc.record({
       asset: bytes(20),
       payer: bytes(20),

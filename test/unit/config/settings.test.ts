@@ -3,14 +3,14 @@ import { readConfig as readApiConfig } from '../../../api/config.ts'
 import { readConfig as readWorkerConfig } from '../../../workers/config.ts'
 import { concurrencyOf } from '../../../workers/queue-settings.ts'
 
-const shared = {
+const SHARED_SETTINGS = {
   DATABASE_URL: 'postgres://127.0.0.1/farebox',
   RPC_URL: 'http://127.0.0.1:1',
   PUBLIC_BASE_URL: 'http://127.0.0.1:2',
   DEPLOYMENTS_FILE: 'deployments.json',
 }
-const api = {
-  ...shared,
+const API_SETTINGS = {
+  ...SHARED_SETTINGS,
   OBJECT_STORE_DIRECTORY: '/objects',
   CONTACT_EMAIL: 'operator@farebox.example',
   PAY_TO: `0x${'1'.repeat(40)}`,
@@ -19,19 +19,19 @@ const api = {
   RECEIPT_SECRETS: `k1:${'r'.repeat(32)}`,
   RECEIPT_SIGNING_KEY: `k1:${'5'.repeat(64)}`,
 }
-const worker = {
-  ...shared,
+const WORKER_SETTINGS = {
+  ...SHARED_SETTINGS,
   OBJECT_STORE_DIRECTORY: '/objects',
   SETTLEMENT_PRIVATE_KEYS: `0x${'3'.repeat(64)}`,
   RECEIPT_SECRET_ID: 'k1',
 }
 
-const { OBJECT_STORE_DIRECTORY: _, ...apiWithoutStore } = api
-const { SETTLEMENT_PRIVATE_KEYS: __, ...workerWithoutKeys } = worker
+const { OBJECT_STORE_DIRECTORY: _, ...API_WITHOUT_STORE } = API_SETTINGS
+const { SETTLEMENT_PRIVATE_KEYS: __, ...WORKER_WITHOUT_KEYS } = WORKER_SETTINGS
 
-describe('the settings of the queue', () => {
-  it('may be left out: the queue is in the database, and a worker serves all of it', () => {
-    const config = readWorkerConfig(worker)
+describe('queue settings', () => {
+  it('the queue defaults to PostgreSQL, and a worker to serving every queue', () => {
+    const config = readWorkerConfig(WORKER_SETTINGS)
     expect(config.QUEUE_URL).toBeUndefined()
     expect([...concurrencyOf(config)]).toEqual([
       ['text', 16],
@@ -42,9 +42,9 @@ describe('the settings of the queue', () => {
     ])
   })
 
-  it('let a worker serve some queues, each with its own concurrency', () => {
+  it('a worker serves only the queues of WORKER_QUEUES, each with its own concurrency', () => {
     const config = readWorkerConfig({
-      ...worker,
+      ...WORKER_SETTINGS,
       WORKER_QUEUES: 'settlement, text',
       WORKER_CONCURRENCY: '4',
       WORKER_CONCURRENCY_SETTLEMENT: '64',
@@ -65,33 +65,33 @@ describe('the settings of the queue', () => {
     ['METRICS_PORT', { METRICS_PORT: '70000' }],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }],
     ['OTEL_TRACES_SAMPLER_ARG', { OTEL_TRACES_SAMPLER_ARG: '2' }],
-  ])('that are wrong are refused by the name of %s', (name, changes) => {
-    expect(() => readWorkerConfig({ ...worker, ...changes })).toThrow(name)
-    expect(() => readWorkerConfig({ ...worker, ...changes })).not.toThrow('secret')
+  ])('rejects an invalid %s with an error that names the setting and quotes no secret', (name, changes) => {
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...changes })).toThrow(name)
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...changes })).not.toThrow('secret')
   })
 
-  it('ask for a way to settle exactly where settlements are served', () => {
+  it('a worker that serves settlement needs either settlement keys or a remote facilitator', () => {
     const remote = { FACILITATOR_URL: 'https://facilitator.example' }
-    expect(() => readWorkerConfig(workerWithoutKeys)).toThrow('SETTLEMENT_PRIVATE_KEYS')
-    expect(() => readWorkerConfig({ ...workerWithoutKeys, WORKER_QUEUES: 'settlement' })).toThrow(
+    expect(() => readWorkerConfig(WORKER_WITHOUT_KEYS)).toThrow('SETTLEMENT_PRIVATE_KEYS')
+    expect(() => readWorkerConfig({ ...WORKER_WITHOUT_KEYS, WORKER_QUEUES: 'settlement' })).toThrow(
       'SETTLEMENT_PRIVATE_KEYS',
     )
-    expect(readWorkerConfig({ ...workerWithoutKeys, WORKER_QUEUES: 'text' }).SETTLEMENT_PRIVATE_KEYS).toBeUndefined()
-    expect(readWorkerConfig({ ...workerWithoutKeys, ...remote }).FACILITATOR_URL).toBe(remote.FACILITATOR_URL)
-    // A worker that calls providers verifies payments through the facilitator that others settle with.
-    expect(readWorkerConfig({ ...workerWithoutKeys, ...remote, WORKER_QUEUES: 'text' }).FACILITATOR_URL).toBe(
+    expect(readWorkerConfig({ ...WORKER_WITHOUT_KEYS, WORKER_QUEUES: 'text' }).SETTLEMENT_PRIVATE_KEYS).toBeUndefined()
+    expect(readWorkerConfig({ ...WORKER_WITHOUT_KEYS, ...remote }).FACILITATOR_URL).toBe(remote.FACILITATOR_URL)
+    // A worker that calls providers verifies payments through the facilitator, even if other workers settle.
+    expect(readWorkerConfig({ ...WORKER_WITHOUT_KEYS, ...remote, WORKER_QUEUES: 'text' }).FACILITATOR_URL).toBe(
       remote.FACILITATOR_URL,
     )
     for (const WORKER_QUEUES of ['text', 'settlement'])
-      expect(() => readWorkerConfig({ ...worker, ...remote, WORKER_QUEUES })).toThrow('exactly one')
+      expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...remote, WORKER_QUEUES })).toThrow('exactly one')
   })
 })
 
-describe('the settings of the object store', () => {
-  it('must name one', () => {
-    expect(() => readApiConfig(apiWithoutStore)).toThrow('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
-    expect(() => readApiConfig({ ...api, S3_BUCKET: 'media' })).toThrow('set only one of')
-    expect(readApiConfig({ ...apiWithoutStore, S3_BUCKET: 'media' }).S3_REGION).toBe('us-east-1')
+describe('object store settings', () => {
+  it('requires exactly one of OBJECT_STORE_DIRECTORY and S3_BUCKET', () => {
+    expect(() => readApiConfig(API_WITHOUT_STORE)).toThrow('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
+    expect(() => readApiConfig({ ...API_SETTINGS, S3_BUCKET: 'media' })).toThrow('set only one of')
+    expect(readApiConfig({ ...API_WITHOUT_STORE, S3_BUCKET: 'media' }).S3_REGION).toBe('us-east-1')
   })
 
   it.each([
@@ -101,7 +101,7 @@ describe('the settings of the object store', () => {
     ['S3_ENDPOINT', { S3_BUCKET: 'media', S3_ENDPOINT: 'not a URL' }],
     ['S3_FORCE_PATH_STYLE', { S3_BUCKET: 'media', S3_FORCE_PATH_STYLE: 'perhaps' }],
     ['MEDIA_DELIVERY', { OBJECT_STORE_DIRECTORY: '/objects', MEDIA_DELIVERY: 'redirect' }],
-  ])('that are incomplete are refused by the name of %s', (name, changes) => {
-    expect(() => readApiConfig({ ...apiWithoutStore, ...changes })).toThrow(name)
+  ])('rejects incomplete object store settings with an error that names %s', (name, changes) => {
+    expect(() => readApiConfig({ ...API_WITHOUT_STORE, ...changes })).toThrow(name)
   })
 })

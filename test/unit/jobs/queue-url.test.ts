@@ -3,7 +3,7 @@ import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
 
 const node = (host: string, port: number) => ({ host, port })
 
-describe('a queue’s URL', () => {
+describe('parseQueueUrl', () => {
   it.each([
     ['redis://h', { kind: 'redis', node: node('h', 6379), database: 0, tls: false, shown: 'redis://h' }],
     ['redis://h:1/2', { kind: 'redis', node: node('h', 1), database: 2, tls: false, shown: 'redis://h:1/2' }],
@@ -53,7 +53,7 @@ describe('a queue’s URL', () => {
         shown: 'postgresql://h:5432/queue',
       },
     ],
-  ])('%s is read', (url, expected) => {
+  ])('parses %s', (url, expected) => {
     expect(parseQueueUrl(url)).toEqual(expected)
   })
 
@@ -71,7 +71,7 @@ describe('a queue’s URL', () => {
     'redis+sentinel://me:secret@h',
     'redis+sentinel://me:secret@h/main/zero',
     'redis+cluster://me:secret@a,,b',
-  ])('%j is refused without being quoted', (url) => {
+  ])('rejects %j without quoting its password', (url) => {
     expect(() => parseQueueUrl(url)).toThrow(RangeError)
     expect(() => parseQueueUrl(url)).not.toThrow(/secret/)
   })

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { type JobState, jobStates } from '#shared/jobs/job.ts'
+import { JOB_STATES, type JobState } from '#shared/jobs/job.ts'
 import { isUnfinished, mayMove, statesBefore } from '#shared/jobs/transitions.ts'
 
-/** Written out a second time on purpose: a change of the table must be meant. */
-const moves: readonly (readonly [JobState, JobState])[] = [
+/** Repeated here on purpose, so that a change of the table is deliberate. */
+const MOVES: readonly (readonly [JobState, JobState])[] = [
   ['accepted', 'generating'],
   ['accepted', 'failed'],
   ['generating', 'generating'],
@@ -19,31 +19,31 @@ const moves: readonly (readonly [JobState, JobState])[] = [
   ['settlement_failed', 'accepted'],
 ]
 
-const pairs = jobStates.flatMap((from) => jobStates.map((to) => [from, to] as const))
+const PAIRS = JOB_STATES.flatMap((from) => JOB_STATES.map((to) => [from, to] as const))
 
-describe('a job', () => {
-  it.each(pairs)('moves from %s to %s exactly when that is in the table', (from, to) => {
-    expect(mayMove(from, to)).toBe(moves.some(([one, other]) => one === from && other === to))
+describe('job transitions', () => {
+  it.each(PAIRS)('a job may move from %s to %s only when the table lists it', (from, to) => {
+    expect(mayMove(from, to)).toBe(MOVES.some(([one, other]) => one === from && other === to))
   })
 
-  it.each(pairs)('finds %s before %s exactly when it may move so', (from, to) => {
+  it.each(PAIRS)('statesBefore lists %s before %s exactly when that move is allowed', (from, to) => {
     expect(statesBefore(to).includes(from)).toBe(mayMove(from, to))
   })
 
-  it('never leaves completed or review', () => {
-    for (const to of jobStates) expect([mayMove('completed', to), mayMove('review', to)]).toEqual([false, false])
+  it('a job never leaves completed or review', () => {
+    for (const to of JOB_STATES) expect([mayMove('completed', to), mayMove('review', to)]).toEqual([false, false])
   })
 
-  it('is completed from settling alone, and settling from generated alone', () => {
+  it('a job completes from settling only, and settles from generated only', () => {
     expect([statesBefore('completed'), statesBefore('settling')]).toEqual([['settling'], ['generated']])
   })
 
-  it('gets back to a provider call by a fresh acceptance, or from one call to the next without another state between', () => {
+  it('a job reaches another provider call only by a new acceptance, or directly from the previous call', () => {
     expect(statesBefore('generating')).toEqual(['accepted', 'generating'])
     expect(statesBefore('accepted')).toEqual(['failed', 'settlement_failed'])
   })
 
-  it('that is unfinished can move, and never waits for a payer', () => {
-    expect(jobStates.filter(isUnfinished)).toEqual(['accepted', 'generating', 'generated', 'settling'])
+  it('only accepted, generating, generated and settling jobs are unfinished', () => {
+    expect(JOB_STATES.filter(isUnfinished)).toEqual(['accepted', 'generating', 'generated', 'settling'])
   })
 })

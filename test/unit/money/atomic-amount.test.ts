@@ -4,17 +4,17 @@ import { atomicAmount, atomicFromDollars, dollarsFromAtomic, parseAtomicAmount }
 import { clamp, divideRoundingUp } from '#shared/money/rounding.ts'
 import { atomicRoundedUp, priceOf, unitPrice } from '#shared/money/unit-price.ts'
 
-/** Of milliseconds of audio. */
+/** Returns the price of milliseconds of audio. */
 const audioPrice = (quantity: bigint) => atomicRoundedUp(priceOf(unitPrice('0.122', 3_600_000n), quantity))
 const amounts = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
 
 describe('an amount', () => {
-  it('is never negative', () => {
+  it('rejects a negative amount', () => {
     expect(() => atomicAmount(-1n)).toThrow(RangeError)
     expect(atomicAmount(0n)).toBe(0n)
   })
 
-  it('on the wire is decimal digits and nothing else', () => {
+  it('accepts only decimal digits as a wire amount', () => {
     const others = [
       '',
       ' 1',
@@ -37,15 +37,15 @@ describe('an amount', () => {
     expect(parseAtomicAmount('9'.repeat(78))).toBe(10n ** 78n - 1n)
   })
 
-  it('of any size survives the wire', () => {
+  it('an amount of any size survives a round trip through its wire form', () => {
     fc.assert(fc.property(amounts, (value) => parseAtomicAmount(value.toString()) === value))
   })
 
-  it('of any size survives being written in dollars', () => {
+  it('an amount of any size survives a round trip through dollars', () => {
     fc.assert(fc.property(amounts, (value) => atomicFromDollars(dollarsFromAtomic(atomicAmount(value))) === value))
   })
 
-  it('in dollars has no trailing zero, no exponent and no float error', () => {
+  it('writes dollars without trailing zeros, exponents or floating-point errors', () => {
     const written = [
       [0n, '0'],
       [1n, '0.000001'],
@@ -58,7 +58,7 @@ describe('an amount', () => {
     for (const [value, dollars] of written) expect(dollarsFromAtomic(atomicAmount(value))).toBe(dollars)
   })
 
-  it('in dollars is read exactly or not at all', () => {
+  it('parses dollars exactly or throws', () => {
     expect(atomicFromDollars('0.1')).toBe(100_000n)
     expect(atomicFromDollars('9007199254740993.000001')).toBe(9_007_199_254_740_993_000_001n)
     for (const text of ['', '.', '.5', '1.', '0.0000001', '-1', '+1', '1e2', '$1', '1,000', ' 1', '0x1', 'Infinity'])
@@ -67,7 +67,7 @@ describe('an amount', () => {
 })
 
 describe('rounding', () => {
-  it('goes up to the next whole unit and never further', () => {
+  it('rounds up to the next whole unit and never further', () => {
     fc.assert(
       fc.property(amounts, fc.bigInt({ min: 1n, max: 2n ** 128n }), (dividend, divisor) => {
         const quotient = divideRoundingUp(dividend, divisor)
@@ -76,14 +76,14 @@ describe('rounding', () => {
     )
   })
 
-  it('refuses what has no meaning', () => {
+  it('rejects negative dividends, non-positive divisors and empty ranges', () => {
     expect(() => divideRoundingUp(-1n, 2n)).toThrow(RangeError)
     expect(() => divideRoundingUp(1n, 0n)).toThrow(RangeError)
     expect(() => divideRoundingUp(1n, -2n)).toThrow(RangeError)
     expect(() => clamp(1n, 3n, 2n)).toThrow(RangeError)
   })
 
-  it('is done once: the price of a sum is never more than the sum of the prices', () => {
+  it('the price of a sum is at most the sum of the prices', () => {
     const quantity = fc.bigInt({ min: 0n, max: 10n ** 12n })
     fc.assert(
       fc.property(quantity, quantity, (one, other) => {
@@ -95,7 +95,7 @@ describe('rounding', () => {
 })
 
 describe('a unit price', () => {
-  it('is exact: a multiple of its units costs the same multiple of its price', () => {
+  it('a multiple of the units costs the same multiple of the unit price', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 30n }), (hours) => {
         return audioPrice(hours * 3_600_000n) === hours * 122_000n
@@ -103,12 +103,12 @@ describe('a unit price', () => {
     )
   })
 
-  it('charges one atomic unit for the smallest quantity, and nothing for none', () => {
+  it('the smallest quantity costs one atomic unit, and zero quantity costs nothing', () => {
     expect(atomicRoundedUp(priceOf(unitPrice('0.000001', 1_000_000n), 1n))).toBe(1n)
     expect(atomicRoundedUp(priceOf(unitPrice('0.000001', 1_000_000n), 0n))).toBe(0n)
   })
 
-  it('is for at least one unit', () => {
+  it('rejects a price for less than one unit', () => {
     expect(() => unitPrice('0.122', 0n)).toThrow(RangeError)
     expect(() => atomicRoundedUp(priceOf(unitPrice('0.122', 1n), -1n))).toThrow(RangeError)
   })

@@ -34,7 +34,7 @@ const sameChat: [what: string, left: object, right: object][] = [
     { messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] },
   ],
   [
-    'an empty part beside text',
+    'an empty part next to text',
     {},
     {
       messages: [
@@ -69,7 +69,7 @@ const sameChat: [what: string, left: object, right: object][] = [
   ['the lower of two ceilings', { max_tokens: 7 }, { max_tokens: 7, max_completion_tokens: 9 }],
 ]
 
-test.each(sameChat)('%s make the same chat request', (_what, left, right) => {
+test.each(sameChat)('yields the same chat request for %s', (_what, left, right) => {
   expect(canonicalJson(chatRequest(left) as never)).toBe(canonicalJson(chatRequest(right) as never))
 })
 
@@ -77,7 +77,7 @@ function toolUse(input: object) {
   return [{ type: 'tool_use', id: '1', name: 'f', input }]
 }
 
-test('messages in different spelling make the same request', () => {
+test('equivalent message bodies yield the same request', () => {
   const spelled = messageRequest({
     system: 'Be brief.',
     messages: [...hello, { role: 'assistant', content: toolUse({ a: 1, b: 2 }) }],
@@ -93,7 +93,7 @@ test('messages in different spelling make the same request', () => {
   expect(canonicalJson(respelled as never)).toBe(canonicalJson(spelled as never))
 })
 
-test('another text, model, ceiling or option makes another request', () => {
+test('a different text, model, output ceiling or option changes the request', () => {
   const variants = [
     {},
     { messages: [{ role: 'user', content: 'Hullo' }] },
@@ -109,7 +109,7 @@ test('another text, model, ceiling or option makes another request', () => {
   expect(new Set(texts).size).toBe(variants.length)
 })
 
-test('a chat history with tools, images and refusals is translated whole', () => {
+test('translates a complete chat history with tools, images and refusals [spec E17]', () => {
   const request = chatRequest({
     messages: [
       { role: 'system', content: 'One' },
@@ -169,7 +169,7 @@ test('a chat history with tools, images and refusals is translated whole', () =>
   })
 })
 
-test('older function calls and their results find each other by name', () => {
+test('links older function calls to their results by name', () => {
   const request = chatRequest({
     messages: [
       ...hello,
@@ -190,7 +190,7 @@ test('older function calls and their results find each other by name', () => {
   })
 })
 
-test('system text alone becomes the message to answer', () => {
+test('turns a lone system text into the user message', () => {
   const expected = [{ role: 'user', parts: [{ type: 'text', text: 'Sing.' }] }]
   expect(chatRequest({ messages: [{ role: 'system', content: 'Sing.' }] })).toEqual({
     messages: expected,
@@ -198,16 +198,16 @@ test('system text alone becomes the message to answer', () => {
   })
 })
 
-test('useful extras are forwarded, each in its family’s name', () => {
+test('forwards supported extra properties under the name of each family', () => {
   const sampling = { temperature: 0.5, top_p: 0.9, top_k: 40, seed: 7, presence_penalty: -2, frequency_penalty: 2 }
   expect(chatRequest({ ...sampling, stop: ['a', 'b'] })).toMatchObject({ ...sampling, stop_sequences: ['a', 'b'] })
   expect(messageRequest({ ...sampling, stop_sequences: ['a'] })).toMatchObject({ ...sampling, stop_sequences: ['a'] })
 })
 
-test('tools, their choice and structured output are forwarded from each family’s shape', () => {
+test('forwards tools, tool choice and structured output from the format of each family', () => {
   const schema = { type: 'object', properties: { a: { type: 'integer' } } }
   const format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema } }
-  const tool = { name: 'weather', description: 'Tells it.', parameters }
+  const tool = { name: 'weather', description: 'Reports the weather.', parameters }
   expect(
     chatRequest({
       tools: [{ type: 'function', function: tool }, { type: 'web_search' }],
@@ -222,7 +222,7 @@ test('tools, their choice and structured output are forwarded from each family�
   expect(
     chatRequest({ tools: [weather], tool_choice: { type: 'function', function: { name: 'other' } } }),
   ).not.toHaveProperty('tool_choice')
-  const definition = { name: 'weather', description: 'Tells it.', input_schema: parameters }
+  const definition = { name: 'weather', description: 'Reports the weather.', input_schema: parameters }
   expect(
     messageRequest({
       tools: [definition, { type: 'web_search_20250305', name: 'web_search' }],
@@ -239,7 +239,7 @@ test('tools, their choice and structured output are forwarded from each family�
   })
 })
 
-test('a tool’s result in messages keeps its text, its images and its error', () => {
+test('keeps text, images and error flag of a tool result in messages', () => {
   const source = { type: 'base64', media_type: 'image/png', data: pngHead(5, 5).toString('base64') }
   const request = messageRequest({
     messages: [
@@ -274,7 +274,7 @@ test('a tool’s result in messages keeps its text, its images and its error', (
   })
 })
 
-test('images and speech write their defaults out and drop the deprecated alias', () => {
+test('image and speech requests spell out defaults and drop the deprecated size [spec E42]', () => {
   const image = {
     operation: 'createImageGeneration',
     model: IMAGE_MODEL,

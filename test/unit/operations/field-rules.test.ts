@@ -53,9 +53,9 @@ const accepted: [operation: string, what: string, fields: object][] = [
   [chat, 'an inline JPEG', imagePart(dataUri(jpegHead(8, 8), 'image/jpeg'))],
   [chat, 'an inline WebP', imagePart(dataUri(webpHead, 'image/webp'))],
   [chat, 'an inline GIF', imagePart(dataUri(gifHead, 'image/gif'))],
-  [chat, 'null content beside tool_calls', said(null, { tool_calls: [{}] })],
-  [chat, 'absent content beside tool_calls', said(undefined, { tool_calls: [{}] })],
-  [chat, 'null content beside function_call', said(null, { function_call: { name: 'f', arguments: '{}' } })],
+  [chat, 'null content next to tool_calls', said(null, { tool_calls: [{}] })],
+  [chat, 'absent content next to tool_calls', said(undefined, { tool_calls: [{}] })],
+  [chat, 'null content next to function_call', said(null, { function_call: { name: 'f', arguments: '{}' } })],
   [message, 'the smallest body', {}],
   [message, 'max_tokens 1', { max_tokens: 1 }],
   [message, 'max_tokens 65536', { max_tokens: 65_536 }],
@@ -96,10 +96,10 @@ test.each(accepted)('%s accepts %s', (operation, _what, fields) => {
   expect(fieldFault(operation, { ...bodies[operation], ...fields })).toBeNull()
 })
 
-type Refusal = [operation: string, fields: object, code: string, param: string, message: RegExp]
+type Rejection = [operation: string, fields: object, code: string, param: string, message: RegExp]
 
 const unstorable = /without lone surrogates and without U\+0000/
-const textRefusals: Refusal[] = [chat, message].flatMap((operation): Refusal[] => [
+const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection[] => [
   [operation, { model: undefined }, 'missing_field', 'model', /required/],
   [operation, { model: 'gpt-4' }, 'invalid_field', 'model', /one of "textmodel-3.6-flash", .*; got "gpt-4"/],
   [operation, { model: IMAGE_MODEL }, 'invalid_field', 'model', /one of/],
@@ -139,10 +139,10 @@ const textRefusals: Refusal[] = [chat, message].flatMap((operation): Refusal[] =
 
 const imageUrl = 'messages[0].content[0].image_url.url'
 const imageData = 'messages[0].content[0].source.data'
-const refused: Refusal[] = [
+const rejected: Rejection[] = [
   ...textRefusals,
   ...['http://example.com/a.png', 'ftp://example.com/a', 'file:///etc/passwd', 'example.com/a.png', ''].map(
-    (url): Refusal => [chat, imagePart(url), 'invalid_field', imageUrl, /https URL or a Base64 data URI/],
+    (url): Rejection => [chat, imagePart(url), 'invalid_field', imageUrl, /https URL or a Base64 data URI/],
   ),
   [chat, imagePart('https://me:secret@example.com/'), 'invalid_field', imageUrl, /user name or password/],
   [chat, imagePart('data:image/png,abc'), 'invalid_field', imageUrl, /data URI of type image\/png/],
@@ -211,7 +211,7 @@ const refused: Refusal[] = [
   [image, { prompt: '' }, 'invalid_field', 'prompt', /at least 1 characters/],
   [image, { prompt: '🗼'.repeat(4001) }, 'invalid_field', 'prompt', /at most 4000 characters/],
   [image, { prompt: '\ud800' }, 'invalid_field', 'prompt', unstorable],
-  ...[0, 2, 1.5, '1', null].map((n): Refusal => [image, { n }, 'invalid_field', 'n', /must be 1/]),
+  ...[0, 2, 1.5, '1', null].map((n): Rejection => [image, { n }, 'invalid_field', 'n', /must be 1/]),
   [image, { image_size: '2K' }, 'invalid_field', 'image_size', /must be "1K"/],
   [image, { aspect_ratio: '16:9' }, 'invalid_field', 'aspect_ratio', /must be "1:1"/],
   [image, { size: '512x512' }, 'invalid_field', 'size', /must be "1024x1024"/],
@@ -224,7 +224,7 @@ const refused: Refusal[] = [
   [speech, { input: '' }, 'invalid_field', 'input', /at least 1 characters/],
   [speech, { input: `a${'🎵'.repeat(2000)}` }, 'invalid_field', 'input', /at most 2000 characters/],
   ...[' ', '…', '🎵', '\n\t', '!?'].map(
-    (input): Refusal => [speech, { input }, 'invalid_field', 'input', /at least one letter or number/],
+    (input): Rejection => [speech, { input }, 'invalid_field', 'input', /at least one letter or number/],
   ),
   [speech, { input: 'a\ud800' }, 'invalid_field', 'input', unstorable],
   [speech, { input: 'a\0' }, 'invalid_field', 'input', unstorable],
@@ -238,25 +238,26 @@ const refused: Refusal[] = [
   [speech, { instructions: 'x' }, 'unknown_field', 'instructions', /not a field/],
 ]
 
-test.each(refused)('%s refuses %j', (operation, fields, code, param, message) => {
+test.each(rejected)('%s rejects %j [spec O29]', (operation, fields, code, param, message) => {
   const fault = fieldFault(operation, { ...bodies[operation], ...fields })
   expect(fault).toMatchObject({ code, param })
   expect(fault?.message).toMatch(message)
 })
 
-/** Speeds as a caller writes them, `0.700` to `1.200`, with something behind the last place. */
-function speedTexts(behind: string): string[] {
+/** Returns speeds as callers write them, `0.700` to `1.200`, with `suffix` after the last digit. */
+function speedTexts(suffix: string): string[] {
   return Array.from({ length: 501 }, (_, index) => {
     const thousandths = 700 + index
-    return `${Math.floor(thousandths / 1000)}.${String(thousandths % 1000).padStart(3, '0')}${behind}`
+    return `${Math.floor(thousandths / 1000)}.${String(thousandths % 1000).padStart(3, '0')}${suffix}`
   })
 }
 
-function refusedSpeeds(texts: readonly string[]): string[] {
+function rejectedSpeeds(texts: readonly string[]): string[] {
   return texts.filter((text) => fieldFault(speech, { ...bodies[speech], speed: JSON.parse(text) as number }) !== null)
 }
 
-test('every speed from 0.700 to 1.200 in steps of 0.001 is accepted, and nothing between the steps', () => {
-  expect(refusedSpeeds(speedTexts(''))).toEqual([])
-  for (const behind of ['5', '1', '9', '0000001']) expect(refusedSpeeds(speedTexts(behind))).toEqual(speedTexts(behind))
+test('accepts every speed from 0.700 to 1.200 in steps of 0.001, and nothing in between', () => {
+  expect(rejectedSpeeds(speedTexts(''))).toEqual([])
+  for (const suffix of ['5', '1', '9', '0000001'])
+    expect(rejectedSpeeds(speedTexts(suffix))).toEqual(speedTexts(suffix))
 })

@@ -18,7 +18,7 @@ function textQuote(content: unknown, fields: object = {}) {
 
 const text = fc.string({ unit: 'grapheme', maxLength: 400 })
 
-test('the input bound covers every byte of every text, so every code point and every token of a byte-level tokenizer', () => {
+test('the input token bound covers every byte of every text, and so every token of a byte-level tokenizer', () => {
   fc.assert(
     fc.property(text, text, text, (system, said, description) => {
       const tools = [
@@ -33,7 +33,7 @@ test('the input bound covers every byte of every text, so every code point and e
       })
       const bytes = Buffer.byteLength(system + said + description + said)
       expect(terms.maximum_input_tokens).toBeGreaterThan(bytes)
-      // The longest plain rendering of the definition, as Python's json.dumps writes it, fits as well.
+      // The bound also covers the longest plain rendering of the definition, as Python's json.dumps writes it.
       const ascii = JSON.stringify(tools[0]?.function)
         .replace(/[\u0080-\uffff]/g, '......')
         .replace(/[,:]/g, '$& ')
@@ -47,17 +47,17 @@ test.each([
   ['CJK', '漢字'],
   ['Thai', 'สวัสดี'],
   ['ASCII', 'x'],
-])('%s is bounded by its bytes', (_name, unit) => {
+])('%s is bounded by its byte count', (_name, unit) => {
   const bound = (count: number) => textQuote(unit.repeat(count)).terms.maximum_input_tokens
   expect(bound(101) - bound(1)).toBe(Buffer.byteLength(unit) * 100)
 })
 
-test('both families quote the same request alike', () => {
+test('both families quote the same maximum for the same request', () => {
   const body = { model: TEXT_MODEL, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5000 }
   expect(quoteOf(message, body)).toEqual(quoteOf(chat, body))
 })
 
-test('the quote grows with max_tokens and with the input, and never falls', () => {
+test('the quote never falls as max_tokens or the input grows [spec E4]', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 59_999 }), text, (maxTokens, said) => {
       const quote = textQuote(said, { max_tokens: maxTokens }).quotedMaximum
@@ -67,7 +67,7 @@ test('the quote grows with max_tokens and with the input, and never falls', () =
   )
 })
 
-test('the exact sum is rounded up once and raised to the minimum', () => {
+test('rounds the exact sum up once and raises it to the minimum', () => {
   // 256 for the request, 16 for the message, 16 for the part, 1 byte; at 1 and 10 dollars for a million.
   expect(textQuote('x', { max_tokens: 512 })).toEqual({
     quotedMaximum: 5409n,
@@ -92,7 +92,7 @@ function refusalOf(action: () => unknown): unknown {
   return null
 }
 
-test('max_tokens is held against the model’s own limit', () => {
+test('rejects max_tokens above the limit of the model', () => {
   expect(textQuote('x', { max_tokens: 60_000 }).terms.maximum_output_tokens).toBe(60_000)
   expect(refusalOf(() => textQuote('x', { max_tokens: 60_001 }))).toMatchObject({
     code: 'invalid_field',
@@ -101,7 +101,7 @@ test('max_tokens is held against the model’s own limit', () => {
   })
 })
 
-test('input and output together are held against the context window', () => {
+test('rejects input and output that together exceed the context window', () => {
   const longest = 200_000 - 100 - 288
   expect(textQuote('x'.repeat(longest), { max_tokens: 100 }).terms.maximum_input_tokens).toBe(199_900)
   expect(refusalOf(() => textQuote('x'.repeat(longest + 1), { max_tokens: 100 }))).toMatchObject({
@@ -111,8 +111,8 @@ test('input and output together are held against the context window', () => {
   })
 })
 
-test('a maximum above the bound of one call is refused, saying by how much', () => {
-  // 600,000 for the output, so 166,952 tokens are left for the input.
+test('rejects a maximum above the bound of one call and states the excess', () => {
+  // 600,000 for the output leaves 166,952 tokens for the input.
   const longest = 166_952 - 288
   const roomy = createCatalog({
     ...smallCatalog,
@@ -133,7 +133,7 @@ test('a maximum above the bound of one call is refused, saying by how much', () 
   expect(refusalOf(() => quote(800_000, 1))).toMatchObject({ code: 'maximum_price_exceeded', param: 'messages' })
 })
 
-test('whatever usage an upstream reports, the charge stays between the minimum and the quote', () => {
+test('the charge stays between the minimum and the quote, whatever usage an upstream reports [spec B19]', () => {
   const reported = fc.oneof(fc.nat(), fc.constantFrom(0, 1, 289, 290, Number.MAX_SAFE_INTEGER))
   const operation = operationById(chat)
   fc.assert(
@@ -146,16 +146,16 @@ test('whatever usage an upstream reports, the charge stays between the minimum a
   )
   const { terms } = textQuote('x', { max_tokens: 1000 })
   expect(operation.charge({ input_tokens: 3, output_tokens: 500 }, terms)).toBe(5003n)
-  // Tokens that were not used on one side pay for none on the other.
+  // Unused tokens of one kind do not offset excess tokens of the other.
   expect(operation.charge({ input_tokens: 5000, output_tokens: 500 }, terms)).toBe(5289n)
 })
 
-/** What one image adds to a request of one message with one part. */
+/** Returns the tokens that one image adds to a request of one message with one part. */
 function imageBound(url: string): number {
   return textQuote([{ type: 'image_url', image_url: { url } }]).terms.maximum_input_tokens - (256 + 16 + 16)
 }
 
-test('images are bounded by the dearest documented formula, and by the worst case where their size is unknown', () => {
+test('bounds images by the most expensive documented formula, and by the worst case when their size is unknown', () => {
   expect(imageBound(dataUri(pngHead(64, 64)))).toBe(85 + 8 * 170)
   expect(imageBound(dataUri(jpegHead(1024, 1024)))).toBe(Math.ceil(1024 * 2.46))
   expect(imageBound(dataUri(pngHead(3072, 3072)))).toBe(4784)
@@ -164,7 +164,7 @@ test('images are bounded by the dearest documented formula, and by the worst cas
     expect(imageBound(url)).toBe(MAXIMUM_IMAGE_TOKENS)
 })
 
-test('no image of any size costs more than the worst case, nor less than a vendor’s smallest', () => {
+test('an image of any size costs at most the worst case and at least the smallest vendor minimum', () => {
   const side = fc.oneof(fc.integer({ min: 1, max: 4000 }), fc.integer({ min: 1, max: 2 ** 32 - 1 }))
   fc.assert(
     fc.property(side, side, (width, height) => {
@@ -176,7 +176,7 @@ test('no image of any size costs more than the worst case, nor less than a vendo
   )
 })
 
-test('sizes are read from the image’s own header, never from a thumbnail or from damage', () => {
+test('reads sizes from the header of the image itself, never from a thumbnail or corrupt data', () => {
   expect(pixelSize(pngHead(70_000, 3))).toEqual({ width: 70_000, height: 3 })
   expect(pixelSize(jpegHead(640, 480))).toEqual({ width: 640, height: 480 })
   for (const bytes of [
@@ -228,7 +228,7 @@ function priced(changes: object) {
   })
 }
 
-test('speech is held against what the catalog offers', () => {
+test('rejects a voice or a speech length that the catalog does not offer', () => {
   const body = { model: SPEECH_MODEL, input: 'Hello' }
   expect(refusalOf(() => quoteOf('createSpeech', { ...body, voice: 'wyatt' }))).toMatchObject({
     code: 'invalid_field',

@@ -16,7 +16,7 @@ const output: TextOutput = {
 }
 const call = { id: 'c', name: 'f', arguments_json: '{"a":[1]}' }
 
-test('a chat completion reads as the specification and the family’s SDKs have it', () => {
+test('a chat completion has the specified format that the SDKs of the family read [spec O2]', () => {
   const result = chatCompletionResult(facts, output)
   expect(chatCompletionResultSchema.parse(result)).toEqual({
     id: 'chatcmpl-j1',
@@ -35,7 +35,7 @@ test('a chat completion reads as the specification and the family’s SDKs have 
   })
 })
 
-test('a message reads as the specification and the family’s SDKs have it', () => {
+test('a message has the specified format that the SDKs of the family read [spec O3]', () => {
   const result = messageResult(facts, output)
   expect(messageResultSchema.parse(result)).toEqual({
     id: 'msg_j1',
@@ -49,7 +49,7 @@ test('a message reads as the specification and the family’s SDKs have it', () 
   })
 })
 
-test('tool calls are told in each family’s shape, also where the vendor says plain stop', () => {
+test('reports tool calls in the format of each family, even when the vendor’s finish reason is stop', () => {
   const called = { ...output, text: null, tool_calls: [call] }
   const [choice] = chatCompletionResultSchema.parse(chatCompletionResult(facts, called)).choices
   expect(choice).toMatchObject({
@@ -72,7 +72,7 @@ test.each([
   ['[1]', { raw_arguments: '[1]' }],
   ['['.repeat(100_000), { raw_arguments: '['.repeat(100_000) }],
   [`{"a":${'['.repeat(70)}${']'.repeat(70)}}`, { raw_arguments: `{"a":${'['.repeat(70)}${']'.repeat(70)}}` }],
-])('arguments %j always make an object in messages', (arguments_json, input) => {
+])('arguments %j become an object in messages', (arguments_json, input) => {
   const result = messageResult(facts, { ...output, tool_calls: [{ ...call, arguments_json }] })
   expect(messageResultSchema.parse(result).content[1]).toMatchObject({ input })
 })
@@ -82,12 +82,15 @@ test.each([
   ['length', 'length', 'max_tokens'],
   ['tool_calls', 'tool_calls', 'tool_use'],
   ['content_filter', 'content_filter', 'refusal'],
-] as const)('a turn that ended with %s is told as %s and %s', (finish_reason, chatReason, messageReason) => {
-  expect(chatCompletionResult(facts, { ...output, finish_reason }).choices[0]?.finish_reason).toBe(chatReason)
-  expect(messageResult(facts, { ...output, finish_reason }).stop_reason).toBe(messageReason)
-})
+] as const)(
+  'finish reason %s becomes %s in chat completions and %s in messages',
+  (finish_reason, chatReason, messageReason) => {
+    expect(chatCompletionResult(facts, { ...output, finish_reason }).choices[0]?.finish_reason).toBe(chatReason)
+    expect(messageResult(facts, { ...output, finish_reason }).stop_reason).toBe(messageReason)
+  },
+)
 
-test('a refusal stands in its own field, or as the text of a refused message', () => {
+test('a refusal is a separate field of a chat completion, and the text of a refused message', () => {
   const refused = { ...output, text: null, refusal: 'No.' }
   expect(chatCompletionResult(facts, refused).choices[0]?.message).toMatchObject({ content: null, refusal: 'No.' })
   expect(messageResult(facts, refused)).toMatchObject({
@@ -96,7 +99,7 @@ test('a refusal stands in its own field, or as the text of a refused message', (
   })
 })
 
-test('thought signatures are told only to callers who ask for raw output', () => {
+test('returns thought signatures only when raw output was requested [spec R12]', () => {
   const asked = { ...facts, includeThoughtSignatures: true }
   expect(JSON.stringify([chatCompletionResult(facts, output), messageResult(facts, output)])).not.toContain('c2ln')
   const chat = chatCompletionResultSchema.parse(chatCompletionResult(asked, output))
@@ -104,7 +107,7 @@ test('thought signatures are told only to callers who ask for raw output', () =>
   expect(messageResultSchema.parse(messageResult(asked, output)).thought_signatures).toEqual(['c2ln'])
 })
 
-test('an image result has every field of the specification and no other', () => {
+test('an image result has exactly the specified fields [spec R16]', () => {
   const expiresAt = new Date('2026-08-01T00:00:00Z')
   const plain = { created: 1, url: 'http://127.0.0.1:8402/media/abc', expiresAt, price: '0.035' }
   expect(images.resultSchema.parse(imageResult(plain))).toEqual({
@@ -126,7 +129,7 @@ test('an image result has every field of the specification and no other', () => 
   expect(full.data[0]).toMatchObject({ b64_json: 'AAAA', revised_prompt: 'y' })
 })
 
-test('a speech result has every field of the specification and no other', () => {
+test('a speech result has exactly the specified fields [spec R18]', () => {
   const result = speechResult({
     id: 'j1',
     created: 1,

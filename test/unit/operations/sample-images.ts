@@ -1,4 +1,4 @@
-/** The head of a PNG of this size; no more of it is read. */
+/** Returns the header of a PNG of this size; nothing after it is read. */
 export function pngHead(width: number, height: number): Buffer {
   const bytes = Buffer.alloc(33)
   bytes.write('\x89PNG\r\n\x1a\n', 0, 'latin1')
@@ -13,7 +13,7 @@ function jpegFrame(width: number, height: number): Buffer {
   return Buffer.from([0xff, 0xc0, 0, 11, 8, height >> 8, height & 255, width >> 8, width & 255, 1, 1, 0x11, 0])
 }
 
-/** A JPEG up to its frame header, behind a segment that holds the head of a thumbnail of another size. */
+/** Returns a JPEG up to its frame header, after a segment with the header of a thumbnail of another size. */
 export function jpegHead(width: number, height: number): Buffer {
   const thumbnail = Buffer.concat([Buffer.from([0xff, 0xd8]), jpegFrame(16, 16)])
   const segment = Buffer.concat([Buffer.from([0xff, 0xe1, 0, thumbnail.length + 2]), thumbnail])

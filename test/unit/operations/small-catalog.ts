@@ -7,7 +7,7 @@ export const TEXT_MODEL = 'textmodel-2.5-pro'
 export const IMAGE_MODEL = 'textmodel-3.1-flash-lite-image'
 export const SPEECH_MODEL = 'speechvendor/flash-v2.5'
 
-/** One model of each kind that these tests need, with prices that are easy to reckon with. */
+/** One model of each kind that these tests need, with prices that are easy to calculate with. */
 export const smallCatalog: Catalog = createCatalog({
   models: [
     {
@@ -43,13 +43,13 @@ export const smallCatalog: Catalog = createCatalog({
   voices: ['darian', 'bella'].map((id) => ({ id, name: id, description: id, languages: ['en'], retirementDate: null })),
 })
 
-/** The 400 that a body is answered with, or `null` when the schema accepts it. */
+/** Returns the error of status 400 for a body, or `null` when the schema accepts it. */
 export function fieldFault(operationId: string, body: unknown): AppError | null {
   const { error } = operationById(operationId).bodySchema.safeParse(body)
   return error ? invalidField(error, body) : null
 }
 
-/** The effective request of a valid body, after JSON as it will be stored, held against its own schema. */
+/** Returns the effective request of a valid body after a JSON round trip, validated by its own schema. */
 export function effectiveOf(operationId: string, body: unknown): ReturnType<AnyOperation['effectiveRequest']> {
   const operation = operationById(operationId)
   const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null)

@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest'
 import { createCatalog, type Model } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
-import { operations } from '#shared/operations/registry.ts'
 import {
   type EffectiveTranscription,
   type TranscriptionTerms,
@@ -30,7 +29,7 @@ function digest(body: Record<string, unknown>, audio = AUDIO): string {
 }
 
 describe('the charge', () => {
-  it('is the published price by the millisecond, rounded up once, within the published bounds', () => {
+  it('charges the published price per millisecond, rounded up once, within the published bounds', () => {
     fc.assert(
       fc.property(durations, (ms) => {
         const exact = (122_000n * BigInt(ms)) / 3_600_000n + ((122_000n * BigInt(ms)) % 3_600_000n === 0n ? 0n : 1n)
@@ -41,23 +40,23 @@ describe('the charge', () => {
     )
   })
 
-  it('never falls when the audio gets longer', () => {
+  it('never charges less for longer audio', () => {
     fc.assert(fc.property(durations, durations, (one, other) => one > other || charge(one) <= charge(other)))
   })
 
-  it('stays within 5034 and 122000, which its ends reach', () => {
+  it('charges between 5034 and 122000 atomic units, both included [spec B21]', () => {
     fc.assert(fc.property(durations, (ms) => charge(ms) >= 5034n && charge(ms) <= 122_000n))
     expect([charge(1), charge(3_600_000)]).toEqual([5034n, 122_000n])
   })
 
-  it('leaves the minimum exactly where the price by the millisecond passes it', () => {
+  it('exceeds the minimum charge exactly where the price per millisecond does', () => {
     // 148,544 ms cost 5033.99… and 148,545 ms cost 5034.03 atomic units.
     expect([charge(148_544), charge(148_545), charge(148_546)]).toEqual([5034n, 5035n, 5035n])
     expect(charge(3_599_999)).toBe(122_000n)
     expect(charge(3_599_970)).toBe(121_999n)
   })
 
-  it('is the quoted maximum, since the duration is known before', () => {
+  it('charges the quoted maximum, since the duration is known beforehand [spec E60]', () => {
     fc.assert(
       fc.property(durations, (durationMs) => {
         const quote = transcriptions.quote(effective(BODY, { ...AUDIO, durationMs }), publishedCatalog)
@@ -66,13 +65,13 @@ describe('the charge', () => {
     )
   })
 
-  it('follows the terms of the quote, whatever the catalog says later', () => {
+  it('charges by the terms of the quote, even when the catalog changes later', () => {
     expect(transcriptions.charge({ input_audio_ms: 3_600_000 }, { ...TERMS, maximum_charge_usd: '0.05' })).toBe(50_000n)
   })
 })
 
 describe('the quote', () => {
-  it('names the catalog that it was made under and freezes its prices', () => {
+  it('quotes carry the catalog version and freeze its prices', () => {
     expect(transcriptions.quote(effective(BODY), publishedCatalog)).toEqual({
       quotedMaximum: 5034n,
       catalogVersion: publishedCatalog.version,
@@ -80,14 +79,14 @@ describe('the quote', () => {
     })
   })
 
-  it('for a model that the catalog does not have is a defect', () => {
+  it('quoting a model that the catalog does not have throws', () => {
     const empty = createCatalog({ models: [], voices: [] })
     expect(() => transcriptions.quote(effective(BODY), empty)).toThrow('no model')
   })
 })
 
 describe('the effective request', () => {
-  it('is the same whether defaults are written or left out', () => {
+  it('the effective request is the same with explicit and with omitted defaults', () => {
     const written = {
       ...BODY,
       file_format: 'other',
@@ -99,15 +98,15 @@ describe('the effective request', () => {
     expect(digest(written)).toBe(digest(BODY))
   })
 
-  it('is the same in any order of fields', () => {
+  it('the effective request does not depend on the order of fields', () => {
     expect(digest({ diarize: true, language: 'en', ...BODY })).toBe(digest({ ...BODY, language: 'en', diarize: true }))
   })
 
-  it('takes an empty language for none', () => {
+  it('treats an empty language as absent', () => {
     expect(digest({ ...BODY, language: '' })).toBe(digest(BODY))
   })
 
-  it('differs with every option and with everything that was measured', () => {
+  it('the effective request changes with every option and every measured fact', () => {
     const digests = [
       digest(BODY),
       digest({ ...BODY, language: 'en' }),
@@ -126,12 +125,12 @@ describe('the effective request', () => {
     expect(new Set(digests).size).toBe(digests.length)
   })
 
-  it('survives storage', () => {
+  it('the effective request survives a JSON round trip', () => {
     const stored = effective({ ...BODY, language: 'en', num_speakers: 4, diarize: true })
     expect(transcriptions.effectiveRequestSchema.parse(JSON.parse(JSON.stringify(stored)))).toEqual(stored)
   })
 
-  it('takes no option that nobody would carry out', () => {
+  it('rejects options that are not supported', () => {
     const refused = [
       { ...BODY, temperature: 0 },
       { ...BODY, model: 'speechvendor/other' },
@@ -153,16 +152,16 @@ describe('the catalog version', () => {
   const model = models.at(-1) as Model
   const versionWith = (last: Model) => createCatalog({ models: [...models.slice(0, -1), last], voices }).version
 
-  it('is the same for the same content', () => {
+  it('the catalog version is the same for the same content', () => {
     expect(versionWith({ ...model })).toBe(publishedCatalog.version)
   })
 
-  it('does not depend on the order in which fields are written', () => {
+  it('the catalog version does not depend on the order of fields', () => {
     const reversed = Object.fromEntries(Object.entries(model).toReversed()) as unknown as Model
     expect(versionWith(reversed)).toBe(publishedCatalog.version)
   })
 
-  it('changes with any field of any model, and with the list itself', () => {
+  it('the catalog version changes with any field of a model and with the list of models', () => {
     const changed = Object.entries(model).map(([field, value]) => {
       const other = typeof value === 'number' ? value + 1 : Array.isArray(value) ? ['wav'] : `${String(value)}x`
       return versionWith({ ...model, [field]: other })
@@ -170,12 +169,5 @@ describe('the catalog version', () => {
     const lists = [[], [...models, model]].map((list) => createCatalog({ models: list, voices }).version)
     const versions = [publishedCatalog.version, ...changed, ...lists]
     expect(new Set(versions).size).toBe(Object.keys(model).length + 3)
-  })
-})
-
-describe('the registry', () => {
-  it('has no id and no path twice', () => {
-    for (const key of ['id', 'path'] as const)
-      expect(new Set(operations.map((operation) => operation[key])).size).toBe(operations.length)
   })
 })

@@ -23,41 +23,51 @@ function fundsOf(balance: bigint, allowance: bigint, usedNonces: readonly bigint
 const PLAIN = { maximum: atomicAmount(10n), needsPermit: false }
 const BY_PERMIT = { maximum: atomicAmount(10n), needsPermit: true }
 
-describe('a payment fits what its payer holds', () => {
+describe('checking a payment against the payer’s funds', () => {
   it.each([
-    ['to the last unit of the balance', exposureOf([open(1n, 5n)]), fundsOf(15n, 100n), true],
-    ['and not one unit beyond the balance', exposureOf([open(1n, 5n)]), fundsOf(14n, 100n), false],
-    ['to the last unit of the allowance', exposureOf([open(1n, 5n)]), fundsOf(100n, 15n), true],
-    ['and not one unit beyond the allowance', exposureOf([open(1n, 5n)]), fundsOf(100n, 14n), false],
-    ['beside what settled after the reading', exposureOf([], 5n), fundsOf(15n, 15n), true],
-    ['and not beside one unit more that settled since', exposureOf([], 6n), fundsOf(15n, 15n), false],
-    ['without what the reading has seen paid already', exposureOf([open(1n, 5n)]), fundsOf(10n, 10n, [1n]), true],
+    ['fits a balance that is exactly enough', exposureOf([open(1n, 5n)]), fundsOf(15n, 100n), true],
+    ['does not fit a balance that is one unit too low', exposureOf([open(1n, 5n)]), fundsOf(14n, 100n), false],
+    ['fits an allowance that is exactly enough', exposureOf([open(1n, 5n)]), fundsOf(100n, 15n), true],
+    ['does not fit an allowance that is one unit too low', exposureOf([open(1n, 5n)]), fundsOf(100n, 14n), false],
+    ['fits together with charges settled after the reading', exposureOf([], 5n), fundsOf(15n, 15n), true],
+    [
+      'does not fit together with one unit more settled after the reading',
+      exposureOf([], 6n),
+      fundsOf(15n, 15n),
+      false,
+    ],
+    [
+      'does not count payments that the reading already includes',
+      exposureOf([open(1n, 5n)]),
+      fundsOf(10n, 10n, [1n]),
+      true,
+    ],
   ])('%s', (_, exposure, funds, fits) => {
     expect(fitsFunds(PLAIN, exposure, funds)).toBe(fits)
   })
 
-  it('without a reading only when nothing else is open and nothing settled meanwhile', () => {
+  it('fits without a reading only when nothing else is open or settled since', () => {
     expect(fitsFunds(PLAIN, exposureOf([]), null)).toBe(true)
     expect(fitsFunds(PLAIN, exposureOf([open(1n, 1n)]), null)).toBe(false)
     expect(fitsFunds(PLAIN, exposureOf([], 1n), null)).toBe(false)
   })
 
-  it('whatever the allowance when it brings its own permit', () => {
+  it('ignores the allowance for a payment with its own permit', () => {
     expect(fitsFunds(BY_PERMIT, exposureOf([]), fundsOf(10n, 0n))).toBe(true)
     expect(fitsFunds(BY_PERMIT, exposureOf([open(1n, 1n, { byPermit: true })]), fundsOf(10n, 0n))).toBe(false)
   })
 })
 
 describe('the open total', () => {
-  it('sums open amounts and what settled since, without used nonces', () => {
+  it('sums open amounts and charges settled since, except used nonces', () => {
     const exposure = exposureOf([open(1n, 5n), open(2n, 7n)], 3n)
     expect(openTotal(exposure, null)).toBe(15n)
     expect(openTotal(exposure, fundsOf(0n, 0n, [2n]))).toBe(8n)
   })
 })
 
-describe('a permit', () => {
-  it('never meets a payment that counts on the lasting allowance, in either order', () => {
+describe('mixing permits', () => {
+  it('detects a permit together with a payment that relies on the lasting allowance, in either order', () => {
     expect(mixesPermits(true, exposureOf([open(1n, 1n)]))).toBe(true)
     expect(mixesPermits(false, exposureOf([open(1n, 1n, { byPermit: true })]))).toBe(true)
     expect(mixesPermits(false, exposureOf([open(1n, 1n)]))).toBe(false)

@@ -11,26 +11,26 @@ describe('a receipt token', () => {
     expect(opensReceipt(receiptToken(id, newer), id, [newer])).toBe(true)
   })
 
-  it('stays valid after a rotation while its secret is listed, and no longer', () => {
+  it('stays valid after a rotation only while its secret is listed', () => {
     const token = receiptToken(id, older)
     expect(opensReceipt(token, id, [newer, older])).toBe(true)
     expect(opensReceipt(token, id, [newer])).toBe(false)
     expect(opensReceipt(token, id, [])).toBe(false)
   })
 
-  it('is the same at every derivation, so that a replay gives the same one', () => {
+  it('is the same at every derivation, so replays return the same token', () => {
     expect(receiptToken(id, newer)).toBe(receiptToken(id, { ...newer }))
   })
 
-  it('has one form: the secret’s name, a point, 43 characters of Base64url', () => {
+  it('consists of the secret’s name, a period and 43 Base64url characters', () => {
     for (let time = 0; time < 50; time += 1) expect(receiptToken(randomUUID(), newer)).toMatch(/^newer\.[\w-]{43}$/)
   })
 
-  it('opens no other receipt', () => {
+  it('does not open another receipt [spec R24]', () => {
     expect(opensReceipt(receiptToken(id, newer), randomUUID(), [newer])).toBe(false)
   })
 
-  it('with any one character changed, cut or added opens nothing', () => {
+  it('opens nothing after a change or removal of any character', () => {
     const token = receiptToken(id, newer)
     for (let index = 0; index < token.length; index += 1) {
       const changed = token[index] === 'A' ? 'B' : 'A'
@@ -41,11 +41,11 @@ describe('a receipt token', () => {
       expect(opensReceipt(variant, id, [newer])).toBe(false)
   })
 
-  it('under a secret of the same value but another name opens nothing', () => {
+  it('opens nothing under a secret with the same value and another name', () => {
     expect(opensReceipt(receiptToken(id, newer), id, [{ ...newer, id: 'third' }])).toBe(false)
   })
 
-  it('is not the bare HMAC of the id, which another use of the secret might publish', () => {
+  it('is not the plain HMAC of the id, which another use of the secret might publish', () => {
     expect(receiptToken(id, newer)).not.toBe(receiptToken(`farebox receipt\0${id}`, newer))
   })
 })

@@ -17,8 +17,8 @@ function isGenuine(jws: string, jwk: object, payload?: string): boolean {
 
 const headerOf = (jws: string) => JSON.parse(Buffer.from(jws.split('.')[0] ?? '', 'base64url').toString()) as unknown
 
-describe('a statement', () => {
-  it('is signed with the published key, over its canonical JSON', () => {
+describe('signing a statement', () => {
+  it('signs the canonical JSON of a statement with the published key', () => {
     const signer = createStatementSigner(ORIGIN, [older])
     const jws = signer.sign(statement)
     expect(headerOf(jws)).toEqual({ alg: 'EdDSA', kid: 'did:web:farebox.example#k1' })
@@ -26,13 +26,13 @@ describe('a statement', () => {
     expect(isGenuine(jws, signer.publicKeys[0]?.jwk ?? {})).toBe(true)
   })
 
-  it('has the same signature on every process, whatever the order of its fields', () => {
+  it('creates the same signature on every process for any order of fields', () => {
     const [one, other] = [createStatementSigner(ORIGIN, [older]), createStatementSigner(ORIGIN, [older])]
     expect(other.sign({ about: { a: 'x', b: 1 }, price: '12' })).toBe(one.sign(statement))
     expect(other.signDetached(statement, 'type')).toBe(one.signDetached(statement, 'type'))
   })
 
-  it('can travel apart from its signature, which names what kind of statement it is', () => {
+  it('creates a detached signature that names the kind of statement', () => {
     const signer = createStatementSigner(ORIGIN, [older])
     const detached = signer.signDetached(statement, 'farebox-receipt')
     const payload = signer.sign(statement).split('.')[1] ?? ''
@@ -44,14 +44,14 @@ describe('a statement', () => {
   })
 })
 
-describe('after a rotation', () => {
+describe('rotating keys', () => {
   const [before, after] = [createStatementSigner(ORIGIN, [older]), createStatementSigner(ORIGIN, [newer, older])]
 
-  it('the newest key signs', () => {
+  it('signs with the newest key after a rotation', () => {
     expect(headerOf(after.sign(statement))).toMatchObject({ kid: 'did:web:farebox.example#k2' })
   })
 
-  it('both keys are published, so that what the older one signed still verifies', () => {
+  it('publishes both keys after a rotation, so older statements still verify', () => {
     expect(after.publicKeys.map(({ kid }) => kid)).toEqual(['did:web:farebox.example#k2', 'did:web:farebox.example#k1'])
     expect(isGenuine(before.sign(statement), after.publicKeys[1]?.jwk ?? {})).toBe(true)
     expect(isGenuine(before.sign(statement), after.publicKeys[0]?.jwk ?? {})).toBe(false)
@@ -62,15 +62,15 @@ it.each([
   ['https://farebox.example/', 'did:web:farebox.example'],
   ['https://farebox.example:8443', 'did:web:farebox.example%3A8443'],
   ['http://127.0.0.1:8402', 'did:web:127.0.0.1%3A8402'],
-])('the origin %s is %s', (origin, did) => {
+])('derives for the origin %s the DID %s', (origin, did) => {
   expect(createStatementSigner(origin, [older]).did).toBe(did)
 })
 
-it('without a key nothing starts', () => {
+it('throws without a key', () => {
   expect(() => createStatementSigner(ORIGIN, [])).toThrow('no signing key')
 })
 
-it('the public key is the one that RFC 8032 gives for the seed', () => {
+it('derives the public key that RFC 8032 states for a seed', () => {
   // Section 7.1, test 1.
   const seed = '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60'
   const [key] = createStatementSigner(ORIGIN, [{ id: 'k1', seed }]).publicKeys

@@ -56,7 +56,7 @@ function authorization(value: unknown = payment()) {
   return authorizationOf(decoded.payment)
 }
 
-/** Every place in a JSON value, as a way to replace what stands there. */
+/** Returns the path of every value inside a JSON value. */
 function places(value: unknown, path: readonly string[] = []): (readonly string[])[] {
   if (typeof value !== 'object' || value === null) return [path]
   return [path, ...Object.entries(value).flatMap(([key, member]) => places(member, [...path, key]))]
@@ -68,8 +68,8 @@ function withValueAt(value: unknown, [key, ...rest]: readonly string[], replacem
   return { ...object, [key]: withValueAt(object[key], rest, replacement) }
 }
 
-describe('decoding PAYMENT-SIGNATURE', () => {
-  it('gives the project’s words, with numbers exact and addresses in lower case', () => {
+describe('decoding PAYMENT-SIGNATURE [spec O14]', () => {
+  it('decodes a payment with exact numbers and lower-case addresses', () => {
     expect(authorization()).toMatchObject({
       network: 'eip155:8453',
       payer: address('c'),
@@ -84,10 +84,10 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     })
   })
 
-  it('never throws, whatever a stranger sends', () => {
+  it('never throws for any header', () => {
     const known = new Set(['malformed', 'other_scheme', 'decoded'])
     fc.assert(fc.property(fc.string(), (header) => known.has(openPaymentHeader(header).decoded.outcome)))
-    // fast-check's own unit of this kind takes most of a second to be made.
+    // fast-check's own unit of this kind takes most of a second to create.
     const codePoint = fc.integer({ min: 0, max: 0x10_ff_ff }).map((value) => String.fromCodePoint(value))
     fc.assert(
       fc.property(fc.string({ unit: codePoint }), (header) => known.has(openPaymentHeader(header).decoded.outcome)),
@@ -99,7 +99,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     )
   })
 
-  it('never throws and never takes junk for an amount, with any one place replaced by anything', () => {
+  it('never throws or accepts junk as an amount when any value is replaced by any other', () => {
     const original = payment()
     fc.assert(
       fc.property(fc.constantFrom(...places(original)), fc.jsonValue(), (path, junk) => {
@@ -114,7 +114,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     )
   })
 
-  it('gives a reason that quotes nothing of what was sent', () => {
+  it('returns a reason that does not quote the input', () => {
     const malformed = withValueAt(payment(), ['payload', 'permit2Authorization', 'nonce'], 'canary')
     const decoded = decode(malformed)
     expect(decoded).toMatchObject({
@@ -124,7 +124,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     expect(JSON.stringify(decoded)).not.toContain('canary')
   })
 
-  it('takes standard Base64 of JSON only', () => {
+  it('accepts only standard Base64 of JSON', () => {
     const header = encode(payment())
     const others = [
       '',
@@ -138,7 +138,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     for (const other of others) expect(openPaymentHeader(other).decoded).toMatchObject({ outcome: 'malformed' })
   })
 
-  it.each(['1', '0x10', '-1', '1e3', '01', '', '1.0', ' 7'].slice(1))('takes no %j for a number', (text) => {
+  it.each(['1', '0x10', '-1', '1e3', '01', '', '1.0', ' 7'].slice(1))('does not accept %j as a number', (text) => {
     const numbers = [
       ['payload', 'permit2Authorization', 'nonce'],
       ['payload', 'permit2Authorization', 'deadline'],
@@ -150,7 +150,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
       expect(decode(withValueAt(payment(), path, text))).toMatchObject({ outcome: 'malformed' })
   })
 
-  it('takes the greatest 256-bit number, and not the next one', () => {
+  it('accepts the largest 256-bit number but not the next one', () => {
     const nonce = ['payload', 'permit2Authorization', 'nonce']
     expect(authorization(withValueAt(payment(), nonce, String(2n ** 256n - 1n))).nonce).toBe(2n ** 256n - 1n)
     expect(decode(withValueAt(payment(), nonce, String(2n ** 256n)))).toMatchObject({ outcome: 'malformed' })
@@ -158,19 +158,19 @@ describe('decoding PAYMENT-SIGNATURE', () => {
 
   it.each<[string, (text: string) => string | Buffer]>([
     ['a repeated key', (text) => text.replace('"nonce":', '"nonce":"1","nonce":')],
-    ['a repeated key in another spelling', (text) => text.replace('"nonce":', '"\\u006eonce":"1","nonce":')],
-    ['__proto__ where keys are free', (text) => text.replace('"extra":{', '"extra":{"__proto__":{},')],
+    ['a repeated key with an escape sequence', (text) => text.replace('"nonce":', '"\\u006eonce":"1","nonce":')],
+    ['__proto__ in an open object', (text) => text.replace('"extra":{', '"extra":{"__proto__":{},')],
     ['deep nesting', (text) => text.replace('"extra":{', `"extra":{"x":${'['.repeat(65)}${']'.repeat(65)},`)],
     ['a byte order mark', (text) => `\ufeff${text}`],
-    ['a byte that is no UTF-8', (text) => Buffer.from(text.replace('token', 'tok\u00ffn'), 'latin1')],
-  ])('takes no JSON with %s, which other decoders may read otherwise', (_, spoil) => {
-    const spoilt = spoil(JSON.stringify(payment()))
-    expect(openPaymentHeader(Buffer.from(spoilt as string).toString('base64')).decoded).toMatchObject({
+    ['invalid UTF-8', (text) => Buffer.from(text.replace('token', 'tok\u00ffn'), 'latin1')],
+  ])('does not accept JSON with %s, which other decoders may read differently', (_, change) => {
+    const changed = change(JSON.stringify(payment()))
+    expect(openPaymentHeader(Buffer.from(changed as string).toString('base64')).decoded).toMatchObject({
       outcome: 'malformed',
     })
   })
 
-  it('takes Base64 in its one canonical spelling only', () => {
+  it('accepts Base64 only in its canonical encoding', () => {
     const header = [' ', '  ', '   ']
       .map((space) => Buffer.from(JSON.stringify(payment()) + space).toString('base64'))
       .find((candidate) => /[^=]=$/.test(candidate))
@@ -178,16 +178,16 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     expect(openPaymentHeader(header).decoded).toMatchObject({ outcome: 'decoded' })
     const last = header.at(-2) ?? ''
     const stray = `${header.slice(0, -2)}${String.fromCodePoint((last.codePointAt(0) ?? 0) + 1)}=`
-    for (const spelling of [header.slice(0, -1), `${header}=`, stray])
-      expect(openPaymentHeader(spelling).decoded).toMatchObject({ outcome: 'malformed' })
+    for (const encoding of [header.slice(0, -1), `${header}=`, stray])
+      expect(openPaymentHeader(encoding).decoded).toMatchObject({ outcome: 'malformed' })
   })
 
-  it('takes no unknown field into what is signed', () => {
+  it('does not accept unknown fields in the signed message', () => {
     const extra = ['payload', 'permit2Authorization', 'extra']
     expect(decode(withValueAt(payment(), extra, 'x'))).toMatchObject({ outcome: 'malformed' })
   })
 
-  it('names another scheme as such, and another version as malformed', () => {
+  it('reports another scheme as such and another version as malformed', () => {
     expect(decode(withValueAt(payment(), ['accepted', 'scheme'], 'exact'))).toEqual({
       outcome: 'other_scheme',
       scheme: 'exact',
@@ -195,7 +195,7 @@ describe('decoding PAYMENT-SIGNATURE', () => {
     expect(decode(withValueAt(payment(), ['x402Version'], 1))).toMatchObject({ outcome: 'malformed' })
   })
 
-  it('takes an echoed gas-sponsoring declaration for no permit, and half a permit for none at all', () => {
+  it('treats an echoed gas-sponsoring declaration as no permit and rejects an incomplete permit', () => {
     const echoed = withValueAt(payment(), ['extensions', 'eip2612GasSponsoring'], {
       info: { description: 'x' },
       schema: {},
@@ -209,13 +209,13 @@ describe('decoding PAYMENT-SIGNATURE', () => {
   })
 })
 
-describe('a stored authorization', () => {
-  it('is read back exactly, with and without a permit', () => {
+describe('storing an authorization', () => {
+  it('parses a stored authorization exactly, with and without a permit', () => {
     for (const value of [authorization(), { ...authorization(), gasSponsoring: null }])
       expect(storedAuthorizationSchema.parse(JSON.parse(storedAuthorization(value)))).toEqual(value)
   })
 
-  it('keeps numbers of any size', () => {
+  it('stores numbers of any size', () => {
     const number = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
     fc.assert(
       fc.property(number, number, (nonce, deadline) => {
@@ -225,7 +225,7 @@ describe('a stored authorization', () => {
     )
   })
 
-  it('stores nothing that an open permit may have carried beside its fields', () => {
+  it('does not store unknown fields of a permit', () => {
     const extended = withValueAt(payment(), ['extensions', 'eip2612GasSponsoring', 'info', 'note'], 'canary')
     expect(storedAuthorization(authorization(extended))).not.toContain('canary')
   })

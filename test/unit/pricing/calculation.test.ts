@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { type AnyOperation, operations } from '#shared/operations/registry.ts'
+import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
 import { receiptSchema } from '#shared/payment/receipt.ts'
 import { type PricedQuantity, roundedPrice, writeCalculation } from '#shared/pricing/calculation.ts'
 
@@ -16,18 +16,18 @@ const quantity = (measured: number, priceUsd: string, units: bigint, atMost: num
 const bounds = { minimum: atomicAmount(0n), maximum: atomicAmount(10n ** 12n) }
 
 describe('a calculation', () => {
-  it('shows exact products and their exact sum, and rounds once, upward', () => {
+  it('shows exact products and their exact sum, rounded up once', () => {
     const written = writeCalculation([quantity(21, '0.40', 1_000_000n), quantity(3, '2.80', 1_000_000n)], bounds)
     expect(written.lines.map((line) => line.product_usd)).toEqual(['0.0000084', '0.0000084'])
     expect(written).toMatchObject({ sum_usd: '0.0000168', rounded_atomic: '17', charge_atomic: '17', applied: 'none' })
   })
 
-  it('writes what no decimal holds as a fraction in lowest terms', () => {
+  it('writes a non-terminating decimal as a fraction in lowest terms', () => {
     const { lines, sum_usd } = writeCalculation([quantity(148_520, '0.122', 3_600_000n)], bounds)
     expect([lines[0]?.product_usd, sum_usd]).toEqual(['226493/45000000', '226493/45000000'])
   })
 
-  it('counts no more than was proven before the call', () => {
+  it('charges no more than the quantity proven before the call', () => {
     const { lines, charge_atomic } = writeCalculation([quantity(90, '1', 1n, 50)], bounds)
     expect(lines[0]).toMatchObject({ measured: 90, at_most: 50, quantity: '50', product_usd: '50' })
     expect(charge_atomic).toBe('50000000')
@@ -41,7 +41,7 @@ describe('a calculation', () => {
     ['none', 5, { minimum: 5n, maximum: 9n }, '5'],
     ['none', 9, { minimum: 5n, maximum: 9n }, '9'],
     ['minimum', 1, { minimum: 5n, maximum: 5n }, '5'],
-  ])('names the %s that was applied', (applied, measured, { minimum, maximum }, charge) => {
+  ])('states that the %s was applied', (applied, measured, { minimum, maximum }, charge) => {
     const limits = { minimum: atomicAmount(minimum), maximum: atomicAmount(maximum) }
     expect(writeCalculation([quantity(measured, '0.000001', 1n)], limits)).toMatchObject({
       applied,
@@ -49,7 +49,7 @@ describe('a calculation', () => {
     })
   })
 
-  it('of several quantities is never more than their rounded parts', () => {
+  it('the price of several quantities is at most the sum of their rounded prices', () => {
     const count = fc.nat({ max: 10_000_000 })
     fc.assert(
       fc.property(count, count, (one, other) => {
@@ -61,7 +61,7 @@ describe('a calculation', () => {
     )
   })
 
-  it('is a valid part of a receipt', () => {
+  it('a calculation is a valid part of a receipt', () => {
     const written = writeCalculation([quantity(148_520, '0.122', 3_600_000n), quantity(1, '0.035', 1n)], bounds)
     expect(receiptSchema.shape.calculation.parse(written)).toEqual(written)
   })
@@ -92,7 +92,7 @@ const text: Case = {
     output_tokens: terms['maximum_output_tokens'],
   }),
 }
-const cases: Record<string, Case> = {
+const cases: Record<OperationId, Case> = {
   createChatCompletion: text,
   createMessage: text,
   createImageGeneration: {
@@ -113,8 +113,8 @@ const cases: Record<string, Case> = {
 }
 
 describe.each(operations)('the charge of $id', (operation: AnyOperation) => {
-  it('is what its calculation says, whatever usage and terms', () => {
-    const { usage, terms, quoted } = cases[operation.id] as Case
+  it('equals the charge of its calculation for any usage and terms', () => {
+    const { usage, terms, quoted } = cases[operation.id]
     fc.assert(
       fc.property(usage, terms, (someUsage, someTerms) => {
         const [measured, priced] = [operation.usageSchema.parse(someUsage), operation.termsSchema.parse(someTerms)]

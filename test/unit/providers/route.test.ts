@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { Deployment } from '../../../workers/providers/deployment.ts'
 import type { ProviderFailure } from '../../../workers/providers/provider.ts'
-import type { Deployment } from '../../../workers/providers/registry.ts'
 import { createRouter, type Router } from '../../../workers/providers/route.ts'
 import { unserviceable } from '../../../workers/providers/unserviceable.ts'
 
-// The circuit breaker reads the system's clock itself.
+// The circuit breaker reads the system clock itself.
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['Date'] })
 })
@@ -49,13 +49,13 @@ async function callOnce<Outcome extends { readonly outcome: string }>(router: Ro
   return undefined
 }
 
-/** Takes the first candidate and leaves the loop without running it. */
-function takeAndLeave(router: Router): string | undefined {
+/** Returns the first candidate's name and leaves the loop without running it. */
+function peekFirst(router: Router): string | undefined {
   for (const slot of router.candidates('model')) return slot.deployment.name
   return undefined
 }
 
-/** Takes the first candidate and leaves its call open. */
+/** Starts a call on the first candidate and leaves it pending. */
 function startCall(router: Router) {
   const { promise, resolve } = Promise.withResolvers<typeof success>()
   for (const slot of router.candidates('model')) {
@@ -71,7 +71,7 @@ function startCall(router: Router) {
 }
 
 describe('order', () => {
-  test('only deployments that serve the model, by priority, the lowest first', () => {
+  test('yields only deployments that serve the model, lowest priority first', () => {
     const router = routerOf([
       deployment('third', { priority: 7 }),
       deployment('first'),
@@ -83,7 +83,7 @@ describe('order', () => {
     expect(names(router, 'nobody’s')).toEqual([])
   })
 
-  test('within one priority the weights decide how often each is first', () => {
+  test('within one priority the weights determine how often each deployment is first', () => {
     let seed = 1
     const random = () => {
       seed = (seed * 48_271) % 2_147_483_647
@@ -100,7 +100,7 @@ describe('order', () => {
     expect(firsts.every((order) => order.length === 3 && order[2] === 'spare')).toBe(true)
   })
 
-  test('a deployment is looked at, and takes a place, only when its turn comes', async () => {
+  test('checks and reserves a deployment only when it is requested', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     const seen: unknown[] = []
     for (const slot of router.candidates('model')) {
@@ -119,7 +119,7 @@ describe('time limit', () => {
     [undefined, 270_000],
     [30_000, 30_000],
     [400_000, 270_000],
-  ])('a deployment with %s ms gets %d ms', async (timeoutMs, expected) => {
+  ])('a deployment with a timeout of %s ms gets %d ms', async (timeoutMs, expected) => {
     const router = routerOf([deployment('a', timeoutMs === undefined ? {} : { timeoutMs })])
     const given: number[] = []
     for (const slot of router.candidates('model')) {
@@ -133,7 +133,7 @@ describe('time limit', () => {
 })
 
 describe('concurrency', () => {
-  test('a full deployment is skipped until a call ends', async () => {
+  test('skips a deployment at its concurrency limit until a call ends', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 2 }), deployment('b', { priority: 1 })])
     const first = startCall(router)
     startCall(router)
@@ -142,9 +142,9 @@ describe('concurrency', () => {
     expect(names(router)).toEqual(['a', 'b'])
   })
 
-  test('a place that is not used is given back, however the loop ends', () => {
+  test('releases an unused reservation, however the loop ends', () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1, requestsPerMinute: 1 })])
-    takeAndLeave(router)
+    peekFirst(router)
     expect(() => {
       for (const { deployment } of router.candidates('model')) throw new Error(`stale at ${deployment.name}`)
     }).toThrow('stale at a')
@@ -154,7 +154,7 @@ describe('concurrency', () => {
     ])
   })
 
-  test('a call that throws gives its place back', async () => {
+  test('a call that throws releases its reservation', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
     for (const slot of router.candidates('model')) {
       await expect(slot.run(() => Promise.reject(new Error('defect')))).rejects.toThrow('defect')
@@ -162,7 +162,7 @@ describe('concurrency', () => {
     expect(names(router)).toEqual(['a'])
   })
 
-  test('a slot is run once, and not after its turn', async () => {
+  test('a slot runs only once, and not after its iteration', async () => {
     const router = routerOf([deployment('a')])
     const slots = []
     for (const slot of router.candidates('model')) {
@@ -171,12 +171,12 @@ describe('concurrency', () => {
       await expect(slot.run(async () => success)).rejects.toThrow('once')
     }
     for (const slot of router.candidates('model')) slots.push(slot)
-    await expect(slots[1]?.run(async () => success)).rejects.toThrow('in its turn')
+    await expect(slots[1]?.run(async () => success)).rejects.toThrow('within its iteration')
   })
 })
 
 describe('requests per minute', () => {
-  test('the limit counts any sixty seconds', async () => {
+  test('the rate limit counts any sixty seconds', async () => {
     const router = routerOf([deployment('a', { requestsPerMinute: 2 })])
     await callOnce(router, success)
     passes(40_000)
@@ -189,7 +189,7 @@ describe('requests per minute', () => {
     expect(names(router)).toEqual(['a'])
   })
 
-  test('a vendor that asks for a pause gets it', async () => {
+  test('pauses a deployment for as long as retry-after asks', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 7 }))
     expect(names(router)).toEqual(['b'])
@@ -197,7 +197,7 @@ describe('requests per minute', () => {
     expect(names(router)).toEqual(['a', 'b'])
   })
 
-  test('but not for hours', async () => {
+  test('limits a pause to five minutes', async () => {
     const router = routerOf([deployment('a')])
     await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 86_400 }))
     expect(router.unavailability('model')).toMatchObject({ retryAfterSeconds: 300 })
@@ -211,7 +211,7 @@ describe('circuit', () => {
     }
   }
 
-  test('failures in a row open it, and it is skipped for its pause', async () => {
+  test('consecutive failures open the circuit, and the deployment is skipped for the pause', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     await open(router)
     expect(router.states()[0]).toMatchObject({ circuit: 'open', isAvailable: false })
@@ -225,10 +225,10 @@ describe('circuit', () => {
 
   test.each([
     ['a success', success],
-    ['a refused input', failure('provider_rejected')],
-    ['an empty answer', failure('provider_empty_output')],
-    ['a request beyond its abilities', unserviceable('test')],
-  ])('%s in between starts the count anew', async (_name, outcome) => {
+    ['a rejected input', failure('provider_rejected')],
+    ['an empty output', failure('provider_empty_output')],
+    ['an unsupported request', unserviceable('test')],
+  ])('%s in between restarts the count of failures', async (_name, outcome) => {
     const router = routerOf([deployment('a')])
     await callOnce(router, failure('provider_unavailable'))
     await callOnce(router, failure('provider_unavailable'))
@@ -240,7 +240,7 @@ describe('circuit', () => {
     expect(router.states()[0]).toMatchObject({ circuit: 'open' })
   })
 
-  test('half open, one call tries while others are turned away; its success closes it', async () => {
+  test('a half-open circuit allows one probe at a time; its success closes the circuit', async () => {
     const router = routerOf([deployment('a')])
     await open(router)
     passes(10_000)
@@ -251,7 +251,7 @@ describe('circuit', () => {
     expect(names(router)).toEqual(['a'])
   })
 
-  test('a failed try opens it for another pause', async () => {
+  test('a failed probe opens the circuit for another pause', async () => {
     const router = routerOf([deployment('a')])
     await open(router)
     passes(10_000)
@@ -263,15 +263,15 @@ describe('circuit', () => {
     expect(names(router)).toEqual(['a'])
   })
 
-  test('a try that was given up leaves the next one its chance', async () => {
+  test('an unused probe leaves the circuit half-open for the next call', async () => {
     const router = routerOf([deployment('a')])
     await open(router)
     passes(10_000)
-    takeAndLeave(router)
+    peekFirst(router)
     expect(names(router)).toEqual(['a'])
   })
 
-  test('a slot taken before the circuit opened is not called after it', async () => {
+  test('a slot reserved before the circuit opened makes no call afterwards', async () => {
     const router = routerOf([deployment('a')])
     const called = vi.fn<() => Promise<typeof success>>(async () => success)
     for (const slot of router.candidates('model')) {
@@ -283,7 +283,7 @@ describe('circuit', () => {
 })
 
 describe('when all are skipped', () => {
-  test('the caller learns when the first may be free', async () => {
+  test('reports in how many seconds the first deployment may be free', async () => {
     const router = routerOf([deployment('a'), deployment('b', { maximumConcurrency: 1, priority: 1 })])
     for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
     expect(router.states()[0]).toMatchObject({ circuit: 'open' })
@@ -296,7 +296,7 @@ describe('when all are skipped', () => {
     })
   })
 
-  test('a model that nobody serves has no time to wait for', () => {
+  test('reports no waiting time for a model without deployments', () => {
     expect(routerOf([]).unavailability('model')).toEqual({
       ...failure('provider_unavailable'),
       reason: 'no deployment serves the model',

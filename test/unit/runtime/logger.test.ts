@@ -4,8 +4,8 @@ import { createInterface } from 'node:readline'
 import { beforeAll, describe, expect, it } from 'vitest'
 
 /**
- * pino writes to the file descriptor itself, so what is logged is read from a process of its own. `createLogger` and a `log` are at
- * hand there. Compiled code is kept, since nothing else takes as long.
+ * Returns arguments for a Node process that runs `code` with `createLogger` and a `log` in scope. A separate process,
+ * because pino writes to the file descriptor itself; with a compile cache, because compiling takes most of its time.
  */
 function programOf(code: string): string[] {
   const logger = new URL('../../../shared/runtime/logger.ts', import.meta.url).href
@@ -18,7 +18,7 @@ function programOf(code: string): string[] {
   return ['--input-type=module', '--eval', program]
 }
 
-function logged(code: string): Record<string, unknown>[] {
+function runAndReadLog(code: string): Record<string, unknown>[] {
   return linesOf(execFileSync(process.execPath, programOf(code), { encoding: 'utf8' }))
 }
 
@@ -30,8 +30,8 @@ function linesOf(output: string): Record<string, unknown>[] {
 }
 
 describe('the logger', () => {
-  it('writes one JSON object a line with everything that it was told, and drops no line', () => {
-    const lines = logged(`
+  it('the logger writes one JSON object per line with all given fields, and drops no line', () => {
+    const lines = runAndReadLog(`
       log.info('an info', { requestId: 'r', jobId: 'j', operation: 'o', method: 'POST', route: '/v1', status: 200 })
       log.warn('a warning', { code: 'c', state: 's', durationMs: 3, deployment: 'd', reason: 'why', count: 4 })
       for (let index = 0; index < 2000; index += 1) log.error('an error', { count: index })`)
@@ -58,8 +58,8 @@ describe('the logger', () => {
     expect(lines.at(-1)).toMatchObject({ msg: 'an error', count: 1999, time: expect.stringMatching(/^\d{4}-.*Z$/) })
   })
 
-  it('is quiet below its level, and altogether when silent', () => {
-    const lines = logged(`
+  it('the logger writes nothing below its level, and nothing at all when silent', () => {
+    const lines = runAndReadLog(`
       for (const level of ['warn', 'silent']) {
         const quiet = createLogger({ process: level, level })
         quiet.info('low')
@@ -68,8 +68,8 @@ describe('the logger', () => {
     expect(lines).toMatchObject([{ process: 'warn', msg: 'high' }])
   })
 
-  it('tells of an error its type, code, first line, frames and causes', () => {
-    const [line] = logged(`
+  it('the logger writes type, code, first message line, frames and causes of an error', () => {
+    const [line] = runAndReadLog(`
       const cause = Object.assign(new TypeError('the cause'), { code: 'ECONNRESET' })
       log.error('failed', { error: new RangeError('the message', { cause }) })`)
     expect(line).toMatchObject({
@@ -77,15 +77,15 @@ describe('the logger', () => {
         type: 'RangeError',
         message: 'the message',
         frames: expect.arrayContaining([expect.stringContaining('    at ')]),
-        cause: { type: 'TypeError', code: 'ECONNREset'.toUpperCase(), message: 'the cause' },
+        cause: { type: 'TypeError', code: 'ECONNRESET', message: 'the cause' },
       },
     })
   })
 
-  describe('with an error that holds what is secret', () => {
+  describe('an error that contains secrets', () => {
     const secretive: [string, string][] = [
       [
-        'properties that libraries hang on errors',
+        'properties that libraries add to errors',
         `Object.assign(new Error('safe'), {
           query: 'canary', parameters: ['canary'], values: ['canary'], url: 'https://canary', body: { canary: 1 },
           request: { headers: { authorization: 'canary' } }, config: 'canary', detail: 'canary', stdout: 'canary' })`,
@@ -97,33 +97,33 @@ describe('the logger', () => {
         `new Error('safe', { cause: Object.assign(new Error('safe'), { url: 'canary' }) })`,
       ],
       ['the later lines of a cause’s message', `new Error('safe', { cause: new Error('safe\\ncanary') })`],
-      ['a cause that is no error', `new Error('safe', { cause: { secret: 'canary' } })`],
+      ['a cause that is not an error', `new Error('safe', { cause: { secret: 'canary' } })`],
       ['a thrown string', `'canary'`],
       ['a thrown object', `({ message: 'canary', stack: 'canary' })`],
       ['the errors inside of an AggregateError', `new AggregateError([new Error('x\\ncanary')], 'safe')`],
-      ['a code that is no text', `Object.assign(new Error('safe'), { code: { canary: 1 } })`],
+      ['a code that is not a string', `Object.assign(new Error('safe'), { code: { canary: 1 } })`],
       ['a very long message', `new Error('x'.repeat(300) + 'canary')`],
     ]
     let lines: Record<string, unknown>[]
     beforeAll(() => {
-      // Frames quote the program itself where it is evaluated, so the canary is put together only when it runs.
+      // Frames of evaluated code quote the program, so the canary is decoded only at run time.
       const encoded = secretive.map(([, expression]) => Buffer.from(`(${expression})`).toString('base64'))
-      lines = logged(`for (const [count, expression] of ${JSON.stringify(encoded)}.entries()) {
+      lines = runAndReadLog(`for (const [count, expression] of ${JSON.stringify(encoded)}.entries()) {
         const error = (0, eval)(atob(expression))
         log.error('failed', { error, count })
         log.error('failed again', { error: new Error('outer', { cause: error }), count })
       }`)
     })
 
-    it.each(secretive.map(([name], index) => [name, index] as const))('never shows %s', (_, index) => {
+    it.each(secretive.map(([name], index) => [name, index] as const))('the log never contains %s', (_, index) => {
       const ofError = lines.filter(({ count }) => count === index)
       expect(ofError).toHaveLength(2)
       expect(JSON.stringify(ofError)).not.toContain('canary')
     })
   })
 
-  it('names the request that the present work is for in every line that names none itself', () => {
-    const lines = logged(`
+  it('the logger adds the current request to every line that names none itself', () => {
+    const lines = runAndReadLog(`
       const traced = createLogger({
         process: 'traced', level: 'debug', presentRequest: () => ({ requestId: 'present', traceId: 'trace' }),
       })
@@ -145,7 +145,7 @@ describe('the logger', () => {
   })
 })
 
-describe('the last lines before the end', () => {
+describe('lines before a process ends', () => {
   const startProcess = new URL('../../../shared/runtime/start-process.ts', import.meta.url).href
   const start = `const { startProcess, StartFailure } = await import(${JSON.stringify(startProcess)})
     await startProcess('test', async () => {
@@ -157,15 +157,15 @@ describe('the last lines before the end', () => {
     ['of a process that has nothing left to do', "log.info('the last')", 0],
     ['of a process that exits', "log.info('the last'); process.exit(3)", 3],
     ['of a failed start', start, 1],
-    ['of a process that something is thrown in', "log.info('the last'); throw new Error('crash')", 1],
-    ['of a process that a promise is rejected in', "log.info('the last'); Promise.reject(new Error('crash'))", 1],
-  ])('%s are written', (_, code, status) => {
+    ['of a process with an uncaught exception', "log.info('the last'); throw new Error('crash')", 1],
+    ['of a process with an unhandled rejection', "log.info('the last'); Promise.reject(new Error('crash'))", 1],
+  ])('the last log line %s is written', (_, code, status) => {
     const ended = spawnSync(process.execPath, programOf(code), { encoding: 'utf8' })
     expect(ended.status).toBe(status)
     expect(linesOf(ended.stdout)).toMatchObject([{ msg: 'the last' }])
   })
 
-  it.each(['warn', 'error'])('with the level %s are written at once, and all others before them', (level) => {
+  it.each(['warn', 'error'])('a line at level %s is written immediately, after all lines before it', (level) => {
     const code = `log.info('first'); log.${level}('second'); process.kill(process.pid, 'SIGKILL')`
     const ended = spawnSync(process.execPath, programOf(code), { encoding: 'utf8' })
     expect(ended.signal).toBe('SIGKILL')
@@ -173,7 +173,7 @@ describe('the last lines before the end', () => {
   })
 })
 
-it('a line is written though no other follows and the process goes on', async () => {
+it('a single line is written while the process continues without further lines', async () => {
   const running = spawn(process.execPath, programOf("log.info('alone'); setInterval(() => undefined, 60_000)"))
   try {
     const [line] = (await once(createInterface(running.stdout), 'line')) as [string]
@@ -184,15 +184,15 @@ it('a line is written though no other follows and the process goes on', async ()
   }
 })
 
-it('nobody who listens to the log is no reason to end', async () => {
+it('a process continues when the reader of its log is gone', async () => {
   const running = spawn(
     process.execPath,
-    programOf("setInterval(() => { log.info('unheard'); log.warn('unheard'); console.error('alive') }, 10)"),
+    programOf("setInterval(() => { log.info('unread'); log.warn('unread'); console.error('alive') }, 10)"),
   )
   try {
     await once(running.stdout, 'data')
     running.stdout.destroy()
-    for (let heard = 0; heard < 5; heard += 1) await once(running.stderr, 'data')
+    for (let received = 0; received < 5; received += 1) await once(running.stderr, 'data')
     expect(running.exitCode).toBeNull()
   } finally {
     running.kill('SIGKILL')

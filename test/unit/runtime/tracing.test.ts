@@ -1,26 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { SpanStatusCode } from '@opentelemetry/api'
+import { InMemorySpanExporter, type ReadableSpan, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import { describe, expect, it } from 'vitest'
-import { createTracer, noTracing, type RecordedSpan, type SpanRecorder } from '#shared/runtime/tracing.ts'
+import { createTracer } from '#shared/adapters/opentelemetry/tracer.ts'
+import { noTracing } from '#shared/runtime/tracing.ts'
 
-/** Records `parent > name` of each span when it ends, with what it was told. */
-function createRecorder() {
-  const ended: { path: string; attributes: object; thrown: unknown }[] = []
-  const span = (path: string, given: object): RecordedSpan => {
-    const attributes = { ...given }
-    return {
-      traceId: 't'.repeat(32),
-      traceparent: `traceparent of ${path}`,
-      startChild: (name, more) => span(`${path} > ${name}`, more),
-      describe: (more) => void Object.assign(attributes, more),
-      end: (thrown) => void ended.push({ path, attributes, thrown }),
-    }
+/** Collects exported spans. `paths` names each span as `parent > name`, in the order in which they ended. */
+function createExporter() {
+  const exporter = new InMemorySpanExporter()
+  const provider = new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter })] })
+  const ended = () => exporter.getFinishedSpans()
+  const pathOf = (span: ReadableSpan): string => {
+    const parentId = span.parentSpanContext?.spanId
+    if (parentId === undefined) return span.name
+    const parent = ended().find((other) => other.spanContext().spanId === parentId)
+    return `${parent ? pathOf(parent) : `(${parentId})`} > ${span.name}`
   }
-  const recorder: SpanRecorder = {
-    startRequest: (name, attributes) => span(name, attributes),
-    startJob: (traceparent, name, attributes) => span(`(${traceparent}) > ${name}`, attributes),
-    close: async () => undefined,
-  }
-  return { recorder, ended, paths: () => ended.map(({ path }) => path) }
+  return { spans: provider.getTracer('test'), ended, paths: () => ended().map(pathOf) }
 }
 
 function createObserver() {
@@ -36,11 +32,13 @@ function createObserver() {
 }
 
 const JOB = { id: 'job', operation: 'createSpeech', publicModel: 'voice', fence: 2n, waitedMs: 1500 }
+const TRACE_ID = 'a'.repeat(32)
+const PARENT_ID = 'b'.repeat(16)
 
 describe('a traced request', () => {
-  it('has its stages as children, each below the one it runs in', async () => {
-    const { recorder, paths, ended } = createRecorder()
-    const tracer = createTracer(recorder, createObserver())
+  it('exports each stage of a request as a child of the stage that it runs in', async () => {
+    const { spans, paths, ended } = createExporter()
+    const tracer = createTracer({ spans, observer: createObserver() })
     const request = tracer.startRequest('request-1', 'POST /v1', 'createSpeech')
     await request.run(async () => {
       await tracer.stage('validate', async () => tracer.describe({ model: 'voice' }))
@@ -48,57 +46,73 @@ describe('a traced request', () => {
     })
     request.end({ status: 200 })
     expect(paths()).toEqual(['POST /v1 > validate', 'POST /v1 > settle > commit', 'POST /v1 > settle', 'POST /v1'])
-    expect(ended.map(({ attributes }) => attributes)).toEqual([
-      { model: 'voice' },
+    expect(ended().map(({ attributes }) => attributes)).toEqual([
+      { 'farebox.model': 'voice' },
       {},
-      { transaction: '0x1' },
-      { requestId: 'request-1', operation: 'createSpeech', status: 200 },
+      { 'farebox.transaction': '0x1' },
+      { 'farebox.request_id': 'request-1', 'farebox.operation': 'createSpeech', 'farebox.status': 200 },
     ])
   })
 
-  it('is kept apart from others at the same time', async () => {
-    const { recorder, paths } = createRecorder()
-    const tracer = createTracer(recorder, createObserver())
-    const run = (name: string, ms: number) =>
-      tracer.startRequest(name, name, 'o').run(async () => {
+  it('keeps the spans of concurrent requests apart', async () => {
+    const { spans, ended } = createExporter()
+    const tracer = createTracer({ spans, observer: createObserver() })
+    const run = async (name: string, ms: number) => {
+      const request = tracer.startRequest(name, name, 'o')
+      const present = await request.run(async () => {
         await delay(ms)
         await tracer.stage('quote', () => delay(ms))
-        return tracer.present()?.requestId
+        return tracer.present()
       })
-    expect(await Promise.all([run('first', 4), run('second', 2)])).toEqual(['first', 'second'])
-    expect(paths().sort()).toEqual(['first > quote', 'second > quote'])
+      request.end({})
+      return { requestId: present?.requestId, isOwnTrace: present?.traceId === request.traceId }
+    }
+    expect(await Promise.all([run('first', 4), run('second', 2)])).toEqual([
+      { requestId: 'first', isOwnTrace: true },
+      { requestId: 'second', isOwnTrace: true },
+    ])
+    const namesByTrace = Map.groupBy(ended(), (span) => span.spanContext().traceId)
+    expect([...namesByTrace.values()].map((trace) => trace.map(({ name }) => name).sort())).toEqual(
+      expect.arrayContaining([
+        ['first', 'quote'],
+        ['quote', 'second'],
+      ]),
+    )
     expect(tracer.present()).toBeNull()
   })
 
-  it('is named to its job as a whole, whatever stage it is in', async () => {
-    const tracer = createTracer(createRecorder().recorder, createObserver())
-    const accepted = await tracer
-      .startRequest('request-1', 'POST /v1', 'o')
-      .run(() => tracer.stage('accept', async () => tracer.present()))
+  it('passes the span of the whole request to its job, from any stage', async () => {
+    const { spans, ended } = createExporter()
+    const tracer = createTracer({ spans, observer: createObserver() })
+    const request = tracer.startRequest('request-1', 'POST /v1', 'o')
+    const accepted = await request.run(() => tracer.stage('accept', async () => tracer.present()))
+    request.end({})
+    const context = ended().at(-1)?.spanContext()
     expect(accepted).toEqual({
       requestId: 'request-1',
-      traceparent: 'traceparent of POST /v1',
-      traceId: 't'.repeat(32),
+      traceparent: `00-${context?.traceId}-${context?.spanId}-01`,
+      traceId: context?.traceId,
     })
   })
 
-  it('goes on in the worker with the job’s wait and its run', async () => {
-    const { recorder, paths, ended } = createRecorder()
+  it('continues the trace in the worker with spans for the wait and the run of the job', async () => {
+    const { spans, paths, ended } = createExporter()
     const observer = createObserver()
-    const tracer = createTracer(recorder, observer)
-    const origin = { requestId: 'request-1', traceparent: 'traceparent of POST /v1' }
+    const tracer = createTracer({ spans, observer })
+    const origin = { requestId: 'request-1', traceparent: `00-${TRACE_ID}-${PARENT_ID}-01` }
     await tracer.continueRequest({ ...JOB, origin }, async () => {
-      expect(tracer.present()).toMatchObject(origin)
+      expect(tracer.present()).toEqual({ ...origin, traceId: TRACE_ID })
       await tracer.stage('seal', async () => undefined)
     })
-    const parent = '(traceparent of POST /v1)'
+    const parent = `(${PARENT_ID})`
     expect(paths()).toEqual([`${parent} > queue`, `${parent} > run job > seal`, `${parent} > run job`])
-    expect(ended.at(-1)?.attributes).toEqual({
-      requestId: 'request-1',
-      jobId: 'job',
-      operation: 'createSpeech',
-      model: 'voice',
-      fence: '2',
+    expect(ended().map((span) => span.spanContext().traceId)).toEqual([TRACE_ID, TRACE_ID, TRACE_ID])
+    expect(ended().at(-1)?.attributes).toEqual({
+      'farebox.request_id': 'request-1',
+      'farebox.job_id': 'job',
+      'farebox.operation': 'createSpeech',
+      'farebox.model': 'voice',
+      'farebox.fence': '2',
     })
     expect(observer.seen).toEqual([
       'begun queue',
@@ -108,26 +122,36 @@ describe('a traced request', () => {
     ])
   })
 
-  it('tells which stage threw, and passes it on', async () => {
-    const { recorder, ended } = createRecorder()
+  it('starts a new trace for a job whose traceparent cannot be read', async () => {
+    const { spans, paths } = createExporter()
+    const tracer = createTracer({ spans, observer: createObserver() })
+    const origin = { requestId: null, traceparent: 'unreadable' }
+    await tracer.continueRequest({ ...JOB, origin }, async () => undefined)
+    expect(paths()).toEqual(['queue', 'run job'])
+  })
+
+  it('marks a stage that threw, without the error message, and rethrows the error', async () => {
+    const { spans, ended } = createExporter()
     const observer = createObserver()
-    const tracer = createTracer(recorder, observer)
-    const failure = new Error('refused')
+    const tracer = createTracer({ spans, observer })
+    const failure = new TypeError('a prompt')
     const run = tracer.startRequest('r', 'POST /v1', 'o').run(() =>
       tracer.stage('verify', async () => {
         throw failure
       }),
     )
     await expect(run).rejects.toBe(failure)
-    expect(ended).toEqual([{ path: 'POST /v1 > verify', attributes: {}, thrown: failure }])
+    expect(ended().map(({ name, attributes, status }) => ({ name, attributes, status }))).toEqual([
+      { name: 'verify', attributes: { 'error.type': 'TypeError' }, status: { code: SpanStatusCode.ERROR } },
+    ])
     expect(observer.seen).toEqual(['begun verify', 'ended verify of o'])
   })
 })
 
-describe('without a recorder', () => {
-  it('requests are known and stages are measured all the same', async () => {
+describe('without an exporter', () => {
+  it('still knows the request and measures its stages', async () => {
     const observer = createObserver()
-    const tracer = createTracer(null, observer)
+    const tracer = createTracer({ spans: null, observer })
     const origin = { requestId: 'request-1', traceparent: '00-a-b-01' }
     await tracer.continueRequest({ ...JOB, origin }, async () => {
       expect(tracer.present()).toEqual({ ...origin, traceId: null })
@@ -139,7 +163,7 @@ describe('without a recorder', () => {
     expect(observer.seen).toHaveLength(4)
   })
 
-  it('and without an observer, work is only run', async () => {
+  it('only runs the work when nothing is measured either', async () => {
     const job = { ...JOB, origin: { requestId: null, traceparent: null } }
     expect(await noTracing.continueRequest(job, async () => 1)).toBe(1)
     expect(await noTracing.stage('seal', async () => 2)).toBe(2)

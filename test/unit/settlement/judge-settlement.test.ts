@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
-import { judgeSettlement, type TransactionStatus } from '../../../workers/settlement/own-keys/judge-settlement.ts'
+import { judgeSettlement } from '../../../workers/settlement/own-keys/judge-settlement.ts'
+import type { TransactionStatus } from '../../../workers/settlement/own-keys/read-statuses.ts'
 
 const DEADLINE = 1000n
 const AT_DEADLINE = new Date(1_000_000)
@@ -16,7 +17,7 @@ const reverted: Confirmation = { outcome: 'reverted', blockNumber: 5n }
 const pending: Confirmation = { outcome: 'pending' }
 const unreachable: Confirmation = { outcome: 'unreachable', cause: null }
 
-function look(accountNonce: bigint, confirmation: Confirmation): TransactionStatus {
+function status(accountNonce: bigint, confirmation: Confirmation): TransactionStatus {
   return { transaction: { hash: `0x${accountNonce}`, raw: '0x', accountNonce }, confirmation }
 }
 
@@ -24,65 +25,78 @@ function evidence(accountNonceCount: bigint, isNonceUsed: boolean, chainTime = A
   return { outcome: 'read', accountNonceCount, isNonceUsed, chainTime } as const
 }
 
-const judge = (looks: readonly TransactionStatus[], seen: Parameters<typeof judgeSettlement>[1] = null) =>
-  judgeSettlement(looks, seen, DEADLINE).verdict
+const judge = (statuses: readonly TransactionStatus[], read: Parameters<typeof judgeSettlement>[1] = null) =>
+  judgeSettlement(statuses, read, DEADLINE).verdict
 
-describe('without evidence, only receipts count', () => {
+describe('judging without evidence', () => {
   it.each([
-    ['one is confirmed', [look(1n, confirmed)], 'collected'],
-    ['one of several is confirmed, whatever the others are', [look(2n, reverted), look(1n, confirmed)], 'collected'],
-    ['one is confirmed and another cannot be asked for', [look(2n, unreachable), look(1n, confirmed)], 'collected'],
-    ['the only one is reverted', [look(1n, reverted)], 'uncollectable'],
-    ['one is reverted and its replacements are not found', [look(1n, pending), look(1n, reverted)], 'uncollectable'],
-    ['one is reverted and one of another nonce is not found', [look(2n, pending), look(1n, reverted)], 'open'],
-    ['one is reverted and another cannot be asked for', [look(1n, unreachable), look(1n, reverted)], 'open'],
-    ['all are reverted', [look(2n, reverted), look(1n, reverted)], 'uncollectable'],
-    ['none is found', [look(2n, pending), look(1n, pending)], 'open'],
-    ['one moved something else', [look(1n, { outcome: 'transfer_missing', blockNumber: 5n })], 'transfer_missing'],
-  ] as const)('%s', (_, looks, verdict) => {
-    expect(judge(looks)).toBe(verdict)
+    ['one transaction is confirmed', [status(1n, confirmed)], 'settled'],
+    ['one of several is confirmed and another reverted', [status(2n, reverted), status(1n, confirmed)], 'settled'],
+    ['one is confirmed and another cannot be read', [status(2n, unreachable), status(1n, confirmed)], 'settled'],
+    ['the only one is reverted', [status(1n, reverted)], 'uncollectable'],
+    [
+      'one is reverted and its replacements are not found',
+      [status(1n, pending), status(1n, reverted)],
+      'uncollectable',
+    ],
+    ['one is reverted and one of another nonce is not found', [status(2n, pending), status(1n, reverted)], 'open'],
+    ['one is reverted and another cannot be read', [status(1n, unreachable), status(1n, reverted)], 'open'],
+    ['all are reverted', [status(2n, reverted), status(1n, reverted)], 'uncollectable'],
+    ['none is found', [status(2n, pending), status(1n, pending)], 'open'],
+    [
+      'one succeeded without the transfer',
+      [status(1n, { outcome: 'transfer_missing', blockNumber: 5n })],
+      'transfer_missing',
+    ],
+  ] as const)('judges a settlement without evidence when %s', (_, statuses, verdict) => {
+    expect(judge(statuses)).toBe(verdict)
   })
 })
 
-describe('with the payer’s nonce unused at one block', () => {
+describe('judging with the payer’s nonce unused at one block', () => {
   it.each([
-    ['the account nonce is still to come', [look(1n, pending)], evidence(1n, false), 'open'],
-    ['the account nonce is used up', [look(1n, pending)], evidence(2n, false), 'nonce_used_elsewhere'],
-    ['one of two account nonces is still to come', [look(2n, pending), look(1n, pending)], evidence(2n, false), 'open'],
+    ['the account nonce is unused', [status(1n, pending)], evidence(1n, false), 'open'],
+    ['the account nonce is used', [status(1n, pending)], evidence(2n, false), 'nonce_used_elsewhere'],
+    ['one of two account nonces is unused', [status(2n, pending), status(1n, pending)], evidence(2n, false), 'open'],
     [
-      'one is reverted, the other used up',
-      [look(2n, pending), look(1n, reverted)],
+      'one is reverted and the other’s account nonce is used',
+      [status(2n, pending), status(1n, reverted)],
       evidence(3n, false),
       'uncollectable',
     ],
-    ['one cannot be asked for', [look(1n, unreachable)], evidence(2n, false), 'open'],
-    ['the block is at the deadline, which still counts', [look(1n, pending)], evidence(1n, false, AT_DEADLINE), 'open'],
-    ['the block is past the deadline', [look(1n, pending)], evidence(1n, false, PAST_DEADLINE), 'uncollectable'],
+    ['one cannot be read', [status(1n, unreachable)], evidence(2n, false), 'open'],
+    ['the block is exactly at the deadline', [status(1n, pending)], evidence(1n, false, AT_DEADLINE), 'open'],
+    ['the block is past the deadline', [status(1n, pending)], evidence(1n, false, PAST_DEADLINE), 'uncollectable'],
     [
-      'past the deadline, and mined after that block',
-      [look(1n, confirmed)],
+      'the block is past the deadline, but one is confirmed',
+      [status(1n, confirmed)],
       evidence(1n, false, PAST_DEADLINE),
-      'collected',
+      'settled',
     ],
-  ] as const)('%s', (_, looks, seen, verdict) => {
-    expect(judge(looks, seen)).toBe(verdict)
+  ] as const)('judges a settlement with the payer’s nonce unused when %s', (_, statuses, read, verdict) => {
+    expect(judge(statuses, read)).toBe(verdict)
   })
 })
 
-describe('with the payer’s nonce used at one block', () => {
+describe('judging with the payer’s nonce used at one block', () => {
   it.each([
-    ['while ours were all to come, the payer burnt it', [look(1n, pending)], evidence(1n, true), 'uncollectable'],
     [
-      'and ours reverted, the payer burnt it',
-      [look(2n, pending), look(1n, reverted)],
+      'our account nonce is unused, so the payer invalidated it',
+      [status(1n, pending)],
+      evidence(1n, true),
+      'uncollectable',
+    ],
+    [
+      'ours reverted, so the payer invalidated it',
+      [status(2n, pending), status(1n, reverted)],
       evidence(2n, true),
       'uncollectable',
     ],
-    ['and ours is found after all', [look(1n, confirmed)], evidence(2n, true), 'collected'],
-    ['and ours may have been it, unseen', [look(1n, pending)], evidence(2n, true), 'unexplained'],
-    ['past the deadline all the same', [look(1n, pending)], evidence(2n, true, PAST_DEADLINE), 'unexplained'],
-    ['when one cannot be asked for', [look(1n, unreachable)], evidence(1n, true), 'open'],
-  ] as const)('%s', (_, looks, seen, verdict) => {
-    expect(judge(looks, seen)).toBe(verdict)
+    ['ours is confirmed after all', [status(1n, confirmed)], evidence(2n, true), 'settled'],
+    ['ours may have used it without a visible receipt', [status(1n, pending)], evidence(2n, true), 'unexplained'],
+    ['the block is past the deadline too', [status(1n, pending)], evidence(2n, true, PAST_DEADLINE), 'unexplained'],
+    ['one transaction cannot be read', [status(1n, unreachable)], evidence(1n, true), 'open'],
+  ] as const)('judges a settlement with the payer’s nonce used when %s', (_, statuses, read, verdict) => {
+    expect(judge(statuses, read)).toBe(verdict)
   })
 })

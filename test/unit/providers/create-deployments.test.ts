@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
-import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '../../../shared/catalog/deployments-file.ts'
-import { createDeployments } from '../../../workers/providers/deployments-file.ts'
+import { createDeployments } from '../../../workers/providers/create-deployments.ts'
+import { upstreamVoice } from '../../../workers/providers/deployment.ts'
 import type { SendHttp } from '../../../workers/providers/http.ts'
-import { upstreamVoice } from '../../../workers/providers/registry.ts'
 
 const entry = {
   name: 'vllm-a',
@@ -21,11 +21,11 @@ const create = (entries: object[], environment: Record<string, string> = {}) =>
   createDeployments(parse(...entries), { environment, http })
 
 describe('the file', () => {
-  test('what may be left out has its defaults', () => {
+  test('omitted fields get their defaults', () => {
     expect(parse(entry).deployments).toEqual([{ ...entry, priority: 0, weight: 1 }])
   })
 
-  test('the served models can be read without any key', () => {
+  test('the served models are readable without any key', () => {
     const file = parse(
       { ...entry, api_key_env: 'NOT_SET', serves: ['model-a', 'model-b'] },
       { ...entry, name: 'b', serves: ['model-b', 'model-c'] },
@@ -38,7 +38,7 @@ describe('the file', () => {
     ['an unknown field', { api_key: 'sk-CANARY' }, /api_key/],
     ['a key in place of its variable', { api_key_env: 'sk-CANARY' }, /name of an environment variable/],
     ['an unknown adapter', { adapter: 'CANARY' }, /adapter/],
-    ['a base URL of another kind', { base_url: 'ftp://CANARY' }, /http or https/],
+    ['a base URL with another scheme', { base_url: 'ftp://CANARY' }, /http or https/],
     ['no model', { serves: [] }, /serves/],
     ['a model twice', { serves: ['a', 'a'] }, /listed twice/],
     ['a name with spaces', { name: 'vllm CANARY' }, /name/],
@@ -48,24 +48,24 @@ describe('the file', () => {
     ['no calls', { requests_per_minute: 0 }, /requests_per_minute/],
     ['no time', { timeout_seconds: 0 }, /timeout_seconds/],
     ['a voice without id', { voices: { darian: '' } }, /voices/],
-  ])('%s is refused by name, without quoting the value', (_name, change, message) => {
+  ])('rejects %s, naming the field without quoting its value', (_name, change, message) => {
     expect(() => parse({ ...entry, ...change })).toThrow(message)
     expect(() => parse({ ...entry, ...change })).toThrow(/^(?![^]*CANARY)/)
   })
 
-  test('a name used twice is refused', () => {
+  test('rejects a name that is used twice', () => {
     expect(() => parse(entry, entry)).toThrow(/name is used twice/)
   })
 
-  test('what is no JSON is not quoted', () => {
-    expect(() => parseDeploymentsFile('{"deployments": CANARY')).toThrow(/^The deployments file is not JSON$/)
+  test('does not quote a file that is not valid JSON', () => {
+    expect(() => parseDeploymentsFile('{"deployments": CANARY')).toThrow(/^The deployments file is not valid JSON$/)
   })
 })
 
 describe('deployments', () => {
   const keyed = { ...entry, name: 'eleven', adapter: 'elevenlabs', api_key_env: 'ELEVEN_KEY' }
 
-  test('limits, voices and ports come out as the router and the steps use them', () => {
+  test('a deployment has the limits, voices and ports of its entry', () => {
     const [deployment] = create(
       [{ ...keyed, max_concurrency: 3, requests_per_minute: 60, timeout_seconds: 1.5, voices: { darian: 'id-1' } }],
       { ELEVEN_KEY: 'sk-1' },
@@ -98,7 +98,7 @@ describe('deployments', () => {
     ).toEqual(ports)
   })
 
-  test('a missing key is an error that names deployment and variable, and so is every other problem at once', () => {
+  test('one error reports every problem, including a missing key with deployment and variable', () => {
     const entries = [
       keyed,
       { ...entry, name: 'keyless-gemini', adapter: 'gemini' },
@@ -114,11 +114,11 @@ describe('deployments', () => {
     expect(attempt).toThrow(/^(?![^]*(CANARY|vllm-a))/)
   })
 
-  test('options of another adapter are refused', () => {
+  test('rejects options of another adapter', () => {
     expect(() => create([{ ...keyed, options: { send_top_k: true } }], { ELEVEN_KEY: 'sk-1' })).toThrow(/send_top_k/)
   })
 
-  test('a public voice becomes the upstream’s; without a table the aliases are its own', () => {
+  test('maps a public voice to the upstream’s; without a table the alias is used as it is', () => {
     expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'darian')).toBe('id-1')
     expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'talia')).toBeUndefined()
     expect(upstreamVoice({ voices: { darian: 'id-1' } }, 'constructor')).toBeUndefined()
@@ -126,8 +126,8 @@ describe('deployments', () => {
   })
 })
 
-describe('the files that are shipped', () => {
-  test('the example is valid, and usable when its variables are set', () => {
+describe('the included files', () => {
+  test('the example file is valid, and usable when its variables are set', () => {
     const text = readFileSync(new URL('../../../infra/deployments.example.json', import.meta.url), 'utf8')
     const file = parseDeploymentsFile(text)
     const variables = file.deployments.flatMap(({ api_key_env }) => api_key_env ?? [])
@@ -135,7 +135,7 @@ describe('the files that are shipped', () => {
     expect(createDeployments(file, { environment, http })).toHaveLength(file.deployments.length)
   })
 
-  test('the sandbox’s serves every model it is given, and each but the image from two vendors', () => {
+  test('the sandbox file serves every model, and each except the image model from two vendors', () => {
     const models = [
       { id: 'textmodel-2.5-flash', category: 'text_generation' },
       { id: 'textmodel-2.5-pro', category: 'text_generation' },

@@ -8,7 +8,7 @@ function readerOver(readQueueAges: () => Promise<ReadonlyMap<string, number>>) {
   return { clock, queueAge: createQueueAgeReader({ readQueueAges }, silent, () => clock.ms) }
 }
 
-it('asks the ledger once a second, however many ask', async () => {
+it('reads queue ages from the ledger at most once a second, however many requests need them', async () => {
   let readings = 0
   const { clock, queueAge } = readerOver(async () => new Map([['createSpeech', ++readings]]))
   expect(await Promise.all([1, 2, 3].map(() => queueAge('createSpeech')))).toEqual([1, 1, 1])
@@ -19,12 +19,12 @@ it('asks the ledger once a second, however many ask', async () => {
   expect(readings).toBe(2)
 })
 
-it('is nothing for an operation that nobody waits for', async () => {
+it('reports a queue age of 0 for an operation without waiting jobs', async () => {
   const { queueAge } = readerOver(async () => new Map([['createSpeech', 5000]]))
   expect(await queueAge('createMessage')).toBe(0)
 })
 
-it('is nothing while the ledger cannot be read, and known again afterwards', async () => {
+it('reports a queue age of 0 while the ledger cannot be read, and the real one afterwards', async () => {
   let isDown = true
   const { clock, queueAge } = readerOver(async () => {
     if (isDown) throw new Error('down')

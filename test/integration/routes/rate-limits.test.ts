@@ -4,10 +4,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { openSharedAllowances, type RedisAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import { createRateLimiter, type SharedAllowances } from '../../../api/plugins/rate-limits.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
-import { composeApp } from '../routes/compose-app.ts'
+import { composeApp } from './compose-app.ts'
 
 const LIMIT = 20
-/** The limit of requests that bring a payment. */
+/** The limit of requests with a payment. */
 const PAID_LIMIT = 200
 
 const servers: TestRedis[] = []
@@ -19,7 +19,10 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.stop()
 })
 
-/** One API process's limits around a route, and what it logs. Its clock stands: nothing is refilled but by Redis. */
+/**
+ * Starts a route behind the limits of one API process, with its log. Its clock is stopped, so only Redis refills
+ * tokens.
+ */
 async function startProcess(shared: SharedAllowances | null, requestsPerMinute = LIMIT) {
   const logged: string[] = []
   const log = (message: string) => logged.push(message)
@@ -59,15 +62,17 @@ async function startRedis(): Promise<TestRedis> {
   return server
 }
 
-/** The allowances as one process sees them, with what it took of them in Redis and what that said to be left then. */
-interface Told extends SharedAllowances {
+/** Shared allowances as one process uses them. */
+interface RecordedAllowances extends SharedAllowances {
+  /** Tokens that it took in Redis. */
   readonly taken: number
+  /** Tokens left according to Redis, after the last take. */
   readonly left: number
-  /** Times that it asked Redis and has an answer, or knows that there is none. */
+  /** Takes that Redis answered, or that failed. */
   readonly exchanges: number
 }
 
-function noting(shared: SharedAllowances): Told {
+function recording(shared: SharedAllowances): RecordedAllowances {
   let [taken, left, exchanges] = [0, Number.NaN, 0]
   return {
     get taken() {
@@ -91,7 +96,7 @@ function noting(shared: SharedAllowances): Told {
   }
 }
 
-/** What Redis may have refilled since then, by its own clock. */
+/** Returns how many tokens Redis may have refilled since then, by its own clock. */
 const refilledSince = (startedAt: number, perMinute: number) => ((Date.now() - startedAt) / 60_000) * perMinute
 
 function open(url: string): RedisAllowances {
@@ -102,13 +107,13 @@ function open(url: string): RedisAllowances {
   return shared
 }
 
-/** The client connects in the background. */
+/** Waits until Redis answers; the client connects in the background. */
 async function untilReachable(shared: SharedAllowances): Promise<void> {
   await expect.poll(() => shared.take('probe', 1, 10).catch(() => null)).not.toBeNull()
 }
 
-describe('in one process', () => {
-  it('requests that bring a payment have a larger allowance of their own', async () => {
+describe('rate limits in one process', () => {
+  it('requests with a payment have a separate, larger allowance', async () => {
     const alone = await startProcess(null)
     expect(await statuses(alone, LIMIT + 1)).toEqual([...Array.from({ length: LIMIT }, () => 200), 429])
     const payment = { 'payment-signature': 'x' }
@@ -116,42 +121,42 @@ describe('in one process', () => {
     expect(new Set(await statuses(alone, 100, payment))).toEqual(new Set([200]))
     expect((await alone.ask()).statusCode).toBe(429)
   })
-  it('a queue in PostgreSQL shares nothing', () => {
+  it('a queue in PostgreSQL shares no allowances between processes', () => {
     const settings = { DATABASE_URL: 'postgres://not-used', QUEUE_PREFIX: '{farebox}' }
     expect(openSharedAllowances(settings)).toBeNull()
     expect(openSharedAllowances({ ...settings, QUEUE_URL: 'postgres://not-used' })).toBeNull()
   })
 })
 
-describe.skipIf(!haveRedis())('over Redis', () => {
-  it('processes draw on one allowance', async () => {
+describe.skipIf(!haveRedis())('rate limits over Redis', () => {
+  it('API processes share one allowance in Redis', async () => {
     const shared = open((await startRedis()).url)
-    const [firstTold, secondTold] = [noting(shared), noting(shared)]
-    const [first, second] = [await startProcess(firstTold), await startProcess(secondTold)]
+    const [firstShare, secondShare] = [recording(shared), recording(shared)]
+    const [first, second] = [await startProcess(firstShare), await startProcess(secondShare)]
     await untilReachable(shared)
     const startedAt = Date.now()
     expect(new Set(await statuses(first, 15))).toEqual(new Set([200]))
-    await expect.poll(() => firstTold.taken).toBe(15)
+    await expect.poll(() => firstShare.taken).toBe(15)
     await second.ask()
-    await expect.poll(() => secondTold.taken).toBe(1)
-    // 15 there and the asking here, less what is refilled meanwhile: a token in three seconds.
-    expect(secondTold.left).toBeLessThanOrEqual(LIMIT - 16 + refilledSince(startedAt, LIMIT))
-    expect(await remaining(second)).toBe(Math.floor(secondTold.left) - 1)
+    await expect.poll(() => secondShare.taken).toBe(1)
+    // 15 requests there and one here, plus what was refilled meanwhile: a token every three seconds.
+    expect(secondShare.left).toBeLessThanOrEqual(LIMIT - 16 + refilledSince(startedAt, LIMIT))
+    expect(await remaining(second)).toBe(Math.floor(secondShare.left) - 1)
     await expect.poll(async () => (await second.ask()).statusCode).toBe(429)
     await expect.poll(async () => (await first.ask()).statusCode).toBe(429)
   })
 
-  it('nobody is refused because Redis is away; it is told once, and limits are shared again afterwards', async () => {
+  it('no request is rejected while Redis is down; limits are shared again afterwards, each logged once', async () => {
     const server = await startRedis()
     const shared = open(server.url)
-    const [firstTold, secondTold] = [noting(shared), noting(shared)]
-    const [first, second] = [await startProcess(firstTold, 1000), await startProcess(secondTold, 1000)]
+    const [firstShare, secondShare] = [recording(shared), recording(shared)]
+    const [first, second] = [await startProcess(firstShare, 1000), await startProcess(secondShare, 1000)]
     await untilReachable(shared)
     await server.kill()
     expect(new Set(await statuses(first, 50))).toEqual(new Set([200]))
-    await expect.poll(() => first.logged.filter((line) => line.includes('cannot be shared'))).toHaveLength(1)
+    await expect.poll(() => first.logged.filter((line) => line.includes('failed to share rate limits'))).toHaveLength(1)
     await server.restart()
-    const [startedAt, takenBefore] = [Date.now(), firstTold.taken]
+    const [startedAt, takenBefore] = [Date.now(), firstShare.taken]
     await untilReachable(shared)
     await expect
       .poll(async () => {
@@ -160,24 +165,24 @@ describe.skipIf(!haveRedis())('over Redis', () => {
       })
       .toHaveLength(1)
     await statuses(first, 100)
-    await expect.poll(() => firstTold.taken - takenBefore).toBeGreaterThan(100)
+    await expect.poll(() => firstShare.taken - takenBefore).toBeGreaterThan(100)
     await second.ask()
-    await expect.poll(() => secondTold.taken).toBe(1)
-    const taken = firstTold.taken - takenBefore + 1
-    expect(secondTold.left).toBeLessThanOrEqual(1000 - taken + refilledSince(startedAt, 1000))
-    expect(await remaining(second)).toBe(Math.floor(secondTold.left) - 1)
+    await expect.poll(() => secondShare.taken).toBe(1)
+    const taken = firstShare.taken - takenBefore + 1
+    expect(secondShare.left).toBeLessThanOrEqual(1000 - taken + refilledSince(startedAt, 1000))
+    expect(await remaining(second)).toBe(Math.floor(secondShare.left) - 1)
     expect(first.logged.filter((line) => line.includes('again'))).toHaveLength(1)
   })
 
-  it('a hanging Redis keeps nobody waiting', async () => {
+  it('a hanging Redis delays no request', async () => {
     const server = await startRedis()
     const shared = open(server.url)
-    const told = noting(shared)
-    const alone = await startProcess(told)
+    const recorded = recording(shared)
+    const alone = await startProcess(recorded)
     await untilReachable(shared)
     server.pause()
     expect(new Set(await statuses(alone, LIMIT))).toEqual(new Set([200]))
-    // Each of them would have waited for an exchange with Redis, which takes two seconds to fail.
-    expect(told.exchanges).toBeLessThan(LIMIT)
+    // A request that waited for Redis would wait for an exchange, which takes two seconds to fail.
+    expect(recorded.exchanges).toBeLessThan(LIMIT)
   })
 })

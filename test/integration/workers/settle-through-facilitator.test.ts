@@ -3,11 +3,12 @@ import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
 import { type RemoteSettling, settleRemotely } from '../../support/chain/remote-settling.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
-import { createChainPayer } from '../../support/payer/chain-payer.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { type AcceptOptions, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 const CHARGE = 5034n
-/** Where the facilitator hangs nothing is waited for; whether it has been asked by then makes no difference. */
+/** The timeout for a hanging facilitator; whether the request has arrived by then makes no difference. */
 const HANGING_TIMEOUT_MS = 300
 
 let worker: TestWorker
@@ -30,8 +31,8 @@ afterAll(async () => {
   await worker.stop()
 })
 
-/** The worker's payment side when FACILITATOR_URL is set. */
-function remotely(
+/** Returns the worker's dependencies with FACILITATOR_URL set. */
+function remoteSettling(
   changes: Parameters<typeof settleRemotely>[2] = {},
 ): Pick<RemoteSettling, 'verifier' | 'settlementSteps'> {
   const { verifier, settlementSteps } = settleRemotely(worker, facilitator.url, changes)
@@ -40,20 +41,20 @@ function remotely(
 
 const settleRequests = () => facilitator.requests.filter((path) => path === '/settle').length
 
-/** Accepts a job, runs it once with `fault` in the way of its settlement, and gives how to go on. */
+/** Accepts a job and runs it once with `fault` at its settlement. */
 async function interrupted(fault: FacilitatorFault, options?: AcceptOptions) {
   const accepted = await worker.accept(options)
   facilitator.setFault('/settle', fault, 1)
-  await worker.run(accepted.jobId, remotely(fault.kind === 'hang' ? { timeoutMs: HANGING_TIMEOUT_MS } : {}))
+  await worker.run(accepted.jobId, remoteSettling(fault.kind === 'hang' ? { timeoutMs: HANGING_TIMEOUT_MS } : {}))
   facilitator.setFault('/settle', null)
-  await sinceRequest(accepted.jobId, 0)
+  await setRequestAge(accepted.jobId, 0)
   return accepted
 }
 
-/** Runs the job up to the recorded settlement, before anybody is asked. */
+/** Runs a job up to the recorded settlement, before the facilitator is called. */
 async function recorded() {
   const accepted = await worker.accept()
-  const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
+  const dying = remoteSettling({ recordSettlementRequest: () => Promise.reject(new Error('killed')) })
   await expect(worker.run(accepted.jobId, dying)).rejects.toThrow('killed')
   await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [
     accepted.jobId,
@@ -61,15 +62,15 @@ async function recorded() {
   return accepted
 }
 
-/** As if the last request had been sent so many minutes ago: at 0 it is fresh for a minute. */
-async function sinceRequest(jobId: string, minutes: number): Promise<void> {
+/** Sets the last settle request to `minutes` ago; at 0 it counts as recent for another minute. */
+async function setRequestAge(jobId: string, minutes: number): Promise<void> {
   await worker.ledger.sql(
     `UPDATE settlements SET requested_at = now() + make_interval(mins => 1 - $2) WHERE job_id = $1`,
     [jobId, minutes],
   )
 }
 
-const afterAWhile = (jobId: string) => sinceRequest(jobId, 3)
+const makeRequestOld = (jobId: string) => setRequestAge(jobId, 3)
 
 async function settlementOf(jobId: string) {
   const [row] = await worker.ledger.sql<{
@@ -103,12 +104,12 @@ async function expectPaidOnce(jobId: string, payer: { address: string }): Promis
   expect((await transfersFrom(payer)).map(({ valueAtomic }) => valueAtomic)).toEqual([CHARGE])
 }
 
-const untouched = { state: 'settling', settlements: ['signed'], receipt_id: null, put_off: true, leased: false }
+const OPEN_SETTLEMENT = { state: 'settling', settlements: ['signed'], receipt_id: null, deferred: true, leased: false }
 
 describe('a job settled by a remote facilitator', () => {
-  it('is charged exactly, with the facilitator’s hash on record and no key, account nonce or raw transaction of ours', async () => {
+  it('a job settled by a remote facilitator is charged exactly, and only the transaction hash is stored', async () => {
     const { jobId, payer } = await worker.accept()
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
     const [transfer] = await transfersFrom(payer)
     expect(await settlementOf(jobId)).toEqual({
@@ -121,43 +122,43 @@ describe('a job settled by a remote facilitator', () => {
     })
   })
 
-  it('of a payer with a lasting approval and no permit is charged as well', async () => {
-    const payer = await createChainPayer(worker.devnet)
+  it('a remote facilitator settles a payment by approval, without a permit', async () => {
+    const payer = await createPayer(worker.devnet.rpcUrl)
     await payer.approve()
     const { jobId } = await worker.accept({ payer, signed: { gasSponsored: false } })
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
   })
 
-  it('whose settle answer is lost is found by its transfer, without a second request', async () => {
+  it('a settlement whose response was lost is found by its transfer, without a second request', async () => {
     const { jobId, payer } = await interrupted({ kind: 'lost_answer' })
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1, hashes: [] })
     expect(await transfersFrom(payer)).toHaveLength(1)
     const requests = settleRequests()
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
     expect(settleRequests()).toBe(requests)
   })
 
-  it('whose worker dies before it keeps the answer is found by its transfer, without a second request', async () => {
+  it('a settlement whose response was not stored is found by its transfer, without a second request', async () => {
     const { jobId, payer } = await worker.accept()
-    const dying = remotely({ noteSettlementAnswer: () => Promise.reject(new Error('killed')) })
+    const dying = remoteSettling({ recordSettlementAnswer: () => Promise.reject(new Error('killed')) })
     await expect(worker.run(jobId, dying)).rejects.toThrow('killed')
     expect(await transfersFrom(payer)).toHaveLength(1)
     const requests = settleRequests()
     await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
     expect(settleRequests()).toBe(requests)
   })
 
-  it('whose worker dies before it asks is asked for by the next one', async () => {
+  it('a settlement whose worker died before the request is requested by the next worker', async () => {
     const { jobId, payer } = await worker.accept()
-    const dying = remotely({ noteSettlementRequest: () => Promise.reject(new Error('killed')) })
+    const dying = remoteSettling({ recordSettlementRequest: () => Promise.reject(new Error('killed')) })
     await expect(worker.run(jobId, dying)).rejects.toThrow('killed')
     await worker.ledger.sql("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = $1", [jobId])
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
   })
 
@@ -183,57 +184,57 @@ describe('a job settled by a remote facilitator', () => {
       status: 500,
       body: { success: false, errorReason: 'permit2_insufficient_balance', transaction: '', network: 'eip155:8453' },
     },
-  ])('stays open when the facilitator answers %j, and is asked for again only after a while', async (fault) => {
+  ])('a settlement stays open when the facilitator answers %j, and is requested again only later', async (fault) => {
     const { jobId, payer } = await interrupted(fault)
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1 })
     const requests = settleRequests()
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     expect(settleRequests()).toBe(requests)
-    await afterAWhile(jobId)
-    await worker.runNow(jobId, remotely())
+    await makeRequestOld(jobId)
+    await worker.runNow(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
     expect(settleRequests()).toBe(requests + 1)
   })
 
-  it('is not failed because the facilitator’s own node is down, and is paid once afterwards', async () => {
+  it('a job does not fail while the facilitator’s node is down, and is paid once afterwards', async () => {
     const { jobId, payer } = await worker.accept()
-    const { settlementSteps } = remotely()
+    const { settlementSteps } = remoteSettling()
     facilitatorNode.setFault({ kind: 'status', status: 500 })
     await worker.run(jobId, { settlementSteps })
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     facilitatorNode.setFault(null)
-    await afterAWhile(jobId)
+    await makeRequestOld(jobId)
     await worker.runNow(jobId, { settlementSteps })
     await expectPaidOnce(jobId, payer)
   })
 
-  it('is put off before the provider call while the facilitator cannot verify', async () => {
+  it('a job is deferred before the provider call while the facilitator cannot verify', async () => {
     const { jobId, payer } = await worker.accept()
     facilitator.setFault('/verify', { kind: 'status', status: 503 })
-    await worker.run(jobId, remotely())
-    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], put_off: true, leased: false })
+    await worker.run(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true, leased: false })
     facilitator.setFault('/verify', null)
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
   })
 
-  it('waits while our own node is down, and is confirmed afterwards', async () => {
+  it('a settlement waits while our own node is down, and is confirmed afterwards', async () => {
     const { jobId, payer } = await interrupted({ kind: 'lost_answer' })
     worker.proxy.setFault({ kind: 'reset' })
-    await worker.runNow(jobId, remotely())
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    await worker.runNow(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     worker.proxy.setFault(null)
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     await expectPaidOnce(jobId, payer)
   })
 })
 
-describe('a settlement that cannot be', () => {
-  it('because the payer’s funds are gone fails at the facilitator’s first answer, and nothing moves', async () => {
+describe('a settlement that a remote facilitator cannot complete', () => {
+  it('a settlement without funds fails with the facilitator’s first response, without a transfer', async () => {
     const { jobId, payer } = await recorded()
     await payer.spend(1_000_000n)
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
       failure_reason: 'insufficient_funds',
@@ -242,18 +243,18 @@ describe('a settlement that cannot be', () => {
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('because the payer burned the nonce fails, and nothing moves', async () => {
+  it('a settlement whose nonce the payer has used fails, without a transfer', async () => {
     const { jobId, payer, request } = await recorded()
     await payer.invalidateNonce(request.authorization.nonce)
-    await worker.run(jobId, remotely())
+    await worker.run(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', failure_reason: 'payment_nonce_used' })
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('because the payer burned the nonce after an unanswered request fails by the chain’s word', async () => {
+  it('a settlement whose nonce was used after an unanswered request fails once the chain shows it', async () => {
     const { jobId, payer, request } = await interrupted({ kind: 'reset' })
     await payer.invalidateNonce(request.authorization.nonce)
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
       failure_reason: 'the payer invalidated the nonce',
@@ -261,65 +262,65 @@ describe('a settlement that cannot be', () => {
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('stays open when it is refused after an unanswered request: that one may still come through', async () => {
+  it('a settlement stays open when it is rejected after an unanswered request, which may still succeed', async () => {
     const { jobId, payer } = await interrupted({ kind: 'reset' })
     await payer.spend(1_000_000n)
-    await afterAWhile(jobId)
-    await worker.runNow(jobId, remotely())
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    await makeRequestOld(jobId)
+    await worker.runNow(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1 })
   })
 
-  it('is not proven by the hash of another settlement of the same payer and charge', async () => {
-    const payer = await createChainPayer(worker.devnet)
+  it('a settlement is not proven by the hash of another settlement of the same payer and charge', async () => {
+    const payer = await createPayer(worker.devnet.rpcUrl)
     await payer.approve()
     const first = await worker.accept({ payer, signed: { gasSponsored: false } })
-    await worker.run(first.jobId, remotely())
+    await worker.run(first.jobId, remoteSettling())
     const [transfer] = await transfersFrom(payer)
     const body = { success: true, transaction: transfer?.transactionHash, network: 'eip155:8453' }
     const { jobId } = await interrupted({ kind: 'body', status: 200, body }, { payer, signed: { gasSponsored: false } })
-    expect(await worker.view(jobId)).toMatchObject(untouched)
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
     expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1, hashes: [] })
-    await afterAWhile(jobId)
-    await worker.runNow(jobId, remotely())
+    await makeRequestOld(jobId)
+    await worker.runNow(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
     expect(await transfersFrom(payer)).toHaveLength(2)
   })
 
-  it('is not proven by a transfer of the same payer and charge that spends another nonce', async () => {
-    const payer = await createChainPayer(worker.devnet)
+  it('a settlement is not proven by a transfer of the same payer and charge that uses another nonce', async () => {
+    const payer = await createPayer(worker.devnet.rpcUrl)
     await payer.approve()
     const { facilitator: remote } = settleRemotely(worker, facilitator.url)
-    const elsewhere = await payer.sign({ gasSponsored: false })
+    const elsewhere = await signAuthorization(worker.devnet, payer, { gasSponsored: false })
     const answer = await remote.settle(elsewhere, elsewhere.authorizedMaximum)
     if (answer.outcome !== 'sent') throw new Error(answer.outcome)
     const body = { success: true, transaction: answer.hash, network: 'eip155:8453' }
     const { jobId } = await interrupted({ kind: 'body', status: 200, body }, { payer, signed: { gasSponsored: false } })
-    expect(await worker.view(jobId)).toMatchObject(untouched)
-    await afterAWhile(jobId)
-    await worker.runNow(jobId, remotely())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
+    await makeRequestOld(jobId)
+    await worker.runNow(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
     expect(await transfersFrom(payer)).toHaveLength(2)
   })
 
-  it('needs a person when the nonce is spent on something else than the charge', async () => {
+  it('a settlement needs review when its nonce was used for another amount than the charge', async () => {
     const { jobId, payer, request } = await interrupted({ kind: 'reset' })
     const { facilitator: remote } = settleRemotely(worker, facilitator.url)
     const answer = await remote.settle(request.authorization, 1n as typeof request.authorization.authorizedMaximum)
     expect(answer).toMatchObject({ outcome: 'sent' })
-    await worker.runNow(jobId, remotely())
-    expect(await worker.view(jobId)).toMatchObject(untouched)
-    await afterAWhile(jobId)
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
+    await makeRequestOld(jobId)
+    await worker.runNow(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
     expect(await transfersFrom(payer)).toHaveLength(1)
   })
 
-  it('because its time has passed on chain fails, whatever was asked before', async () => {
+  it('a settlement fails once its authorization has expired on chain, regardless of earlier requests', async () => {
     const { jobId, payer } = await interrupted({ kind: 'reset' })
     await callRpc(worker.devnet.rpcUrl, 'evm_increaseTime', [3600])
     await callRpc(worker.devnet.rpcUrl, 'anvil_mine', ['0x1'])
-    await worker.runNow(jobId, remotely())
+    await worker.runNow(jobId, remoteSettling())
     expect(await worker.view(jobId)).toMatchObject({
       state: 'settlement_failed',
       failure_reason: 'the authorization expired before the facilitator settled it',

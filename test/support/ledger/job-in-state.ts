@@ -1,0 +1,174 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/execution/job-row.ts'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import type { NewJob } from '#shared/jobs/admission-store.ts'
+import type { ClaimedJob, JobState, SealedResult, Written } from '#shared/jobs/job.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import { buildReceipt } from '../../../workers/settlement/build-receipt.ts'
+import { newTestJob, TEST_PRICE } from './new-test-job.ts'
+import { NETWORK } from './test-authorization.ts'
+import type { TestLedger } from './test-ledger.ts'
+
+type Completion = Parameters<SettlementStore['completeJob']>[1]
+
+const LEASE_MS = 60_000
+
+/**
+ * Creates a job and moves it to `state` by the stores' own transitions. Returns it as claimed by the worker that moved
+ * it.
+ */
+export async function jobInState(ledger: TestLedger, state: JobState, request = newTestJob()): Promise<ClaimedJob> {
+  return await moveToState(ledger, await claimTestJob(ledger, await acceptTestJob(ledger, request)), state)
+}
+
+/** Moves an accepted job to `state` by the stores' own transitions. */
+export async function moveToState(ledger: TestLedger, accepted: ClaimedJob, state: JobState): Promise<ClaimedJob> {
+  let job = accepted
+  for (const write of WRITES_TO[state]) {
+    const written = await fencedWrites[write].run(ledger, job)
+    if (written !== 'written') throw new Error(`${write} was ${written}`)
+    job = await rereadJob(ledger, job)
+  }
+  return job
+}
+
+/** Binds the key, as the unpaid request does. */
+export function bindTestKey(ledger: TestLedger, job: NewJob, lifetimeSeconds = 600) {
+  const { idempotencyKey, requestDigest, quote } = job
+  return ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds })
+}
+
+/** Binds the key and accepts the job. Returns its id. */
+export async function acceptTestJob(ledger: TestLedger, job: NewJob = newTestJob()): Promise<string> {
+  await bindTestKey(ledger, job)
+  const acceptance = await ledger.admission.acceptJob(job)
+  if (acceptance.outcome !== 'accepted') throw new Error(`not accepted: ${acceptance.outcome}`)
+  return acceptance.jobId
+}
+
+export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = LEASE_MS): Promise<ClaimedJob> {
+  const job = await ledger.execution.claimJob(jobId, leaseMs)
+  if (!job) throw new Error(`job ${jobId} cannot be claimed`)
+  return job
+}
+
+/** Returns the job with its present columns; a finished job is returned as it was. */
+export async function rereadJob(ledger: TestLedger, job: ClaimedJob): Promise<ClaimedJob> {
+  const [row] = await ledger.sql<ClaimedJobRow>(
+    `SELECT ${CLAIMED_JOB} FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+     WHERE jobs.id = $1 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
+    [job.id],
+  )
+  return row ? claimedJobFromRow(row) : job
+}
+
+/** Returns a job's stored state and fence. */
+export async function storedState(ledger: TestLedger, jobId: string): Promise<{ state: JobState; fence: string }> {
+  const [row] = await ledger.sql<{ state: JobState; fence: string }>('SELECT state, fence FROM jobs WHERE id = $1', [
+    jobId,
+  ])
+  if (!row) throw new Error(`no job ${jobId}`)
+  return row
+}
+
+/** Returns random bytes as a signed transaction, different for each call. */
+export async function signRandomBytes(accountNonce: bigint): Promise<SignedTransaction> {
+  const bytes = randomBytes(24).toString('hex')
+  return { hash: `0x${bytes}${accountNonce.toString(16).padStart(16, '0')}`, raw: `0x02${bytes}` }
+}
+
+/** Returns the input of `completeJob` for a job, whether or not it may complete. The settlement is in block 7. */
+export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise<Completion> {
+  const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE authorization_id = $1', [
+    job.authorizationId,
+  ])
+  const transactionHash = `0x${randomBytes(32).toString('hex')}`
+  const settledAt = new Date()
+  return {
+    settlementId: settlement?.id ?? randomUUID(),
+    transactionHash,
+    blockNumber: 7n,
+    blockHash: `0x${randomBytes(32).toString('hex')}`,
+    receipt: buildReceipt(job, job.sealed ?? sealedResult(), {
+      hash: transactionHash,
+      blockNumber: 7n,
+      settledAt,
+      issuedAt: settledAt,
+    }),
+    receiptSecretId: 'first',
+    paymentResponse: {
+      success: true,
+      transaction: transactionHash,
+      network: NETWORK,
+      payer: job.authorization.payer,
+      amount: TEST_PRICE.toString(),
+    },
+  }
+}
+
+function sealedResult(): SealedResult {
+  const resultBody = JSON.stringify({ text: 'one canary', id: randomUUID() })
+  return {
+    usage: { input_audio_ms: 2000 },
+    chargeAmount: TEST_PRICE,
+    resultBody,
+    resultDigest: sha256Hex(resultBody),
+  }
+}
+
+/** The worker's transitions, each with the state it leads to. `run` returns the store's answer. */
+export const fencedWrites = {
+  startAttempt: {
+    to: 'generating',
+    run: async (ledger, job) => {
+      const [open] = await ledger.sql<{ id: string }>(
+        "SELECT id FROM upstream_attempts WHERE job_id = $1 AND state = 'open'",
+        [job.id],
+      )
+      const failed = open ? { attemptId: open.id, reason: 'test' } : null
+      return (await ledger.execution.startAttempt(job, 'elevenlabs', failed)).written
+    },
+  },
+  sealResult: {
+    to: 'generated',
+    run: async (ledger, job) => {
+      const [attempt] = await ledger.sql<{ id: string }>('SELECT id FROM upstream_attempts WHERE job_id = $1', [job.id])
+      return await ledger.execution.sealResult(job, attempt?.id ?? randomUUID(), sealedResult(), null)
+    },
+  },
+  failJob: {
+    to: 'failed',
+    run: ({ execution }, job) =>
+      execution.failJob(job, { code: 'provider_unavailable', reason: 'test', attempt: 'failed_definite' }),
+  },
+  recordSettlement: {
+    to: 'settling',
+    run: async ({ settlement }, job) => {
+      const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce: 0n, sign: signRandomBytes }
+      return (await settlement.recordSettlement(job, terms)) === 'stale' ? 'stale' : 'written'
+    },
+  },
+  completeJob: {
+    to: 'completed',
+    run: async (ledger, job) => await ledger.settlement.completeJob(job, await completionOf(ledger, job)),
+  },
+  failSettlement: {
+    to: 'settlement_failed',
+    run: ({ settlement }, job) => settlement.failSettlement(job, { code: 'settlement_failed', reason: 'test' }),
+  },
+  markForReview: { to: 'review', run: ({ settlement }, job) => settlement.markForReview(job, 'test') },
+} as const satisfies Record<string, { to: JobState; run: (ledger: TestLedger, job: ClaimedJob) => Promise<Written> }>
+
+export type FencedWrite = keyof typeof fencedWrites
+
+const WRITES_TO: Record<JobState, readonly FencedWrite[]> = {
+  accepted: [],
+  generating: ['startAttempt'],
+  generated: ['startAttempt', 'sealResult'],
+  settling: ['startAttempt', 'sealResult', 'recordSettlement'],
+  completed: ['startAttempt', 'sealResult', 'recordSettlement', 'completeJob'],
+  failed: ['startAttempt', 'failJob'],
+  settlement_failed: ['startAttempt', 'sealResult', 'recordSettlement', 'failSettlement'],
+  review: ['startAttempt', 'sealResult', 'recordSettlement', 'markForReview'],
+}

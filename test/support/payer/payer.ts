@@ -1,0 +1,123 @@
+import { encodeFunctionData, type Hex, maxUint256, parseAbi, toHex } from 'viem'
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
+import { mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { createChainReader } from '../chain/devnet.ts'
+
+/** A payer of one test, who can also do with their money what no honest client does. */
+export interface Payer {
+  /** In lower case. */
+  readonly address: Hex
+  readonly account: PrivateKeyAccount
+  readonly privateKey: Hex
+  readonly rpcUrl: string
+  /** Lets Permit2 spend the payer's USDC. */
+  approve(valueAtomic?: bigint): Promise<void>
+  /** Transfers USDC away. */
+  spend(valueAtomic: bigint): Promise<void>
+  /** Transfers the whole balance away. */
+  spendAll(): Promise<void>
+  /** Burns a Permit2 nonce, as its owner may at any time. */
+  invalidateNonce(nonce: bigint): Promise<void>
+}
+
+export interface PayerOptions {
+  /** 1 USDC when left out. */
+  readonly usdcAtomic?: bigint
+  /** Whether Permit2 may spend all of it, so that a payment needs no gas sponsoring; not when left out. */
+  readonly approved?: boolean
+}
+
+/** A call of a contract. */
+export interface ContractCall {
+  readonly to: Hex
+  readonly data: Hex
+}
+
+const ABI = parseAbi([
+  'function approve(address spender, uint256 value) returns (bool)',
+  'function transfer(address to, uint256 value) returns (bool)',
+  'function invalidateUnorderedNonces(uint256 word, uint256 mask)',
+])
+/** Receives what payers spend. */
+export const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
+const SPEND_ATTEMPTS = 3
+
+/** The payer's own transactions. */
+export const payerCalls = {
+  approve: (valueAtomic: bigint): ContractCall => ({
+    to: DEVNET_ADDRESSES.usdc,
+    data: encodeFunctionData({ abi: ABI, functionName: 'approve', args: [DEVNET_ADDRESSES.permit2, valueAtomic] }),
+  }),
+  spend: (valueAtomic: bigint): ContractCall => ({
+    to: DEVNET_ADDRESSES.usdc,
+    data: encodeFunctionData({ abi: ABI, functionName: 'transfer', args: [ELSEWHERE, valueAtomic] }),
+  }),
+  invalidateNonce: (nonce: bigint): ContractCall => ({
+    to: DEVNET_ADDRESSES.permit2,
+    data: encodeFunctionData({
+      abi: ABI,
+      functionName: 'invalidateUnorderedNonces',
+      args: [nonce >> 8n, 1n << (nonce & 255n)],
+    }),
+  }),
+}
+
+/** Creates a payer with a fresh key, USDC, and no gas of their own. */
+export async function createPayer(
+  rpcUrl: string,
+  { usdcAtomic = 1_000_000n, approved = false }: PayerOptions = {},
+): Promise<Payer> {
+  const payer = payerWithKey(rpcUrl, generatePrivateKey())
+  if (usdcAtomic > 0n) await mintInTurn(rpcUrl, payer.address, usdcAtomic)
+  if (approved) await payer.approve()
+  return payer
+}
+
+/** Returns the payer who has this key. */
+export function payerWithKey(rpcUrl: string, privateKey: Hex): Payer {
+  const account = privateKeyToAccount(privateKey)
+  const address = account.address.toLowerCase() as Hex
+  const chain = createChainReader(rpcUrl)
+  const send = async (call: ContractCall) => {
+    await unlockPayer({ address, rpcUrl })
+    const hash = await callRpc<Hex>(rpcUrl, 'eth_sendTransaction', [{ from: address, ...call }])
+    const { status } = await chain.client.waitForTransactionReceipt({ hash })
+    if (status !== 'success') throw new Error(`the payer’s transaction ${hash} was reverted`)
+  }
+  const spend = (valueAtomic: bigint) => send(payerCalls.spend(valueAtomic))
+  return {
+    address,
+    account,
+    privateKey,
+    rpcUrl,
+    approve: (valueAtomic = maxUint256) => send(payerCalls.approve(valueAtomic)),
+    spend,
+    spendAll: async () => {
+      // A settlement between the read and the transfer makes the transfer fail; the next attempt spends what is left.
+      for (let attempt = 0; attempt < SPEND_ATTEMPTS; attempt++) {
+        const left = await chain.usdcBalance(address)
+        if (left === 0n) return
+        await spend(left).catch(() => undefined)
+      }
+      throw new Error(`the payer still has USDC after ${SPEND_ATTEMPTS} transfers`)
+    },
+    invalidateNonce: (nonce) => send(payerCalls.invalidateNonce(nonce)),
+  }
+}
+
+/** Funds the payer with gas and lets the node send their transactions. */
+export async function unlockPayer({ address, rpcUrl }: Pick<Payer, 'address' | 'rpcUrl'>): Promise<void> {
+  await callRpc(rpcUrl, 'anvil_setBalance', [address, toHex(10n ** 18n)])
+  await callRpc(rpcUrl, 'anvil_impersonateAccount', [address])
+}
+
+/** Minting sends from one account, whose nonces anvil mixes up when several transactions are sent concurrently. */
+let minting: Promise<unknown> = Promise.resolve()
+
+function mintInTurn(rpcUrl: string, to: Hex, usdcAtomic: bigint): Promise<void> {
+  const minted = minting.then(() => mintUsdc(rpcUrl, to, usdcAtomic))
+  minting = minted.catch(() => undefined)
+  return minted
+}
