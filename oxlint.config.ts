@@ -1,8 +1,8 @@
 import { defineConfig } from 'oxlint'
 
 /**
- * For each room, the rooms of its house that it may import; a room may always import itself. `.` is the house's own folder, which
- * composes the rooms and is imported by none of them.
+ * For each room, the rooms of its house that it may import; a room may always import itself. Files next to the rooms and those of
+ * `composition/` compose the rooms and are imported by none of them.
  */
 export const HOUSES = {
   api: {
@@ -47,9 +47,19 @@ export const ADAPTERS = {
   disk: [],
   opentelemetry: [],
   postgres: [],
+  process: ['bullmq', 'opentelemetry', 'postgres'],
   redis: [],
   'remote-facilitator': ['chain'],
   s3: [],
+} as const
+
+/** The rooms of the ledger, `shared/adapters/postgres`. All of them import the files next to them, which import no room. */
+export const LEDGER = {
+  retention: [],
+  settlement: [],
+  reports: [],
+  admission: ['retention'],
+  execution: ['admission', 'retention'],
 } as const
 
 /** How deep folders inside a room may be nested; `test/contract/lint-rules.test.ts` shows that none is deeper. */
@@ -89,7 +99,7 @@ function roomsOf(house: keyof typeof HOUSES): Override[] {
           NEITHER_INFRA_NOR_TESTS,
           NOT_EACH_OTHER,
           {
-            group: [...forbidden.map((other) => `${up}${other}/**`), `${up}*.ts`],
+            group: [...forbidden.map((other) => `${up}${other}/**`), `${up}composition/**`, `${up}*.ts`],
             message: `${house}/${room} imports ${allowed.length === 0 ? 'no other room' : `only ${allowed.join(', ')}`} of ${house}; see ARCHITECTURE.md.`,
           },
         ],
@@ -137,20 +147,46 @@ const ADAPTERS_ARE_BELOW = {
   ],
   message: 'Adapters are below api, workers, client, infra and test: they never import them.',
 }
+function adapterPatterns(room: string, allowed: readonly string[]): RestrictedImports[] {
+  return [
+    ADAPTERS_ARE_BELOW,
+    {
+      group: Object.keys(ADAPTERS)
+        .filter((other) => other !== room && !allowed.includes(other))
+        .flatMap((other) => [`#shared/adapters/${other}/**`, `../${other}/**`, `../../${other}/**`]),
+      message: `The adapter ${room} imports ${allowed.length === 0 ? 'no other adapter' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+    },
+  ]
+}
 const adapterRooms = Object.entries(ADAPTERS as Record<string, readonly string[]>).map(([room, allowed]) =>
+  restrict([`shared/adapters/${room}/**`], adapterPatterns(room, allowed)),
+)
+const ledgerRooms = [
   restrict(
-    [`shared/adapters/${room}/**`],
+    ['shared/adapters/postgres/*.ts'],
     [
-      ADAPTERS_ARE_BELOW,
+      ...adapterPatterns('postgres', ADAPTERS.postgres),
       {
-        group: Object.keys(ADAPTERS)
-          .filter((other) => other !== room && !allowed.includes(other))
-          .flatMap((other) => [`#shared/adapters/${other}/**`, `../${other}/**`, `../../${other}/**`]),
-        message: `The adapter ${room} imports ${allowed.length === 0 ? 'no other adapter' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+        group: Object.keys(LEDGER).map((room) => `./${room}/**`),
+        message: 'Files next to the ledger’s rooms import none of them.',
       },
     ],
   ),
-)
+  ...Object.entries(LEDGER as Record<string, readonly string[]>).map(([room, allowed]) =>
+    restrict(
+      [`shared/adapters/postgres/${room}/*.ts`],
+      [
+        ...adapterPatterns('postgres', ADAPTERS.postgres),
+        {
+          group: Object.keys(LEDGER)
+            .filter((other) => other !== room && !allowed.includes(other))
+            .map((other) => `../${other}/**`),
+          message: `The ledger’s ${room} imports ${allowed.length === 0 ? 'no other room' : `only ${allowed.join(', ')}`}; see ARCHITECTURE.md.`,
+        },
+      ],
+    ),
+  ),
+]
 
 export default defineConfig({
   plugins: ['typescript', 'unicorn', 'oxc', 'import', 'promise', 'node', 'vitest'],
@@ -189,14 +225,15 @@ export default defineConfig({
     ...domainRooms,
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
     ...adapterRooms,
+    ...ledgerRooms,
     restrict(['api/*.ts', 'workers/*.ts'], [COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER]),
     ...roomsOf('api'),
     ...roomsOf('workers'),
     restrict(
-      ['api/dependencies.ts', 'workers/dependencies.ts'],
+      ['{api,workers}/dependencies.ts', '{api,workers}/composition/*.ts'],
       [
         {
-          group: ['**/infra/**', '**/test/**', '**/client/**', '../workers/**', '../api/**'],
+          group: ['**/infra/**', '**/test/**', '**/client/**', '**/../workers/**', '**/../api/**'],
           message: 'A composition root imports its own process, shared and shared/adapters only.',
         },
       ],
