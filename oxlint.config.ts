@@ -77,15 +77,15 @@ const COMPOSED_ONLY = {
   message: 'Only the composition root imports adapters; take what you need as a parameter.',
 }
 const NEITHER_INFRA_NOR_TESTS = {
-  group: ['**/infra/**', '**/test/**', '**/client/**'],
-  message: 'api and workers never import infra, test or client.',
+  group: ['**/infra/**', '**/test/**'],
+  message: 'api and workers never import infra or test.',
 }
 const NOT_EACH_OTHER = {
   group: ['**/../workers/**', '**/../api/**'],
   message: 'api and workers never import each other.',
 }
 
-/** One override for each room and depth, because relative imports begin with as many `../` as the file is deep. */
+/** Returns an override for each room and depth: relative imports begin with as many `../` as the file is deep. */
 function roomsOf(house: keyof typeof HOUSES): Override[] {
   const rooms: Record<string, readonly string[]> = HOUSES[house]
   return Object.entries(rooms).flatMap(([room, allowed]) =>
@@ -114,8 +114,8 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
     [`shared/${room}/**`],
     [
       {
-        group: ['**/api/**', '**/workers/**', '**/client/**', '**/infra/**', '**/test/**'],
-        message: 'shared is below api, workers, client, infra and test: it never imports them.',
+        group: ['**/api/**', '**/workers/**', '**/infra/**', '**/test/**'],
+        message: 'shared is below api, workers, infra and test: it never imports them.',
       },
       {
         group: ['**/adapters/**', '#shared/adapters/**'],
@@ -136,16 +136,8 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
 )
 
 const ADAPTERS_ARE_BELOW = {
-  group: [
-    '**/api/**',
-    '**/workers/**',
-    '**/client/**',
-    '**/infra/**',
-    '**/test/**',
-    '!@bull-board/api',
-    '!@bull-board/api/**',
-  ],
-  message: 'Adapters are below api, workers, client, infra and test: they never import them.',
+  group: ['**/api/**', '**/workers/**', '**/infra/**', '**/test/**', '!@bull-board/api', '!@bull-board/api/**'],
+  message: 'Adapters are below api, workers, infra and test: they never import them.',
 }
 function adapterPatterns(room: string, allowed: readonly string[]): RestrictedImports[] {
   return [
@@ -233,7 +225,7 @@ export default defineConfig({
       ['{api,workers}/dependencies.ts', '{api,workers}/composition/*.ts'],
       [
         {
-          group: ['**/infra/**', '**/test/**', '**/client/**', '**/../workers/**', '**/../api/**'],
+          group: ['**/infra/**', '**/test/**', '**/../workers/**', '**/../api/**'],
           message: 'A composition root imports its own process, shared and shared/adapters only.',
         },
       ],

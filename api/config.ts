@@ -83,7 +83,7 @@ export const settingsSchema = z.object({
   /** The same for requests that carry a payment for a challenge of this service. */
   PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
   FFMPEG_PATH: z.string().optional(),
-  /** Gives operators access to the queue board, which is disabled without it. */
+  /** Grants operators access to the queue board, which is disabled without it. */
   OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),

@@ -14,12 +14,12 @@ import { createRequestPreparer } from './request/worker-threads/request-preparer
 import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
 import { addRequestMetrics } from './telemetry/metrics.ts'
 
-/** Node's fetch gives up after 300 s without a byte, so up to nine of these may get lost. */
+/** Node's fetch gives up after 300 s without a byte, so up to nine of these may be lost. */
 const INTERIM_ANSWER_SECONDS = 30
 
 const now = () => new Date()
 
-/** Everything but what only the running process knows. */
+/** Everything that the API needs except `draining`, which only the running process has. */
 export interface ApiDependencies extends Omit<AppDependencies, 'draining'> {
   readonly metrics: Registry
   /** Closes every connection and thread that was opened here. */

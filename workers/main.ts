@@ -3,7 +3,7 @@ import { readConfig } from './config.ts'
 
 await startProcess('worker', async () => {
   const config = readConfig()
-  // Everything else is loaded after the settings are validated, so a wrong one is reported immediately.
+  // Everything else is loaded after the settings are validated, so an invalid one is reported immediately.
   const [{ createDependencies }, { startWorker }] = await Promise.all([
     import('./dependencies.ts'),
     import('./start-worker.ts'),

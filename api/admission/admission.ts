@@ -20,7 +20,7 @@ export interface WorkToAdmit {
   readonly idempotencyKey: string | null
 }
 
-/** Admits requests before their bodies are read, as long as there is room for them. */
+/** Admits requests before their bodies are read, while there is room for them. */
 export interface Admission {
   /** Throws `overloaded` (503). The request counts until it is answered or its caller disconnects. */
   admit(request: FastifyRequest, reply: FastifyReply, work: WorkToAdmit): Promise<void>
@@ -48,7 +48,7 @@ export function createAdmission(dependencies: Dependencies): Admission {
   }
 }
 
-/** Returns 0 for a body beyond its limit: it is rejected when it would be read, and takes no memory. */
+/** Returns 0 for a body beyond its limit, which is rejected before it is read and takes no memory. */
 function announcedBytes({ headers, routeOptions }: FastifyRequest): number {
   const announced = Number(headers['content-length'] ?? 0)
   return announced > routeOptions.bodyLimit ? 0 : announced

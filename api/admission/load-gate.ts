@@ -90,8 +90,8 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
   }
 
   /**
-   * Reduces the reservation of each body that arrives too slowly to be complete in time to what has arrived; from then
-   * on it is counted as it arrives. Otherwise announcing much and sending little would shut others out.
+   * Cuts the reservation of each body that is too slow to arrive in time to the bytes that have arrived, and counts the
+   * rest as it arrives. Otherwise a client could shut others out by announcing much and sending little.
    */
   function shrinkSlowReservations(): void {
     for (const body of arriving) {
@@ -121,7 +121,7 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
       const refusal = refusalOf(work, await work.queueAgeMs())
       // A caller who has already paid is answered regardless of the load.
       if (refusal && !(isPaying && (await work.hasJob()))) throw refusal
-      // No `await` from here on: what was found to fit must be counted before the next request is checked.
+      // No `await` from here on: the request must be counted before the next one is checked.
       const reserved = announcedBytes + REQUEST_OVERHEAD_BYTES
       requireRoom(isPaying, reserved)
       const mayBeHeld = isPaying && heldConnections < limits.heldConnections

@@ -1,15 +1,15 @@
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 
-/** Ages matter to the second, so a reading is reused for one. */
+/** Ages are needed to the second only, so a reading is reused for one second. */
 const READING_LIFETIME_MS = 1000
 
 /** Returns how long the oldest waiting job of an operation has waited, in milliseconds; 0 for an empty queue. */
 export type ReadQueueAge = (operationId: string) => Promise<number>
 
 /**
- * Creates a reader that reads the ages of all queues at most once a second. A ledger that cannot be read rejects no
- * request here: whatever needs it fails by itself.
+ * Creates a reader that reads the ages of all queues at most once a second. No request is rejected here because the
+ * ledger cannot be read: the steps that need it report that.
  */
 export function createQueueAgeReader(
   store: Pick<AdmissionStore, 'readQueueAges'>,

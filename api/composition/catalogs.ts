@@ -3,7 +3,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
-import { underSetting } from '#shared/runtime/start-process.ts'
+import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { ApiConfig } from '../config.ts'
 
 /**
@@ -14,10 +14,10 @@ export async function readCatalogs({
   CATALOG_FILE: overrides,
   DEPLOYMENTS_FILE: file,
 }: ApiConfig): Promise<{ published: Catalog; available: Catalog }> {
-  const published = await underSetting('CATALOG_FILE', async () =>
+  const published = await namingSetting('CATALOG_FILE', async () =>
     overrides === undefined ? publishedCatalog : overrideCatalog(publishedCatalog, await readFile(overrides, 'utf8')),
   )
-  const deployments = await underSetting('DEPLOYMENTS_FILE', async () =>
+  const deployments = await namingSetting('DEPLOYMENTS_FILE', async () =>
     parseDeploymentsFile(await readFile(file, 'utf8')),
   )
   return { published, available: availableCatalog(published, servedModels(deployments)) }

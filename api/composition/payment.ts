@@ -15,7 +15,7 @@ import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitat
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
-import { underSetting } from '#shared/runtime/start-process.ts'
+import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
 import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
@@ -23,7 +23,8 @@ import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
 const NETWORK = `eip155:${CHAIN_ID}`
 
 /**
- * A block is seconds old when it is read; a larger skew is the machine's clock, which deadlines are judged by as well.
+ * A block is a few seconds old when it is read. A larger skew means that the machine's clock, which deadlines are also
+ * checked against, is wrong.
  */
 const LARGEST_SKEW_MS = 60_000
 
@@ -102,5 +103,5 @@ async function readFacilitators(
   { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
 ): Promise<readonly `0x${string}`[]> {
-  return remote ? await underSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
+  return remote ? await namingSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
 }

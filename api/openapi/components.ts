@@ -25,7 +25,7 @@ const errorSchema: JsonSchema = {
       retry: {
         type: 'string',
         enum: ['never', 'same_request', 'new_payment'],
-        description: 'What to send next, if anything.',
+        description: 'Whether to retry, and with which payment.',
       },
     }),
     request_id: text,
@@ -33,7 +33,7 @@ const errorSchema: JsonSchema = {
   description: 'The body of every failure except 402 and 412.',
 }
 
-/** The specified 402 body with the protocol's own fields mirrored next to it. */
+/** The 402 body (test/contract/specification.md, L3), with the protocol's own fields mirrored next to it. */
 const paymentRequiredSchema: JsonSchema = {
   ...object(
     {

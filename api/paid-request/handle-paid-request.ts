@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore, PresentBinding } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
@@ -118,7 +118,7 @@ async function quoteAndChallenge(
 async function findOrAcceptJob(
   dependencies: PaidRequestDependencies,
   paidRequest: PaidRequest,
-  binding: PresentBinding | null,
+  binding: CurrentBinding | null,
   payment: PresentedPayment,
 ): Promise<ServingJob> {
   const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment.authorization)
@@ -138,7 +138,7 @@ async function findOrAcceptJob(
 async function verifyAndAccept(
   dependencies: PaidRequestDependencies,
   paidRequest: PaidRequest,
-  binding: PresentBinding | null,
+  binding: CurrentBinding | null,
   payment: PresentedPayment,
 ): Promise<ServingJob> {
   const { catalog, tracer } = dependencies

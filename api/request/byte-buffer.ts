@@ -5,8 +5,9 @@ export interface CollectedBytes {
 }
 
 /**
- * Collects at most `maximumBytes` bytes, or an unknown number. With a maximum, chunks are written directly to their
- * place, so that an upload is never in memory twice; the operating system commits only the pages that are written to.
+ * Collects at most `maximumBytes` bytes, or any number without that limit. With a maximum, chunks are written directly
+ * to their place, so that an upload is never in memory twice; the operating system commits only the pages that are
+ * written to.
  */
 export function collectBytes(maximumBytes: number | null): CollectedBytes {
   return maximumBytes === null ? collectChunks() : collectInPlace(maximumBytes)

@@ -36,7 +36,7 @@ export function parseFields<Body>(schema: z.ZodType<Body>, fields: Record<string
   return parsed.data
 }
 
-/** Validates. Zod collects every issue, and a body with a hundred thousand of them overflows its stack. */
+/** Validates a value. Zod collects every issue, and a body with a hundred thousand of them overflows its stack. */
 function validate<Body>(schema: z.ZodType<Body>, fields: Record<string, unknown>) {
   try {
     return schema.safeParse(fields)

@@ -7,7 +7,7 @@ import { readJsonRequest } from './json-body.ts'
 import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 import { readJsonUpload } from './upload.ts'
 
-/** A completely read request, ready to be priced and executed. */
+/** A request that was read completely, ready to be priced and executed. */
 export interface PreparedRequest {
   readonly kind: 'request'
   readonly publicModel: string

@@ -17,7 +17,7 @@ interface DiscoveryInput extends OpenApiInput {
 const FAVICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#0a5" d="M2 3h12v11H2z"/><path fill="#fff" d="M5 5h6v1.5H5zM5 9h6v3H5z"/></svg>'
 
-/** The bundle has several megabytes and changes only with a release. */
+/** The bundle is several megabytes and changes only with a release. */
 const REFERENCE_CACHE = 'public, max-age=3600'
 
 /** Adds what clients and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known`. */

@@ -45,7 +45,7 @@ export function addHealthRoutes(
   })
 }
 
-/** Runs a warning. A failing one is not raised: the check of the same dependency already reports it as down. */
+/** Runs the check of a warning. One that fails raises no warning: the dependency is already reported as down. */
 async function runWarning(isRaised: () => Promise<boolean>): Promise<boolean> {
   let raised = false
   await run(async () => {

@@ -31,7 +31,7 @@ export async function addPaidRoutes(
   limits: ConnectionLimits,
 ): Promise<void> {
   const familyOf = new Map(operations.map(({ path, family }) => [path, family]))
-  // For the whole path, whatever the method: every response of a paid endpoint carries the caller's allowance.
+  // For every method of the path: every response of a paid endpoint carries the caller's allowance.
   app.addHook('onRequest', (request, reply, done) => {
     const family = familyOf.get(request.url.split('?', 1)[0] ?? '')
     if (family) limits.limitRate(request, reply, family)
@@ -65,7 +65,7 @@ function addPaidRoute(
       if (!operation.upload) requireJson(request.headers)
       await limits.admission.admit(request, reply, { operation, idempotencyKey })
     },
-    // The key is checked before the body: a request that is no probe after all reports the missing key first.
+    // The key is checked before the body: a request that turns out not to be a probe reports the missing key first.
     errorHandler: (error, request) => {
       const isUnreadable = error instanceof AppError && UNREADABLE_BODY_CODES.has(error.code)
       throw isUnreadable && mayBeProbe(request.headers)
@@ -86,7 +86,7 @@ async function respondTo(
   const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
   const connection = reservation?.mayBeHeld ? holdConnection(reply, limits.holdMs, limits.stopping) : respondImmediately
-  // The work counts until it is done, also when its caller has disconnected.
+  // The work counts until it is done, even if its caller disconnects.
   reservation?.retain()
   try {
     const { status, headers, body, outcome } = isProbe(request.headers, request.body)

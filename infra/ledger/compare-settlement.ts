@@ -41,7 +41,7 @@ export function compareSettlement(
 
 /**
  * Returns whether this service sent a transfer that the ledger lacks: one of its keys called the x402 proxy. Other
- * unknown transfers are no difference, since anybody may send USDC to a published address.
+ * unknown transfers are not a difference, since anyone may send USDC to a published address.
  */
 export function isSettledByUs(
   { sender, target }: MinedTransaction,

@@ -104,7 +104,7 @@ export async function reconcile(
   return { blocks, ...findings }
 }
 
-/** Finds the blocks whose time is in the period; up to the head when the period reaches the present. */
+/** Finds the blocks whose time is in the period; up to the head when the period extends to now. */
 export async function findBlocks(
   chain: TransferReader,
   head: bigint,

@@ -61,7 +61,7 @@ function isCompleteState(content: string): boolean {
   }
 }
 
-/** Saves the chain to `stateFile` every few seconds, as long as anvil runs and blocks are added. */
+/** Saves the chain to `stateFile` every few seconds, while anvil runs and blocks are added. */
 export async function keepChainState(anvil: Anvil, stateFile: string): Promise<void> {
   await replaceFile(pidFile(stateFile), String(anvil.pid))
   void saveUntilExit(anvil, stateFile)

@@ -33,7 +33,7 @@ export interface DevnetOptions {
   port?: number
   /** Keeps the chain between starts in this file and a few next to it; without it the chain is not kept. */
   stateFile?: string
-  /** Mines a block at this interval; without it each transaction is mined at once. */
+  /** Mines a block at this interval; without it each transaction is mined immediately. */
   blockTimeSeconds?: number
   /** Receives anvil's output and notes about the state file, one line at a time. */
   log?: (line: string) => void
@@ -95,7 +95,7 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
   }
 }
 
-/** Places the contracts, also on a resumed chain, so that a change to the stand-ins takes effect. */
+/** Places the contracts, even on a resumed chain, so that a change to the stand-ins takes effect. */
 async function placeContracts(
   rpcUrl: string,
   contracts: SandboxContracts,

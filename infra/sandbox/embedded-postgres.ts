@@ -19,7 +19,9 @@ const ACCEPTING_MESSAGE = 'database system is ready to accept connections'
 
 /** PostgreSQL's message while sessions of a killed server are still ending, which takes a while on a slow machine. */
 const SESSIONS_LEFT_MESSAGE = 'pre-existing shared memory block'
-/** PostgreSQL's hint next to an existing lock file. A killed server that its parent has not reaped yet counts for it too. */
+/**
+ * PostgreSQL's hint next to an existing lock file. A killed server that its parent has not reaped yet causes it too.
+ */
 const LOCK_FILE_HINT = /Is another postmaster \(PID (\d+)\) running/
 const RELEASE_POLL_MS = 200
 
@@ -126,7 +128,7 @@ async function launch(
   }
 }
 
-/** Whether a server that no longer runs still holds the data directory, for a moment. */
+/** Returns whether a server that no longer runs still holds the data directory, as it may for a moment. */
 async function isHeldByKilledServer(lastLines: readonly string[]): Promise<boolean> {
   if (lastLines.some((line) => line.includes(SESSIONS_LEFT_MESSAGE))) return true
   const pid = lastLines.map((line) => LOCK_FILE_HINT.exec(line)?.[1]).find((found) => found !== undefined)

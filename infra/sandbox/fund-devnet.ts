@@ -79,7 +79,7 @@ export async function fundSettlementAccount(rpcUrl: string, address: Address): P
 /**
  * Mints USDC in atomic units for an account and waits until the transaction is mined.
  *
- * Works only on a development node, which impersonates the minter: nobody has its key.
+ * Works only on a development node, which impersonates the minter: no one has its key.
  */
 export async function mintUsdc(rpcUrl: string, to: Address, amountAtomic: bigint): Promise<void> {
   const client = createPublicClient({ chain: base, transport: http(rpcUrl) })

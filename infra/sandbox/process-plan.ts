@@ -17,7 +17,7 @@ export interface ProcessPlan {
   start(name: ServiceName): Promise<ServiceProcess>
 }
 
-interface Surroundings {
+interface PlanContext {
   readonly connections: Connections
   readonly deploymentsFile: string
   readonly secrets: SandboxSecrets
@@ -26,7 +26,7 @@ interface Surroundings {
 }
 
 /** Determines names, ports and settings of all APIs and workers before the first one starts. */
-export async function planProcesses(options: SandboxOptions, surroundings: Surroundings): Promise<ProcessPlan> {
+export async function planProcesses(options: SandboxOptions, context: PlanContext): Promise<ProcessPlan> {
   const { apis = 1, workers = 1 } = options
   // Concurrently, so that no port is found twice.
   const ports = await Promise.all(Array.from({ length: apis }, findFreePort))
@@ -34,10 +34,10 @@ export async function planProcesses(options: SandboxOptions, surroundings: Surro
   if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
   const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
   const apiProcesses = ports.map(
-    (port, index) => [nameOf('api', index), apiProcess(options, surroundings, port)] as const,
+    (port, index) => [nameOf('api', index), apiProcess(options, context, port)] as const,
   )
   const workerProcesses = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
-    (name) => [name, workerProcess(options, surroundings)] as const,
+    (name) => [name, workerProcess(options, context)] as const,
   )
   const processes = new Map([...apiProcesses, ...workerProcesses])
   const find = (name: ServiceName) => {
@@ -51,7 +51,7 @@ export async function planProcesses(options: SandboxOptions, surroundings: Surro
     describe: (name) => find(name).description,
     start: (name) => {
       const { entry, isReady, environment } = find(name)
-      const common = commonEnvironment(options, surroundings, firstUrl)
+      const common = commonEnvironment(options, context, firstUrl)
       const all = { ...common, ...environment, ...options.environmentOf?.(name) }
       return startService({
         name,
@@ -77,7 +77,7 @@ function nameOf(kind: 'api' | 'worker', index: number): ServiceName {
 
 function commonEnvironment(
   { directory, outerServices }: SandboxOptions,
-  { connections, deploymentsFile }: Surroundings,
+  { connections, deploymentsFile }: PlanContext,
   publicBaseUrl: string,
 ): Record<string, string> {
   const { databaseUrl, queueUrl, rpcUrl } = connections
@@ -102,7 +102,7 @@ interface PlannedProcess {
 
 function apiProcess(
   { apiEntry = 'api/main.ts', apiEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets, facilitatorUrl }: Surroundings,
+  { secrets, facilitatorUrl }: PlanContext,
   port: number,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
@@ -130,7 +130,7 @@ function apiProcess(
 
 function workerProcess(
   { workerEntry = 'workers/main.ts', workerEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets, facilitatorUrl }: Surroundings,
+  { secrets, facilitatorUrl }: PlanContext,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
   return {

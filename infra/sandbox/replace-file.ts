@@ -3,7 +3,7 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Replaces a file atomically: a reader sees either the old content or the new one, also after a crash.
+ * Replaces a file atomically: a reader sees either the old content or the new one, even after a crash.
  *
  * Creates missing parent folders. Only the owner may read the file: sandbox files contain keys.
  */

@@ -1,13 +1,13 @@
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { underSetting } from '#shared/runtime/start-process.ts'
+import { namingSetting } from '#shared/runtime/start-process.ts'
 import { createDiskObjectStore, requireFolder } from './disk/object-store.ts'
 
 /** Opens the store that the settings name. Throws one error that names the setting when it cannot be used. */
 export async function openObjectStore(settings: ObjectStoreSettings): Promise<OpenedObjectStore> {
   const { OBJECT_STORE_DIRECTORY: directory, S3_BUCKET: bucket } = settings
   if (directory !== undefined) {
-    await underSetting('OBJECT_STORE_DIRECTORY', () => requireFolder(directory))
+    await namingSetting('OBJECT_STORE_DIRECTORY', () => requireFolder(directory))
     return { objects: createDiskObjectStore(directory), links: null, close: () => undefined }
   }
   if (bucket === undefined) throw new Error('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')

@@ -44,7 +44,7 @@ const deploymentsFileSchema = z.strictObject({
 export type DeploymentsFile = z.infer<typeof deploymentsFileSchema>
 export type DeploymentEntry = DeploymentsFile['deployments'][number]
 
-/** The file as it is written, with defaults left out. */
+/** The file as written, without defaults. */
 export type DeploymentsFileInput = z.input<typeof deploymentsFileSchema>
 
 /** Parses the file's text. Throws an error that names every invalid field and quotes no value. */

@@ -1,6 +1,6 @@
 import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from './error-codes.ts'
 
-/** What one occurrence of an error adds to its table entry. */
+/** Details that one occurrence of an error adds to its table entry. */
 export interface AppErrorDetails {
   /** Replaces the table's message; must be safe to show to anyone. */
   message?: string

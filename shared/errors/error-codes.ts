@@ -1,7 +1,7 @@
 /** Whether money has moved, reported with every error. `unknown` is never followed by a new challenge. */
 export type PaymentState = 'none' | 'authorized' | 'settled' | 'unknown'
 
-/** What a caller may do next. `new_payment` means the same request with a newly signed payment. */
+/** The next step that a caller may take. `new_payment` means the same request with a newly signed payment. */
 export type RetryAdvice = 'never' | 'same_request' | 'new_payment'
 
 /** Kind of an error, independent of the endpoint family; rendered as `error.type` in the family's name for it. */

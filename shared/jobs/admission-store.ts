@@ -4,7 +4,7 @@ import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
-import type { PresentReceipt } from '#shared/payment/receipt.ts'
+import type { CurrentReceipt } from '#shared/payment/receipt.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
 import type { JobOutcome, JobState } from './job.ts'
@@ -20,7 +20,7 @@ export interface KeyBindingRequest {
 export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
 
 /** The request a key is bound to: until its challenge expires, or permanently once the key has a job. */
-export interface PresentBinding {
+export interface CurrentBinding {
   readonly requestDigest: string
   readonly quote: Quote<JsonValue>
   readonly expiresAt: Date
@@ -85,7 +85,7 @@ export type Acceptance =
 export interface AdmissionStore {
   bindKey(request: KeyBindingRequest): Promise<KeyBinding>
   /** Returns `null` for a key that is free. */
-  findBinding(idempotencyKey: string): Promise<PresentBinding | null>
+  findBinding(idempotencyKey: string): Promise<CurrentBinding | null>
   findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
   /** Returns whether the key has a job, of any payer, other than a failed one that would be run again. */
   hasJob(idempotencyKey: string): Promise<boolean>
@@ -99,7 +99,7 @@ export interface AdmissionStore {
    * empty queue.
    */
   readQueueAges(): Promise<ReadonlyMap<string, number>>
-  findReceipt(receiptId: string): Promise<PresentReceipt | null>
+  findReceipt(receiptId: string): Promise<CurrentReceipt | null>
   /** Finds media that may be served now, by the hash of its token. */
   findMedia(tokenSha256: string): Promise<ServedMedia | null>
 }

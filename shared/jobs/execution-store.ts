@@ -19,7 +19,7 @@ export interface ExecutionStore {
    * possible.
    */
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
-  /** Returns jobs in these states that are due, not leased and not enqueued lately; marks them enqueued. */
+  /** Returns jobs in these states that are due, not leased and not enqueued recently; marks them enqueued. */
   takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly DueJob[]>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
   /**
@@ -29,17 +29,17 @@ export interface ExecutionStore {
    */
   readExposureAhead(job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<Exposure>
   /**
-   * accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt while
-   * generating. `failed` ends the previous attempt.
+   * Moves accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt
+   * while generating. `failed` ends the previous attempt.
    */
   startAttempt(
     job: ClaimedJob,
     deployment: string,
     failed: { attemptId: string; reason: string } | null,
   ): Promise<{ written: Written; attemptId: string }>
-  /** generating → generated: result, usage and charge; the upload's data key is erased with them. */
+  /** Moves generating → generated: result, usage and charge; the upload's data key is erased with them. */
   sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult, media: Media | null): Promise<Written>
-  /** accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
+  /** Moves accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
   failJob(
     job: ClaimedJob,
     failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },

@@ -20,7 +20,7 @@ export function queueOf({ operation, state }: { readonly operation: string; read
 export interface JobQueue {
   /** Rejects within a few seconds when the queue cannot be reached. */
   enqueue(jobId: string, queue: QueueName): Promise<void>
-  /** Rejects when the queue cannot be used at present. */
+  /** Rejects when the queue cannot be used at the moment. */
   check(): Promise<void>
   close(): Promise<void>
 }

@@ -24,7 +24,7 @@ export interface Job {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  /** `null` once no provider needs it any more. */
+  /** `null` once no provider needs it. */
   readonly effectiveRequest: JsonValue | null
   readonly quotedMaximum: AtomicAmount
   readonly catalogVersion: string

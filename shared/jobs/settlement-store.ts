@@ -7,12 +7,13 @@ import type { ClaimedJob, Failure, PaymentResponse, StoredSettlement, StoredTran
 type Hex = `0x${string}`
 
 /**
- * The settlement of one job: with own keys, or through a remote facilitator. Every write is fenced by the job's claim.
+ * The settlement of one job: with our own keys, or through a remote facilitator. Every write is fenced by the job's
+ * claim.
  */
 export interface JobSettlementStore {
   /**
-   * generated → settling: takes the next account nonce and stores the transaction signed for it, before anything is
-   * sent.
+   * Moves generated → settling: takes the next account nonce and stores the transaction signed for it, before anything
+   * is sent.
    */
   recordSettlement(
     job: ClaimedJob,
@@ -33,7 +34,9 @@ export interface JobSettlementStore {
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
   ): Promise<Written>
-  /** settling → completed: settlement, receipt and payment response in one transaction; notifies the waiting API. */
+  /**
+   * Moves settling → completed: settlement, receipt and payment response in one transaction; notifies the waiting API.
+   */
   completeJob(
     job: ClaimedJob,
     completion: {
@@ -46,9 +49,9 @@ export interface JobSettlementStore {
       paymentResponse: PaymentResponse
     },
   ): Promise<Written>
-  /** generated or settling → settlement_failed: the result is withheld. */
+  /** Moves generated or settling → settlement_failed: the result is withheld. */
   failSettlement(job: ClaimedJob, failure: Failure): Promise<Written>
-  /** settling → review. */
+  /** Moves settling → review. */
   markForReview(job: ClaimedJob, reason: string): Promise<Written>
 }
 
@@ -66,12 +69,12 @@ export interface RemoteSettlement {
 
 /** Settlements through a remote facilitator. Every write is fenced by the job's claim. */
 export interface RemoteSettlementStore {
-  /** generated → settling: records the charge to request, before anything is requested. */
+  /** Moves generated → settling: records the charge to request, before anything is requested. */
   recordRemoteSettlement(
     job: ClaimedJob,
     settlement: { chargeAmount: AtomicAmount; recordedBlock: bigint },
   ): Promise<Written>
-  /** Returns `null` when the job's settlement was signed with an own key. */
+  /** Returns `null` when the job's settlement was signed with one of our own keys. */
   readRemoteSettlement(job: ClaimedJob): Promise<RemoteSettlement | null>
   /** Counts a request as unanswered; written before it is sent. */
   recordSettlementRequest(job: ClaimedJob, settlementId: string): Promise<Written>
@@ -88,7 +91,7 @@ export interface SettlementAccount {
 /** The newest transaction of one account nonce. */
 export interface QueuedTransaction extends StoredTransaction {
   readonly ageMs: number
-  /** Whether its settlement has failed: the payer was notified, and it must not collect the charge any more. */
+  /** Whether its settlement has failed: the payer was notified, so the transaction must not collect the charge. */
   readonly isAbandoned: boolean
 }
 
@@ -180,7 +183,7 @@ export interface FinalityStore {
   markFinal(blockHashes: readonly string[]): Promise<number>
   /** Moves a confirmed settlement to another block after a reorganization. A final one does not move. */
   moveSettlement(settlementId: string, to: SettledAt): Promise<void>
-  /** confirmed → lost: a reorganization removed it and it cannot be settled any more. The job stays completed. */
+  /** Moves confirmed → lost: a reorganization removed it and it can no longer be settled. The job stays completed. */
   loseSettlement(settlementId: string, reason: string): Promise<void>
 }
 

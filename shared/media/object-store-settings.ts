@@ -25,7 +25,7 @@ interface Check {
   readonly issues: { code: 'custom'; path: string[]; message: string; input: undefined }[] | unknown[]
 }
 
-/** Check for a settings schema (`.check`): exactly one store, completely described, never a silent default. */
+/** Checks a settings schema (`.check`) for exactly one store, completely described, never a silent default. */
 export function checkObjectStore({ value, issues }: Check): void {
   const reject = (setting: string, message: string) =>
     issues.push({ code: 'custom', path: [setting], message, input: undefined })

@@ -30,7 +30,7 @@ export interface UploadField {
 export interface MediaResponse {
   /** The content type that the OpenAPI document lists next to JSON. */
   readonly contentType: string
-  /** Whether a media type of the `Accept` header asks for the media. */
+  /** Returns whether a media type of the `Accept` header asks for the media. */
   accepts(mediaType: string): boolean
   /** Reads where the media are hosted and which headers carry the other fields of the JSON result. */
   read(result: unknown): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
@@ -87,8 +87,8 @@ export interface Operation<
   /** Returns the quantities that the charge sums up, before rounding, minimum and maximum. The receipt shows them. */
   pricedQuantities(usage: Usage, terms: Terms): readonly PricedQuantity[]
   /**
-   * Never exceeds the maximum of the quote that froze these terms; the caller still checks it against the
-   * authorization.
+   * Computes the charge, which never exceeds the maximum of the quote that froze these terms; the caller still checks
+   * it against the authorization.
    */
   charge(usage: Usage, terms: Terms): AtomicAmount
 }

@@ -2,6 +2,6 @@
 export interface BlockReader {
   /** Returns the number of the newest final block, which can never be replaced. */
   readFinalizedNumber(): Promise<bigint>
-  /** Returns the hash of the current block with this number, or `null` when the chain is not that long (any more). */
+  /** Returns the hash of the current block with this number, or `null` when the chain is shorter (or has become so). */
   readHash(blockNumber: bigint): Promise<`0x${string}` | null>
 }

@@ -19,8 +19,8 @@ export interface Exposure {
 }
 
 /**
- * How often a payer's funds are read for one payment. The second reading includes settlements that started after the
- * first.
+ * How many times a payer's funds are read for one payment. The second reading includes settlements that started after
+ * the first.
  */
 export const MAXIMUM_READINGS = 2
 

@@ -62,7 +62,7 @@ export const receiptSchema = z.strictObject({
 
 export type Receipt = z.infer<typeof receiptSchema>
 
-/** The present settlement of the charge: a reorganization can move it into another block than the receipt states. */
+/** The current settlement of the charge: a reorganization can move it into another block than the receipt states. */
 const settlementSchema = z.strictObject({
   state: z.enum(['confirmed', 'final', 'lost']).meta({
     description:
@@ -75,13 +75,13 @@ const settlementSchema = z.strictObject({
   block_number: z.string(),
 })
 
-/** The immutable receipt with its present settlement. */
-export const presentReceiptSchema = receiptSchema.extend({ settlement: settlementSchema })
+/** The immutable receipt with its current settlement. */
+export const currentReceiptSchema = receiptSchema.extend({ settlement: settlementSchema })
 
-export type PresentReceipt = z.infer<typeof presentReceiptSchema>
+export type CurrentReceipt = z.infer<typeof currentReceiptSchema>
 
 /** A receipt as sent, with the service's signature over the canonical JSON of all other fields. */
-export const signedReceiptSchema = presentReceiptSchema.extend({
+export const signedReceiptSchema = currentReceiptSchema.extend({
   signature: z.string().meta({
     description:
       'Detached JWS (RFC 7515, appendix F) of the other fields as canonical JSON (RFC 8785), by a key of /.well-known/jwks.json.',

@@ -36,7 +36,7 @@ export interface LoggerOptions {
   readonly process: string
   readonly level: LogLevel
   /** Returns the request of the current work. Each line names it, unless its own fields name another. */
-  readonly presentRequest?: () => { readonly requestId: string | null; readonly traceId: string | null } | null
+  readonly currentRequest?: () => { readonly requestId: string | null; readonly traceId: string | null } | null
 }
 
 /** One write per line would cost a system call per request and wake the reader each time. */
@@ -47,7 +47,7 @@ const FLUSH_EVERY_MS = 100
  * Writes one JSON object per line to standard output. Info lines are buffered (4 KiB or 100 ms); warnings and errors
  * flush immediately, and the process flushes when it exits.
  */
-export function createLogger({ presentRequest = () => null, ...options }: LoggerOptions): Logger {
+export function createLogger({ currentRequest = () => null, ...options }: LoggerOptions): Logger {
   const output = pino.destination({ sync: true, minLength: BUFFER_BYTES, periodicFlush: FLUSH_EVERY_MS })
   // Not `flushSync`, which waits for the disk and never returns once nobody reads the output. `sync` writes immediately
   // anyway.
@@ -60,7 +60,7 @@ export function createLogger({ presentRequest = () => null, ...options }: Logger
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { error: describeError },
       mixin: () => {
-        const { requestId, traceId } = presentRequest() ?? {}
+        const { requestId, traceId } = currentRequest() ?? {}
         return { ...(requestId && { requestId }), ...(traceId && { traceId }) }
       },
     },

@@ -4,7 +4,7 @@ export class StartFailure extends Error {
 }
 
 /** Runs `work` and rethrows its error as a `StartFailure` of `setting`. */
-export async function underSetting<T>(setting: string, work: () => T | Promise<T>): Promise<T> {
+export async function namingSetting<T>(setting: string, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {

@@ -59,7 +59,7 @@ export interface RequestTrace {
 }
 
 /** The request that the current asynchronous work belongs to. */
-export interface PresentRequest extends RequestOrigin {
+export interface CurrentRequest extends RequestOrigin {
   readonly traceId: string | null
 }
 
@@ -81,11 +81,11 @@ export interface Tracer {
   startRequest(requestId: string, name: string, operation: string): RequestTrace
   /** Works on a job on behalf of the request that created it. Its wait is recorded as the stage `queue`. */
   continueRequest<T>(job: ContinuedJob, work: () => Promise<T>): Promise<T>
-  /** Runs one stage of the present request; returns or throws what `work` does. */
+  /** Runs one stage of the current request; returns or throws what `work` does. */
   stage<T>(stage: Stage, work: () => Promise<T>, attributes?: SpanAttributes): Promise<T>
   /** Adds attributes to the active span. */
   describe(attributes: SpanAttributes): void
-  present(): PresentRequest | null
+  current(): CurrentRequest | null
   /** Exports the remaining spans. */
   close(): Promise<void>
 }
@@ -111,6 +111,6 @@ export const noTracing: Tracer = {
   continueRequest: (_job, work) => work(),
   stage: (_stage, work) => work(),
   describe: () => undefined,
-  present: () => null,
+  current: () => null,
   close: async () => undefined,
 }

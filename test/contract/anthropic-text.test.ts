@@ -324,12 +324,7 @@ describe('answers of the simulated vendor', () => {
   })
 
   test.each([
-    [
-      'fails definitely with a wrong key',
-      { key: 'sk-ant-CANARY_wrong' },
-      'provider_unavailable',
-      'HTTP 401 authentication_error',
-    ],
+    ['a wrong key', { key: 'sk-ant-CANARY_wrong' }, 'provider_unavailable', 'HTTP 401 authentication_error'],
     ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 not_found_error'],
   ])('fails definitely before any work with %s', async (_name, setting, code, reason) => {
     expect(await generate({}, setting)).toMatchObject({ ...DEFINITE, code, reason })

@@ -141,7 +141,7 @@ describe('failures', () => {
 
   test.each([
     ['an unknown voice', { voice: 'unknown-CANARY' }, {}, 'HTTP 404 voice_not_found'],
-    ['fails definitely with a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
+    ['a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
   ])('blames the deployment for %s', async (_name, changes, setting, reason) => {
     const outcome = await synthesize(changes, setting)
     expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', reason })

@@ -383,12 +383,7 @@ describe('answers of the simulated vendor', () => {
   })
 
   test.each([
-    [
-      'fails definitely with a wrong key',
-      { key: 'AIza_CANARY_wrong' },
-      'provider_unavailable',
-      'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID',
-    ],
+    ['a wrong key', { key: 'AIza_CANARY_wrong' }, 'provider_unavailable', 'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID'],
     ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 NOT_FOUND'],
     ['an image model', { model: 'gemini-3.1-flash-lite-image' }, 'provider_rejected', 'HTTP 400 INVALID_ARGUMENT'],
   ])('fails definitely before any work with %s', async (_name, setting, code, reason) => {

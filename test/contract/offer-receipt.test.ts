@@ -75,7 +75,7 @@ async function pay(): Promise<{ challenge: Response; payment: Record<string, str
 }
 
 describe('an offer', () => {
-  it('verifies for a priced request and states the terms and expiry of accepts[0]', async () => {
+  it('the offer of a priced request verifies and states the terms and expiry of accepts[0]', async () => {
     const { required, decoded, signed } = offerOf(await send(randomUUID()))
     const [accepted] = required.accepts
     expect(await verifyOfferSignatureJWS(signed)).toEqual({
@@ -91,29 +91,32 @@ describe('an offer', () => {
     expect(findAcceptsObjectFromSignedOffer(decoded, required.accepts)).toEqual(accepted)
   })
 
-  it('is the same, byte for byte, when the request is repeated', async () => {
+  it('an offer is the same, byte for byte, when the request is repeated', async () => {
     const key = randomUUID()
     const first = offerOf(await send(key))
     await passSecond()
     expect(offerOf(await send(key)).signed).toEqual(first.signed)
   })
 
-  it('does not verify after a change of the offer', async () => {
+  it('a changed offer does not verify', async () => {
     const { signed } = offerOf(await send(randomUUID()))
     await expect(verifyOfferSignatureJWS(tampered(signed, { amount: '1' }))).rejects.toThrow('signature')
   })
 
-  it.each(operations.map(({ path }) => path))('verifies for a probe of %s and fits into the header', async (path) => {
-    const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
-    expect(probe.status).toBe(402)
-    expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
-    const { required, signed } = offerOf(probe)
-    const offer = await verifyOfferSignatureJWS(signed)
-    expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
-    expect(offer.validUntil).toBeGreaterThan(secondNow())
-  })
+  it.each(operations.map(({ path }) => path))(
+    'the offer of a probe of %s verifies and fits into the header',
+    async (path) => {
+      const probe = await fetch(`${sandbox.info.baseUrl}${path}`, { method: 'POST' })
+      expect(probe.status).toBe(402)
+      expect(probe.headers.get('payment-required')?.length).toBeLessThanOrEqual(MAXIMUM_HEADER_BYTES)
+      const { required, signed } = offerOf(probe)
+      const offer = await verifyOfferSignatureJWS(signed)
+      expect(offer).toMatchObject({ resourceUrl: required.resource.url, amount: required.accepts[0]?.amount })
+      expect(offer.validUntil).toBeGreaterThan(secondNow())
+    },
+  )
 
-  it('is unchanged in the 402 of a refused payment and fits into the header', async () => {
+  it('an offer is unchanged in the 402 of a refused payment and fits into the header', async () => {
     const key = randomUUID()
     const challenge = await send(key)
     const { required, signed } = offerOf(challenge)
@@ -132,7 +135,7 @@ describe('a receipt', () => {
     paid = await pay()
   })
 
-  it('verifies as a receipt, matches the offer and the payer, and names the transaction', async () => {
+  it('a receipt verifies, matches the offer and the payer, and names the transaction', async () => {
     const { challenge, answer } = paid
     expect(answer.status).toBe(200)
     const receipt = receiptOf(answer)
@@ -151,7 +154,7 @@ describe('a receipt', () => {
     expect(verifyReceiptMatchesOffer(receipt, offerOf(challenge).decoded, [sandbox.info.payTo])).toBe(false)
   })
 
-  it('is the same receipt, byte for byte, on a replay', async () => {
+  it('a replay has the same receipt, byte for byte', async () => {
     const { answer, payment, key } = paid
     await passSecond()
     const replay = await send(key, payment)
@@ -159,7 +162,7 @@ describe('a receipt', () => {
     expect(replay.headers.get('payment-response')).toBe(answer.headers.get('payment-response'))
   })
 
-  it('does not verify after a change of the receipt', async () => {
+  it('a changed receipt does not verify', async () => {
     const receipt = receiptOf(paid.answer)
     await expect(verifyReceiptSignatureJWS(tampered(receipt, { payer: sandbox.info.payTo }))).rejects.toThrow(
       'signature',
@@ -167,7 +170,7 @@ describe('a receipt', () => {
   })
 })
 
-it('publishes the same keys as a did:web document and as a key set', async () => {
+it('the service publishes the same keys as a did:web document and as a key set', async () => {
   const read = async (path: string): Promise<unknown> => (await fetch(`${sandbox.info.baseUrl}${path}`)).json()
   const { id, verificationMethod } = (await read('/.well-known/did.json')) as {
     id: string

@@ -199,7 +199,7 @@ const paid = ({ charge }: CallKind, calls: readonly string[], attempts: readonly
   reported: charge,
 })
 
-/** Expected outcomes when the first deployment fails. */
+/** Returns the expected outcome when the first deployment fails. */
 const failedOver = (kind: CallKind): Observation => paid(kind, kind.routes, ['failed_definite', 'succeeded'])
 const outcomeUnknown = ({ routes }: CallKind): Observation => ({
   ...uncharged(503, 'provider_outcome_unknown', 'new_payment'),

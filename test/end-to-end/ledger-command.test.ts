@@ -156,7 +156,7 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
     expect(found.chargesByModel).toHaveLength(5)
   })
 
-  test('prints the same figures as aligned text, also with a small log range', async () => {
+  test('prints the same figures as aligned text, even with a small log range', async () => {
     const { exitCode, output, errors } = await run(['--log-range', '1'], environment)
     expect({ exitCode, output }).toMatchObject({ exitCode: 0 })
     const usdc = `0.${total.toString().padStart(6, '0')}`

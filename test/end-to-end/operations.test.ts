@@ -333,17 +333,17 @@ function withoutSuffix(name: string): string {
 /** Scrapes until no work is active and `answered` answers are counted: both are updated after an answer is sent. */
 function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
   return until(async () => {
-    const present = await scrape(port)
-    const underWay = ['farebox_stage_active', 'farebox_load'].flatMap((name) => Object.values(samplesOf(present, name)))
-    const counted = Object.values(samplesOf(present, 'farebox_requests_total')).reduce((sum, count) => sum + count, 0)
-    return underWay.every((count) => count === 0) && counted >= answered && present
+    const samples = await scrape(port)
+    const active = ['farebox_stage_active', 'farebox_load'].flatMap((name) => Object.values(samplesOf(samples, name)))
+    const counted = Object.values(samplesOf(samples, 'farebox_requests_total')).reduce((sum, count) => sum + count, 0)
+    return active.every((count) => count === 0) && counted >= answered && samples
   })
 }
 
 async function readLedgerTotals() {
-  const present = await scrape(ports.worker)
+  const samples = await scrape(ports.worker)
   const names = /^farebox_(ledger|charged|absorbed|open_exposure|jobs_in_review)/
-  return Object.fromEntries([...present].filter(([series]) => names.test(series)))
+  return Object.fromEntries([...samples].filter(([series]) => names.test(series)))
 }
 
 function labels(operation: string, status: number, outcome: string): string {

@@ -90,7 +90,7 @@ async function expectChallenged(sent: SentBody, headers: Record<string, string> 
 
 interface OptionRules {
   readonly name: string
-  /** Title of the option's cases; the name when left out. */
+  /** Title of the option's cases; by default its name. */
   readonly title?: string
   /** Accepted values, as JSON and as form text. */
   readonly accepted: readonly (readonly [json: unknown, form: string])[]
@@ -296,7 +296,7 @@ describe('unknown fields [spec S10d, E72]', () => {
     await expectRefused(form(modelField, field('audio_base64', 'AAAA'), file()), expected)
     await expectRefused(form(modelField, field('audio_base64', 'AAAA')), expected)
   })
-  test('rejects a file under another name, also before a large rest of the form', async () => {
+  test('rejects a file under another name, even when much more of the form follows', async () => {
     const expected = { code: 'unknown_field', param: 'audio', says: ['audio'] }
     await expectRefused(form(modelField, file(mp3, { name: 'audio' })), expected)
     await expectRefused(form(file(new Uint8Array(3_000_000), { name: 'audio' }), modelField, file()), expected)

@@ -193,7 +193,7 @@ const clockShiftedBy = (seconds: number) => () => ({
 /** One wrong setting of a process; every expected text must appear in the output. */
 type Case = readonly [fault: string, kind: Kind, changes: () => Settings, expected: readonly (string | RegExp)[]]
 
-/** A case for each process, to show that both run the check; its other findings are tested with one of them. */
+/** Returns a case for each process, to show that both run the check; its other findings are tested with one of them. */
 const forBoth = (fault: string, changes: () => Settings, ...expected: (string | RegExp)[]): readonly Case[] => [
   [fault, 'api', changes, expected],
   [fault, 'worker', changes, expected],
@@ -309,7 +309,7 @@ const cases: readonly Case[] = [
     'api',
     'a database with an older schema',
     database('older'),
-    /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; npm run/,
+    /DATABASE_URL: .* is older .* lacks 00\d\d-\S+\.sql; run npm run/,
   ),
   forOne(
     'worker',
@@ -321,7 +321,7 @@ const cases: readonly Case[] = [
     'api',
     'a database with a changed migration',
     database('changed'),
-    /DATABASE_URL: .* another version of 0002-media\.sql/,
+    /DATABASE_URL: .* a different version of 0002-media\.sql/,
   ),
   forOne(
     'api',

@@ -10,7 +10,7 @@ import { newCallRecord } from './recorded-call.ts'
 export interface CallOptions {
   readonly kind: CallKind
   readonly payer: Payer
-  /** Resolves when the first signed request may be sent; immediately when left out. */
+  /** Resolves when the first signed request may be sent; default: immediately. */
   readonly gate?: Promise<unknown>
   /** Aborts one exchange of the call, as a client that disconnects; the call continues with the next exchange. */
   readonly hangUp?: AbortSignal

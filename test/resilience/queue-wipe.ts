@@ -15,7 +15,7 @@ export interface QueueWipeOptions {
   readonly jobs: number
   /** Whether workers are busy with the first jobs when the queue is lost, or start only afterwards. */
   readonly workers: 'running' | 'stopped'
-  /** Where the queue is; in the sandbox's PostgreSQL when left out. */
+  /** Where the queue is; default: the sandbox's PostgreSQL. */
   readonly queue?: QueueKind
   /** Whether objects are in a bucket instead of a folder. */
   readonly s3?: boolean
@@ -99,7 +99,7 @@ async function signAll({ info }: TestSandbox, jobs: number): Promise<readonly Si
   return chats
 }
 
-/** Every caller repeats their signed request. */
+/** Repeats the signed request of every caller and returns the problems found. */
 async function judge(sandbox: TestSandbox, chats: readonly SignedChat[]) {
   const { info, chain } = sandbox
   const answers = await Promise.all(chats.map((chat) => payChatPatiently([info.baseUrl], chat)))

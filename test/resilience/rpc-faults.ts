@@ -65,7 +65,7 @@ export async function startWatchedStack({
   apiEnvironment = {},
 }: {
   readonly holdSeconds?: number
-  /** RPC timeout; a minute when left out, for nodes that always answer. */
+  /** RPC timeout; default: a minute, for nodes that always answer. */
   readonly rpcTimeoutMs?: number
   readonly apiEnvironment?: Readonly<Record<string, string>>
 } = {}): Promise<WatchedStack> {

@@ -15,7 +15,7 @@ interface Lie {
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
-  /** How many calls get a false answer; all of them when left out. */
+  /** How many calls get a false answer; default: all. */
   readonly times?: number
   /** The final answers that the signature may get once the node is honest again. */
   readonly ends: readonly string[]

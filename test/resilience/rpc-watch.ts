@@ -16,7 +16,7 @@ export interface ArmedFault {
   readonly stages: readonly RpcStage[]
   readonly methods?: readonly string[]
   readonly fault: RpcFault
-  /** How many calls it affects; all of them when left out. */
+  /** How many calls it affects; default: all. */
   readonly times?: number
   /** How many calls it has affected. */
   hits: number
@@ -39,8 +39,8 @@ export async function watchRpc(rpcUrl: string): Promise<RpcWatch> {
     const { payer, stage } = readCall(call, from, payerOfHash)
     for (const candidate of armed) {
       const { stages, methods, fault } = candidate
-      const meant = candidate.payer === null ? stage === 'terms' : candidate.payer.toLowerCase() === payer
-      if (!meant || !stages.includes(stage) || (methods && !methods.includes(call.method))) continue
+      const isTargeted = candidate.payer === null ? stage === 'terms' : candidate.payer.toLowerCase() === payer
+      if (!isTargeted || !stages.includes(stage) || (methods && !methods.includes(call.method))) continue
       candidate.hits += 1
       if (candidate.hits === candidate.times) armed.delete(candidate)
       return fault

@@ -19,17 +19,16 @@ import { createPointControl, type PointControl } from './processes/reach-point.t
 import { untilNoneLeft } from './until-reached.ts'
 
 export interface CampaignStackOptions {
-  /** Number of processes of each kind; two when left out. */
+  /** Number of processes of each kind; default 2. */
   readonly apis?: number
   readonly workers?: number
   readonly settlementKeys?: number
-  /** Queue and object store to start for the campaign; none when left out. */
+  /** Queue and object store to start for the campaign; default: none. */
   readonly on?: readonly OuterServiceKind[]
   /** Whether PostgreSQL, queue, RPC, upstream and bucket are behind fault proxies. */
   readonly proxied?: boolean
   /**
-   * Number of payers who approved Permit2, and of those who sign a gas-sponsoring permit each time; 8 and 4 when left
-   * out.
+   * Number of payers who approved Permit2, and of those who sign a gas-sponsoring permit each time; default 8 and 4.
    */
   readonly approvedPayers?: number
   readonly sponsoredPayers?: number
@@ -38,9 +37,9 @@ export interface CampaignStackOptions {
   readonly workerEnvironment?: Record<string, string>
   /** Settings of the process with this name, which override all others. */
   readonly environmentOf?: (name: ServiceName) => Record<string, string>
-  /** Where clients send their calls, such as a load balancer; directly to the APIs when left out. */
+  /** Where clients send their calls, such as a load balancer; default: directly to the APIs. */
   readonly clientUrls?: readonly string[]
-  /** Returns numbers between 0 and 1; `Math.random` when left out. */
+  /** Returns numbers between 0 and 1; default `Math.random`. */
   readonly random?: () => number
 }
 
@@ -69,7 +68,7 @@ export interface CampaignStack extends Sandbox {
   settleDown(): Promise<readonly string[]>
   /** Keeps the logs and all other files after `stop`, to investigate a failure; returns the folder. */
   keepFiles(): string
-  /** Where the checker reads the five ledgers, without any proxy. */
+  /** Returns where the checker reads the five ledgers, without any proxy. */
   ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
 }
 
@@ -182,7 +181,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   }
 }
 
-/** The fault proxies. */
+/** Starts the fault proxies. */
 async function startProxies(real: Connections, proxies: TcpFaultProxy[]): Promise<Connections> {
   const through = async (target: string) => {
     const url = new URL(target)

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Registry } from 'prom-client'
 import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
-import { underSetting } from '#shared/runtime/start-process.ts'
+import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
 import { createExecutions } from '../executions/registry.ts'
@@ -29,7 +29,7 @@ export async function composeGeneration(
 ): Promise<GenerationParts> {
   const http = createHttp({ fetch })
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
-  const deployments = await underSetting('DEPLOYMENTS_FILE', async () => {
+  const deployments = await namingSetting('DEPLOYMENTS_FILE', async () => {
     const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
     // A process that only settles calls no provider, so it needs none of their keys.
     return createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http })

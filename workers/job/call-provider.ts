@@ -37,7 +37,8 @@ const STORAGE_RETRY_MS = 2000
 const CHAIN_RETRY_MS = 2000
 
 /**
- * accepted → generating → generated, or failed without a charge. Calls a provider only while the payer can still pay.
+ * Moves accepted → generating → generated, or failed uncharged: calls a provider, but only while the payer can still
+ * pay.
  */
 export async function callProvider(
   dependencies: GenerationDependencies,

@@ -19,8 +19,9 @@ export interface RunJobDependencies extends GenerationDependencies {
 }
 
 /**
- * THE STATE LOOP: takes the lease of the job and runs its steps until it is finished or must wait. Safe to call for any
- * id at any time, even concurrently: without the lease it does nothing. Throws only when the ledger cannot be reached.
+ * Runs the state loop of a job: takes its lease and runs its steps until it is finished or must wait. Safe to call for
+ * any id at any time, even concurrently: without the lease it does nothing. Throws only when the ledger cannot be
+ * reached.
  */
 export async function runJob(dependencies: RunJobDependencies, jobId: string): Promise<void> {
   const { executionStore, tracer, leaseMs } = dependencies

@@ -5,8 +5,8 @@ import type { StepOutcome } from './step-outcome.ts'
  * The settlement port of the state loop: implemented with settlement keys of our own, and with a remote facilitator.
  */
 export interface SettlementSteps {
-  /** generated → settling: stores what will settle the charge before anything is sent. */
+  /** Moves generated → settling: stores what will settle the charge before anything is sent. */
   recordSettlement(job: ClaimedJob): Promise<StepOutcome>
-  /** settling → completed, settlement_failed or review, or a retry later. */
+  /** Moves settling → completed, settlement_failed or review, or a retry later. */
   settleCharge(job: ClaimedJob): Promise<StepOutcome>
 }

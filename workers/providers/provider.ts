@@ -51,7 +51,7 @@ export interface TranscribedCharacter {
   readonly endSeconds: number
 }
 
-/** One item of the transcript in spoken order. Neighboring items may overlap by some milliseconds. */
+/** One item of the transcript in spoken order. Neighboring items may overlap by a few milliseconds. */
 export interface TranscribedWord {
   readonly text: string
   readonly type: 'word' | 'spacing' | 'audio_event'

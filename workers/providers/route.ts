@@ -111,7 +111,7 @@ function inOrder(lanes: readonly Lane[], random: () => number): Lane[] {
 
 interface Reservation {
   readonly run: Slot['run']
-  /** Has no effect once the call runs, which releases the reservation itself. */
+  /** Releases an unused reservation. Has no effect once the call runs, which releases it itself. */
   release(): void
 }
 
@@ -234,7 +234,10 @@ const circuitOpened: ProviderFailure = {
   reason: 'not sent: the deployment’s circuit has just opened',
 }
 
-/** Rejected input, empty output and unsupported requests come from a deployment that works, so they do not count. */
+/**
+ * Returns whether a failure counts: rejected input, empty output and unsupported requests come from a deployment that
+ * works.
+ */
 function countsAgainstDeployment(outcome: unknown): boolean {
   if (!isFailure(outcome) || isUnserviceable(outcome)) return false
   return outcome.code === 'provider_unavailable' || outcome.code === 'provider_outcome_unknown'

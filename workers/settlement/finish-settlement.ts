@@ -13,7 +13,7 @@ export interface FinishSettlementDependencies {
 /** A transaction that is proved to have settled the charge. */
 export type MinedTransfer = Extract<Confirmation, { outcome: 'confirmed' }> & { readonly hash: `0x${string}` }
 
-/** settling → completed: stores the receipt and releases the result. */
+/** Moves settling → completed: stores the receipt and releases the result. */
 export async function completeSettlement(
   { settlementStore, receiptSecretId, now }: FinishSettlementDependencies,
   job: ClaimedJob,
@@ -34,7 +34,7 @@ export async function completeSettlement(
   return finished(written)
 }
 
-/** generated or settling → settlement_failed: the charge can never be settled, so the result is withheld. */
+/** Moves generated or settling → settlement_failed: the charge can never be settled, so the result is withheld. */
 export async function failSettlement(
   { settlementStore }: Pick<FinishSettlementDependencies, 'settlementStore'>,
   job: ClaimedJob,

@@ -34,7 +34,7 @@ export function reapStrayMedia({ media }: { media: Pick<ObjectStore, 'deleteOlde
     run: async () => {
       let strays = 0
       for (const mediaClass of MEDIA_CLASSES) {
-        // A day longer than the lifetime, when no result can refer to the object any more.
+        // A day longer than the lifetime: by then no result can refer to the object.
         const { prefix, backstopDays } = RETENTION_CLASSES[mediaClass]
         strays += await media.deleteOlderThan(prefix, backstopDays * 24 * 3600 * 1000)
       }

@@ -13,8 +13,8 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
     ...register,
     // Read at each scrape; the router has the current state in memory.
     collect: () => {
-      for (const { name, circuit: present } of router.states())
-        for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === present ? 1 : 0)
+      for (const { name, circuit: current } of router.states())
+        for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === current ? 1 : 0)
     },
   })
   const activeCalls = new Gauge({

@@ -76,7 +76,7 @@ const GAUGES: readonly LedgerGauge[] = [
 ]
 
 /**
- * Adds the state of the whole system, read from the ledger at each scrape, so it survives restarts. Every worker
+ * Adds the state of the whole system, read from the ledger at each scrape, which survives restarts. Every worker
  * reports the same totals: take the maximum, not the sum. Totals that cannot be read are left out.
  */
 export function addLedgerMetrics(registry: Registry, reportsStore: Pick<ReportsStore, 'readLedgerTotals'>): void {

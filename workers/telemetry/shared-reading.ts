@@ -3,12 +3,12 @@ const DEADLINE_MS = 5000
 
 /** Shares one reading between all gauges of a scrape; `null` when it fails or takes too long. */
 export function sharedReading<T>(read: () => Promise<T>): () => Promise<T | null> {
-  let present: Promise<T | null> | null = null
+  let current: Promise<T | null> | null = null
   return () => {
-    present ??= withinDeadline(read()).finally(() => {
-      present = null
+    current ??= withinDeadline(read()).finally(() => {
+      current = null
     })
-    return present
+    return current
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore, PresentBinding } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
@@ -68,7 +68,7 @@ async function priceRequest(
 export async function findBinding(
   store: Pick<AdmissionStore, 'findBinding'>,
   { idempotencyKey, requestDigest }: ChallengeSubject,
-): Promise<PresentBinding | null> {
+): Promise<CurrentBinding | null> {
   const binding = await store.findBinding(idempotencyKey)
   if (binding && binding.requestDigest !== requestDigest) throw keyReused()
   return binding

@@ -68,7 +68,8 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       'payment-required': encodeHeader(header),
       'cache-control': 'no-store',
     },
-    // The specified body, with the protocol's own fields next to it. `error` follows the specification.
+    // The body of statement L3 (test/contract/specification.md), with the protocol's own fields next to it. Where both
+    // define `error`, L3 applies.
     body: mergeJson(
       required,
       JSON.stringify({

@@ -24,7 +24,7 @@ interface Dependencies {
   readonly uploads: Pick<ObjectStore, 'put' | 'delete'>
   readonly preparer: Pick<RequestPreparer, 'encryptUpload'>
   readonly logger: Logger
-  readonly tracer: Pick<Tracer, 'present'>
+  readonly tracer: Pick<Tracer, 'current'>
 }
 
 /** The job whose outcome answers a request, and whether this request created it. */
@@ -57,7 +57,7 @@ export async function acceptJob(
     quote: challenge.quote,
     authorization,
     stagedUpload,
-    origin: dependencies.tracer.present() ?? { requestId: null, traceparent: null },
+    origin: dependencies.tracer.current() ?? { requestId: null, traceparent: null },
   })
   // Its key is stored nowhere; the sweeper repeats a failed deletion.
   if (stagedUpload && acceptance.outcome !== 'accepted')

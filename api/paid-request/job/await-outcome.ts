@@ -71,8 +71,8 @@ export function createOutcomeAwaiter(
     waiters.set(jobId, others.add(finished.resolve))
     try {
       // Registered before this first read, so that a job finishing in between is not missed.
-      const present = isNew ? null : await readOne(jobId)
-      if (present && !isUnfinished(present.state)) return present
+      const current = isNew ? null : await readOne(jobId)
+      if (current && !isUnfinished(current.state)) return current
       const first = signal.aborted ? 'aborted' : await Promise.race([finished.promise, stopWaiting.promise])
       return first === 'aborted' ? await readOne(jobId) : first
     } finally {

@@ -43,7 +43,7 @@ function describe(ending: FfmpegEnding): string {
   return `ffmpeg ${how} after ${Math.round(ending.elapsedMs)} ms: ${ending.stderr.trim().slice(-500)}`
 }
 
-/** Returns the verdict on a run, or undefined when another run is needed to tell whether the upload is at fault. */
+/** Returns the verdict on a run, or undefined when another run must show whether the upload is at fault. */
 function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number): Decoded | undefined {
   const decodedSamples = Math.max(0, ending.decodedSamples - plan.primerSamples)
   if (ending.stoppedBy === 'count') return { outcome: 'disagrees', decodedSamples, stopped: true }

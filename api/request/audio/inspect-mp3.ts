@@ -121,9 +121,9 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       return reject('unsupported_audio', `The upload is not a decodable MP3: found ${walk.found}.`)
     }
     if (walk.durationMs > limits.maximumDurationMs) {
-      const lasts = withThousands(walk.durationMs)
+      const duration = withThousands(walk.durationMs)
       const limit = withThousands(limits.maximumDurationMs)
-      return reject('audio_too_long', `The audio lasts ${lasts} ms; the limit is ${limit} ms.`)
+      return reject('audio_too_long', `The audio lasts ${duration} ms; the limit is ${limit} ms.`)
     }
     return await decodeInTurn(audio, walk, isPaying)
   }
@@ -134,10 +134,10 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }
       if (audio.length > limits.maximumBytes) {
-        const has = withThousands(audio.length)
+        const size = withThousands(audio.length)
         const limit = withThousands(limits.maximumBytes)
         throw new AppError('audio_too_large', {
-          message: `The audio has ${has} bytes; the limit is ${limit}.`,
+          message: `The audio has ${size} bytes; the limit is ${limit}.`,
           ...field,
         })
       }

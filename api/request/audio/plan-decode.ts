@@ -18,7 +18,7 @@ export interface DecodePlan {
   readonly maximumSamples: number
 }
 
-// On bytes that are not frames a decoder searches for the next sync. In random data it finds a false one about every
+// On bytes that are not frames, a decoder searches for the next sync. In random data it finds a false one about every
 // 5,600 bytes (2^-11 for the sync times 0.37 for valid version, layer, bitrate and rate), 35 ms long on average. Three
 // times as many allow for cover art between joined files, and let a forger hide at most 15 ms in each KiB uploaded.
 const BYTES_PER_FALSE_FRAME = 2_048

@@ -20,8 +20,8 @@ const pricingSchema = z.looseObject({
 
 /**
  * Checks that the receipt's unit prices are the published ones. A difference from another catalog version is reported
- * but is no failure, since prices may have changed. A price list that cannot be read is a failure only when `--pricing`
- * named it.
+ * but is not a failure, since prices may have changed. A price list that cannot be read is a failure only when
+ * `--pricing` named it.
  */
 export async function checkPrices(receipt: GivenReceipt, url: string, isRequested: boolean): Promise<Check> {
   try {
@@ -50,5 +50,5 @@ function comparePrices(receipt: GivenReceipt, pricing: z.infer<typeof pricingSch
   const differences = different.map(([field, price]) => `${field} ${price}`).join(', ')
   return isSameCatalog
     ? failed(NAME, `differ from ${pricing.catalog_version}: ${differences}`)
-    : skipped(NAME, `differ from the present prices (${differences}); the receipt is from ${receipt.catalog_version}`)
+    : skipped(NAME, `differ from the current prices (${differences}); the receipt is from ${receipt.catalog_version}`)
 }

@@ -7,7 +7,7 @@ interface IERC1271 {
 
 /// @title A stand-in for USDC on a local chain.
 /// @notice EIP-20 with EIP-2612 permits, the identity of USDC (name, version, symbol, decimals) and its revert
-/// reasons, so that clients, facilitators and settlement code meet the texts they meet on the real chain. It has no
+/// reasons, so that clients, facilitators and settlement code see the same texts as on the real chain. It has no
 /// owner, pause, blacklist, upgrade or EIP-3009.
 /// @dev The code is placed with anvil_setCode, which runs no constructor: there are only constants and storage that
 /// starts at zero.
@@ -20,7 +20,7 @@ contract Usdc {
     bytes32 public constant PERMIT_TYPEHASH =
         keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
 
-    /// @notice The only account that may mint. Nobody holds its key: only a development node that impersonates
+    /// @notice The only account that may mint. No one has its key: only a development node that impersonates
     /// accounts can act as it.
     address public constant MINTER = address(uint160(uint256(keccak256("farebox.sandbox.minter"))));
 
@@ -35,7 +35,7 @@ contract Usdc {
     mapping(address owner => mapping(address spender => uint256)) public allowance;
     mapping(address owner => uint256) public nonces;
 
-    /// @notice What an account was ever given by `mint`; lets a restarted sandbox see that it was funded before.
+    /// @notice Total ever minted to an account, by which a restarted sandbox sees that it was funded before.
     mapping(address account => uint256) public mintedTo;
 
     event Transfer(address indexed from, address indexed to, uint256 value);

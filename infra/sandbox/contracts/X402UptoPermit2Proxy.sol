@@ -58,8 +58,8 @@ contract X402UptoPermit2Proxy {
 
     bytes32 public constant WITNESS_TYPEHASH = keccak256("Witness(address to,address facilitator,uint256 validAfter)");
 
-    /// @notice What Permit2 appends to its own part of the type: the witness member, then the referenced types in
-    /// alphabetical order, as EIP-712 demands.
+    /// @notice The part that Permit2 appends to its own type: the witness member, then the referenced types in
+    /// alphabetical order, as EIP-712 requires.
     string public constant WITNESS_TYPE_STRING =
         "Witness witness)TokenPermissions(address token,uint256 amount)"
         "Witness(address to,address facilitator,uint256 validAfter)";

@@ -76,8 +76,8 @@ interface CompilerOutput {
 
 function readOutput(output: string): SandboxContracts {
   const { errors = [], contracts } = JSON.parse(output) as CompilerOutput
-  const complaints = errors.filter((error) => error.severity !== 'info').map((error) => error.formattedMessage)
-  if (complaints.length > 0) throw new Error(`solc: ${complaints.join('\n')}`)
+  const messages = errors.filter((error) => error.severity !== 'info').map((error) => error.formattedMessage)
+  if (messages.length > 0) throw new Error(`solc: ${messages.join('\n')}`)
   const pick = (file: keyof typeof SOURCES): CompiledContract => {
     const contract = contracts?.[file]?.[SOURCES[file]]
     if (contract === undefined) throw new Error(`solc returned no output for ${file}`)

@@ -67,7 +67,7 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
     producers: async () => [...(await opening.get()).producers.values()],
     check: async () => (await opening.get()).engine.check(),
     close: async () => {
-      const opened = await opening.present()
+      const opened = await opening.current()
       if (!opened) return
       await Promise.allSettled([...opened.producers.values()].map((producer) => producer.close()))
       await opened.engine.close()

@@ -6,20 +6,20 @@ export interface Opening<T> {
   /** Opens the resource unless it is open or being opened. After a failure the next call tries again. */
   get(): Promise<T>
   /** Returns the resource if it is open or being opened, `null` otherwise. */
-  present(): Promise<T | null>
+  current(): Promise<T | null>
 }
 
 export function openOnce<T>(open: () => Promise<T>): Opening<T> {
-  let present: Promise<T> | null = null
+  let current: Promise<T> | null = null
   return {
     get: () => {
-      present ??= open().catch((error: unknown) => {
-        present = null
+      current ??= open().catch((error: unknown) => {
+        current = null
         throw error
       })
-      return present
+      return current
     },
-    present: async () => (await present?.catch(() => null)) ?? null,
+    current: async () => (await current?.catch(() => null)) ?? null,
   }
 }
 

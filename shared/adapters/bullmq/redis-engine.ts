@@ -45,7 +45,7 @@ export async function openRedisEngine(
     // INFO shows both whether Redis answers and whether an operator has since allowed eviction.
     check: () => requireNoEviction(producing),
     close: async () => {
-      // `quit` would wait for an answer that a lost server never sends. No command is in flight any more.
+      // `quit` would wait for an answer that a lost server never sends. No command is in flight at this point.
       for (const client of [producing, consuming]) client?.disconnect()
     },
   }

@@ -23,7 +23,8 @@ export class ErrorTolerantClient extends pg.Client {
 type RunStatement = (name: string, values: readonly unknown[]) => Promise<{ readonly rows: readonly unknown[] }>
 
 /**
- * Statements about delayed messages and rate limits, which farebox has none of. BullMQ runs them on each empty fetch.
+ * Statements about delayed messages and rate limits, neither of which farebox uses. BullMQ runs them on each empty
+ * fetch.
  */
 const UNNEEDED_STATEMENTS: ReadonlySet<string> = new Set(['next_signal', 'next_delay'])
 
@@ -52,8 +53,8 @@ type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>
 
 /**
  * A connection for several queues. Its listening client runs the queues' statements one after the other: pg 8 warns
- * about statements that wait behind each other, pg 9 will not queue them any more (brianc/node-postgres#3603). BullMQ:
- * no upstream issue found (2026-11-22).
+ * about statements that wait behind each other, pg 9 will no longer queue them (brianc/node-postgres#3603). BullMQ: no
+ * upstream issue found (2026-11-22).
  */
 export class SharedPostgresConnection extends PostgresConnection {
   #listening: { client: ListenClient; serialized: ListenClient } | undefined

@@ -73,7 +73,7 @@ export function createTracer({ spans, observer, close = async () => undefined }:
       }
     },
     describe: (attributes) => void trace.getActiveSpan()?.setAttributes(exported(attributes)),
-    present: () => {
+    current: () => {
       const active = context.active()
       const request = requestIn(active)
       if (!request) return null

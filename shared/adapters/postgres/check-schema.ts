@@ -12,7 +12,7 @@ import type { Pool, Sql } from './pool.ts'
 const MAXIMUM_SKEW_MS = 60_000
 const RETRY_MS = 1000
 
-/** Checks that this program and this database fit together. Each throws a `StartFailure` that names DATABASE_URL. */
+/** Checks that this program and this database are compatible. Each throws a `StartFailure` that names DATABASE_URL. */
 export interface LedgerCheck {
   /**
    * Checks that the database is usable and has this program's schema. Not repeated after a success: a newer version may
@@ -47,7 +47,7 @@ export async function untilChecked(check: LedgerCheck, onWait: (error: unknown) 
   while (!(await checkedNow(check, onWait))) await delay(RETRY_MS)
 }
 
-/** Returns whether the checks passed, `false` for an unreachable database; throws when the database does not fit. */
+/** Returns whether the checks passed, `false` for an unreachable database; throws when the database is incompatible. */
 export async function checkedNow(check: LedgerCheck, onWait: (error: unknown) => void): Promise<boolean> {
   try {
     await check.schema()

@@ -2,7 +2,7 @@ import pg from 'pg'
 
 /**
  * A statement with parameters. PostgreSQL parses and plans it once for each connection, under its name: one name for
- * each text. Its result must keep its shape while processes run, also across migrations, so no statement returns `*`.
+ * each text. Its result must keep its shape while processes run, even across migrations, so no statement returns `*`.
  */
 export interface PreparedStatement {
   readonly name: string
@@ -27,7 +27,7 @@ export function createPool(options: {
   maximumConnections: number
   applicationName: string
   onError: (error: Error) => void
-  /** For reports over the whole ledger; 15 s when left out. */
+  /** For reports over the whole ledger; default 15 s. */
   statementTimeoutMs?: number
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options

@@ -48,7 +48,7 @@ export async function openProcess(
   const metrics = createProcessMetrics()
   const tracer = await openTracer(settings, `farebox-${name}`, metrics)
   resources.defer(() => tracer.close())
-  const logger = createLogger({ process: name, level: settings.LOG_LEVEL, presentRequest: () => tracer.present() })
+  const logger = createLogger({ process: name, level: settings.LOG_LEVEL, currentRequest: () => tracer.current() })
   const pool = createPool({
     connectionString: settings.DATABASE_URL,
     maximumConnections: settings.DATABASE_CONNECTIONS,

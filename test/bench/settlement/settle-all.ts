@@ -72,6 +72,7 @@ export async function prepareOurs(
   // A generated job uses only the settlement steps and the ledger.
   const dependencies = {
     ...settling,
+    executionStore: ledger.execution,
     serves: new Set(QUEUE_NAMES),
     claimedJobs: new Set(),
     verifier: createAuthorizationVerifier(client, CHAIN_ID),

@@ -8,7 +8,7 @@ import type { Dockerfile } from 'dockerfile-ast'
 import { validate } from 'dockerfile-utils'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
-import { carryOut, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
+import { executeDockerfile, type PlainImage, parseDockerfile } from '../../support/deployment/plain-dockerfile.ts'
 import { payForCall } from '../../support/payer/paid-call.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { startTestSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
@@ -51,7 +51,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
   let sandbox: TestSandbox
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
-    image = await carryOut(dockerfile, ROOT, folder)
+    image = await executeDockerfile(dockerfile, ROOT, folder)
     // The tested processes listen on loopback, and ffmpeg may be elsewhere on this machine.
     const { HOST: _, METRICS_HOST: __, FFMPEG_PATH: ___, ...others } = image.environment
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })

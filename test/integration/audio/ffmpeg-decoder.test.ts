@@ -40,7 +40,7 @@ const installed = async () => (await findFfmpeg({ searchPath: process.env['PATH'
 
 let folder = ''
 
-/** A shell script in place of ffmpeg, in a folder with spaces in its name. */
+/** Writes a shell script in place of ffmpeg, in a folder with spaces in its name. */
 async function stub(name: string, script: string): Promise<string> {
   const path = join(folder, 'with two spaces', name)
   await writeFile(path, `#!/bin/sh\n${script}\n`)

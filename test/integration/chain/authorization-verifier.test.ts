@@ -145,7 +145,7 @@ describe('verifying while the network fails', () => {
     bad = await signAuthorization(devnet, await createPayer(devnet.rpcUrl, { usdcAtomic: 0n }))
   })
 
-  it.each(faults)('is unreachable when the node %s at the simulation', async (_, fault) => {
+  it.each(faults)('reports unreachable when the node %s at the simulation', async (_, fault) => {
     for (const authorization of [good, bad]) {
       // Only once: a wrongly started diagnosis would get its answers.
       proxy.setFaultFor(0, 1, fault)
@@ -153,18 +153,18 @@ describe('verifying while the network fails', () => {
     }
   })
 
-  it('is unreachable when nothing listens at the node’s address', async () => {
+  it('reports unreachable when nothing listens at the node’s address', async () => {
     const gone = createAuthorizationVerifier(createChainClient('http://127.0.0.1:1'), 8453)
     expect(await gone.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
   })
 
-  it('is unreachable when the node never answers', async () => {
+  it('reports unreachable when the node never answers', async () => {
     proxy.setFault({ kind: 'hang' })
     const impatient = createAuthorizationVerifier(createChainClient(proxy.url, 100), 8453)
     expect(await impatient.verify(good, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
   })
 
-  it.each(faults)('is unreachable when the node %s at the diagnosis of a refusal', async (_, fault) => {
+  it.each(faults)('reports unreachable when the node %s at the diagnosis of a refusal', async (_, fault) => {
     proxy.setFaultFor(1, Number.POSITIVE_INFINITY, fault)
     expect(await verifier.verify(bad, MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
   })

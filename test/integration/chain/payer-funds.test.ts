@@ -83,7 +83,7 @@ describe('reading a payer’s funds', () => {
     expect(funds.recent(address)).toBeNull()
   })
 
-  it('is unreachable, never zero, when the chain does not answer', async () => {
+  it('reports unreachable, never zero, when the chain does not answer', async () => {
     const payer = await createPayer(devnet.rpcUrl)
     const { payer: address } = await signAuthorization(devnet, payer)
     const faults = [

@@ -197,7 +197,7 @@ describe('preparing a settlement', () => {
   })
 
   it.each(['eth_call', 'eth_getTransactionCount', 'eth_feeHistory'])(
-    'is unreachable, never refused, when %s fails while preparing',
+    'reports unreachable, never refused, when %s fails while preparing',
     async (method) => {
       const authorization = await signed()
       for (const fault of [{ kind: 'reset' }, { kind: 'error', code: -32603, message: 'internal error' }] as const) {
@@ -239,7 +239,7 @@ describe('broadcasting', () => {
     }
   })
 
-  it('is unreachable when the answer to a broadcast is lost, and then confirms the transfer', async () => {
+  it('reports unreachable when the answer to a broadcast is lost, and then confirms the transfer', async () => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     const before = await received()
@@ -256,7 +256,7 @@ describe('broadcasting', () => {
     { kind: 'error', code: -32603, message: 'internal error' },
     { kind: 'invalid_json' },
   ]
-  it.each(faults)('is unreachable when a broadcast fails ($kind), which can be repeated', async (fault) => {
+  it.each(faults)('reports unreachable when a broadcast fails ($kind), which can be repeated', async (fault) => {
     const authorization = await signed()
     const transaction = await transactionFor(authorization)
     proxy.setFault(fault, 'eth_sendRawTransaction')
@@ -323,7 +323,7 @@ describe('confirming', () => {
     const faults = [{ kind: 'reset' }, { kind: 'status', status: 500 }, { kind: 'html' }] as const
 
     it.each(faults)(
-      'is unreachable, never pending or reverted, when reading the receipt fails with %o',
+      'reports unreachable, never pending or reverted, when reading the receipt fails with %o',
       async (fault) => {
         const authorization = await signed()
         const transaction = await transactionFor(authorization)
@@ -335,7 +335,7 @@ describe('confirming', () => {
     )
 
     it.each(faults)(
-      'is unreachable, never pending or reverted, when reading the block of a receipt without time fails with %o',
+      'reports unreachable, never pending or reverted, when reading the block of a receipt without time fails with %o',
       async (fault) => {
         const authorization = await signed()
         const transaction = await transactionFor(authorization)
@@ -362,7 +362,7 @@ describe('confirming', () => {
   })
 })
 
-it('is unreachable when a node hangs at any step', async () => {
+it('reports unreachable when a node hangs at any step', async () => {
   const authorization = await signed()
   const transaction = await transactionFor(authorization)
   proxy.setFault({ kind: 'hang' })

@@ -69,7 +69,7 @@ describe('verifying a payment that could be settled', () => {
     refusing('permit2_allowance_required'),
     refusing('unexpected_verify_error: http://user:secret@node.example'),
     refusing('toString'),
-  ])('is unreachable, never refused, when the facilitator answers %j', async (fault) => {
+  ])('reports unreachable, never refused, when the facilitator answers %j', async (fault) => {
     const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     facilitator.setFault('/verify', fault)
     const verification = await verify(authorization)
@@ -77,7 +77,7 @@ describe('verifying a payment that could be settled', () => {
     expect(String(verification.outcome === 'unreachable' && verification.cause)).not.toContain('secret')
   })
 
-  it('is unreachable, never refused, when the facilitator’s own node fails', async () => {
+  it('reports unreachable, never refused, when the facilitator’s own node fails', async () => {
     const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     for (const fault of [{ kind: 'status', status: 500 }, { kind: 'reset' }, { kind: 'html' }] as const) {
       facilitatorNode.setFault(fault)
@@ -85,7 +85,7 @@ describe('verifying a payment that could be settled', () => {
     }
   })
 
-  it('is unreachable, never refused, when neither node answers', async () => {
+  it('reports unreachable, never refused, when neither node answers', async () => {
     const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     facilitatorNode.setFault({ kind: 'status', status: 500 })
     ourNode.setFault({ kind: 'status', status: 500 })

@@ -31,7 +31,7 @@ function outcomes(acceptances: readonly Acceptance[]): Record<string, number> {
 
 const NEEDS_PERMIT = { ...AMPLE_FUNDS, needsPermit: true }
 
-/** A payer without an allowance, each of whose payments carries a permit with the same permit nonce. */
+/** Creates a payer without an allowance, who attaches a permit with the same permit nonce to every payment. */
 function permitPayer() {
   const payer = randomAddress()
   const withPermit = () =>

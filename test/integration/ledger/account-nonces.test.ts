@@ -33,7 +33,7 @@ async function storedNonces(facilitator: string): Promise<number[]> {
   return rows.map(({ nonce }) => nonce)
 }
 
-it('gives fifty simultaneous settlements of one key by two stores consecutive account nonces', async () => {
+it('assigns consecutive account nonces to fifty simultaneous settlements of one key by two stores', async () => {
   const facilitator = randomAddress()
   const jobs = await generatedJobs(50, facilitator)
   const stores = [ledger.settlement, createSettlementStore(ledger.pool)]

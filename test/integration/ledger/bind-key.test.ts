@@ -39,7 +39,7 @@ describe('a bound key', () => {
     expect(await bindTestKey(ledger, pricier)).toMatchObject({ outcome: 'bound', quote: first.quote })
   })
 
-  it('binds a key to the present quote once its challenge has expired', async () => {
+  it('binds a key to the current quote once its challenge has expired', async () => {
     const { first, pricier } = requests()
     await bindTestKey(ledger, first)
     await expire(first)

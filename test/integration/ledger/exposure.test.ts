@@ -10,7 +10,7 @@ import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
-/** What every test job is signed for. */
+/** The maximum that every test job is signed for. */
 const MAXIMUM = 5034n
 
 let ledger: TestLedger

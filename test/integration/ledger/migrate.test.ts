@@ -54,7 +54,7 @@ it('runs every migration once and nothing when repeated', async () => {
   expect(await migrateAll(url)).toEqual([])
 })
 
-it('lets two processes migrate one empty database concurrently, of which one does the work', async () => {
+it('lets two processes migrate one empty database concurrently; only one of them does the work', async () => {
   const url = await createEmptyDatabase()
   const run = () => promisify(execFile)(process.execPath, [COMMAND], { env: { ...process.env, DATABASE_URL: url } })
   const outputs = await Promise.all([run(), run()])

@@ -26,7 +26,7 @@ beforeEach(() => {
 })
 afterAll(() => ledger.close())
 
-/** The ledger's only connection, whose `query` the pool calls as well. */
+/** Records the statements of the ledger's only connection, whose `query` the pool calls as well. */
 function recordStatements(client: pg.PoolClient): void {
   const query = client.query.bind(client) as (...call: unknown[]) => unknown
   Object.assign(client, {
@@ -63,7 +63,7 @@ test('every statement of a call that has parameters is prepared under a name', a
   for (const text of sent.filter((statement) => typeof statement === 'string')) expect(text).not.toContain('$1')
 })
 
-test('no name stands for two texts, and no text has two names', async () => {
+test('no name is used for two texts, and no text has two names', async () => {
   await runEveryCall()
   const prepared = sent.filter((statement) => typeof statement !== 'string')
   const textOf = new Map(prepared.map(({ name, text }) => [name, text]))

@@ -39,7 +39,7 @@ describe('the age of a queue', () => {
 })
 
 describe('whether a key has a job', () => {
-  it('is true for an accepted job and false for a failed one', async () => {
+  it('hasJob is true for a key with an accepted job and false for one with a failed job', async () => {
     const job = newTestJob()
     expect(await ledger.admission.hasJob(job.idempotencyKey)).toBe(false)
     await acceptTestJob(ledger, job)

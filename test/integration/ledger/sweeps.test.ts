@@ -54,7 +54,7 @@ describe('taking due jobs', () => {
     expect(await take()).toEqual([locked])
   })
 
-  it('skips a job that was enqueued lately, and returns it once the queue seems to have lost it', async () => {
+  it('skips a job that was enqueued recently, and returns it once the queue seems to have lost it', async () => {
     const jobId = await acceptTestJob(ledger)
     await ledger.admission.markEnqueued(jobId)
     expect(await take()).toEqual([])

@@ -21,7 +21,7 @@ afterAll(() => ledger.close())
 
 const writes = Object.keys(fencedWrites) as FencedWrite[]
 
-/** A worker moves only unfinished jobs; a payment may reopen finished ones. */
+/** Returns whether a worker may make a move: only of unfinished jobs, while a payment may reopen finished ones. */
 function workerMayMove(from: JobState, write: FencedWrite): boolean {
   return isUnfinished(from) && mayMove(from, fencedWrites[write].to)
 }
@@ -42,7 +42,7 @@ describe.each(JOB_STATES)('a %s job', (from) => {
 })
 
 describe('a claim', () => {
-  it('gives a job to exactly one of twenty simultaneous claims', async () => {
+  it('assigns a job to exactly one of twenty simultaneous claims', async () => {
     const jobId = await acceptTestJob(ledger)
     const claims = await Promise.all(Array.from({ length: 20 }, () => ledger.execution.claimJob(jobId, 60_000)))
     expect(claims.filter((claim) => claim !== null)).toHaveLength(1)

@@ -52,7 +52,7 @@ interface Recorded {
   readonly body: Buffer
 }
 
-/** One object of an S3 list response. */
+/** Renders one object of an S3 list response. */
 const item = (key: string, modified: string) =>
   `<Contents><Key>staged/${key}</Key><LastModified>${modified}</LastModified><Size>1</Size></Contents>`
 

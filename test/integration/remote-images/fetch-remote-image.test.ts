@@ -275,8 +275,8 @@ const PRIVATE_SPELLINGS = list(`
 describe('a private address', () => {
   it.each(PRIVATE_SPELLINGS)('never connects to a private address, spelled %s', async (host) => {
     server.answerWith(send(PNG))
-    const surroundings = { isAllowed: isPublicAddress, resolveName: nameServer(['127.0.0.1', '::1']).resolveName }
-    await refusalOf(at('/', host), surroundings)
+    const network = { isAllowed: isPublicAddress, resolveName: nameServer(['127.0.0.1', '::1']).resolveName }
+    await refusalOf(at('/', host), network)
     expect(server.connections).toEqual([])
   })
 

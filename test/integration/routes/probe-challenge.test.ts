@@ -30,11 +30,14 @@ describe('a probe', () => {
     expect(isProbe({}, body)).toBe(true)
   })
 
-  it.each([[{ model: 'x' }], [[]], [null], ['{}'], [0], [false]])('a request with the body %j is no probe', (body) => {
-    expect(isProbe({}, body)).toBe(false)
-  })
+  it.each([[{ model: 'x' }], [[]], [null], ['{}'], [0], [false]])(
+    'a request with the body %j is not a probe',
+    (body) => {
+      expect(isProbe({}, body)).toBe(false)
+    },
+  )
 
-  it.each(['x-idempotency-key', 'payment-signature'])('a request with the header %s is no probe', (name) => {
+  it.each(['x-idempotency-key', 'payment-signature'])('a request with the header %s is not a probe', (name) => {
     expect(isProbe({ [name]: '' }, {})).toBe(false)
   })
 })
@@ -53,7 +56,7 @@ describe('mayBeProbe, before the body is read', () => {
     { 'transfer-encoding': 'chunked' },
     { 'x-idempotency-key': 'key' },
     { 'payment-signature': 'e30=' },
-  ])('a request with the headers %j is no probe', (headers) => {
+  ])('a request with the headers %j is not a probe', (headers) => {
     expect(mayBeProbe(headers)).toBe(false)
   })
 })

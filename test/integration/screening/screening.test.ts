@@ -35,10 +35,10 @@ afterAll(() => server.stop())
 
 const KEY = 'moderation-key'
 const realHttp = createHttp({ fetch })
-/** The real sender, with a generous timeout. */
+/** Sends for real, with a generous timeout. */
 const patientHttp: SendHttp = (request, limits) => realHttp(request, { ...limits, timeoutMs: PATIENCE_MS })
 
-/** The real sender, which times out once the call has arrived, together with all of the response that will arrive. */
+/** Sends for real, and times out once the call has arrived, together with all of the response that will arrive. */
 function timingOutHttp(answer: 'none' | 'begun'): SendHttp {
   return async (request, limits) => {
     let hasBegun = false

@@ -11,7 +11,7 @@ import { startTestWorker, type TestWorker } from '../../support/processes/test-w
 
 let worker: TestWorker
 let chain: SettlementChain
-const letPass = stopChainWatch()
+const advanceTime = stopChainWatch()
 beforeAll(async () => {
   worker = await startTestWorker()
 })
@@ -41,34 +41,34 @@ function clockAt(offsetMs: number) {
 }
 
 describe('the chain clock', () => {
-  it('returns the machine’s time while the latest block is older', async () => {
+  it('the chain clock returns the machine’s time while the latest block is older', async () => {
     const before = Date.now() + HOUR_MS
     expect((await clockAt(HOUR_MS).chainNow()).getTime()).toBeGreaterThanOrEqual(before)
   })
 
-  it('returns the block’s time plus the time elapsed since while the machine is behind', async () => {
+  it('the chain clock returns the block’s time plus the time elapsed since while the machine is behind', async () => {
     await chain.rpc('anvil_mine')
     const clock = clockAt(-HOUR_MS)
     const blockTimeMs = Number((await worker.devnet.client.getBlock()).timestamp) * 1000
     const first = (await clock.chainNow()).getTime()
     expect(first).toBeGreaterThanOrEqual(blockTimeMs)
-    letPass(50)
+    advanceTime(50)
     expect((await clock.chainNow()).getTime() - first).toBe(50)
   })
 
-  it('reads the chain at most once a second for all callers', async () => {
+  it('the chain clock reads the chain at most once a second for all callers', async () => {
     const clock = clockAt(0)
     const calls = worker.proxy.calls.length
     await Promise.all(Array.from({ length: 20 }, () => clock.chainNow()))
-    letPass(999)
+    advanceTime(999)
     await clock.skewMs()
     expect(worker.proxy.calls.length - calls).toBe(1)
-    letPass(1)
+    advanceTime(1)
     await clock.chainNow()
     expect(worker.proxy.calls.length - calls).toBe(2)
   })
 
-  it('throws payment_network_unavailable while the chain is unreachable, and recovers immediately afterwards', async () => {
+  it('the chain clock throws payment_network_unavailable while the chain is unreachable, and recovers immediately afterwards', async () => {
     const clock = clockAt(0)
     worker.proxy.setFault({ kind: 'status', status: 500 })
     await expect(clock.chainNow()).rejects.toMatchObject({ code: 'payment_network_unavailable' })
@@ -76,7 +76,7 @@ describe('the chain clock', () => {
     await expect(clock.chainNow()).resolves.toBeInstanceOf(Date)
   })
 
-  it('returns no skew for a block that may be old, but one for a block from the future', async () => {
+  it('the chain clock reports no skew for a block that may be old, but one for a block from the future', async () => {
     expect(await clockAt(HOUR_MS).skewMs()).toBeNull()
     await chain.rpc('anvil_mine')
     expect(await clockAt(-HOUR_MS).skewMs()).toBeLessThan(-HOUR_MS / 2)
@@ -84,7 +84,7 @@ describe('the chain clock', () => {
 })
 
 describe('a job before its provider call', () => {
-  it('fails without a provider call when too little time is left by chain time', async () => {
+  it('a job fails without a provider call when too little time is left by chain time', async () => {
     const { jobId } = await chain.accept()
     await withChainAhead(595, async () => {
       // Separate dependencies: a clock that has not read the chain yet.
@@ -98,7 +98,7 @@ describe('a job before its provider call', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('is deferred without a provider call while the settlement key has no gas, then continues', async () => {
+  it('a job is deferred without a provider call while the settlement key has no gas, then continues', async () => {
     const { jobId } = await chain.accept()
     await chain.rpc('anvil_setBalance', chain.facilitator, toHex(1000n))
     await worker.run(jobId, chain.chain)
@@ -111,7 +111,7 @@ describe('a job before its provider call', () => {
 })
 
 describe('the gas of a settlement key', () => {
-  it('is exported to Prometheus with the settlements, and logged as a warning when it is low', async () => {
+  it('the gas of a settlement key is exported to Prometheus with the settlements, and logged as a warning when it is low', async () => {
     const { jobId } = await chain.accept()
     await worker.run(jobId, chain.chain)
     const { gas } = worker.through(worker.proxy, chain.privateKey)
@@ -143,7 +143,7 @@ describe('the gas of a settlement key', () => {
   })
 })
 
-it('settles with one simulation (two with a permit), one broadcast and one receipt', async () => {
+it('a job settles with one simulation (two with a permit), one broadcast and one receipt', async () => {
   for (const [isApproved, expected] of [
     [true, ['eth_call']],
     [false, ['eth_call', 'eth_call']],

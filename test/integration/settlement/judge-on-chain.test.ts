@@ -4,7 +4,7 @@ import { startTestWorker, type TestWorker } from '../../support/processes/test-w
 
 let worker: TestWorker
 let chain: SettlementChain
-const letPass = stopChainWatch()
+const advanceTime = stopChainWatch()
 beforeAll(async () => {
   worker = await startTestWorker()
 })
@@ -32,7 +32,7 @@ function runWith(jobId: string, instead: (send: Broadcast, ...sent: Parameters<B
     return await (isFirst ? instead((again) => settler.broadcast(again), transaction) : settler.broadcast(transaction))
   }
   const confirm: Settler['confirm'] = async (...checked) => {
-    if (sent.size === 1) letPass(POLL_MS)
+    if (sent.size === 1) advanceTime(POLL_MS)
     return await settler.confirm(...checked)
   }
   return worker.run(jobId, { ...chain.chain, settler: { ...settler, broadcast, confirm } })
@@ -50,7 +50,7 @@ function hiding(isHidden: () => boolean): Settler {
     },
     confirm: async (...checked) => {
       if (!isHidden()) return await settler.confirm(...checked)
-      letPass(POLL_MS)
+      advanceTime(POLL_MS)
       return { outcome: 'pending' }
     },
   }
@@ -62,7 +62,7 @@ async function transfersFrom(payer: { address: string }): Promise<bigint[]> {
 }
 
 describe('a settlement whose account nonce was used elsewhere', () => {
-  it('is signed again with the next account nonce and charged once', async () => {
+  it('a settlement whose account nonce was used elsewhere is signed again with the next one and charged once', async () => {
     const { jobId, payer } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -82,7 +82,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
     ])
   })
 
-  it('fails when its account nonce was used elsewhere and the payer has moved their money', async () => {
+  it('a settlement fails when its account nonce was used elsewhere and the payer has moved their money', async () => {
     const { jobId, payer } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -97,7 +97,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
     expect(await transfersFrom(payer)).toEqual([])
   })
 
-  it('is not signed again by a worker that has lost its lease', async () => {
+  it('a settlement is not signed again by a worker that has lost its lease', async () => {
     const { jobId } = await chain.accept()
     await runWith(jobId, async (send, transaction) => {
       await chain.useNonceElsewhere(0)
@@ -111,7 +111,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
     expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 
-  it('is never signed again while a node hides its receipt, and ends in review', async () => {
+  it('a settlement is never signed again while a node hides its receipt, and ends in review', async () => {
     const { jobId, payer } = await chain.accept()
     await worker.run(jobId, { ...chain.chain, settler: hiding(() => true) })
     expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
@@ -119,7 +119,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('completes after a node has hidden its receipt for a while', async () => {
+  it('a settlement completes after a node has hidden its receipt for a while', async () => {
     const { jobId, payer } = await chain.accept()
     let evidenceReads = 0
     // Until after the first evidence, which shows that the nonces are used.
@@ -134,7 +134,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('is signed twice and paid once when a node falsely reports its account nonce as used elsewhere', async () => {
+  it('a settlement is signed twice and paid once when a node falsely reports its account nonce as used elsewhere', async () => {
     const { jobId, payer } = await chain.accept()
     const { settler } = chain.chain
     const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
@@ -150,7 +150,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
           return { outcome: 'account_nonce_used' }
         },
         confirm: async (...checked) => {
-          if (lies > 0) letPass(POLL_MS)
+          if (lies > 0) advanceTime(POLL_MS)
           return await settler.confirm(...checked)
         },
         readEvidence: async (authorization) => (isLying() ? lie : await settler.readEvidence(authorization)),
@@ -168,7 +168,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
 describe('a mined settlement with unreliable nodes', () => {
   afterEach(() => worker.proxy.chooseFault(() => null))
 
-  it('is neither failed nor signed again when nodes of another branch answer for the block of the same number', async () => {
+  it('a settlement neither fails nor is signed again when nodes of another branch answer for the block of the same number', async () => {
     const { jobId, payer } = await chain.accept()
     let evidenceReads = 0
     const isHidden = () => evidenceReads < 2
@@ -193,7 +193,7 @@ describe('a mined settlement with unreliable nodes', () => {
           return { outcome: 'account_nonce_used' }
         },
         confirm: async (...checked) => {
-          if (isHidden()) letPass(POLL_MS)
+          if (isHidden()) advanceTime(POLL_MS)
           return await settler.confirm(...checked)
         },
       },
@@ -203,7 +203,7 @@ describe('a mined settlement with unreliable nodes', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
   })
 
-  it('is checked again later when nodes report its account nonce as used elsewhere and its payment nonce as used', async () => {
+  it('a settlement is checked again later when nodes report its account nonce as used elsewhere and its payment nonce as used', async () => {
     const { jobId, payer } = await chain.accept()
     const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
     let isHidden = true
@@ -235,7 +235,7 @@ async function lost(): ReturnType<Broadcast> {
 }
 
 describe('a settlement that was never mined', () => {
-  it('fails once its deadline has passed by chain time without being mined', async () => {
+  it('a settlement fails once its deadline has passed by chain time without being mined', async () => {
     const id = await chain.rpc<string>('evm_snapshot')
     const { jobId, payer, request } = await chain.accept()
     await runWith(jobId, async () => {
@@ -252,7 +252,7 @@ describe('a settlement that was never mined', () => {
     await chain.rpc('evm_revert', id)
   })
 
-  it('fails when the payer has invalidated the nonce', async () => {
+  it('a settlement fails when the payer has invalidated the nonce', async () => {
     const { jobId, payer, request } = await chain.accept()
     await runWith(jobId, async () => {
       await payer.invalidateNonce(request.authorization.nonce)
@@ -266,7 +266,7 @@ describe('a settlement that was never mined', () => {
   })
 })
 
-it('settles when the payer has only the charge left, not the maximum', async () => {
+it('a job settles when the payer has only the charge left, not the maximum', async () => {
   const { jobId, payer } = await worker.accept({
     signed: { facilitator: chain.facilitator, authorizedMaximum: 1_000_000n },
   })

@@ -56,7 +56,7 @@ async function keepAfter(seconds: number, changes?: Parameters<SettlementChain['
 }
 
 describe('a head of the nonce queue that the node dropped', () => {
-  it('is broadcast again unchanged while it is recent', async () => {
+  it('a dropped head of the nonce queue is broadcast again unchanged while it is recent', async () => {
     const jobId = await settlingJob()
     const [hash] = await chain.hashes(jobId)
     await chain.rpc('anvil_dropTransaction', hash)
@@ -66,7 +66,7 @@ describe('a head of the nonce queue that the node dropped', () => {
     expect(await chain.hashes(jobId)).toEqual([hash])
   })
 
-  it('is broadcast again when its job has already ended, so the transactions behind it are mined', async () => {
+  it('a dropped head is broadcast again when its job has already ended, so the transactions behind it are mined', async () => {
     const [first, second] = (await settlingJobs(2)) as [string, string]
     const [hash] = await chain.hashes(first)
     await chain.rpc('anvil_dropTransaction', hash)
@@ -88,7 +88,7 @@ describe('a head of the nonce queue that the node dropped', () => {
 })
 
 describe('a head of the nonce queue that is not mined in time', () => {
-  it('is replaced under its account nonce at a fee at least an eighth higher, and either hash completes the job', async () => {
+  it('a late head is replaced under its account nonce at a fee at least an eighth higher, and either hash completes the job', async () => {
     const jobId = await settlingJob()
     expect(await keepAfter(LATE_SECONDS)).toBe(1)
     const hashes = await chain.hashes(jobId)
@@ -111,7 +111,7 @@ describe('a head of the nonce queue that is not mined in time', () => {
     expect(settled?.transaction_hash).toBe(hashes[1])
   })
 
-  it('is replaced at the current fee, together with all transactions behind it whose fee cap is below the base fee', async () => {
+  it('a late head is replaced at the current fee, together with all transactions behind it whose fee cap is below the base fee', async () => {
     const jobs = await settlingJobs(3)
     await chain.rpc('anvil_setNextBlockBaseFeePerGas', '0x174876e800')
     await chain.rpc('anvil_mine')
@@ -125,7 +125,7 @@ describe('a head of the nonce queue that is not mined in time', () => {
     }
   })
 
-  it('is not replaced above the maximum fee', async () => {
+  it('a late head is not replaced above the maximum fee', async () => {
     const jobId = await settlingJob()
     const client = createChainClient(worker.devnet.rpcUrl, PATIENCE_MS)
     const accounts = createSettlementAccounts(client, 8453, [chain.privateKey], { maximumFeePerGasWei: 1n })
@@ -133,7 +133,7 @@ describe('a head of the nonce queue that is not mined in time', () => {
     expect(await chain.hashes(jobId)).toHaveLength(1)
   })
 
-  it('is replaced once by several concurrent sweepers', async () => {
+  it('a late head is replaced once by several concurrent sweepers', async () => {
     const jobId = await settlingJob()
     await chain.keep()
     await age(worker, chain.facilitator, LATE_SECONDS)

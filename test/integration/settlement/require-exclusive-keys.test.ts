@@ -40,11 +40,11 @@ async function settleOne(): Promise<void> {
 }
 
 describe('a settler that may start', () => {
-  it('starts with an unused key', async () => {
+  it('a settler starts with an unused key', async () => {
     await start(worker.ledger)
   })
 
-  it('starts with its own database while another process of it settles with the same key', async () => {
+  it('a settler starts while another process over the same database settles with the same key', async () => {
     const { jobId } = await chain.accept()
     await settleOne()
     await chain.rpc('evm_setAutomine', false)
@@ -58,7 +58,7 @@ describe('a settler that may start', () => {
     await start(worker.ledger)
   })
 
-  it('starts with a key that was used before, manually or by a removed database', async () => {
+  it('a settler starts with a key that was used before, manually or by a removed database', async () => {
     await chain.useNonceElsewhere(0)
     await start(worker.ledger)
     await settleOne()
@@ -67,26 +67,28 @@ describe('a settler that may start', () => {
     await start(other)
   })
 
-  it('starts when the chain does not answer', async () => {
+  it('a settler starts when the chain does not answer', async () => {
     worker.proxy.setFault({ kind: 'status', status: 500 })
     await start(worker.ledger)
   })
 })
 
-describe('a settler that must not start', () => {
-  const refusal = 'SETTLEMENT_PRIVATE_KEYS: 0x'
+function refusal(): string {
+  return `SETTLEMENT_PRIVATE_KEYS: ${chain.facilitator} has pending transactions that this database does not know`
+}
 
-  it('names the setting when its database never settled with the key while another one does', async () => {
+describe('a settler that must not start', () => {
+  it('a settler does not start, naming the setting, while only another database settles with its key', async () => {
     await chain.rpc('evm_setAutomine', false)
     await chain.useNonceElsewhere(0)
-    await expect(start(other)).rejects.toThrow(refusal)
+    await expect(start(other)).rejects.toThrow(refusal())
   })
 
-  it('names the setting while its database is behind another one, and starts once that has finished', async () => {
+  it('a settler does not start while its database is behind another one that uses the key, but does once that has finished', async () => {
     await settleOne()
     await chain.rpc('evm_setAutomine', false)
     await chain.useNonceElsewhere(1)
-    await expect(start(worker.ledger)).rejects.toThrow(`${refusal}${chain.facilitator.slice(2)}`)
+    await expect(start(worker.ledger)).rejects.toThrow(refusal())
     await chain.rpc('anvil_mine')
     await start(worker.ledger)
   })

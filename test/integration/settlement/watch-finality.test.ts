@@ -49,7 +49,7 @@ async function transfersFrom(payer: { address: string }): Promise<number> {
 }
 
 describe('a confirmed settlement', () => {
-  it('becomes final when its block does', async () => {
+  it('a confirmed settlement becomes final when its block does', async () => {
     const { jobId } = await completedJob()
     const { blockNumber } = await worker.devnet.client.getTransactionReceipt({
       hash: (await chain.hashes(jobId))[0] as `0x${string}`,
@@ -65,7 +65,7 @@ describe('a confirmed settlement', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
   })
 
-  it('causes no RPC call once all settlements are final', async () => {
+  it('the finality watcher makes no RPC call once all settlements are final', async () => {
     await completedJob()
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
     await chain.watch()
@@ -74,7 +74,7 @@ describe('a confirmed settlement', () => {
     expect(worker.proxy.calls.length).toBe(calls)
   })
 
-  it('causes one RPC call for each block and one for the final block', async () => {
+  it('the finality watcher makes one RPC call for each block and one for the final block', async () => {
     for (let number = 0; number < 3; number += 1) await completedJob()
     const calls = worker.proxy.calls.length
     await chain.watch()
@@ -83,7 +83,7 @@ describe('a confirmed settlement', () => {
 })
 
 describe('a settlement whose block is removed by a reorganization', () => {
-  it('is broadcast again and found in its new block, without a change of job or receipt', async () => {
+  it('a removed settlement is broadcast again and found in its new block, without a change of job or receipt', async () => {
     const { jobId, payer } = await completedJob()
     const [before, job] = [await settlementOf(jobId), await worker.view(jobId)]
     await chain.rpc('anvil_rollback', 1)
@@ -102,7 +102,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
   })
 
   it.each(['watch', 'keep'] as const)(
-    'is broadcast again under the hash of its receipt, although a replacement was signed: by %s',
+    'a removed settlement is broadcast again under the hash of its receipt, although a replacement was signed: by %s',
     async (sweep) => {
       const { jobId, payer } = await completedJob()
       const [hash] = await chain.hashes(jobId)
@@ -118,7 +118,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
     },
   )
 
-  it('has its present place shown with its unchanged receipt and in replays', async () => {
+  it('the unchanged receipt and the replays of a removed settlement show its current block and transaction', async () => {
     const { jobId } = await completedJob()
     const { receiptId } = await outcomeOf(jobId)
     const issued = await worker.ledger.admission.findReceipt(receiptId)
@@ -136,15 +136,15 @@ describe('a settlement whose block is removed by a reorganization', () => {
     await chain.watch()
     const { block_number: blockNumber } = await settlementOf(jobId)
     const moved = { transaction: replacement?.hash, block_number: blockNumber.toString() }
-    const present = () => worker.ledger.admission.findReceipt(receiptId)
-    expect(await present()).toEqual({ ...issued, settlement: { state: 'confirmed', ...moved } })
+    const current = () => worker.ledger.admission.findReceipt(receiptId)
+    expect(await current()).toEqual({ ...issued, settlement: { state: 'confirmed', ...moved } })
     expect((await outcomeOf(jobId)).paymentResponse).toMatchObject({ transaction: replacement?.hash })
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
     await chain.watch()
-    expect(await present()).toEqual({ ...issued, settlement: { state: 'final', ...moved } })
+    expect(await current()).toEqual({ ...issued, settlement: { state: 'final', ...moved } })
   })
 
-  it('does not become final when another block has its block number', async () => {
+  it('a removed settlement does not become final when another block has its block number', async () => {
     const { jobId, payer } = await completedJob()
     await chain.rpc('anvil_rollback', 1)
     await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
@@ -158,7 +158,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', is_final: true })
   })
 
-  it('is detected when later settlements are in the new branch', async () => {
+  it('a removed settlement is detected when later settlements are in the new branch', async () => {
     const { jobId } = await completedJob()
     await chain.rpc('anvil_reorg', 1, [])
     const later = await worker.accept()
@@ -171,7 +171,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
     expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', block_hash: blockHash })
   })
 
-  it('is lost once its deadline has passed by chain time, and the result stays available', async () => {
+  it('a removed settlement is lost once its deadline has passed by chain time, and the result stays available', async () => {
     const snapshot = await chain.rpc<string>('evm_snapshot')
     const { jobId, payer, request } = await completedJob()
     const job = await worker.view(jobId)
@@ -186,7 +186,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
     await chain.rpc('evm_revert', snapshot)
   })
 
-  it('is lost when the payer moves their money before it is mined again', async () => {
+  it('a removed settlement is lost when the payer moves their money before it is mined again', async () => {
     const { jobId, payer } = await completedJob()
     await chain.rpc('anvil_rollback', 1)
     await payer.spend(1_000_000n)
@@ -199,7 +199,7 @@ describe('a settlement whose block is removed by a reorganization', () => {
     })
   })
 
-  it('is not changed while the chain is unreachable', async () => {
+  it('a settlement is not changed while the chain is unreachable', async () => {
     const { jobId } = await completedJob()
     const before = await worker.ledger.fingerprint()
     await chain.rpc('anvil_rollback', 1)

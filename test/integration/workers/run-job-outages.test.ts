@@ -11,7 +11,7 @@ import { until } from '../../support/until.ts'
 const POLL_MS = 4000
 
 let worker: TestWorker
-const letPass = stopChainWatch()
+const advanceTime = stopChainWatch()
 beforeAll(async () => {
   worker = await startTestWorker()
 })
@@ -91,7 +91,7 @@ describe('a job during an outage of the payment network is deferred, and paid ex
         const { settler } = chain
         proxy.setFault(fault, ...methods)
         const confirm: typeof settler.confirm = async (...parameters) => {
-          letPass(POLL_MS)
+          advanceTime(POLL_MS)
           return await settler.confirm(...parameters)
         }
         await worker.run(jobId, { settler: { ...settler, confirm } })

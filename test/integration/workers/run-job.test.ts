@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
-import { presentReceiptSchema } from '#shared/payment/receipt.ts'
+import { currentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'
@@ -45,7 +45,7 @@ describe('an accepted job', () => {
     expect(await transfersFrom(payer)).toEqual([5034n])
 
     const receipt = await worker.ledger.admission.findReceipt(view.receipt_id ?? '')
-    expect(presentReceiptSchema.parse(receipt)).toMatchObject({
+    expect(currentReceiptSchema.parse(receipt)).toMatchObject({
       charge_atomic: '5034',
       payer: payer.address,
       request_digest: request.requestDigest,

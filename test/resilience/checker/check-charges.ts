@@ -25,7 +25,7 @@ function checkTransfer(
   jobs: ReadonlyMap<string, JobEntry>,
 ): Violation[] {
   if (!settlement)
-    return [{ invariant: 'I1', jobId: null, detail: `${transactionHash} is no settlement in the ledger` }]
+    return [{ invariant: 'I1', jobId: null, detail: `${transactionHash} is not a settlement in the ledger` }]
   const { jobId, chargeAmount } = settlement
   const job = jobs.get(jobId)
   const violations: Violation[] = []

@@ -3,7 +3,7 @@ import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 
 /**
  * Checks I4 and I5 as clients saw them: a result is released only to its payer and after its settlement, a withheld one
- * to nobody, and a charged one stays available, byte for byte.
+ * to no one, and a charged one stays available, byte for byte.
  */
 export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
@@ -58,7 +58,7 @@ function checkRelease(
   return violations
 }
 
-/** Speech may be requested as bytes, which no stored body equals. */
+/** Returns whether an answer is a stored body: speech may be requested as bytes instead. */
 function isWholeBody({ answers }: CallRecord): boolean {
   return answers.every(({ status, bodyText }) => status !== 200 || bodyText !== null)
 }

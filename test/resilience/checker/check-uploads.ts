@@ -16,14 +16,14 @@ export function checkUploads({ database, objects }: Ledgers): Violation[] {
   )
   const unfinished = new Set(['accepted', 'generating'])
   const staged = database.stagedUploads.flatMap((upload): Violation[] => {
-    const { jobId, objectKey, hasDataKey, isPastItsHour, erasedForMs } = upload
+    const { jobId, objectKey, hasDataKey, isPastExpiry, erasedForMs } = upload
     const job = jobs.get(jobId)
     const isPresent = job !== undefined && job.stagedUploadId === upload.id
     const isAwaited = isPresent && unfinished.has(job.state)
     // After an ambiguous failure the upload may stay until its hour (`test/contract/specification.md`, T14).
     const mayStay = !isPresent || isAwaited || ambiguous.has(job.authorizationId)
     const violations: Violation[] = []
-    if (hasDataKey && isPastItsHour)
+    if (hasDataKey && isPastExpiry)
       violations.push({ invariant, jobId, detail: 'an upload is readable after its hour' })
     if (hasDataKey && !mayStay)
       violations.push({ invariant, jobId, detail: `an upload is readable although its job is ${job.state}` })

@@ -91,7 +91,7 @@ const sound = {
         jobId: 'job',
         objectKey: 'staged/1',
         hasDataKey: false,
-        isPastItsHour: false,
+        isPastExpiry: false,
         erasedForMs: 60_000,
       },
     ],
@@ -150,7 +150,7 @@ test('consistent ledgers have no violation', () => {
 
 test.each<[reported: string, change: Change]>([
   [
-    'I1: 0xforeign is no settlement in the ledger',
+    'I1: 0xforeign is not a settlement in the ledger',
     ({ chain }) => (first(chain.transfers).transactionHash = '0xforeign'),
   ],
   ['I1: 800 was transferred for a charge of 700', ({ chain }) => (first(chain.transfers).amount = 800n)],
@@ -299,7 +299,7 @@ test.each<[reported: string, change: Change]>([
   [
     'I6: an upload is readable after its hour',
     ({ database }) =>
-      Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null, isPastItsHour: true }),
+      Object.assign(first(database.stagedUploads), { hasDataKey: true, erasedForMs: null, isPastExpiry: true }),
   ],
   [
     'I6: the object of an upload erased 60000 ms ago still exists',

@@ -90,8 +90,8 @@ async function readChain({
 }
 
 /**
- * The last line of each call states its outcome. A restart of the simulator resets the numbers, so arrival is part of
- * the id.
+ * Reads the upstream's log, in which the last line of each call states its outcome. A restart of the simulator resets
+ * the numbers, so arrival is part of the id.
  */
 async function readUpstreamCalls(path: string): Promise<readonly UpstreamLedgerCall[]> {
   const text = await readFile(path, 'utf8').catch(() => '')

@@ -145,7 +145,7 @@ export interface StagedUploadEntry {
   readonly jobId: string
   readonly objectKey: string
   readonly hasDataKey: boolean
-  readonly isPastItsHour: boolean
+  readonly isPastExpiry: boolean
   /** How long ago its key was erased, by PostgreSQL's clock; `null` while it has a key. */
   readonly erasedForMs: number | null
 }

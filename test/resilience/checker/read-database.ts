@@ -87,7 +87,7 @@ const MEDIA = `SELECT json_build_object('jobId', job_id, 'objectKey', object_key
 
 const STAGED_UPLOADS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'objectKey', object_key, 'hasDataKey', data_key IS NOT NULL,
-    'isPastItsHour', expires_at <= now() - interval '10 seconds',
+    'isPastExpiry', expires_at <= now() - interval '10 seconds',
     'erasedForMs', floor(extract(epoch FROM now() - erased_at) * 1000)
   ) AS entry FROM staged_uploads`
 

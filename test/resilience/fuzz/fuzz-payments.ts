@@ -25,13 +25,13 @@ export type FuzzTally = Record<string, number>
 
 /**
  * Sends `runs` mutations (rounded up to tens) of a valid payment to a separate sandbox. Throws, with the seed and the
- * smallest failing mutation, when an answer is no documented rejection. The payer has no USDC, so that even an
+ * smallest failing mutation, when an answer is not a documented rejection. The payer has no USDC, so that even an
  * unchanged payment buys nothing. At the end no job, claim or upstream call may exist, and the API must be the same
  * process without an unexpected failure.
  */
 export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
   const sandbox = await startStandaloneSandbox({
-    // A node that verifies ten payments concurrently answers late, and a timeout would be no documented rejection.
+    // A node that verifies ten payments concurrently answers late, and a timeout would not be a documented rejection.
     apiEnvironment: { RPC_TIMEOUT_MS: '60000' },
   })
   try {
@@ -79,7 +79,7 @@ async function readRefusal(answer: Response): Promise<{ status: number; code: Er
   const code = (typeof body.error === 'string' ? body.code : body.error.code) as ErrorCode
   const entry = ERROR_CODES[code]
   if (!TAKEN_STATUSES.includes(answer.status) || entry?.status !== answer.status || entry.payment !== 'none')
-    throw new Error(`${answer.status} is no documented rejection: ${text}`)
+    throw new Error(`${answer.status} is not a documented rejection: ${text}`)
   return { status: answer.status, code }
 }
 

@@ -130,7 +130,7 @@ const forgery = fc
 const otherSignature = fc
   .uint8Array({ minLength: 1, maxLength: 200 })
   .map((bytes) => ({ path: 'payload.signature', value: `0x${Buffer.from(bytes).toString('hex')}` }))
-const wellShaped = fc.oneof(forgery, otherSignature).map(
+const wellFormed = fc.oneof(forgery, otherSignature).map(
   ({ path, value }) =>
     (payment: CustomPayment) =>
       encode(withValue(payment, path, value)),
@@ -158,7 +158,7 @@ const signedTerms = fc
   .map(({ terms, changed }): Partial<SignedTerms> => Object.fromEntries(changed.map((name) => [name, terms[name]])))
 
 export const paymentMutation: fc.Arbitrary<PaymentMutation> = fc.oneof(
-  ...[valueMutation, wellShaped, removal, addition, textMutation, headerMutation].map((mutation) =>
+  ...[valueMutation, wellFormed, removal, addition, textMutation, headerMutation].map((mutation) =>
     mutation.map((mutate): PaymentMutation => ({ kind: 'header', mutate })),
   ),
   junk.map((header): PaymentMutation => ({ kind: 'header', mutate: () => header })),

@@ -129,7 +129,7 @@ export function rowName({ name, action }: FaultPoint): string {
   return action === 'kill' ? name : `${name} (${action})`
 }
 
-/** One kill for each core port call: between a commit and its answer where there is a commit. */
+/** Returns one kill for each core port call: between a commit and its answer where there is a commit. */
 function quickPoints(): readonly FaultPoint[] {
   const byCall = new Map<string, FaultPoint>()
   for (const one of FAULT_POINTS) {

@@ -19,7 +19,7 @@ export interface Trial {
   calls: readonly CallRecord[]
   /** Time from the failure to the trial's last final answer; `null` when all clients had theirs before. */
   recoveryMs: number | null
-  /** Error of the trial itself, which is no verdict on the system. */
+  /** Error of the trial itself, which is not a verdict on the system. */
   error: string | null
 }
 
@@ -149,7 +149,7 @@ async function untilFailed(
     const pid = points.hitBy(point.name)
     if (pid !== null) {
       const failedAt = Date.now()
-      await bringBack(context, point, pid)
+      await recoverProcess(context, point, pid)
       return failedAt
     }
     if (areFinished && giveUpAt === Number.POSITIVE_INFINITY)
@@ -162,7 +162,7 @@ async function untilFailed(
   }
 }
 
-async function bringBack({ stack, restarts }: TrialGround, point: FaultPoint, pid: number): Promise<void> {
+async function recoverProcess({ stack, restarts }: TrialGround, point: FaultPoint, pid: number): Promise<void> {
   if (point.action === 'throw') return
   if (point.action === 'stop') {
     await delay(STOPPED_MS)

@@ -166,7 +166,7 @@ function parse(file: string, source: string): Node {
   return program as unknown as Node
 }
 
-/** A function, a constant, or the object of a SQL statement with this name. */
+/** Returns whether a node is a function, a constant, or the object of a SQL statement with this name. */
 function isDeclarationOf(name: string, node: Node): boolean {
   if (node.type === 'FunctionDeclaration' || node.type === 'VariableDeclarator') return nameOf(node['id']) === name
   if (node.type !== 'ObjectExpression') return false

@@ -83,15 +83,15 @@ export const scenarios = {
     const required = await call.challenge()
     const headers = await call.sign(required)
     await callRpc(sandbox.info.rpcUrl, 'evm_setAutomine', [false])
-    const looked = async () => {
-      for (const _ of ['took for no proof what it did not find', 'and so looked again']) {
+    const untilPolledTwice = async () => {
+      for (const _ of ['first poll', 'second poll']) {
         points.arm('worker.settler.confirm.after', 'pass')
         await untilHit('worker.settler.confirm.after')
       }
     }
-    const looking = looked()
+    const polling = untilPolledTwice()
     const done = call.payUntilDone({ headers })
-    await Promise.race([done, looking])
+    await Promise.race([done, polling])
     await callRpc(sandbox.info.rpcUrl, 'evm_setAutomine', [true])
     await callRpc(sandbox.info.rpcUrl, 'evm_mine', [])
     await done

@@ -14,7 +14,7 @@ export async function mine(rpcUrl: string, blocks: number): Promise<void> {
 type Waiting = Record<string, Record<string, { readonly hash: string }>>
 
 /** Drops pending transactions, as a node does that restarts. */
-export async function dropWaiting(rpcUrl: string): Promise<void> {
+export async function dropPendingTransactions(rpcUrl: string): Promise<void> {
   const pool = await callRpc<{ pending: Waiting; queued: Waiting }>(rpcUrl, 'txpool_content', [])
   for (const byNonce of [...Object.values(pool.pending), ...Object.values(pool.queued)])
     for (const { hash } of Object.values(byNonce)) await callRpc(rpcUrl, 'anvil_dropTransaction', [hash])

@@ -5,7 +5,7 @@ import type { TcpFault } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { pick } from '../random.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
-import { dropWaiting, mine, reorganize, setMining } from './chain-faults.ts'
+import { dropPendingTransactions, mine, reorganize, setMining } from './chain-faults.ts'
 
 /** A drawn fault: the resources that it needs exclusively, and its action, which ends healed. */
 export interface Fault {
@@ -120,7 +120,10 @@ async function signalTo(stack: CampaignStack, name: ServiceName, signal: NodeJS.
   }
 }
 
-/** SIGINT is PostgreSQL's fast shutdown, SIGQUIT its immediate one, with recovery at the next start. */
+/**
+ * Returns a restart of PostgreSQL: SIGINT is its fast shutdown, SIGQUIT its immediate one, with recovery at the next
+ * start.
+ */
 function databaseRestarted(signal: 'SIGINT' | 'SIGQUIT'): Fault {
   return {
     name: `restart PostgreSQL (${signal === 'SIGINT' ? 'fast' : 'immediate'})`,
@@ -183,14 +186,14 @@ function upstreamFaulty(rule: FaultRuleInput, times: number): Fault {
   }
 }
 
-function miningPaused(durationMs: number, dropsWaiting: boolean): Fault {
+function miningPaused(durationMs: number, dropsPending: boolean): Fault {
   return {
-    name: `no blocks for ${durationMs} ms${dropsWaiting ? ', waiting transactions dropped' : ''}`,
+    name: `no blocks for ${durationMs} ms${dropsPending ? ', waiting transactions dropped' : ''}`,
     resource: 'chain',
     inject: async ({ info }) => {
       await setMining(info.rpcUrl, false)
       await delay(durationMs)
-      if (dropsWaiting) await dropWaiting(info.rpcUrl)
+      if (dropsPending) await dropPendingTransactions(info.rpcUrl)
       await setMining(info.rpcUrl, true)
     },
   }

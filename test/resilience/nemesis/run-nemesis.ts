@@ -99,20 +99,20 @@ function seedOf(trials: readonly Trial[], key: string | undefined): number | nul
 }
 
 /** How long after a reorganization a settlement may still be missing on chain. */
-const ON_ITS_WAY_BACK_MS = PATIENCE_MS
+const RESUBMISSION_MS = PATIENCE_MS
 /** Between an answer and the read of the chain that it is compared with. */
-const UNTIL_LOOK_MS = 10_000
+const UNTIL_READ_MS = 10_000
 
 /**
  * Results are released at one confirmation here, so a reorganization may remove a settlement that was confirmed. Then
  * the checker does not judge whether it was mined at the time of the answer, only that it is on chain once in the end.
  */
 function withoutReorganized(calls: readonly CallRecord[], reorganizedAt: readonly number[]): readonly CallRecord[] {
-  const isTakenBack = ({ wasMined, receivedAt }: CallerAnswer) =>
+  const isReorganized = ({ wasMined, receivedAt }: CallerAnswer) =>
     wasMined === false &&
-    reorganizedAt.some((at) => receivedAt >= at - UNTIL_LOOK_MS && receivedAt <= at + ON_ITS_WAY_BACK_MS)
+    reorganizedAt.some((at) => receivedAt >= at - UNTIL_READ_MS && receivedAt <= at + RESUBMISSION_MS)
   return calls.map((call) => ({
     ...call,
-    answers: call.answers.map((answer) => (isTakenBack(answer) ? { ...answer, wasMined: null } : answer)),
+    answers: call.answers.map((answer) => (isReorganized(answer) ? { ...answer, wasMined: null } : answer)),
   }))
 }

@@ -60,11 +60,11 @@ export async function startSdkFacilitator(rpcUrl: string, privateKey: `0x${strin
   const authorizationHeaders: (string | undefined)[] = []
   const faults = new Map<string, { fault: FacilitatorFault; times: number }>()
   const takeFault = (path: string): FacilitatorFault | null => {
-    const present = faults.get(path)
-    if (!present) return null
-    present.times -= 1
-    if (present.times <= 0) faults.delete(path)
-    return present.fault
+    const current = faults.get(path)
+    if (!current) return null
+    current.times -= 1
+    if (current.times <= 0) faults.delete(path)
+    return current.fault
   }
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const path = request.url ?? ''

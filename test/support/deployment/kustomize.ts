@@ -30,7 +30,7 @@ export async function renderKustomization(root: string, folder: string): Promise
 
 const isFolder = (path: string) => !path.endsWith('.yaml')
 
-/** Debian's kubectl is from 2021, when folders among the resources were called bases. */
+/** Moves folders among the resources to `bases`, as they were called in 2021, when Debian's kubectl was released. */
 async function nameBases(file: string): Promise<void> {
   const kustomization = parse(await readFile(file, 'utf8')) as { resources: string[] }
   const { resources, ...others } = kustomization

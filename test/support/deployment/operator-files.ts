@@ -35,7 +35,7 @@ export async function readAlerts(): Promise<readonly Alert[]> {
   return alertsSchema.parse(parse(text)).groups.flatMap(({ rules }) => rules)
 }
 
-/** The panels with queries. */
+/** Reads the panels with queries. */
 export async function readPanels(): Promise<readonly Panel[]> {
   const text = await readFile(new URL('grafana/dashboard.json', INFRA), 'utf8')
   return z

@@ -27,7 +27,7 @@ export async function parseDockerfile(path: string): Promise<Dockerfile> {
  * Executes a Dockerfile of COPY, `RUN npm …` and settings, with a folder for each stage below `target`. Supports only
  * what this repository's Dockerfile uses and throws otherwise. Files that .dockerignore excludes cannot be copied.
  */
-export async function carryOut(dockerfile: Dockerfile, context: string, target: string): Promise<PlainImage> {
+export async function executeDockerfile(dockerfile: Dockerfile, context: string, target: string): Promise<PlainImage> {
   const ignored = dockerIgnore.default().add(await readFile(join(context, '.dockerignore'), 'utf8'))
   const stages = new Map<string, string>()
   const notRun: string[] = []
@@ -83,21 +83,21 @@ export async function carryOut(dockerfile: Dockerfile, context: string, target: 
   return { ...last, directory: stage, notRun }
 }
 
-interface CopySurroundings {
+interface CopyContext {
   readonly context: string
   readonly stage: string
   readonly stages: ReadonlyMap<string, string>
   readonly ignored: ReturnType<typeof dockerIgnore.default>
 }
 
-async function copy(instruction: Copy, { context, stage, stages, ignored }: CopySurroundings): Promise<void> {
+async function copy(instruction: Copy, { context, stage, stages, ignored }: CopyContext): Promise<void> {
   const paths = instruction.getArguments().map((argument) => argument.getValue())
   const destination = paths.pop() ?? ''
   const from = instruction.getFlags().find((flag) => flag.getName() === 'from')
   for (const path of paths) {
     // Several sources, or a destination that ends with a slash, mean a folder.
-    const isInto = destination.endsWith('/')
-    const place = join(stage, destination, isInto ? (path.split('/').at(-1) ?? '') : '')
+    const isFolder = destination.endsWith('/')
+    const place = join(stage, destination, isFolder ? (path.split('/').at(-1) ?? '') : '')
     if (from) {
       const other = stages.get(from.getValue() ?? '')
       if (other === undefined || !isAbsolute(path)) throw new Error(`COPY from an unknown place: ${path}`)
@@ -110,9 +110,9 @@ async function copy(instruction: Copy, { context, stage, stages, ignored }: Copy
     await cp(source, place, {
       recursive: true,
       filter: (file) => {
-        const isThere = !ignored.ignores(relative(context, file))
-        if (isThere) copied++
-        return isThere
+        const isIncluded = !ignored.ignores(relative(context, file))
+        if (isIncluded) copied++
+        return isIncluded
       },
     })
     if (copied === 0) throw new Error(`.dockerignore hides what COPY names: ${path}`)
@@ -131,7 +131,7 @@ function split(pair: string): [string, string] {
   return [name, value.join('=')]
 }
 
-/** The environment of a user's shell, without what `npm test` adds to it; npm prefers its local cache. */
+/** Returns the environment of a user's shell, without what `npm test` adds to it; npm prefers its local cache. */
 function npmSettings(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(([name]) => !/^(npm_|NODE_ENV$|INIT_CWD$)/.test(name))
   return { ...Object.fromEntries(own), npm_config_prefer_offline: 'true' }

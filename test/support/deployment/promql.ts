@@ -13,7 +13,9 @@ export interface ParsedQuery {
   readonly groupingLabels: readonly string[]
 }
 
-/** Parses a query with Prometheus's grammar; Grafana's variables count as five minutes. Throws when it is no PromQL. */
+/**
+ * Parses a query with Prometheus's grammar; Grafana's variables count as five minutes. Throws when it is not PromQL.
+ */
 export function parsePromQl(query: string): ParsedQuery {
   const text = query.replaceAll('$__rate_interval', '5m')
   const selectors: Selector[] = []
@@ -49,12 +51,12 @@ export function problemsOf({ selectors, groupingLabels }: ParsedQuery, series: r
     const own = series.filter((name) => name === selector.metric || name.startsWith(`${selector.metric}{`))
     return { selector, own, matching: own.filter((name) => matches(labelsOf(name), selector)) }
   })
-  const vain = found.filter(({ own, matching }) => own.length > 0 && matching.length === 0)
+  const unmatched = found.filter(({ own, matching }) => own.length > 0 && matching.length === 0)
   const matching = found.flatMap((one) => one.matching)
   const labels = new Set([...ADDED_LABELS, ...matching.flatMap((name) => Object.keys(labelsOf(name)))])
   const unknown = matching.length === 0 ? [] : groupingLabels.filter((label) => !labels.has(label))
   return [
-    ...vain.map(({ selector }) => `${JSON.stringify(selector)} matches nothing`),
+    ...unmatched.map(({ selector }) => `${JSON.stringify(selector)} matches nothing`),
     ...unknown.map((label) => `nothing has the label ${label}`),
   ]
 }

@@ -28,7 +28,7 @@ export interface JsonEndpoint extends JsonEndpointOptions {
   expectRefused(body: unknown, expected: Refusal, headers?: Readonly<Record<string, string>>): Promise<string>
   /** Asserts a challenge and returns its maximum in atomic USDC. */
   expectChallenged(body: unknown, headers?: Readonly<Record<string, string>>): Promise<bigint>
-  /** Registers the last test of a file: no rejected request had an effect. */
+  /** Registers the last test of a file that pays for nothing: no rejected request had an effect. */
   testNothingHappened(atLeast: number): void
 }
 
@@ -113,13 +113,13 @@ function expectRateLimitHeaders(answer: Response, family: JsonEndpointOptions['f
 /** Converts decimal dollars of at most six places to atomic USDC. */
 export function atomicOf(dollars: string): bigint {
   const [whole = '', fraction = ''] = dollars.split('.')
-  if (!/^\d+$/.test(whole) || !/^\d{0,6}$/.test(fraction)) throw new Error(`${dollars} is no amount of USDC`)
+  if (!/^\d+$/.test(whole) || !/^\d{0,6}$/.test(fraction)) throw new Error(`${dollars} is not an amount of USDC`)
   return BigInt(whole + fraction.padEnd(6, '0'))
 }
 
 export interface FieldRules {
   readonly name: string
-  /** Title of the field's cases; the name when left out. */
+  /** Title of the field's cases; by default its name. */
   readonly title?: string
   readonly required?: boolean
   readonly accepted: readonly unknown[]
@@ -204,7 +204,7 @@ export function describeJsonBody(endpoint: JsonEndpoint, { same, other }: SameRe
       ['a surrogate written as UTF-8', Buffer.from(`{"model":${model},"x":"\xed\xa0\x80"}`, 'latin1')],
       ['nested 10,000 levels deep', `${whole.slice(0, -1)},"x":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
       ['100,000 open arrays', '['.repeat(100_000)],
-    ])('rejects a body that is no JSON object: %s', async (_, body) => {
+    ])('rejects a body that is not a JSON object: %s', async (_, body) => {
       await endpoint.expectRefused(body, { code: 'invalid_json', param: null, says: ['JSON'] })
     })
     test('rejects five million open arrays without parsing them all', async () => {

@@ -23,7 +23,7 @@ export interface LoadBalancer {
   readonly exchanges: readonly BalancedExchange[]
   /** How often a backend that was considered ready refused a connection. */
   readonly refused: number
-  /** The backends that currently get requests. */
+  /** Returns the backends that currently get requests. */
   ready(): readonly string[]
   setBackends(urls: readonly string[]): void
   stop(): Promise<void>

@@ -118,7 +118,7 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
   }
   from.on('data', (piece: Buffer) => {
     const { fault } = state
-    if (fault?.kind === 'lost_answer' && direction === 'to_client') return strike(state, link)
+    if (fault?.kind === 'lost_answer' && direction === 'to_client') return hitAndCut(state, link)
     if (fault?.kind === 'reset' && fault.direction === direction) {
       const passed = link.passed[direction]
       const left = fault.afterBytes - passed
@@ -126,7 +126,7 @@ function pass(state: ProxyState, link: Link, direction: 'to_target' | 'to_client
       // Reset as soon as the remaining bytes have been written.
       if (passed > 0 && left <= 0) return
       if (piece.length >= left) {
-        to.write(piece.subarray(0, left), () => strike(state, link))
+        to.write(piece.subarray(0, left), () => hitAndCut(state, link))
         return
       }
     }
@@ -148,7 +148,7 @@ function flow(state: ProxyState, { client, target }: Link): void {
   }
 }
 
-function strike(state: ProxyState, link: Link): void {
+function hitAndCut(state: ProxyState, link: Link): void {
   state.hits += 1
   cut(state, link)
 }

@@ -18,7 +18,7 @@ export const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk
 
 const message = (changes: Record<string, unknown>) => [{ role: 'user', content: 'a', ...changes }]
 
-/** The rules that chat completions and messages share; `max_tokens` is required in messages only. */
+/** Returns the rules that chat completions and messages share; `max_tokens` is required in messages only. */
 export function textFieldRules(maxTokensRequired: boolean): FieldRules[] {
   const notContent = [5, true, { type: 'text', text: 'a' }].map(
     (content) => [message({ content }), 'must be a string or an array', 'messages[0].content'] as const,

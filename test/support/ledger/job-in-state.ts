@@ -53,7 +53,7 @@ export async function claimTestJob(ledger: TestLedger, jobId: string, leaseMs = 
   return job
 }
 
-/** Returns the job with its present columns; a finished job is returned as it was. */
+/** Returns the job with its current columns; a finished job is returned as it was. */
 export async function rereadJob(ledger: TestLedger, job: ClaimedJob): Promise<ClaimedJob> {
   const [row] = await ledger.sql<ClaimedJobRow>(
     `SELECT ${CLAIMED_JOB} FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id

@@ -82,7 +82,7 @@ export function generateFrames(count: number, options: FrameOptions = {}, seed?:
   const total = Math.floor(count * (layout.baseBytes + layout.remainder) + 1e-6)
   const bytes = new Uint8Array(total)
   const digest = seed === undefined ? new Uint8Array() : digestOf(seed)
-  let sown = 0
+  let written = 0
   let offset = 0
   for (let index = 0; index < count; index++) {
     const end = Math.floor((index + 1) * (layout.baseBytes + layout.remainder) + 1e-6)
@@ -92,9 +92,9 @@ export function generateFrames(count: number, options: FrameOptions = {}, seed?:
     bytes[offset + 2] = layout.header[2] | (padding << 1)
     bytes[offset + 3] = layout.header[3]
     const room = Math.max(0, end - offset - layout.sideInformationEnd)
-    const sowing = digest.subarray(sown, sown + room)
-    bytes.set(sowing, offset + layout.sideInformationEnd)
-    sown += sowing.length
+    const seedBytes = digest.subarray(written, written + room)
+    bytes.set(seedBytes, offset + layout.sideInformationEnd)
+    written += seedBytes.length
     offset = end
   }
   return bytes

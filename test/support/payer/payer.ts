@@ -23,9 +23,9 @@ export interface Payer {
 }
 
 export interface PayerOptions {
-  /** 1 USDC when left out. */
+  /** Default: 1 USDC. */
   readonly usdcAtomic?: bigint
-  /** Whether Permit2 may spend all of it, so that a payment needs no gas sponsoring; not when left out. */
+  /** Whether Permit2 may spend all of it, so that a payment needs no gas sponsoring; default false. */
   readonly approved?: boolean
 }
 
@@ -40,7 +40,7 @@ const ABI = parseAbi([
   'function transfer(address to, uint256 value) returns (bool)',
   'function invalidateUnorderedNonces(uint256 word, uint256 mask)',
 ])
-/** Receives what payers spend. */
+/** Receives the USDC that payers spend. */
 export const ELSEWHERE = '0x000000000000000000000000000000000000dEaD'
 const SPEND_ATTEMPTS = 3
 

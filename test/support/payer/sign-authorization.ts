@@ -30,10 +30,10 @@ export interface AuthorizationChanges {
   readonly validAfter?: bigint
   readonly facilitator?: Address
   readonly payTo?: Address
-  /** Whether an EIP-2612 permit is signed with it; it is when left out. */
+  /** Whether an EIP-2612 permit is signed with it; default true. */
   readonly gasSponsored?: boolean
   readonly permitNonce?: bigint
-  /** That of the payment when left out. */
+  /** Default: the payment's deadline. */
   readonly permitDeadline?: bigint
   /** Another key that signs on behalf of the payer. */
   readonly signer?: PrivateKeyAccount

@@ -15,7 +15,7 @@ globalThis.Date = new Proxy(Date, {
 
 /** Shorter timers are left alone. */
 const LONG_MS = 30_000
-const LOOK_MS = 20
+const CHECK_EVERY_MS = 20
 
 if (file !== undefined) {
   const { setTimeout: startTimer, clearTimeout: stopTimer } = globalThis
@@ -29,7 +29,7 @@ if (file !== undefined) {
     if (delayMs !== undefined && delayMs >= LONG_MS) long.set(timer, { endsAt: Date.now() + delayMs, end })
     return timer
   }
-  const look = () => {
+  const runDue = () => {
     for (const [timer, { endsAt, end }] of long) {
       if (Date.now() < endsAt) continue
       stop(timer as NodeJS.Timeout)
@@ -38,5 +38,5 @@ if (file !== undefined) {
   }
   globalThis.setTimeout = Object.assign(start, startTimer)
   globalThis.clearTimeout = stop
-  setInterval(look, LOOK_MS).unref()
+  setInterval(runDue, CHECK_EVERY_MS).unref()
 }

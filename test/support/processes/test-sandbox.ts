@@ -110,7 +110,7 @@ export async function startStandaloneSandbox(options: Partial<SandboxOptions> = 
   }
 }
 
-/** Observes a running sandbox from outside; what happened before this call is left out. */
+/** Observes a running sandbox from outside; earlier events are ignored. */
 async function observe(info: SandboxInfo, directory: string): Promise<Omit<SharedSandbox, 'pidOf'>> {
   const pool = new pg.Pool({ connectionString: info.databaseUrl, max: 2 })
   const sample = await readFile(SAMPLE)

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { decryptUpload, encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 
 describe('a staged upload', () => {
-  it('decrypts any bytes, including none, with its own key', () => {
+  it('a staged upload of any bytes, including none, decrypts with its own key', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5000 }), (bytes) => {
         const upload = newStagedUpload()
@@ -13,7 +13,7 @@ describe('a staged upload', () => {
     )
   })
 
-  it('hides the plaintext and differs at each encryption [spec T12]', () => {
+  it('a staged upload hides its plaintext and differs at each encryption [spec T12]', () => {
     const upload = newStagedUpload()
     const plain = Buffer.from('canary '.repeat(100))
     const encrypted = Buffer.from(encryptUpload(upload, plain))
@@ -21,7 +21,7 @@ describe('a staged upload', () => {
     expect(encrypted.equals(encryptUpload(upload, plain))).toBe(false)
   })
 
-  it('does not decrypt after a change of any byte', () => {
+  it('a staged upload does not decrypt after a change of any byte', () => {
     const upload = newStagedUpload()
     const encrypted = encryptUpload(upload, Buffer.from('twenty bytes of audio'))
     for (let index = 0; index < encrypted.length; index += 1) {
@@ -31,7 +31,7 @@ describe('a staged upload', () => {
     }
   })
 
-  it('does not decrypt when truncated or extended', () => {
+  it('a staged upload does not decrypt when truncated or extended', () => {
     const upload = newStagedUpload()
     const encrypted = encryptUpload(upload, Buffer.from('twenty bytes of audio'))
     for (let length = 0; length < encrypted.length; length += 1)
@@ -39,19 +39,19 @@ describe('a staged upload', () => {
     expect(() => decryptUpload(upload, Buffer.concat([encrypted, Buffer.of(0)]))).toThrow(Error)
   })
 
-  it('does not decrypt with another key', () => {
+  it('a staged upload does not decrypt with another key', () => {
     const upload = newStagedUpload()
     const encrypted = encryptUpload(upload, Buffer.from('audio'))
     expect(() => decryptUpload({ ...upload, dataKey: randomBytes(32) }, encrypted)).toThrow(Error)
   })
 
-  it('does not decrypt under another object key, even with the same data key', () => {
+  it('a staged upload does not decrypt under another object key, even with the same data key', () => {
     const upload = newStagedUpload()
     const encrypted = encryptUpload(upload, Buffer.from('audio'))
     expect(() => decryptUpload({ ...upload, objectKey: newStagedUpload().objectKey }, encrypted)).toThrow(Error)
   })
 
-  it('has a unique id, object key and data key', () => {
+  it('a staged upload has a unique id, object key and data key', () => {
     const uploads = Array.from({ length: 100 }, newStagedUpload)
     for (const field of ['id', 'objectKey'] as const) expect(new Set(uploads.map((one) => one[field])).size).toBe(100)
     expect(new Set(uploads.map(({ dataKey }) => Buffer.from(dataKey).toString('hex'))).size).toBe(100)

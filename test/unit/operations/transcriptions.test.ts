@@ -49,7 +49,7 @@ describe('the charge', () => {
     expect([charge(1), charge(3_600_000)]).toEqual([5034n, 122_000n])
   })
 
-  it('exceeds the minimum charge exactly where the price per millisecond does', () => {
+  it('the charge exceeds the minimum exactly where the price per millisecond does', () => {
     // 148,544 ms cost 5033.99… and 148,545 ms cost 5034.03 atomic units.
     expect([charge(148_544), charge(148_545), charge(148_546)]).toEqual([5034n, 5035n, 5035n])
     expect(charge(3_599_999)).toBe(122_000n)

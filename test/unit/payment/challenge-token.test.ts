@@ -13,7 +13,7 @@ const claims: ChallengeClaims = {
 const token = sealChallengeToken(claims, SECRET)
 
 describe('a challenge token', () => {
-  it('opens with its claims for its key and request', () => {
+  it('a challenge token opens with its claims for its key and request', () => {
     expect(openChallengeToken(token, claims, SECRET)).toEqual({
       outcome: 'genuine',
       quotedMaximum: 5034n,
@@ -22,7 +22,7 @@ describe('a challenge token', () => {
     })
   })
 
-  it('opens for any key, digest and amount', () => {
+  it('a challenge token opens for any key, digest and amount', () => {
     const amount = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
     fc.assert(
       fc.property(fc.string(), fc.string(), amount, (idempotencyKey, requestDigest, maximum) => {
@@ -35,7 +35,7 @@ describe('a challenge token', () => {
     )
   })
 
-  it('is forged after a change, removal or insertion of any character', () => {
+  it('a challenge token counts as forged after a change, removal or insertion of any character', () => {
     for (let index = 0; index < token.length; index += 1) {
       const changed = token[index] === 'A' ? 'B' : 'A'
       const variants = [
@@ -48,16 +48,16 @@ describe('a challenge token', () => {
     }
   })
 
-  it('is forged in another encoding of the same bytes', () => {
+  it('a challenge token counts as forged in another encoding of the same bytes', () => {
     for (const variant of [`${token}=`, `${token} `, token.toUpperCase(), `.${token}`, `${token}.`, `${token}.x`])
       expect(openChallengeToken(variant, claims, SECRET)).toEqual({ outcome: 'forged' })
   })
 
-  it('is forged under another secret', () => {
+  it('a challenge token counts as forged under another secret', () => {
     expect(openChallengeToken(token, claims, `${SECRET}.`)).toEqual({ outcome: 'forged' })
   })
 
-  it('does not match another key or another request', () => {
+  it('a challenge token does not match another key or another request', () => {
     const others = [
       { ...claims, idempotencyKey: 'key-canary2' },
       { ...claims, requestDigest: 'e'.repeat(64) },
@@ -66,11 +66,11 @@ describe('a challenge token', () => {
       expect(openChallengeToken(token, other, SECRET)).toMatchObject({ outcome: 'genuine', matchesRequest: false })
   })
 
-  it('does not contain the idempotency key, which is a capability', () => {
+  it('a challenge token does not contain the idempotency key, which is a capability', () => {
     expect(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()).not.toContain('canary')
   })
 
-  it('is forged, without throwing, for any other input', () => {
+  it('any other input counts as a forged challenge token, without throwing', () => {
     fc.assert(
       fc.property(fc.anything(), (value) => {
         expect(openChallengeToken(value, claims, SECRET)).toEqual({ outcome: 'forged' })

@@ -37,16 +37,16 @@ describe('checking a payment against the payer’s funds', () => {
       false,
     ],
     [
-      'does not count payments that the reading already includes',
+      'is not counted together with payments that the reading already includes',
       exposureOf([open(1n, 5n)]),
       fundsOf(10n, 10n, [1n]),
       true,
     ],
-  ])('%s', (_, exposure, funds, fits) => {
+  ])('a payment %s', (_, exposure, funds, fits) => {
     expect(fitsFunds(PLAIN, exposure, funds)).toBe(fits)
   })
 
-  it('fits without a reading only when nothing else is open or settled since', () => {
+  it('a payment fits without a reading only when nothing else is open or settled since', () => {
     expect(fitsFunds(PLAIN, exposureOf([]), null)).toBe(true)
     expect(fitsFunds(PLAIN, exposureOf([open(1n, 1n)]), null)).toBe(false)
     expect(fitsFunds(PLAIN, exposureOf([], 1n), null)).toBe(false)

@@ -113,7 +113,7 @@ const cases: Record<OperationId, Case> = {
 }
 
 describe.each(operations)('the charge of $id', (operation: AnyOperation) => {
-  it('equals the charge of its calculation for any usage and terms', () => {
+  it('the charge equals that of its calculation for any usage and terms', () => {
     const { usage, terms, quoted } = cases[operation.id]
     fc.assert(
       fc.property(usage, terms, (someUsage, someTerms) => {

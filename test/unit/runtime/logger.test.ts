@@ -83,7 +83,7 @@ describe('the logger', () => {
   })
 
   describe('an error that contains secrets', () => {
-    const secretive: [string, string][] = [
+    const secretExpressions: [string, string][] = [
       [
         'properties that libraries add to errors',
         `Object.assign(new Error('safe'), {
@@ -107,7 +107,7 @@ describe('the logger', () => {
     let lines: Record<string, unknown>[]
     beforeAll(() => {
       // Frames of evaluated code quote the program, so the canary is decoded only at run time.
-      const encoded = secretive.map(([, expression]) => Buffer.from(`(${expression})`).toString('base64'))
+      const encoded = secretExpressions.map(([, expression]) => Buffer.from(`(${expression})`).toString('base64'))
       lines = runAndReadLog(`for (const [count, expression] of ${JSON.stringify(encoded)}.entries()) {
         const error = (0, eval)(atob(expression))
         log.error('failed', { error, count })
@@ -115,7 +115,7 @@ describe('the logger', () => {
       }`)
     })
 
-    it.each(secretive.map(([name], index) => [name, index] as const))('the log never contains %s', (_, index) => {
+    it.each(secretExpressions.map(([name], index) => [name, index] as const))('the log never contains %s', (_, index) => {
       const ofError = lines.filter(({ count }) => count === index)
       expect(ofError).toHaveLength(2)
       expect(JSON.stringify(ofError)).not.toContain('canary')
@@ -125,12 +125,12 @@ describe('the logger', () => {
   it('the logger adds the current request to every line that names none itself', () => {
     const lines = runAndReadLog(`
       const traced = createLogger({
-        process: 'traced', level: 'debug', presentRequest: () => ({ requestId: 'present', traceId: 'trace' }),
+        process: 'traced', level: 'debug', currentRequest: () => ({ requestId: 'present', traceId: 'trace' }),
       })
       traced.info('one')
       traced.warn('two', { requestId: 'own', count: 1 })
       const untraced = createLogger({
-        process: 'untraced', level: 'debug', presentRequest: () => ({ requestId: 'present', traceId: null }),
+        process: 'untraced', level: 'debug', currentRequest: () => ({ requestId: 'present', traceId: null }),
       })
       untraced.warn('three')
       log.warn('four')`)

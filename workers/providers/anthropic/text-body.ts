@@ -123,7 +123,10 @@ function toolChoice(choice: TextRequest['tool_choice']): object {
   return { type: choice === 'required' ? 'any' : (choice ?? 'auto') }
 }
 
-/** The vendor's temperature is at most 1, and its models accept temperature or nucleus sampling but not both. */
+/**
+ * Returns the sampling options: the vendor's temperature is at most 1, and its models accept temperature or nucleus
+ * sampling but not both.
+ */
 function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): object {
   return {
     ...(temperature === undefined ? {} : { temperature: Math.min(1, Math.max(0, temperature)) }),

@@ -106,7 +106,10 @@ function toolConfig(choice: TextRequest['tool_choice']): object {
   return { functionCallingConfig: { mode: choice === 'none' ? 'NONE' : choice === 'required' ? 'ANY' : 'AUTO' } }
 }
 
-/** `maxOutputTokens` bounds hidden thinking and visible text together (ai.google.dev/gemini-api/docs/thinking). */
+/**
+ * Returns the generation options. `maxOutputTokens` bounds hidden thinking and visible text together
+ * (ai.google.dev/gemini-api/docs/thinking).
+ */
 function generationConfig(request: TextRequest, thinking: GeminiThinking | undefined): object {
   const { response_format: format } = request
   const schema = format?.type === 'json_schema' ? geminiSchema(format.schema) : undefined

@@ -47,7 +47,7 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
   }
 }
 
-/** Returns the first content that this API cannot carry; another vendor's may. */
+/** Returns the first content that this API cannot carry; another vendor's API may. */
 function obstacleIn({ messages }: TextRequest): string | undefined {
   for (const { role, parts } of messages) {
     for (const part of parts) {
@@ -76,7 +76,7 @@ function requestBody(request: TextRequest, settings: OpenAiCompatibleTextDepende
     // OpenAI rejects a choice without tools.
     ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
     ...responseFormat(request.response_format),
-    ...present({
+    ...withoutUndefined({
       temperature: request.temperature,
       top_p: request.top_p,
       top_k: sendTopK ? request.top_k : undefined,
@@ -88,11 +88,14 @@ function requestBody(request: TextRequest, settings: OpenAiCompatibleTextDepende
   }
 }
 
-function present(fields: Record<string, unknown>): Record<string, unknown> {
+function withoutUndefined(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
-/** Tool results are separate messages in this API and must directly follow the calls, so they come first. */
+/**
+ * Returns a user turn's messages. Tool results are separate messages and must directly follow the calls, so they come
+ * first.
+ */
 function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
   const results = parts.flatMap((part) =>
     part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
@@ -121,7 +124,7 @@ function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {
 }
 
 function toolOf({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]) {
-  return { type: 'function', function: { name, ...present({ description }), parameters } }
+  return { type: 'function', function: { name, ...withoutUndefined({ description }), parameters } }
 }
 
 function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown> {

@@ -16,7 +16,7 @@ export interface ConfirmationDependencies {
 const WATCH_MS = 20_000
 /** Delay before the first poll: a chain that mines immediately has the receipt by then, and the caller is waiting. */
 const FIRST_PAUSE_MS = 1
-/** Grows the pause fast enough that the early first poll adds hardly any requests on a chain with real block times. */
+/** Large enough that the early first poll adds hardly any requests on a chain with real block times. */
 const PAUSE_GROWTH = 6
 /** Pause until a settlement is late: shorter than a block, since the caller is waiting. */
 const PAUSE_WHILE_FRESH_MS = 250

@@ -10,7 +10,7 @@ export type Verdict =
     }
   /** Neither the signed transactions nor another one can settle the charge. */
   | { verdict: 'uncollectable'; reason: string }
-  /** No signed transaction can be mined any more and none moved money, so another account nonce is needed. */
+  /** No signed transaction can still be mined and none moved money, so another account nonce is needed. */
   | { verdict: 'nonce_used_elsewhere'; accountNonceCount: bigint }
   /** Mined without the signed transfer. A person must review it. */
   | { verdict: 'transfer_missing'; reason: string }

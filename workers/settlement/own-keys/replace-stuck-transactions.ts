@@ -26,7 +26,7 @@ export interface ReplacementDependencies {
 
 /** Short, since the lease of a dead worker blocks the queue. A round rarely takes longer, and two at once are harmless. */
 const LEASE_MS = 10_000
-/** The job of a younger head has only just sent it. */
+/** A younger head has only just been sent by its job. */
 const RESEND_AFTER_MS = 1000
 /** How many times longer a transaction that a receipt names is resent before it is replaced. */
 const RELEASED_PATIENCE = 10
@@ -126,7 +126,7 @@ async function replaceTransaction(
   return true
 }
 
-/** Fills the next nonce when no transaction for it is wanted any more. Returns how many were filled. */
+/** Fills the next nonce when no transaction for it is wanted. Returns how many were filled. */
 async function fillNonceGap(
   { accounts, settlementStore, logger }: ReplacementDependencies,
   account: SettlementAccount,

@@ -30,7 +30,7 @@ export function createOwnKeySettlement(dependencies: SettlementDependencies): Se
   }
 }
 
-/** generated → settling: signs the transaction that settles the charge, and stores it. Nothing is sent yet. */
+/** Moves generated → settling: signs the transaction that settles the charge, and stores it. Nothing is sent yet. */
 async function recordSettlement(
   { settlementStore, settler, logger }: SettlementDependencies,
   job: ClaimedJob,
@@ -51,7 +51,7 @@ async function recordSettlement(
   return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
 }
 
-/** settling → completed: sends the stored transaction until the chain proves the transfer. */
+/** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
 async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
   const { settlementStore } = dependencies
   const { settlement, verdict } = await awaitConfirmation(dependencies, job, requireSealed(job))
@@ -73,7 +73,7 @@ async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJo
   }
 }
 
-/** Signs the same charge for another account nonce, once none of the signed transactions can be mined any more. */
+/** Signs the same charge for another account nonce, once none of the signed transactions can still be mined. */
 async function signAgain(
   { settlementStore, settler, logger }: SettlementDependencies,
   job: ClaimedJob,
@@ -88,7 +88,7 @@ async function signAgain(
   const prepared = await settler.prepare(job.authorization, chargeAmount)
   if (prepared.outcome === 'unreachable')
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
-  // An earlier transaction may have used the nonce after all, so this is no proof that nothing was paid.
+  // An earlier transaction may have used the nonce after all, so this does not prove that nothing was paid.
   if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
     return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment nonce is used after all' }
   if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code)

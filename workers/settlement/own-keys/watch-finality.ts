@@ -22,7 +22,7 @@ const BATCH = 200
 
 /**
  * Watches confirmed settlements until their block is final. Resends those that a reorganization removed from the chain;
- * one that cannot be settled any more is marked `lost` for review. Results are released already, so jobs keep their
+ * one that can no longer be settled is marked `lost` for review. Results are released already, so jobs keep their
  * state.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
@@ -34,8 +34,8 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
       const [newest] = await settlementStore.findUnfinalBlocks(0n)
       if (!newest) return 0
       const finalizedNumber = await blocks.readFinalizedNumber()
-      const { standing, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
-      const final = standing.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
+      const { canonical: standing, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
+      const final = canonical.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
       const finalized = await settlementStore.markFinal(final)
       const [firstReplaced] = replaced
       return firstReplaced ? finalized + (await recheckFrom(dependencies, firstReplaced)) : finalized
@@ -47,11 +47,11 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
 async function sortBlocks(
   blocks: BlockReader,
   settled: readonly SettledBlock[],
-): Promise<{ standing: readonly SettledBlock[]; replaced: readonly SettledBlock[] }> {
+): Promise<{ canonical: readonly SettledBlock[]; replaced: readonly SettledBlock[] }> {
   const ordered = [...settled].sort((one, other) => (one.number < other.number ? -1 : 1))
   const hashes = await Promise.all(ordered.map(({ number }) => blocks.readHash(number)))
   return {
-    standing: ordered.filter(({ hash }, index) => hash !== null && hash === hashes[index]),
+    canonical: ordered.filter(({ hash }, index) => hash !== null && hash === hashes[index]),
     replaced: ordered.filter(({ hash }, index) => hash === null || hash !== hashes[index]),
   }
 }
@@ -96,7 +96,7 @@ async function recheckSettlement(
       logger.warn('a settlement was removed from the chain and sent again', { jobId })
       return false
     }
-    // Signing again needs the job's fence, which no worker has any more. Rechecked until the deadline has passed.
+    // Signing again needs the job's fence, which no worker has at this point. Rechecked until the deadline has passed.
     case 'nonce_used_elsewhere':
     case 'transfer_missing':
     case 'unexplained':

@@ -47,7 +47,7 @@ export function createRemoteSettlement(dependencies: RemoteSettlementDependencie
   }
 }
 
-/** generated → settling: stores what the facilitator will be asked to settle, without asking yet. */
+/** Moves generated → settling: stores what the facilitator will be asked to settle, without asking yet. */
 async function recordSettlement(
   { settlementStore, facilitator, logger }: RemoteSettlementDependencies,
   job: ClaimedJob,
@@ -62,7 +62,7 @@ async function recordSettlement(
   return moved(written, { ...job, state: 'settling' })
 }
 
-/** settling → completed: looks for the outcome of earlier requests on chain before it sends another one. */
+/** Moves settling → completed: looks for the outcome of earlier requests on chain before it sends another one. */
 async function settleCharge(dependencies: RemoteSettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
   const settlement = await dependencies.settlementStore.readRemoteSettlement(job)
   if (!settlement) {

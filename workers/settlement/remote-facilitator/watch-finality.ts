@@ -17,7 +17,7 @@ const BATCH = 200
 
 /**
  * Watches confirmed settlements of a remote facilitator. When a block was replaced, requests the settlement from the
- * facilitator again, since there is no transaction of ours to resend; one that cannot be settled any more is marked
+ * facilitator again, since there is no transaction of ours to resend; one that can no longer be settled is marked
  * `lost` for review.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
@@ -30,9 +30,9 @@ export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): S
       let moved = 0
       for (const settlement of await settlementStore.readUnfinalRemote(BATCH)) {
         const { number, hash } = settlement.block
-        const present = hashes.get(number) ?? (await blocks.readHash(number))
-        hashes.set(number, present)
-        if (present !== hash && (await recheckSettlement(dependencies, settlement))) moved += 1
+        const current = hashes.get(number) ?? (await blocks.readHash(number))
+        hashes.set(number, current)
+        if (current !== hash && (await recheckSettlement(dependencies, settlement))) moved += 1
       }
       return moved
     },

@@ -120,7 +120,10 @@ function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask 
   }
 }
 
-/** platform.claude.com/docs/en/build-with-claude/vision, "Evaluate image size": width × height / 750, scaled down above about 1600. */
+/**
+ * Counts the tokens of an image (platform.claude.com/docs/en/build-with-claude/vision, "Evaluate image size"): width ×
+ * height / 750, scaled down above about 1600.
+ */
 function imageTokens({ width, height }: SeenImage): number {
   return Math.min(1600, Math.ceil((width * height) / 750))
 }

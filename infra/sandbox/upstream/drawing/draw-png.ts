@@ -6,7 +6,7 @@ const PALETTE_SIZE = 64
 const DISC_COUNT = 9
 
 /**
- * Draws a real PNG of 1024 × 1024 pixels: a sky of bands and some discs whose places and colors come from the prompt's
+ * Draws a real PNG of 1024 × 1024 pixels: a sky of bands and a few discs whose places and colors come from the prompt's
  * SHA-256, so the same prompt produces the same bytes. A palette keeps it far below 200 KB.
  *
  * Source: PNG specification, third edition (w3.org/TR/png-3): signature, IHDR, PLTE, IDAT, IEND.

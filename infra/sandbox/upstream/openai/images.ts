@@ -13,8 +13,8 @@ const imageRequest = z.strictObject({
 })
 
 /**
- * Creates `POST /v1/images/generations` as documented by OpenAI, for one inline image of 1024 × 1024 pixels. A prompt with
- * `please refuse` is refused like by its moderation.
+ * Creates `POST /v1/images/generations` as documented by OpenAI, for one inline image of 1024 × 1024 pixels. A prompt
+ * with `please refuse` is refused, as its moderation would.
  *
  * Source: developers.openai.com/api/reference, Images; npm package `openai` 7, resources/images.d.ts.
  */

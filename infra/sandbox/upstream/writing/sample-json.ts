@@ -24,7 +24,7 @@ export function sampleJson(schema: unknown, prompt: string): Json {
   return sample(root, '', 0, { root, prompt })
 }
 
-/** Like {@link sampleJson} for a value that must be an object, such as a tool's arguments. */
+/** Returns a value like {@link sampleJson} that must be an object, such as a tool's arguments. */
 export function sampleObject(schema: unknown, prompt: string): { [key: string]: Json } {
   const value = sampleJson({ ...asSchema(schema), type: 'object' }, prompt)
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {}

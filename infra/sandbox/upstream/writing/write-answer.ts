@@ -143,14 +143,14 @@ function converse({ texts, toolResults = [], images = [] }: WritingTask, message
         `I see ${contentType === 'image/png' ? 'a PNG' : `an image of type ${contentType}`} of ${width} × ${height} pixels.`,
     ),
     ...toolResults.map((result) => `The tool answered: ${Array.from(result).slice(0, 400).join('')}.`),
-    ...(asked === undefined ? [] : [ramble(Math.min(Number(asked), 20_000))]),
+    ...(asked === undefined ? [] : [writeWords(Math.min(Number(asked), 20_000))]),
   ]
   return sentences.join(' ')
 }
 
 const VOCABULARY = 'the tram turns slowly past the old market while a bell rings and nobody hurries home'.split(' ')
 
-function ramble(count: number): string {
+function writeWords(count: number): string {
   return `${Array.from({ length: count }, (_, index) => VOCABULARY[(index * 7 + (index >> 4)) % VOCABULARY.length]).join(' ')}.`
 }
 

@@ -46,7 +46,7 @@ export interface TransferReader {
   readTransaction(transaction: string): Promise<MinedTransaction | null>
 }
 
-/** A range of thousands of blocks takes a public node some seconds. */
+/** A range of thousands of blocks takes a public node several seconds. */
 const RPC_TIMEOUT_MS = 30_000
 /** Concurrent lookups are sent as one JSON-RPC batch of at most this many. */
 const BATCH_SIZE = 50

@@ -1,5 +1,5 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { KeyBinding, KeyBindingRequest, PresentBinding } from '#shared/jobs/admission-store.ts'
+import type { CurrentBinding, KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Sql } from '../pool.ts'
@@ -42,8 +42,8 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
   return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
 }
 
-/** Returns a key's present binding; `null` for an expired challenge without a job. */
-export async function findBinding(sql: Sql, idempotencyKey: string): Promise<PresentBinding | null> {
+/** Returns a key's current binding; `null` for an expired challenge without a job. */
+export async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
   const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>({
     name: 'find_binding',
     text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live

@@ -1,8 +1,8 @@
-import { type PresentReceipt, presentReceiptSchema } from '#shared/payment/receipt.ts'
+import { type CurrentReceipt, currentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { Sql } from '../pool.ts'
 
-/** Returns a receipt by its id with the present state of its settlement; the caller checks the token. */
-export async function findReceipt(sql: Sql, receiptId: string): Promise<PresentReceipt | null> {
+/** Returns a receipt by its id with the current state of its settlement; the caller checks the token. */
+export async function findReceipt(sql: Sql, receiptId: string): Promise<CurrentReceipt | null> {
   const { rows } = await sql.query<{ body: object; settlement: object }>({
     name: 'find_receipt',
     text: `SELECT body, json_build_object(
@@ -13,5 +13,5 @@ export async function findReceipt(sql: Sql, receiptId: string): Promise<PresentR
     values: [receiptId],
   })
   const [row] = rows
-  return row ? presentReceiptSchema.parse({ ...row.body, settlement: row.settlement }) : null
+  return row ? currentReceiptSchema.parse({ ...row.body, settlement: row.settlement }) : null
 }

@@ -5,8 +5,8 @@ import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { claimNonce } from './claim-nonce.ts'
 
 /**
- * failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at the new
- * quote.
+ * Moves failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at
+ * the new quote.
  */
 export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job)

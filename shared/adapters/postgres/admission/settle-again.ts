@@ -2,7 +2,9 @@ import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import type { Sql } from '../pool.ts'
 import { claimNonce } from './claim-nonce.ts'
 
-/** settlement_failed → generated: the new authorization pays for the stored result, without another provider call. */
+/**
+ * Moves settlement_failed → generated: the new authorization pays for the stored result, without another provider call.
+ */
 export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job)
   if (claim.outcome !== 'claimed') return claim

@@ -2,7 +2,7 @@ import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import type { Sql } from '../pool.ts'
 import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
 
-/** The share of a lease that a worker has, after its lease expired during a provider call, to store the result. */
+/** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
 
 /**

@@ -4,8 +4,8 @@ import type { Sql } from '../pool.ts'
 import { eraseUpload } from '../retention/staged-uploads.ts'
 
 /**
- * accepted or generating → failed, uncharged. An open attempt ends in the state `attempt`. After an ambiguous failure
- * the provider may still be working on the audio, so the staged upload stays until it expires.
+ * Moves accepted or generating → failed, uncharged. An open attempt ends in the state `attempt`. After an ambiguous
+ * failure the provider may still be working on the audio, so the staged upload stays until it expires.
  */
 export function failJob(
   sql: Sql,
@@ -23,7 +23,7 @@ export function failJob(
       'effective_request = NULL',
     ],
     together: [
-      // An open attempt belongs to the present authorization, which the index is on.
+      // An open attempt belongs to the current authorization, which the index covers.
       `ended AS (
          UPDATE upstream_attempts SET state = ${parameter(failure.attempt === 'none' ? 'failed_ambiguous' : failure.attempt)},
            reason = ${parameter(failure.reason)}, finished_at = now()

@@ -3,7 +3,7 @@ import type { Sql } from '../pool.ts'
 
 /**
  * Ends this worker's lease so that another worker can continue, and marks the job as enqueued: the caller enqueues it
- * next. Raises the fence, so that later writes of this worker are stale. Returns the job's present state, or `null`
+ * next. Raises the fence, so that later writes of this worker are stale. Returns the job's current state, or `null`
  * when it cannot be handed over: the claim is lost, or a provider call is in progress, whose outcome no other worker
  * could learn.
  */

@@ -6,8 +6,8 @@ import { insertMedia } from '../retention/media.ts'
 import { eraseUpload } from '../retention/staged-uploads.ts'
 
 /**
- * generating → generated: fixes the result and its charge; the same commit erases the prompt and the staged audio's
- * data key.
+ * Moves generating → generated: fixes the result and its charge; the same commit erases the prompt and the staged
+ * audio's data key.
  */
 export function sealResult(
   sql: Sql,

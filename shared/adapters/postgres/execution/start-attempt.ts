@@ -4,8 +4,8 @@ import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
 /**
- * accepted → generating, or generating → generating with the next deployment. The attempt's row is committed before the
- * provider is called, so a crash cannot hide a call.
+ * Moves accepted → generating, or generating → generating with the next deployment. The attempt's row is committed
+ * before the provider is called, so a crash cannot hide a call.
  */
 export async function startAttempt(
   sql: Sql,

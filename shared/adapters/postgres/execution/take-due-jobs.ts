@@ -9,8 +9,8 @@ import type { Sql } from '../pool.ts'
 const ENQUEUE_AGAIN_AFTER_SECONDS = 10
 
 /**
- * Marks unfinished jobs in `states` that are due, not leased and not enqueued lately as enqueued, and returns them. A
- * job whose lease expired is due immediately: its worker is gone.
+ * Returns the unfinished jobs in `states` that are due, not leased and not enqueued recently, and marks them as
+ * enqueued. A job whose lease expired is due immediately: its worker is gone.
  */
 export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({

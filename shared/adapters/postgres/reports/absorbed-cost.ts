@@ -33,7 +33,7 @@ async function readWithheldCharges(sql: Sql, { from, to }: LedgerPeriod): Promis
   return countAndSum(rows)
 }
 
-/** An attempt keeps its authorization, also when its job was reopened at another price later. */
+/** Reads attempts by their own authorization, since a job may be reopened later at another price. */
 async function readAmbiguousAttempts(sql: Sql, { from, to }: LedgerPeriod): Promise<CountAndSum> {
   const { rows } = await sql.query<{ count: number; total: string }>({
     name: 'read_ambiguous_attempts',

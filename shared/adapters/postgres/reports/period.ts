@@ -6,7 +6,7 @@ export interface LedgerPeriod {
   readonly to: string
 }
 
-/** Returns the period with defaults: `to` is the database's present time, `from` is 24 hours before `to`. */
+/** Returns the period with defaults: `to` is the database's current time, `from` is 24 hours before `to`. */
 export async function resolvePeriod(
   sql: Sql,
   { from, to }: { readonly from?: string | undefined; readonly to?: string | undefined },

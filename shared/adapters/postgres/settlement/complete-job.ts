@@ -9,9 +9,9 @@ type Completion = Parameters<JobSettlementStore['completeJob']>[1]
 const RECEIPT_CONSTRAINT = 'jobs_receipt'
 
 /**
- * settling → completed: commits settlement, receipt and payment response together; waiting API processes are notified
- * on commit. Only the open settlement of the job's present authorization can release the result: without it no receipt
- * is written, and the foreign key rejects a completed job without a receipt.
+ * Moves settling → completed: commits settlement, receipt and payment response together; waiting API processes are
+ * notified on commit. Only the open settlement of the job's current authorization can release the result: without it no
+ * receipt is written, and the foreign key rejects a completed job without a receipt.
  */
 export async function completeJob(sql: Sql, job: ClaimedJob, completion: Completion): Promise<Written> {
   const { receipt, receiptSecretId, paymentResponse, settlementId } = completion

@@ -3,8 +3,8 @@ import { moveJob, type Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
 /**
- * generated or settling → settlement_failed: the result is withheld until a new authorization pays for it. The payer
- * owes the charge, unless the authorization expired first, which is the service's fault.
+ * Moves generated or settling → settlement_failed: the result is withheld until a new authorization pays for it. The
+ * payer owes the charge, unless the authorization expired first, which is the service's fault.
  */
 export function failSettlement(sql: Sql, job: ClaimedJob, failure: Failure): Promise<Written> {
   return moveJob(sql, job, 'settlement_failed', (parameter) => ({
@@ -25,7 +25,7 @@ export function failSettlement(sql: Sql, job: ClaimedJob, failure: Failure): Pro
   }))
 }
 
-/** settling → review: no rule explains what is on chain, so a person must decide. */
+/** Moves settling → review: no rule explains what is on chain, so a person must decide. */
 export function markForReview(sql: Sql, job: ClaimedJob, reason: string): Promise<Written> {
   return moveJob(sql, job, 'review', (parameter) => ({
     name: 'mark_for_review',

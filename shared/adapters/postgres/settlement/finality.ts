@@ -107,7 +107,7 @@ export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promi
 
 /**
  * Moves a confirmed settlement to another block; final and lost ones do not move. Replays return the transaction that
- * is on chain; the receipt never changes and is served together with the present settlement.
+ * is on chain; the receipt never changes and is served together with the current settlement.
  */
 export async function moveSettlement(
   sql: Sql,
@@ -125,7 +125,7 @@ export async function moveSettlement(
   })
 }
 
-/** confirmed → lost. The job stays completed: its result was released, and replays continue. */
+/** Moves confirmed → lost. The job stays completed: its result was released, and replays continue. */
 export async function loseSettlement(sql: Sql, settlementId: string, reason: string): Promise<void> {
   await sql.query({
     name: 'lose_settlement',

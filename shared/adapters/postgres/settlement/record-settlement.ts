@@ -27,9 +27,9 @@ interface SignedRecording extends Recording {
 }
 
 /**
- * generated → settling. Takes the account nonce under a row lock and stores the transaction signed for it in the same
- * database transaction, so there are no nonce gaps and any worker can send what was signed. Signing is computation, not
- * network.
+ * Moves generated → settling. Takes the account nonce under a row lock and stores the transaction signed for it in the
+ * same database transaction, so there are no nonce gaps and any worker can send what was signed. Signing is
+ * computation, not network.
  *
  * All settlements of a key take that lock in turn, so those that wait in one process take it as a batch: one by one,
  * each would hold it for four round trips, which limited throughput to 60 settlements a second.
@@ -143,7 +143,7 @@ async function storeSigned(sql: Sql, signed: readonly SignedRecording[]): Promis
   })
 }
 
-/** Returns the settlement of the job's present authorization with every transaction signed for it, newest first. */
+/** Returns the settlement of the job's current authorization with every transaction signed for it, newest first. */
 export async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredSettlement> {
   const { rows } = await sql.query<{ id: string; hash: Hex; raw_transaction: Hex; account_nonce: string }>({
     name: 'read_settlement',
@@ -154,7 +154,7 @@ export async function readSettlement(sql: Sql, job: ClaimedJob): Promise<StoredS
     values: [job.authorizationId],
   })
   const [newest] = rows
-  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by an own settlement key`)
+  if (!newest) throw new Error(`job ${job.id} is settling without a transaction signed by a local settlement key`)
   return {
     settlementId: newest.id,
     transactions: rows.map(({ hash, raw_transaction, account_nonce }) => ({

@@ -4,7 +4,7 @@ import type { RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/settl
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
-/** generated → settling. The constraint `one_charge_per_job` rejects a second open settlement. */
+/** Moves generated → settling. The constraint `one_charge_per_job` rejects a second open settlement. */
 export function recordRemoteSettlement(
   sql: Sql,
   job: ClaimedJob,
