@@ -5,9 +5,9 @@ import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { highlight, printField, printProblem, printStep, printTitle } from '../terminal.ts'
 import { findOuterServices } from './outer-services.ts'
+import { listenForStopSignals, type StopReason, untilStop } from './processes/supervise.ts'
 import { type Sandbox, startSandbox } from './sandbox.ts'
 import { lockDirectory, unlockDirectory } from './state-directory.ts'
-import { listenForStopSignals, type StopReason, untilStop } from './supervise.ts'
 
 const HELP = `Usage: npm start [-- --fresh]
 

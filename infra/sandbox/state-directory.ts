@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { createSandboxAccount, createSandboxAccounts, type SandboxAccount } from './fund-devnet.ts'
-import { readCommandLine } from './previous-process.ts'
+import { createSandboxAccount, createSandboxAccounts, type SandboxAccount } from './chain/fund-devnet.ts'
+import { readCommandLine } from './processes/previous-process.ts'
 import { replaceFile } from './replace-file.ts'
 
 const keyPair = z.object({

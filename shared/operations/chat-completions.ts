@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { chatMessageSchema, translateChatMessages } from './chat-messages.ts'
-import { chatCompletionResultSchema } from './chat-result.ts'
 import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
-import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text-quote.ts'
-import { textRequestSchema, textUsageSchema } from './text-request.ts'
-import { chatTooling } from './tool-definitions.ts'
+import { chatMessageSchema, translateChatMessages } from './text/chat-messages.ts'
+import { chatCompletionResultSchema } from './text/chat-result.ts'
+import { chatOutputCeiling, chatResponseFormat, rawOutputSchema, samplingOptions } from './text/text-options.ts'
+import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text/text-quote.ts'
+import { textRequestSchema, textUsageSchema } from './text/text-request.ts'
+import { chatTooling } from './text/tool-definitions.ts'
 
 const DEFAULT_MAX_TOKENS = 512
 

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { messageSchema, systemSchema, translateMessages } from './message-blocks.ts'
-import { messageResultSchema } from './message-result.ts'
 import { defineOperation } from './operation.ts'
 import { maxTokensSchema, refuseUnstorableText, textModelSchema } from './request-text.ts'
-import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text-options.ts'
-import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text-quote.ts'
-import { textRequestSchema, textUsageSchema } from './text-request.ts'
-import { messageTooling } from './tool-definitions.ts'
+import { messageSchema, systemSchema, translateMessages } from './text/message-blocks.ts'
+import { messageResultSchema } from './text/message-result.ts'
+import { messageResponseFormat, rawOutputSchema, samplingOptions } from './text/text-options.ts'
+import { chargeText, pricedTokens, quoteText, textTermsSchema } from './text/text-quote.ts'
+import { textRequestSchema, textUsageSchema } from './text/text-request.ts'
+import { messageTooling } from './text/tool-definitions.ts'
 
 /** An open object: extra properties are accepted, and those that `text-options.ts` knows are forwarded. */
 const bodySchema = z

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import autocannon from 'autocannon'
-import { findFreePort } from '../../infra/sandbox/free-port.ts'
-import { startService } from '../../infra/sandbox/service-processes.ts'
+import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
+import { startService } from '../../infra/sandbox/processes/service-processes.ts'
 import { atLeast, type BenchResult, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
 

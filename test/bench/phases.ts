@@ -1,4 +1,4 @@
-import { findFreePort } from '../../infra/sandbox/free-port.ts'
+import { findFreePort } from '../../infra/sandbox/processes/free-port.ts'
 import { type BenchResult, runBench } from './measuring/bench.ts'
 import { startFarebox } from './measuring/farebox.ts'
 import { createPayers, payAll, signCalls } from './measuring/paid-load.ts'

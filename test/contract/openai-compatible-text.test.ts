@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
-import type { TextRequest } from '../../shared/operations/text-request.ts'
 import { createHttp } from '../../workers/providers/http.ts'
 import {
   createOpenAiCompatibleText,

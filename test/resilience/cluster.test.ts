@@ -3,11 +3,11 @@ import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import { type LoadBalancer, startLoadBalancer } from '../support/http/load-balancer.ts'
 import { haveRedis } from '../support/processes/redis-server.ts'
 import { until } from '../support/until.ts'
-import type { CallKind } from './call-requests.ts'
+import type { CallKind } from './calls/call-requests.ts'
 import { check } from './checker/check.ts'
 import { collect } from './checker/collect.ts'
 import type { CallRecord } from './checker/ledgers.ts'
-import { type CampaignStack, startCampaignStack } from './stack.ts'
+import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
 
 /** Two APIs, four workers that call providers, two settlers; Redis, S3, two settlement keys. */
 const APIS: readonly ServiceName[] = ['api', 'api-2']

@@ -9,7 +9,7 @@ import {
 } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox } from '../support/processes/test-sandbox.ts'
-import { type OuterServiceKind, parseOn, startCampaignServices } from './outer-services.ts'
+import { type OuterServiceKind, parseOn, startCampaignServices } from './stack/outer-services.ts'
 
 /** Ten to each API. */
 const DUPLICATES = 20

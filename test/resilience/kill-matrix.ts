@@ -5,7 +5,7 @@ import { replaceFile } from '../../infra/sandbox/replace-file.ts'
 import { FAULT_POINTS, rowName, selectPoints } from './kill-matrix/fault-points.ts'
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, percentile, renderTable, summarize } from './kill-matrix/summarize.ts'
-import { parseOn } from './outer-services.ts'
+import { parseOn } from './stack/outer-services.ts'
 
 export const HELP = `Usage: npm run campaign -- kill-matrix [--trials 50] [--seed 1] [--points core|all|quick|name,…] [--stacks 1]
   [--on redis,s3]

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
 import { FAULT_KINDS } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
-import { parseOn } from './outer-services.ts'
+import { parseOn } from './stack/outer-services.ts'
 
 export const HELP = `Usage: npm run campaign -- nemesis [options]
 

@@ -1,12 +1,12 @@
 import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
-import { DEVNET_ADDRESSES } from '../../infra/sandbox/devnet.ts'
-import { callRpc } from '../../infra/sandbox/json-rpc.ts'
+import { DEVNET_ADDRESSES } from '../../infra/sandbox/chain/devnet.ts'
+import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { type ChatAnswer, payChat, type SignedChat, signChat } from '../support/payer/chat-call.ts'
 import { type ContractCall, createPayer, ELSEWHERE, payerCalls, unlockPayer } from '../support/payer/payer.ts'
 import { secondsFromNow } from '../support/payer/sign-authorization.ts'
 import { signPermit } from '../support/payer/sign-permit.ts'
 import { countFor, describeAnswer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
-import { untilReached } from './until-reached.ts'
+import { untilReached } from './stack/until-reached.ts'
 
 const PERMIT_ABI = parseAbi([
   'function permit(address owner, address spender, uint256 value, uint256 deadline, uint8 v, bytes32 r, bytes32 s)',

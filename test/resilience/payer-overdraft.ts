@@ -1,8 +1,8 @@
-import { mintUsdc } from '../../infra/sandbox/fund-devnet.ts'
+import { mintUsdc } from '../../infra/sandbox/chain/fund-devnet.ts'
 import { type ChatAnswer, payChat, type SignedChat, signChat, upstreamCallsByKey } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { describeAnswer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
-import { untilReached } from './until-reached.ts'
+import { untilReached } from './stack/until-reached.ts'
 
 /** Five cents, for calls of up to half a cent. */
 const WALLET_ATOMIC = 50_000n

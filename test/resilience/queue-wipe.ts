@@ -2,9 +2,9 @@ import { parseArgs } from 'node:util'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
-import { parseOn, startCampaignServices } from './outer-services.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
-import { untilNoneLeft, untilReached } from './until-reached.ts'
+import { parseOn, startCampaignServices } from './stack/outer-services.ts'
+import { untilNoneLeft, untilReached } from './stack/until-reached.ts'
 
 const PAYERS = 8
 const FUNDS_ATOMIC = 1_000_000_000n

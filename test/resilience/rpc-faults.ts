@@ -11,7 +11,7 @@ import {
 } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
-import { type RpcStage, type RpcWatch, watchRpc } from './rpc-watch.ts'
+import { type RpcStage, type RpcWatch, watchRpc } from './stack/rpc-watch.ts'
 
 /** Short, so that hanging calls end soon, yet many times the latency of a working node. */
 const RPC_TIMEOUT_MS = 2500

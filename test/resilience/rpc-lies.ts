@@ -3,7 +3,7 @@ import type { RpcAnswer, RpcFault } from '../support/chain/rpc-proxy.ts'
 import { type ChatAnswer, type SignedChat, signChat } from '../support/payer/chat-call.ts'
 import { createPayer } from '../support/payer/payer.ts'
 import { askUntilPaid, countFor, distinct, fundedPayer, startWatchedStack, type WatchedStack } from './rpc-faults.ts'
-import type { RpcStage } from './rpc-watch.ts'
+import type { RpcStage } from './stack/rpc-watch.ts'
 
 /**
  * A lie of the node, repeated until the payment ends, and its worst outcome. `bad` payers emptied their wallet after

@@ -2,7 +2,7 @@ import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
 import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
-import { type ImageMediaType, imageMediaType } from '#shared/operations/image-bytes.ts'
+import { type ImageMediaType, imageMediaType } from '#shared/operations/text/image-bytes.ts'
 
 const MAXIMUM_BYTES = 10 * 1024 * 1024
 const TIMEOUT_MS = 15_000

@@ -1,10 +1,10 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
-import { chatCompletionResult, type TextResultFacts } from '#shared/operations/chat-result.ts'
-import { messageResult } from '#shared/operations/message-result.ts'
 import { messages } from '#shared/operations/messages.ts'
-import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import { chatCompletionResult, type TextResultFacts } from '#shared/operations/text/chat-result.ts'
+import { messageResult } from '#shared/operations/text/message-result.ts'
+import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 import type { ImageFetcher, RemoteImage } from './fetch-remote-image.ts'
 

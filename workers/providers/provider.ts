@@ -1,5 +1,5 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
-import type { TextOutput, TextRequest } from '#shared/operations/text-request.ts'
+import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
 
 /** The error codes that a provider call can fail with. */
 export type ProviderFailureCode = Extract<

@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { printProblem, printStep, printTitle } from '../../terminal.ts'
 import { findOuterServices } from '../outer-services.ts'
+import { listenForStopSignals } from '../processes/supervise.ts'
 import { type Sandbox, startSandbox } from '../sandbox.ts'
-import { listenForStopSignals } from '../supervise.ts'
 import { showPaidTranscription } from './paid-transcription.ts'
 
 const HELP = `Usage: npm run demo [-- path/to/file.mp3]

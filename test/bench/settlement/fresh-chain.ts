@@ -1,7 +1,7 @@
 import { toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'

@@ -10,8 +10,8 @@ import { parse } from 'yaml'
 import { z } from 'zod'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
-import { findFreePort } from '../../../infra/sandbox/free-port.ts'
-import { spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
+import { spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import {
   IMAGE_SETTINGS,
   KNOWN_SETTINGS,

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { initializeBucket } from '../../../infra/commands/bucket-init.ts'
-import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 
 let s3: TestS3

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
-import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { until } from '../../support/until.ts'
 

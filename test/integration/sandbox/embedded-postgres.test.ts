@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client, type QueryResult } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
+import { startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
 import { until } from '../../support/until.ts'
 
 let directory: string

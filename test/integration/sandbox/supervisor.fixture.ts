@@ -1,9 +1,9 @@
 /**
  * A supervisor for a test to kill: starts the programs of `kind`, prints their pids as JSON, then waits.
  */
-import { startDevnet } from '../../../infra/sandbox/devnet.ts'
-import { startPostgres } from '../../../infra/sandbox/embedded-postgres.ts'
-import { spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { startDevnet } from '../../../infra/sandbox/chain/devnet.ts'
+import { startPostgres } from '../../../infra/sandbox/postgres/embedded-postgres.ts'
+import { spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 
 const [kind = '', directory = ''] = process.argv.slice(2)
 const log = () => undefined

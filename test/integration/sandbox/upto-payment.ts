@@ -15,8 +15,8 @@ import {
 } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
-import type { SandboxAccount } from '../../../infra/sandbox/fund-devnet.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
+import type { SandboxAccount } from '../../../infra/sandbox/chain/fund-devnet.ts'
 import type { TestDevnet } from '../../support/chain/devnet.ts'
 
 /** The part of an upto payload that is sent on chain. */

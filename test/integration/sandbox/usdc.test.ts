@@ -2,9 +2,9 @@ import { type Address, createWalletClient, type Hex, http, maxUint256, parseAbi,
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
-import { createSandboxAccounts, fundSandboxAccounts, mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
+import { createSandboxAccounts, fundSandboxAccounts, mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { signPermit } from '../../support/payer/sign-permit.ts'
 

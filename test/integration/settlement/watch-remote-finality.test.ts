@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { settleRemotely } from '../../support/chain/remote-settling.ts'
 import { startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'

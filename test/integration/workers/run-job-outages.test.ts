@@ -1,6 +1,6 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
 import { type Payer } from '../../support/payer/payer.ts'

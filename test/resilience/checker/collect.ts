@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import pLimit from 'p-limit'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
 import type { CallerAnswer, CallRecord, Ledgers, Replay, StoredObject, UpstreamLedgerCall } from './ledgers.ts'

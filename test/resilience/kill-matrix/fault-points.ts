@@ -1,7 +1,7 @@
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
-import type { CallKind } from '../call-requests.ts'
+import type { CallKind } from '../calls/call-requests.ts'
 import type { PointAction } from '../processes/reach-point.ts'
-import { LEASE_SECONDS } from '../stack.ts'
+import { LEASE_SECONDS } from '../stack/stack.ts'
 
 /** One row of the matrix: where a process fails, how, and what must happen for it to get there. */
 export interface FaultPoint {

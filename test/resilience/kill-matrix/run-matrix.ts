@@ -1,9 +1,15 @@
 import pLimit from 'p-limit'
 import { survivorsOf } from '../../support/processes/is-running.ts'
+import { createRandom, shuffled } from '../calls/random.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
-import { createRandom, shuffled } from '../random.ts'
-import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
-import { type Comparison, compareLedgers, mergeReports, NOTHING_COMPARED, type StackReport } from '../stack-report.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
+import {
+  type Comparison,
+  compareLedgers,
+  mergeReports,
+  NOTHING_COMPARED,
+  type StackReport,
+} from '../stack/stack-report.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 import { createTrialGround, runTrial, type Trial } from './run-trial.ts'
 

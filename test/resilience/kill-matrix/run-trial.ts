@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { type Payer } from '../../support/payer/payer.ts'
-import type { CallKind } from '../call-requests.ts'
+import type { CallKind } from '../calls/call-requests.ts'
+import type { StartedCall } from '../calls/paying-caller.ts'
+import { pick } from '../calls/random.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
-import type { StartedCall } from '../paying-caller.ts'
-import { pick } from '../random.ts'
-import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
+import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 
 export interface Trial {

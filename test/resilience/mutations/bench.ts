@@ -8,15 +8,15 @@ import { challengeOf, paymentHeader, type SignedTerms, signCustomPayment } from 
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { randomNonce } from '../../support/payer/sign-authorization.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
-import { type CallKind, type CallRequest, newCallRequest } from '../call-requests.ts'
+import { type CallKind, type CallRequest, newCallRequest } from '../calls/call-requests.ts'
+import { newCallRecord, readCallerAnswer } from '../calls/recorded-call.ts'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
 import { objectsInFolder } from '../checker/read-objects.ts'
 import { createPointControl, type PointControl } from '../processes/reach-point.ts'
-import { newCallRecord, readCallerAnswer } from '../recorded-call.ts'
-import { canaryOf } from '../stack.ts'
-import { untilNoneLeft } from '../until-reached.ts'
+import { canaryOf } from '../stack/stack.ts'
+import { untilNoneLeft } from '../stack/until-reached.ts'
 
 /** A call whose every step is decided by the scenario. */
 export interface BenchCall {

@@ -1,4 +1,4 @@
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
 import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 

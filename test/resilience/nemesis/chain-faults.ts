@@ -1,5 +1,5 @@
 import { toHex } from 'viem'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 
 /** Resumes mining, beginning with a block for all pending transactions. */
 export async function setMining(rpcUrl: string, isOn: boolean): Promise<void> {

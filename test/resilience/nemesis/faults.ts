@@ -3,8 +3,8 @@ import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import type { TcpFault } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { pick } from '../random.ts'
-import { type CampaignStack, LEASE_SECONDS } from '../stack.ts'
+import { pick } from '../calls/random.ts'
+import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
 import { dropPendingTransactions, mine, reorganize, setMining } from './chain-faults.ts'
 
 /** A drawn fault: the resources that it needs exclusively, and its action, which ends healed. */
@@ -188,7 +188,7 @@ function upstreamFaulty(rule: FaultRuleInput, times: number): Fault {
 
 function miningPaused(durationMs: number, dropsPending: boolean): Fault {
   return {
-    name: `no blocks for ${durationMs} ms${dropsPending ? ', waiting transactions dropped' : ''}`,
+    name: `no blocks for ${durationMs} ms${dropsPending ? ', pending transactions dropped' : ''}`,
     resource: 'chain',
     inject: async ({ info }) => {
       await setMining(info.rpcUrl, false)

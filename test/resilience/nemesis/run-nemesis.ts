@@ -1,10 +1,16 @@
 import pLimit from 'p-limit'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { survivorsOf } from '../../support/processes/is-running.ts'
+import { createRandom } from '../calls/random.ts'
 import type { CallerAnswer, CallRecord, Violation } from '../checker/ledgers.ts'
-import { createRandom } from '../random.ts'
-import { type CampaignStackOptions, startCampaignStack } from '../stack.ts'
-import { type Comparison, compareLedgers, mergeReports, NOTHING_COMPARED, type StackReport } from '../stack-report.ts'
+import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
+import {
+  type Comparison,
+  compareLedgers,
+  mergeReports,
+  NOTHING_COMPARED,
+  type StackReport,
+} from '../stack/stack-report.ts'
 import { mine } from './chain-faults.ts'
 import type { FaultKind } from './faults.ts'
 import { createResources } from './resources.ts'

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { type GuardedProcess, spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import { until } from '../../support/until.ts'
 import { createPointControl } from './reach-point.ts'
 

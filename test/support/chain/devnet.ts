@@ -1,10 +1,14 @@
 import pLimit from 'p-limit'
 import { type Address, createPublicClient, type Hex, http, type PublicClient, parseAbi } from 'viem'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../../infra/sandbox/devnet.ts'
-import { createSandboxAccounts, fundSandboxAccounts, type SandboxAccounts } from '../../../infra/sandbox/fund-devnet.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
-import { waitForReceipt } from '../../../infra/sandbox/wait-for-receipt.ts'
+import { DEVNET_ADDRESSES, type Devnet, type DevnetOptions, startDevnet } from '../../../infra/sandbox/chain/devnet.ts'
+import {
+  createSandboxAccounts,
+  fundSandboxAccounts,
+  type SandboxAccounts,
+} from '../../../infra/sandbox/chain/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { waitForReceipt } from '../../../infra/sandbox/chain/wait-for-receipt.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
 /** Reads of USDC and Permit2. */

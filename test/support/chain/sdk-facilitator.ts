@@ -9,7 +9,7 @@ import { createNonceManager, createWalletClient, http, publicActions } from 'vie
 import { privateKeyToAccount } from 'viem/accounts'
 import { jsonRpc } from 'viem/nonce'
 import { base } from '#shared/adapters/chain/network/base-chain.ts'
-import { waitForReceipt } from '../../../infra/sandbox/wait-for-receipt.ts'
+import { waitForReceipt } from '../../../infra/sandbox/chain/wait-for-receipt.ts'
 
 const NETWORK = 'eip155:8453'
 

@@ -5,7 +5,7 @@ import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import {
   type ReplacementDependencies,
   replaceStuckTransactions,

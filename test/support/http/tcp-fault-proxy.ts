@@ -1,6 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
-import { findFreePort } from '../../../infra/sandbox/free-port.ts'
+import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
 /** A fault between a client and its target. `to_target` is the client's sending direction. */

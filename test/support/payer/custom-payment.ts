@@ -1,7 +1,7 @@
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import type { PaymentRequired } from '@x402/core/types'
 import type { Address } from 'viem'
-import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import type { Payer } from './payer.ts'
 import { randomNonce, secondsFromNow, signWitness, type WitnessTerms } from './sign-authorization.ts'
 import { type PermitTerms, signPermit } from './sign-permit.ts'

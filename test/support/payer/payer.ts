@@ -1,8 +1,8 @@
 import { encodeFunctionData, type Hex, maxUint256, parseAbi, toHex } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { DEVNET_ADDRESSES } from '../../../infra/sandbox/devnet.ts'
-import { mintUsdc } from '../../../infra/sandbox/fund-devnet.ts'
-import { callRpc } from '../../../infra/sandbox/json-rpc.ts'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
+import { mintUsdc } from '../../../infra/sandbox/chain/fund-devnet.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { createChainReader } from '../chain/devnet.ts'
 
 /** A payer of one test, who can also do with their money what no honest client does. */

@@ -1,6 +1,6 @@
 import type { Address, Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/devnet.ts'
+import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID } from '../../../infra/sandbox/chain/devnet.ts'
 
 /** The terms of an EIP-2612 permit for USDC. */
 export interface PermitTerms {

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
-import { spawnGuarded } from '../../../infra/sandbox/guarded-process.ts'
+import { spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import { PATIENCE_MS } from '../patience.ts'
 
 const PROGRAM = createRequire(import.meta.url).resolve('s3rver/bin/s3rver.js')

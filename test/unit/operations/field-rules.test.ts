@@ -17,16 +17,16 @@ const [chat, message, image, speech] = [
   'createSpeech',
 ] as const
 
-function said(content: unknown, more: object = {}) {
+function userContent(content: unknown, more: object = {}) {
   return { messages: [{ role: 'user', content, ...more }] }
 }
 
 function imagePart(url: unknown) {
-  return said([{ type: 'image_url', image_url: { url } }])
+  return userContent([{ type: 'image_url', image_url: { url } }])
 }
 
 function imageBlock(source: unknown) {
-  return said([{ type: 'image', source }])
+  return userContent([{ type: 'image', source }])
 }
 
 const base64Png = pngHead(8, 8).toString('base64')
@@ -43,19 +43,19 @@ const accepted: [operation: string, what: string, fields: object][] = [
   ],
   [chat, 'tools of any kind', { tools: [1, null, 'x', { type: 'web_search' }] }],
   [chat, 'any response_format', { response_format: 'whatever' }],
-  [chat, 'an empty text', said('')],
-  [chat, 'no parts', said([])],
+  [chat, 'an empty text', userContent('')],
+  [chat, 'no parts', userContent([])],
   [chat, 'a role of its own', { messages: [{ role: 'critic', content: 'x' }] }],
-  [chat, 'a refusal part', said([{ type: 'refusal', refusal: 'No.' }])],
-  [chat, 'extra properties of parts', said([{ type: 'text', text: 'x', cache_control: {} }], { name: 'Ann' })],
+  [chat, 'a refusal part', userContent([{ type: 'refusal', refusal: 'No.' }])],
+  [chat, 'extra properties of parts', userContent([{ type: 'text', text: 'x', cache_control: {} }], { name: 'Ann' })],
   [chat, 'an https image', imagePart('https://example.com/a.png')],
   [chat, 'an inline PNG', imagePart(dataUri(pngHead(8, 8)))],
   [chat, 'an inline JPEG', imagePart(dataUri(jpegHead(8, 8), 'image/jpeg'))],
   [chat, 'an inline WebP', imagePart(dataUri(webpHead, 'image/webp'))],
   [chat, 'an inline GIF', imagePart(dataUri(gifHead, 'image/gif'))],
-  [chat, 'null content next to tool_calls', said(null, { tool_calls: [{}] })],
-  [chat, 'absent content next to tool_calls', said(undefined, { tool_calls: [{}] })],
-  [chat, 'null content next to function_call', said(null, { function_call: { name: 'f', arguments: '{}' } })],
+  [chat, 'null content next to tool_calls', userContent(null, { tool_calls: [{}] })],
+  [chat, 'absent content next to tool_calls', userContent(undefined, { tool_calls: [{}] })],
+  [chat, 'null content next to function_call', userContent(null, { function_call: { name: 'f', arguments: '{}' } })],
   [message, 'the smallest body', {}],
   [message, 'max_tokens 1', { max_tokens: 1 }],
   [message, 'max_tokens 65536', { max_tokens: 65_536 }],
@@ -64,12 +64,12 @@ const accepted: [operation: string, what: string, fields: object][] = [
   [
     message,
     'thinking blocks',
-    said([{ type: 'thinking', thinking: 'x', signature: 'y' }, { type: 'redacted_thinking' }]),
+    userContent([{ type: 'thinking', thinking: 'x', signature: 'y' }, { type: 'redacted_thinking' }]),
   ],
   [
     message,
     'a tool use and its result',
-    said([
+    userContent([
       { type: 'tool_use', id: '1', name: 'f', input: {} },
       { type: 'tool_result', tool_use_id: '1' },
     ]),
@@ -110,19 +110,19 @@ const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection
   [operation, { messages: [{ content: 'x' }] }, 'missing_field', 'messages[0].role', /required/],
   [operation, { messages: [{ role: 1, content: 'x' }] }, 'invalid_field', 'messages[0].role', /must be a string/],
   [operation, { messages: [{ role: 'user' }] }, 'missing_field', 'messages[0].content', /required/],
-  [operation, said(null), 'invalid_field', 'messages[0].content', /a string or an array; got null/],
-  [operation, said(5), 'invalid_field', 'messages[0].content', /a string or an array; got 5/],
-  [operation, said({}), 'invalid_field', 'messages[0].content', /a string or an array; got an object/],
-  [operation, said(['x']), 'invalid_field', 'messages[0].content[0]', /must be an object/],
-  [operation, said([{}]), 'missing_field', 'messages[0].content[0].type', /required/],
+  [operation, userContent(null), 'invalid_field', 'messages[0].content', /a string or an array; got null/],
+  [operation, userContent(5), 'invalid_field', 'messages[0].content', /a string or an array; got 5/],
+  [operation, userContent({}), 'invalid_field', 'messages[0].content', /a string or an array; got an object/],
+  [operation, userContent(['x']), 'invalid_field', 'messages[0].content[0]', /must be an object/],
+  [operation, userContent([{}]), 'missing_field', 'messages[0].content[0].type', /required/],
   [
     operation,
-    said([{ type: 'video' }]),
+    userContent([{ type: 'video' }]),
     'invalid_field',
     'messages[0].content[0].type',
     /must be one of "text", "image/,
   ],
-  [operation, said([{ type: 'text' }]), 'missing_field', 'messages[0].content[0].text', /required/],
+  [operation, userContent([{ type: 'text' }]), 'missing_field', 'messages[0].content[0].text', /required/],
   [operation, { max_tokens: 0 }, 'invalid_field', 'max_tokens', /at least 1; got 0/],
   [operation, { max_tokens: 65_537 }, 'invalid_field', 'max_tokens', /at most 65536; got 65537/],
   [operation, { max_tokens: 1.5 }, 'invalid_field', 'max_tokens', /must be an integer/],
@@ -131,8 +131,14 @@ const textRefusals: Rejection[] = [chat, message].flatMap((operation): Rejection
   [operation, { stream: true }, 'invalid_field', 'stream', /must be false; got true/],
   [operation, { stream: 'false' }, 'invalid_field', 'stream', /must be false/],
   [operation, { tools: {} }, 'invalid_field', 'tools', /must be an array/],
-  [operation, said('\ud800'), 'invalid_field', 'messages[0].content', unstorable],
-  [operation, said([{ type: 'text', text: 'a\0b' }]), 'invalid_field', 'messages[0].content[0].text', unstorable],
+  [operation, userContent('\ud800'), 'invalid_field', 'messages[0].content', unstorable],
+  [
+    operation,
+    userContent([{ type: 'text', text: 'a\0b' }]),
+    'invalid_field',
+    'messages[0].content[0].text',
+    unstorable,
+  ],
   [operation, { tools: [{ name: '\udc00' }] }, 'invalid_field', 'tools[0].name', unstorable],
   [operation, { metadata: { '\ud800': 1 } }, 'invalid_field', 'metadata.\ud800', unstorable],
 ])
@@ -152,25 +158,25 @@ const rejected: Rejection[] = [
   [chat, imagePart('data:image/png;base64,'), 'invalid_field', imageUrl, /canonical RFC 4648/],
   [chat, imagePart('data:image/png;base64,AAAA'), 'invalid_field', imageUrl, /bytes of a PNG, JPEG, WebP or GIF/],
   [chat, imagePart(7), 'invalid_field', imageUrl, /must be a string/],
-  [chat, said([{ type: 'image_url' }]), 'missing_field', 'messages[0].content[0].image_url', /required/],
-  [chat, said([{ type: 'refusal' }]), 'missing_field', 'messages[0].content[0].refusal', /required/],
-  [chat, said(null, { tool_calls: [] }), 'invalid_field', 'messages[0].content', /a string or an array/],
+  [chat, userContent([{ type: 'image_url' }]), 'missing_field', 'messages[0].content[0].image_url', /required/],
+  [chat, userContent([{ type: 'refusal' }]), 'missing_field', 'messages[0].content[0].refusal', /required/],
+  [chat, userContent(null, { tool_calls: [] }), 'invalid_field', 'messages[0].content', /a string or an array/],
   [message, { max_tokens: undefined }, 'missing_field', 'max_tokens', /required/],
   [message, { system: 5 }, 'invalid_field', 'system', /a string or an array; got 5/],
   [message, { system: [{ type: 'image' }] }, 'invalid_field', 'system[0].type', /must be "text"/],
   [message, { system: '\ud800' }, 'invalid_field', 'system', unstorable],
-  [message, said([{ type: 'tool_use', name: 'f' }]), 'missing_field', 'messages[0].content[0].id', /required/],
+  [message, userContent([{ type: 'tool_use', name: 'f' }]), 'missing_field', 'messages[0].content[0].id', /required/],
   [
     message,
-    said([{ type: 'tool_use', id: '1', name: 'f', input: 5 }]),
+    userContent([{ type: 'tool_use', id: '1', name: 'f', input: 5 }]),
     'invalid_field',
     'messages[0].content[0].input',
     /must be/,
   ],
-  [message, said([{ type: 'tool_result' }]), 'missing_field', 'messages[0].content[0].tool_use_id', /required/],
+  [message, userContent([{ type: 'tool_result' }]), 'missing_field', 'messages[0].content[0].tool_use_id', /required/],
   [
     message,
-    said([{ type: 'tool_result', tool_use_id: '1', content: [{ type: 'document' }] }]),
+    userContent([{ type: 'tool_result', tool_use_id: '1', content: [{ type: 'document' }] }]),
     'invalid_field',
     'messages[0].content[0].content[0].type',
     /one of "text", "image"/,

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { createCatalog } from '#shared/catalog/catalog.ts'
-import { pixelSize } from '#shared/operations/image-bytes.ts'
-import { imageTokenBound, MAXIMUM_IMAGE_TOKENS } from '#shared/operations/image-tokens.ts'
 import { operationById } from '#shared/operations/registry.ts'
-import type { TextTerms } from '#shared/operations/text-quote.ts'
+import { pixelSize } from '#shared/operations/text/image-bytes.ts'
+import { imageTokenBound, MAXIMUM_IMAGE_TOKENS } from '#shared/operations/text/image-tokens.ts'
+import type { TextTerms } from '#shared/operations/text/text-quote.ts'
 import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
 import { IMAGE_MODEL, quoteOf, SPEECH_MODEL, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/chat-result.ts'
 import { imageResult, images } from '#shared/operations/images.ts'
-import { messageResult, messageResultSchema } from '#shared/operations/message-result.ts'
 import { speech, speechResult } from '#shared/operations/speech.ts'
-import type { TextOutput } from '#shared/operations/text-request.ts'
+import { chatCompletionResult, chatCompletionResultSchema } from '#shared/operations/text/chat-result.ts'
+import { messageResult, messageResultSchema } from '#shared/operations/text/message-result.ts'
+import type { TextOutput } from '#shared/operations/text/text-request.ts'
 
 const facts = { id: 'j1', created: 1_800_000_000, model: 'textmodel-2.5-pro', includeThoughtSignatures: false }
 const output: TextOutput = {

@@ -115,11 +115,14 @@ describe('the logger', () => {
       }`)
     })
 
-    it.each(secretExpressions.map(([name], index) => [name, index] as const))('the log never contains %s', (_, index) => {
-      const ofError = lines.filter(({ count }) => count === index)
-      expect(ofError).toHaveLength(2)
-      expect(JSON.stringify(ofError)).not.toContain('canary')
-    })
+    it.each(secretExpressions.map(([name], index) => [name, index] as const))(
+      'the log never contains %s',
+      (_, index) => {
+        const ofError = lines.filter(({ count }) => count === index)
+        expect(ofError).toHaveLength(2)
+        expect(JSON.stringify(ofError)).not.toContain('canary')
+      },
+    )
   })
 
   it('the logger adds the current request to every line that names none itself', () => {

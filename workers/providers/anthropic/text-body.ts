@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
 
 interface Block {

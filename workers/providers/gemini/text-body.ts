@@ -1,4 +1,4 @@
-import type { TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { geminiSchema } from './json-schema.ts'
 
 /**

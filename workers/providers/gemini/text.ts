@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { TextOutput, TextUsage } from '#shared/operations/text-request.ts'
+import type { TextOutput, TextUsage } from '#shared/operations/text/text-request.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'

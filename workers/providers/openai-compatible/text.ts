@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text-request.ts'
+import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'

@@ -34,7 +34,7 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
       const [newest] = await settlementStore.findUnfinalBlocks(0n)
       if (!newest) return 0
       const finalizedNumber = await blocks.readFinalizedNumber()
-      const { canonical: standing, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
+      const { canonical, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
       const final = canonical.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
       const finalized = await settlementStore.markFinal(final)
       const [firstReplaced] = replaced

@@ -1,0 +1,149 @@
+import { join } from 'node:path'
+import { UPSTREAM_KEY } from '../deployments.ts'
+import type { Connections, SandboxOptions, ServiceName } from '../sandbox-options.ts'
+import { type SandboxSecrets, settlementAccounts } from '../state-directory.ts'
+import { findFreePort } from './free-port.ts'
+import { type ServiceProcess, startService } from './service-processes.ts'
+
+/** The sandbox has one receipt secret and never rotates it. */
+const RECEIPT_SECRET_ID = 'k1'
+
+/** The sandbox's APIs and workers, each of which can be started repeatedly at the same address. */
+export interface ProcessPlan {
+  readonly names: readonly ServiceName[]
+  /** The base URLs of the APIs, in the order of their names. */
+  readonly baseUrls: [string, ...string[]]
+  describe(name: ServiceName): string
+  start(name: ServiceName): Promise<ServiceProcess>
+}
+
+interface PlanContext {
+  readonly connections: Connections
+  readonly deploymentsFile: string
+  readonly secrets: SandboxSecrets
+  /** The URL of a remote facilitator, which settles in place of the sandbox's keys. */
+  readonly facilitatorUrl: string | undefined
+}
+
+/** Determines names, ports and settings of all APIs and workers before the first one starts. */
+export async function planProcesses(options: SandboxOptions, context: PlanContext): Promise<ProcessPlan> {
+  const { apis = 1, workers = 1 } = options
+  // Concurrently, so that no port is found twice.
+  const ports = await Promise.all(Array.from({ length: apis }, findFreePort))
+  const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
+  if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
+  const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
+  const apiProcesses = ports.map((port, index) => [nameOf('api', index), apiProcess(options, context, port)] as const)
+  const workerProcesses = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
+    (name) => [name, workerProcess(options, context)] as const,
+  )
+  const processes = new Map([...apiProcesses, ...workerProcesses])
+  const find = (name: ServiceName) => {
+    const found = processes.get(name)
+    if (!found) throw new Error(`this sandbox has no ${name}`)
+    return found
+  }
+  return {
+    names: [...processes.keys()],
+    baseUrls,
+    describe: (name) => find(name).description,
+    start: (name) => {
+      const { entry, isReady, environment } = find(name)
+      const common = commonEnvironment(options, context, firstUrl)
+      const all = { ...common, ...environment, ...options.environmentOf?.(name) }
+      return startService({
+        name,
+        entry,
+        logsDirectory: join(options.directory, 'logs'),
+        isReady,
+        environment: withoutUnusedKeys(all),
+      })
+    },
+  }
+}
+
+/** Removes the settlement keys from a worker that does not settle. */
+function withoutUnusedKeys(environment: Record<string, string>): Record<string, string> {
+  const { SETTLEMENT_PRIVATE_KEYS: _, ...others } = environment
+  const { WORKER_QUEUES: queues } = others
+  return queues === undefined || queues.includes('settlement') ? environment : others
+}
+
+function nameOf(kind: 'api' | 'worker', index: number): ServiceName {
+  return index === 0 ? kind : `${kind}-${index + 1}`
+}
+
+function commonEnvironment(
+  { directory, outerServices }: SandboxOptions,
+  { connections, deploymentsFile }: PlanContext,
+  publicBaseUrl: string,
+): Record<string, string> {
+  const { databaseUrl, queueUrl, rpcUrl } = connections
+  return {
+    DATABASE_URL: databaseUrl,
+    ...(outerServices?.['S3_BUCKET'] ? {} : { OBJECT_STORE_DIRECTORY: join(directory, 'uploads') }),
+    ...outerServices,
+    // Last, because a proxy may replace the caller's queue.
+    ...(queueUrl === databaseUrl ? {} : { QUEUE_URL: queueUrl }),
+    RPC_URL: rpcUrl,
+    PUBLIC_BASE_URL: publicBaseUrl,
+    DEPLOYMENTS_FILE: deploymentsFile,
+  }
+}
+
+interface PlannedProcess {
+  readonly entry: string
+  readonly description: string
+  readonly isReady: (line: string) => boolean
+  readonly environment: Record<string, string>
+}
+
+function apiProcess(
+  { apiEntry = 'api/main.ts', apiEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { secrets, facilitatorUrl }: PlanContext,
+  port: number,
+): PlannedProcess {
+  const facilitators = settlementAccounts(secrets, settlementKeys)
+  return {
+    entry: apiEntry,
+    description: `http://127.0.0.1:${port}`,
+    isReady: (line) => line.includes('listening on'),
+    environment: {
+      PORT: String(port),
+      CONTACT_EMAIL: 'sandbox@farebox.example',
+      // There is no load balancer to notify, and the user waits after Ctrl-C.
+      DRAIN_NOTICE_SECONDS: '0',
+      DRAIN_SECONDS: '3',
+      PAY_TO: secrets.accounts.recipient.address,
+      ...(facilitatorUrl === undefined
+        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
+      CHALLENGE_SECRET: secrets.challengeSecret,
+      RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
+      RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
+      ...apiEnvironment,
+    },
+  }
+}
+
+function workerProcess(
+  { workerEntry = 'workers/main.ts', workerEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { secrets, facilitatorUrl }: PlanContext,
+): PlannedProcess {
+  const facilitators = settlementAccounts(secrets, settlementKeys)
+  return {
+    entry: workerEntry,
+    description: 'takes jobs, calls the vendors, settles',
+    isReady: (line) => line.includes('taking jobs'),
+    environment: {
+      RECEIPT_SECRET_ID,
+      // The chain mines immediately, so a transaction that waits longer is stuck.
+      FEE_BUMP_AFTER_SECONDS: '3',
+      ...(facilitatorUrl === undefined
+        ? { SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(',') }
+        : { FACILITATOR_URL: facilitatorUrl }),
+      [UPSTREAM_KEY]: secrets.upstreamApiKey,
+      ...workerEnvironment,
+    },
+  }
+}

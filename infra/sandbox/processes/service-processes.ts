@@ -1,0 +1,79 @@
+import { createWriteStream } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+
+/** Generous for a slow, busy machine; a process that exits before is reported immediately. */
+const START_TIMEOUT_MS = 120_000
+
+/** A Node process of farebox: an API, a worker or the simulated vendors. */
+export interface ServiceProcess extends GuardedProcess {
+  /** The line that reported readiness. */
+  readonly readyLine: string
+}
+
+/** Compiling all code takes a quarter of a start; Node runs without the cache where it cannot be written. */
+const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
+
+/**
+ * Starts `entry` (a path below the repository) and waits for a line of its output that `isReady` accepts. All output goes
+ * to `<logs>/<name>.log`. Throws with the last lines when the process exits before it is ready or takes too long.
+ */
+export async function startService(options: {
+  name: string
+  entry: string
+  environment: Record<string, string>
+  logsDirectory: string
+  isReady: (line: string) => boolean
+}): Promise<ServiceProcess> {
+  await mkdir(options.logsDirectory, { recursive: true })
+  const logPath = join(options.logsDirectory, `${options.name}.log`)
+  const logFile = createWriteStream(logPath, { flags: 'a', mode: 0o600 })
+  const ready = Promise.withResolvers<string>()
+  const lastLines: string[] = []
+  const started = spawnGuarded({
+    command: process.execPath,
+    args: [join(ROOT, options.entry)],
+    cwd: ROOT,
+    env: { ...inheritedEnvironment(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.environment },
+    // Gives orphaned processes time to release their jobs.
+    orphanGraceMs: 5000,
+    log: (line) => {
+      logFile.write(`${line}\n`)
+      lastLines.push(line)
+      if (lastLines.length > 20) lastLines.shift()
+      if (options.isReady(line)) ready.resolve(line)
+    },
+  })
+  void started.exited.then(() => logFile.end())
+  const failed = started.exited.then(({ code, signal }) => {
+    throw new Error(`${options.name} ended (${signal ?? `code ${code}`}) before it was ready:\n${lastLines.join('\n')}`)
+  })
+  const timeout = Promise.withResolvers<never>()
+  const timer = setTimeout(
+    () => timeout.reject(new Error(`${options.name} was not ready in time; see ${logPath}`)),
+    START_TIMEOUT_MS,
+  )
+  try {
+    const readyLine = await Promise.race([ready.promise, failed, timeout.promise])
+    // From now on, the supervisor handles its exit.
+    failed.catch(() => undefined)
+    return { ...started, readyLine }
+  } catch (error) {
+    await started.stop()
+    throw error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Returns the machine's variables that a process needs; other variables of the caller do not reach the sandbox. */
+function inheritedEnvironment(): Record<string, string> {
+  const names = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'TZ', 'FFMPEG_PATH']
+  return Object.fromEntries(
+    names.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
+  )
+}

@@ -1,0 +1,126 @@
+import { z } from 'zod'
+import { stringOr } from '../request-text.ts'
+import { type Conversation, finishConversation, textOf, textPart } from './conversation.ts'
+import { imageFromUrl, imageUrlSchema } from './image-source.ts'
+import type { TextPart, TextRequest } from './text-request.ts'
+import { isObject, toolArgumentsJson } from './tool-arguments.ts'
+
+const partSchema = z.discriminatedUnion(
+  'type',
+  [
+    z.looseObject({ type: z.literal('text'), text: z.string() }),
+    z.looseObject({ type: z.literal('image_url'), image_url: z.looseObject({ url: imageUrlSchema }) }),
+    z.looseObject({ type: z.literal('refusal'), refusal: z.string() }),
+  ],
+  { error: ({ code }) => (code === 'invalid_union' ? 'must be one of "text", "image_url", "refusal"' : undefined) },
+)
+
+/** SDKs send a turn of tool calls only with `content: null`, or without it. Every other message has content. */
+export const chatMessageSchema = z
+  .looseObject({ role: z.string(), content: stringOr(z.array(partSchema), 'a string or an array').nullish() })
+  .check(({ value, issues }) => {
+    const hasContent = value.content !== undefined && value.content !== null
+    if (hasContent || hasToolCalls(value)) return
+    issues.push({ code: 'custom', path: ['content'], message: 'must be a string or an array', input: value.content })
+  })
+  // The published schema requires content; null is the exception that SDKs need.
+  .meta({ required: ['role', 'content'] })
+
+type ChatMessage = z.infer<typeof chatMessageSchema>
+
+const toolCallSchema = z.object({
+  id: z.string().optional(),
+  function: z.object({ name: z.string(), arguments: z.string().optional() }),
+})
+
+/**
+ * Translates chat messages into the conversation of a text request.
+ *
+ * `system` and `developer` texts are joined into the single system text, wherever they occur; images among them become
+ * the user's. `tool` and `function` messages are the user's tool results, neighboring ones in one message. `assistant`
+ * is the assistant. Any other role counts as the user: the published schema only requires that a role is a string.
+ */
+export function translateChatMessages(messages: readonly ChatMessage[]): Pick<TextRequest, 'system' | 'messages'> {
+  const conversation: Conversation = { system: [], messages: [] }
+  const toolNames = new Map<string, string>()
+  let previousRole = ''
+  for (const message of messages) {
+    const parts = contentParts(message.content)
+    switch (message.role) {
+      case 'system':
+      case 'developer': {
+        conversation.system.push(textOf(parts))
+        const images = imagesOf(parts)
+        if (images.length > 0) conversation.messages.push({ role: 'user', parts: images })
+        break
+      }
+      case 'tool':
+      case 'function': {
+        const results = [toolResult(message, parts, toolNames), ...imagesOf(parts)]
+        const last = conversation.messages.at(-1)
+        if (last && (previousRole === 'tool' || previousRole === 'function')) last.parts.push(...results)
+        else conversation.messages.push({ role: 'user', parts: results })
+        break
+      }
+      case 'assistant': {
+        const calls = toolCalls(message)
+        for (const { id, name } of calls) toolNames.set(id, name)
+        conversation.messages.push({ role: 'assistant', parts: [...parts, ...calls] })
+        break
+      }
+      default:
+        conversation.messages.push({ role: 'user', parts })
+    }
+    previousRole = message.role
+  }
+  return finishConversation(conversation)
+}
+
+function contentParts(content: ChatMessage['content']): TextPart[] {
+  if (content === undefined || content === null) return []
+  if (typeof content === 'string') return [textPart(content)]
+  return content.map((part) => {
+    switch (part.type) {
+      case 'text':
+        return textPart(part.text)
+      case 'refusal':
+        return textPart(part.refusal)
+      case 'image_url':
+        return imageFromUrl(part.image_url.url)
+    }
+  })
+}
+
+function imagesOf(parts: readonly TextPart[]): TextPart[] {
+  return parts.filter((part) => part.type === 'image')
+}
+
+function hasToolCalls(message: Record<string, unknown>): boolean {
+  const calls = message['tool_calls']
+  return (Array.isArray(calls) && calls.length > 0) || isObject(message['function_call'])
+}
+
+/** Reads the calls; malformed ones are not forwarded. `function_call` is the older form, without an id. */
+function toolCalls(message: ChatMessage): Extract<TextPart, { type: 'tool_call' }>[] {
+  const listed = Array.isArray(message['tool_calls']) ? (message['tool_calls'] as unknown[]) : []
+  const older = message['function_call'] === undefined ? [] : [{ function: message['function_call'] }]
+  return [...listed, ...older].flatMap((call) => {
+    const known = toolCallSchema.safeParse(call).data
+    if (!known) return []
+    const { name, arguments: text = '' } = known.function
+    return [{ type: 'tool_call', id: known.id ?? idOfUnnamedCall(name), name, arguments_json: toolArgumentsJson(text) }]
+  })
+}
+
+function toolResult(message: ChatMessage, parts: readonly TextPart[], toolNames: Map<string, string>): TextPart {
+  const given = typeof message['name'] === 'string' ? message['name'] : undefined
+  const id = typeof message['tool_call_id'] === 'string' ? message['tool_call_id'] : idOfUnnamedCall(given ?? '')
+  const name = toolNames.get(id) ?? given
+  const text = textOf(parts)
+  return { type: 'tool_result', tool_call_id: id, ...(name === undefined ? {} : { name }), text }
+}
+
+/** Returns the id that links older function calls to their results: they share only the name. */
+function idOfUnnamedCall(name: string): string {
+  return `function_${name}`
+}

@@ -1,0 +1,113 @@
+import { z } from 'zod'
+import { canonicalJson, type JsonValue } from '#shared/digests/canonical-json.ts'
+import { stringOr } from '../request-text.ts'
+import { type Conversation, finishConversation, joinTexts, textOf, textPart } from './conversation.ts'
+import { imageBlockSourceSchema, imageFromBlock } from './image-source.ts'
+import type { TextPart, TextRequest } from './text-request.ts'
+
+const textBlock = z.looseObject({ type: z.literal('text'), text: z.string() })
+const imageBlock = z.looseObject({ type: z.literal('image'), source: imageBlockSourceSchema })
+
+function oneOf(...types: string[]) {
+  const message = `must be one of ${types.map((type) => JSON.stringify(type)).join(', ')}`
+  return { error: ({ code }: { code?: string }) => (code === 'invalid_union' ? message : undefined) }
+}
+
+const resultBlockSchema = z.discriminatedUnion('type', [textBlock, imageBlock], oneOf('text', 'image'))
+
+/** Clients echo the model's thinking in their history; it is accepted but not forwarded. */
+const blockSchema = z.discriminatedUnion(
+  'type',
+  [
+    textBlock,
+    imageBlock,
+    z.looseObject({
+      type: z.literal('tool_use'),
+      id: z.string(),
+      name: z.string(),
+      input: z.record(z.string(), z.unknown()).optional(),
+    }),
+    z.looseObject({
+      type: z.literal('tool_result'),
+      tool_use_id: z.string(),
+      content: stringOr(z.array(resultBlockSchema), 'a string or an array').optional(),
+    }),
+    z.looseObject({ type: z.literal('thinking') }),
+    z.looseObject({ type: z.literal('redacted_thinking') }),
+  ],
+  oneOf('text', 'image', 'tool_use', 'tool_result', 'thinking', 'redacted_thinking'),
+)
+
+export const messageSchema = z.looseObject({
+  role: z.string(),
+  content: stringOr(z.array(blockSchema), 'a string or an array'),
+})
+
+/** A string or text blocks only. */
+export const systemSchema = stringOr(z.array(textBlock), 'a string or an array')
+
+type Block = z.infer<typeof blockSchema>
+
+/**
+ * Translates messages into the conversation of a text request. `system` (the field, and messages of role `system` or
+ * `developer`) becomes the single system text; `assistant` is the assistant, and any other role counts as the user.
+ * Images inside a tool result follow it in the same message.
+ */
+export function translateMessages(
+  system: z.infer<typeof systemSchema> | undefined,
+  messages: readonly z.infer<typeof messageSchema>[],
+): Pick<TextRequest, 'system' | 'messages'> {
+  const conversation: Conversation = { system: [systemText(system)], messages: [] }
+  const toolNames = new Map<string, string>()
+  for (const { role, content } of messages) {
+    const parts =
+      typeof content === 'string' ? [textPart(content)] : content.flatMap((block) => blockParts(block, toolNames))
+    if (role !== 'system' && role !== 'developer') {
+      conversation.messages.push({ role: role === 'assistant' ? 'assistant' : 'user', parts })
+      continue
+    }
+    conversation.system.push(textOf(parts))
+    const others = parts.filter((part) => part.type !== 'text')
+    if (others.length > 0) conversation.messages.push({ role: 'user', parts: others })
+  }
+  return finishConversation(conversation)
+}
+
+function systemText(system: z.infer<typeof systemSchema> | undefined): string {
+  return typeof system === 'string' ? system : joinTexts((system ?? []).map(({ text }) => text))
+}
+
+function blockParts(block: Block, toolNames: Map<string, string>): TextPart[] {
+  switch (block.type) {
+    case 'text':
+      return [textPart(block.text)]
+    case 'image':
+      return [imageFromBlock(block.source)]
+    case 'tool_use': {
+      toolNames.set(block.id, block.name)
+      // Canonical, so that the order of the input's properties does not change the digest.
+      const input = canonicalJson((block.input ?? {}) as JsonValue)
+      return [{ type: 'tool_call', id: block.id, name: block.name, arguments_json: input }]
+    }
+    case 'tool_result':
+      return toolResultParts(block, toolNames.get(block.tool_use_id))
+    case 'thinking':
+    case 'redacted_thinking':
+      return []
+  }
+}
+
+function toolResultParts(block: Extract<Block, { type: 'tool_result' }>, name: string | undefined): TextPart[] {
+  const { content = '' } = block
+  const parts = typeof content === 'string' ? [textPart(content)] : content.flatMap((one) => blockParts(one, new Map()))
+  return [
+    {
+      type: 'tool_result',
+      tool_call_id: block.tool_use_id,
+      ...(name === undefined ? {} : { name }),
+      text: textOf(parts),
+      ...(block['is_error'] === true ? { is_error: true } : {}),
+    },
+    ...parts.filter((part) => part.type === 'image'),
+  ]
+}

@@ -1,0 +1,147 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
+import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
+import { isRunning } from '../../support/processes/is-running.ts'
+import { until } from '../../support/until.ts'
+
+const START = fileURLToPath(new URL('../../../infra/sandbox/main.ts', import.meta.url))
+const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
+
+let directory: string
+/** Registered as soon as they are spawned: one that never becomes ready must be stopped as well. */
+const started: Pick<Started, 'supervisor' | 'exitCode'>[] = []
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'farebox-lifecycle-'))
+})
+afterAll(async () => {
+  for (const { supervisor } of started) supervisor.kill('SIGTERM')
+  await Promise.all(started.map(({ exitCode }) => exitCode))
+  await rm(directory, { recursive: true, force: true })
+})
+
+interface Started {
+  supervisor: ChildProcess
+  exitCode: Promise<number | null>
+  output: () => string
+  info: SandboxInfo
+  sandboxFile: string
+}
+
+/** Runs `npm start` as a user does, always in the same folder. The sandbox's own timeouts end a start that hangs. */
+async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
+  const sandboxFile = join(directory, `${name}.json`)
+  const supervisor = spawn(process.execPath, [START, ...args], {
+    cwd: directory,
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], SANDBOX_FILE: sandboxFile },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ready = Promise.withResolvers<'ready'>()
+  let output = ''
+  for (const stream of [supervisor.stdout, supervisor.stderr])
+    stream.on('data', (chunk) => {
+      output += String(chunk)
+      if (output.includes('Ready in')) ready.resolve('ready')
+    })
+  const exitCode = new Promise<number | null>((resolve) => supervisor.on('close', resolve))
+  started.push({ supervisor, exitCode })
+  if ((await Promise.race([ready.promise, exitCode])) !== 'ready') throw new Error(output)
+  const info = JSON.parse(await readFile(sandboxFile, 'utf8')) as SandboxInfo
+  return { supervisor, exitCode, output: () => output, info, sandboxFile }
+}
+
+async function expectNothingRuns({ info }: Started) {
+  await until(() => Object.values(info.pids).every((pid) => !isRunning(pid)))
+  for (const url of [info.baseUrl, info.rpcUrl, info.upstreamUrl, info.databaseUrl])
+    await until(() => refusesConnections(new URL(url)))
+}
+
+async function expectNothingLeft(sandbox: Started) {
+  await expectNothingRuns(sandbox)
+  await expect(readFile(sandbox.sandboxFile)).rejects.toThrow('ENOENT')
+}
+
+async function expectStops(sandbox: Started, signal: 'SIGTERM' | 'SIGINT') {
+  sandbox.supervisor.kill(signal)
+  expect(await sandbox.exitCode).toBe(0)
+  await expectNothingLeft(sandbox)
+}
+
+async function expectStopsWith(sandbox: Started, part: 'worker' | 'api' | 'chain') {
+  process.kill(sandbox.info.pids[part], 'SIGKILL')
+  expect(await sandbox.exitCode).toBe(1)
+  expect(sandbox.output()).toContain(`${part} ended (SIGKILL)`)
+  await expectNothingLeft(sandbox)
+}
+
+/** Passed from test to test: starting is by far the most expensive step, and each tested ending needs a running sandbox. */
+let running: Started
+
+test('keeps a paid result and its receipt across Ctrl-C (exit code 0) and a killed worker until --fresh', async () => {
+  const idempotencyKey = randomUUID()
+  const audio = (await readFile(SAMPLE)).toString('base64')
+  const call = ({ info }: Started, headers: Record<string, string> = {}) =>
+    fetch(`${info.baseUrl}/v1/audio/transcriptions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body: JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: audio }),
+    })
+
+  const before = await start()
+  const client = createPayingClient({ ...before.info, privateKey: before.info.payer.privateKey })
+  const headers = await client.sign(await call(before))
+  const paid = await call(before, headers)
+  expect(paid.status).toBe(200)
+  const result = await paid.text()
+  await expectStops(before, 'SIGINT')
+
+  const after = await start()
+  expect(after.info.payer).toEqual(before.info.payer)
+  const replay = await call(after, headers)
+  expect(replay.status).toBe(200)
+  expect(replay.headers.get('x-receipt-token')).toBe(paid.headers.get('x-receipt-token'))
+  expect(await replay.text()).toBe(result)
+  await expectStopsWith(after, 'worker')
+
+  running = await start('sandbox', '--fresh')
+  expect(running.info.payer).not.toEqual(before.info.payer)
+  expect((await call(running, headers)).status).toBe(402)
+})
+
+test('runs and stops (SIGTERM, exit code 0) a second sandbox without affecting the first', async () => {
+  const second = await start('second')
+  expect(second.output()).toContain('Another sandbox runs in')
+  expect(second.info.baseUrl).not.toBe(running.info.baseUrl)
+  expect((await fetch(`${second.info.baseUrl}/healthz`)).status).toBe(200)
+  await expectStops(second, 'SIGTERM')
+  expect((await fetch(`${running.info.baseUrl}/healthz`)).status).toBe(200)
+})
+
+test('stops everything with exit code 1 when a part is killed', async () => {
+  await expectStopsWith(running, 'api')
+  running = await start()
+  await expectStopsWith(running, 'chain')
+})
+
+test('leaves no process and no open port behind when the supervisor is killed', async () => {
+  const sandbox = await start()
+  sandbox.supervisor.kill('SIGKILL')
+  await expectNothingRuns(sandbox)
+})
+
+function refusesConnections({ hostname, port }: URL): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: hostname, port: Number(port) })
+    socket.on('connect', () => {
+      socket.destroy()
+      resolve(false)
+    })
+    socket.on('error', () => resolve(true))
+  })
+}

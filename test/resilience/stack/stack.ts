@@ -1,0 +1,258 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import type { Connections, ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
+import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { createChainReader } from '../../support/chain/devnet.ts'
+import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import type { TestRedis } from '../../support/processes/redis-server.ts'
+import { createPayingCaller, type PayingCaller } from '../calls/paying-caller.ts'
+import type { LedgerSources } from '../checker/collect.ts'
+import { objectsInBucket, objectsInFolder } from '../checker/read-objects.ts'
+import { createPointControl, type PointControl } from '../processes/reach-point.ts'
+import { type OuterServiceKind, startCampaignServices } from './outer-services.ts'
+import { untilNoneLeft } from './until-reached.ts'
+
+export interface CampaignStackOptions {
+  /** Number of processes of each kind; default 2. */
+  readonly apis?: number
+  readonly workers?: number
+  readonly settlementKeys?: number
+  /** Queue and object store to start for the campaign; default: none. */
+  readonly on?: readonly OuterServiceKind[]
+  /** Whether PostgreSQL, queue, RPC, upstream and bucket are behind fault proxies. */
+  readonly proxied?: boolean
+  /**
+   * Number of payers who approved Permit2, and of those who sign a gas-sponsoring permit each time; default 8 and 4.
+   */
+  readonly approvedPayers?: number
+  readonly sponsoredPayers?: number
+  readonly upstreamDelayMs?: number
+  readonly apiEnvironment?: Record<string, string>
+  readonly workerEnvironment?: Record<string, string>
+  /** Settings of the process with this name, which override all others. */
+  readonly environmentOf?: (name: ServiceName) => Record<string, string>
+  /** Where clients send their calls, such as a load balancer; default: directly to the APIs. */
+  readonly clientUrls?: readonly string[]
+  /** Returns numbers between 0 and 1; default `Math.random`. */
+  readonly random?: () => number
+}
+
+type ProxiedTarget = 'database' | 'queue' | 'rpc' | 'upstream'
+
+/** A whole farebox with several APIs and workers, the tools to break it, and clients that record what they see. */
+export interface CampaignStack extends Sandbox {
+  readonly directory: string
+  readonly points: PointControl
+  /** `null` unless the stack was started `proxied`. */
+  readonly proxies: Readonly<Record<ProxiedTarget, TcpFaultProxy> & { objects?: TcpFaultProxy }> | null
+  /** The queue of a stack `on` Redis. */
+  readonly redis: TestRedis | null
+  readonly payers: { readonly approved: readonly Payer[]; readonly sponsored: readonly Payer[] }
+  readonly caller: PayingCaller
+  /** When the chain was reorganized, in Unix milliseconds; added by the fault that does it. */
+  readonly reorganizedAt: number[]
+  /** Creates another payer with 1,000 USDC. */
+  addPayer(kind: 'approved' | 'sponsored'): Promise<Payer>
+  setFaults(rules: readonly FaultRuleInput[]): Promise<void>
+  sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
+  /**
+   * Waits until every job is finished, staged uploads are deleted, and every confirmed settlement is on chain; returns
+   * the ids of stuck jobs.
+   */
+  settleDown(): Promise<readonly string[]>
+  /** Keeps the logs and all other files after `stop`, to investigate a failure; returns the folder. */
+  keepFiles(): string
+  /** Returns where the checker reads the five ledgers, without any proxy. */
+  ledgerSources(): Omit<LedgerSources, 'callsToReplay'>
+}
+
+const PAYER_FUNDS_ATOMIC = 1_000_000_000n
+/** A job may have to be recovered several times, each time after many others. */
+const CLIENT_PATIENCE_MS = 5 * PATIENCE_MS
+/**
+ * Short, since every job of a killed worker waits for it. A starved worker may lose its lease too, which costs an
+ * uncharged failure that clients and checker treat as such.
+ */
+export const LEASE_SECONDS = 3
+
+export async function startCampaignStack(options: CampaignStackOptions = {}): Promise<CampaignStack> {
+  const directory = await mkdtemp(join(tmpdir(), 'farebox-campaign-'))
+  const points = createPointControl(join(directory, 'points'))
+  const proxies: TcpFaultProxy[] = []
+  let keepsFiles = false
+  const services = await startCampaignServices(options.on ?? [], options.proxied)
+  const stopAround = async () => {
+    await Promise.all(proxies.map((proxy) => proxy.stop()))
+    await services.stop()
+  }
+  try {
+    const sandbox = await startSandbox({
+      directory,
+      apis: options.apis ?? 2,
+      workers: options.workers ?? 2,
+      settlementKeys: options.settlementKeys ?? 1,
+      upstreamDelayMs: options.upstreamDelayMs ?? 0,
+      apiEntry: 'test/resilience/processes/api.ts',
+      workerEntry: 'test/resilience/processes/worker.ts',
+      // So short that clients also re-attach to a job that recovers slowly.
+      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
+      workerEnvironment: {
+        LEASE_SECONDS: String(LEASE_SECONDS),
+        SWEEP_SECONDS: '0.2',
+        FEE_BUMP_AFTER_SECONDS: '1',
+        ...options.workerEnvironment,
+      },
+      outerServices: services.settings,
+      environmentOf: (name) => ({
+        FAULT_POINTS_DIRECTORY: join(directory, 'points'),
+        ...options.environmentOf?.(name),
+      }),
+      ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),
+    })
+    const [database, queue, rpc, upstream] = proxies
+    const caller = createPayingCaller({
+      baseUrls: options.clientUrls ?? sandbox.info.baseUrls,
+      rpcUrl: sandbox.info.rpcUrl,
+      network: sandbox.info.network,
+      patienceMs: CLIENT_PATIENCE_MS,
+      random: options.random ?? Math.random,
+    })
+    const addPayer: CampaignStack['addPayer'] = (kind) =>
+      createPayer(sandbox.info.rpcUrl, { usdcAtomic: PAYER_FUNDS_ATOMIC, approved: kind === 'approved' })
+    const approved = await addPayers(options.approvedPayers ?? 8, () => addPayer('approved'))
+    const sponsored = await addPayers(options.sponsoredPayers ?? 4, () => addPayer('sponsored'))
+    const pool = new pg.Pool({ connectionString: sandbox.info.databaseUrl, max: 2 })
+    // A restart of the database closes idle connections; the next query opens another.
+    pool.on('error', () => undefined)
+    const sql: CampaignStack['sql'] = async <Row extends pg.QueryResultRow>(
+      statement: string,
+      parameters: readonly unknown[] = [],
+    ) => (await pool.query<Row>(statement, [...parameters])).rows
+    const reorganizedAt: number[] = []
+    return {
+      ...sandbox,
+      directory,
+      points,
+      proxies:
+        database && queue && rpc && upstream
+          ? { database, queue, rpc, upstream, ...(services.objectsProxy ? { objects: services.objectsProxy } : {}) }
+          : null,
+      redis: services.redis,
+      payers: { approved, sponsored },
+      caller,
+      addPayer,
+      setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
+      sql,
+      settleDown: () => settleDown(sql, sandbox.info),
+      reorganizedAt,
+      ledgerSources: () => ({
+        reorganizedAt,
+        rpcUrl: sandbox.info.rpcUrl,
+        payTo: sandbox.info.payTo,
+        settlementAddresses: sandbox.info.settlementAddresses,
+        databaseUrl: sandbox.info.databaseUrl,
+        upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
+        readObjects: services.s3 ? objectsInBucket(services.s3) : objectsInFolder(join(directory, 'uploads')),
+        canaries: caller.audios.map(canaryOf),
+        calls: caller.records,
+        replay: (record) => caller.replay(record),
+      }),
+      stop: async () => {
+        await pool.end()
+        await sandbox.stop()
+        await stopAround()
+        if (!keepsFiles) await rm(directory, { recursive: true, force: true })
+      },
+      keepFiles: () => {
+        keepsFiles = true
+        return directory
+      },
+    }
+  } catch (error) {
+    await stopAround()
+    await rm(directory, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** Starts the fault proxies. */
+async function startProxies(real: Connections, proxies: TcpFaultProxy[]): Promise<Connections> {
+  const through = async (target: string) => {
+    const url = new URL(target)
+    const proxy = await startTcpFaultProxy({ host: url.hostname, port: Number(url.port) })
+    proxies.push(proxy)
+    url.port = String(proxy.port)
+    return url.href.replace(/\/$/, '')
+  }
+  return {
+    databaseUrl: await through(real.databaseUrl),
+    queueUrl: await through(real.queueUrl),
+    rpcUrl: await through(real.rpcUrl),
+    upstreamUrl: await through(real.upstreamUrl),
+  }
+}
+
+async function addPayers(count: number, add: () => Promise<Payer>): Promise<readonly Payer[]> {
+  const payers: Payer[] = []
+  while (payers.length < count) payers.push(await add())
+  return payers
+}
+
+async function setFaults(upstreamUrl: string, rules: readonly FaultRuleInput[]): Promise<void> {
+  const answer = await fetch(`${upstreamUrl}/_simulator/faults`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(rules),
+  })
+  if (!answer.ok) throw new Error(`the simulator refused the faults: ${await answer.text()}`)
+}
+
+async function settleDown(sql: CampaignStack['sql'], info: SandboxInfo): Promise<readonly string[]> {
+  const unfinished = await untilNoneLeft(async () => {
+    const inLedger = await sql<{ id: string; kind: string; state: string }>(
+      `SELECT id, 'job' AS kind, state FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
+       UNION ALL SELECT id, 'upload', '' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL
+       ORDER BY id`,
+    )
+    return inLedger.length > 0 ? inLedger : await missingOnChain(sql, info)
+  })
+  return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
+}
+
+/**
+ * Returns accounts with nonces that are not mined yet, and confirmed settlements that a reorganization has removed for
+ * now.
+ */
+async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: SandboxInfo) {
+  const accounts = await sql<{ id: string; next: string }>(
+    'SELECT facilitator AS id, next_account_nonce AS next FROM settlement_accounts',
+  )
+  const waiting = await Promise.all(
+    accounts.map(async ({ id, next }) => {
+      const mined = BigInt(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [id, 'latest']))
+      return mined < BigInt(next) ? [{ id, kind: 'account', state: `${mined} of ${next}` }] : []
+    }),
+  )
+  const settlements = await sql<{ id: string }>(
+    "SELECT transaction_hash AS id FROM settlements WHERE state = 'confirmed'",
+  )
+  const transfers = await createChainReader(rpcUrl).transfersTo(payTo)
+  const present = new Set(transfers.map(({ transactionHash }) => transactionHash.toLowerCase()))
+  return [
+    ...waiting.flat(),
+    ...settlements
+      .filter(({ id }) => !present.has(id.toLowerCase()))
+      .map(({ id }) => ({ id, kind: 'settlement', state: '' })),
+  ]
+}
+
+/** Returns bytes that occur only in this audio: the generator's seed, after the side information of the first frame. */
+export function canaryOf(audio: Uint8Array): Buffer {
+  return Buffer.from(audio.subarray(24, 48))
+}
