@@ -17,7 +17,7 @@ export function printField(label: string, ...lines: readonly string[]): void {
   for (const line of rest) console.log(`  ${' '.repeat(LABEL_WIDTH)} ${line}`)
 }
 
-/** Prints one completed step of a start-up. */
+/** Prints one completed step of a startup. */
 export function printStep(name: string, detail: string, milliseconds: number): void {
   const time = `${(milliseconds / 1000).toFixed(2)} s`
   console.log(`  ${style('green', '✓')} ${name.padEnd(LABEL_WIDTH - 2)} ${detail} ${style('dim', time)}`)

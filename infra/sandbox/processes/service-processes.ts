@@ -39,7 +39,7 @@ export async function startService(options: {
     args: [join(ROOT, options.entry)],
     cwd: ROOT,
     env: { ...inheritedEnvironment(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.environment },
-    // Gives orphaned processes time to release their jobs.
+    // Leaves orphaned processes time to release their jobs.
     orphanGraceMs: 5000,
     log: (line) => {
       logFile.write(`${line}\n`)

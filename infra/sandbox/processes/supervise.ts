@@ -25,7 +25,7 @@ export interface StopSignals {
   received: Promise<string>
 }
 
-/** Starts to listen for signals, so that one during start-up is not lost. A second signal ends the process immediately. */
+/** Starts to listen for signals, so that one during startup is not lost. A second signal ends the process immediately. */
 export function listenForStopSignals(): StopSignals {
   const received = Promise.withResolvers<string>()
   let count = 0

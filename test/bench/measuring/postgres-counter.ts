@@ -66,7 +66,7 @@ export async function startPostgresCounter(databaseUrl: string): Promise<Postgre
 }
 
 /**
- * Creates a parser of the client's half of PostgreSQL's protocol 3: a start-up message without a type, then type,
+ * Creates a parser of the client's half of PostgreSQL's protocol 3: a startup message without a type, then type,
  * length and content.
  */
 function createMessageReader(onStatement: (statement: string) => void): (chunk: Buffer) => void {
