@@ -61,10 +61,14 @@ function isCompleteState(content: string): boolean {
   }
 }
 
-/** Saves the chain to `stateFile` every few seconds, while anvil runs and blocks are added. */
-export async function keepChainState(anvil: Anvil, stateFile: string): Promise<void> {
+/**
+ * Saves the chain to `stateFile` every few seconds, while anvil runs and blocks are added. Returns a function that waits for a
+ * save that is still being written after anvil has ended.
+ */
+export async function keepChainState(anvil: Anvil, stateFile: string): Promise<() => Promise<void>> {
   await replaceFile(pidFile(stateFile), String(anvil.pid))
-  void saveUntilExit(anvil, stateFile)
+  const finished = saveUntilExit(anvil, stateFile)
+  return () => finished
 }
 
 async function saveUntilExit(anvil: Anvil, stateFile: string): Promise<void> {

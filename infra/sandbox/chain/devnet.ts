@@ -78,11 +78,13 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
       ...(stateFile !== undefined && resumed ? ['--load-state', stateFile] : []),
     ],
   })
+  let waitForLastSave = noSave
   try {
-    if (stateFile !== undefined) await keepChainState(anvil, stateFile)
+    if (stateFile !== undefined) waitForLastSave = await keepChainState(anvil, stateFile)
     await placeContracts(anvil.rpcUrl, contracts, canonical)
   } catch (cause) {
     await anvil.stop()
+    await waitForLastSave()
     throw cause
   }
   return {
@@ -90,10 +92,15 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
     pid: anvil.pid,
     resumed,
     exited: anvil.exited,
-    // Writing the state of a long chain takes time.
-    stop: () => anvil.stop({ signal: 'SIGTERM', graceMs: 15_000 }),
+    stop: async () => {
+      // Writing the state of a long chain takes time.
+      await anvil.stop({ signal: 'SIGTERM', graceMs: 15_000 })
+      await waitForLastSave()
+    },
   }
 }
+
+const noSave = (): Promise<void> => Promise.resolve()
 
 /** Places the contracts, even on a resumed chain, so that a change to the stand-ins takes effect. */
 async function placeContracts(

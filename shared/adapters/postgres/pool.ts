@@ -29,15 +29,17 @@ export function createPool(options: {
   onError: (error: Error) => void
   /** For reports over the whole ledger; default 15 s. */
   statementTimeoutMs?: number
+  /** Also limits the wait for a free connection of the pool; default 5 s. */
+  connectTimeoutMs?: number
 }): Pool {
-  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
+  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options
   const pool = new pg.Pool({
     connectionString: options.connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: connectTimeoutMs,
     statement_timeout: statementTimeoutMs,
-    query_timeout: statementTimeoutMs + CONNECT_TIMEOUT_MS,
+    query_timeout: statementTimeoutMs + connectTimeoutMs,
     keepAlive: true,
   })
   pool.on('error', options.onError)

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
@@ -82,6 +83,7 @@ it.each([
       maximumConnections: CONCURRENCY,
       applicationName: 'second worker',
       onError: () => undefined,
+      connectTimeoutMs: PATIENCE_MS,
     })
     const second = { ...worker.through(worker.proxy, chain.privateKey), settlementStore: createSettlementStore(pool) }
     const replacements = setInterval(() => void Promise.all([chain.keep(), chain.keep()]).catch(() => undefined), 1000)

@@ -10,6 +10,7 @@ import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'
 
 /** The ledger over a separate database: every store, and plain SQL. */
@@ -39,6 +40,7 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
     maximumConnections,
     applicationName: 'farebox ledger test',
     onError: () => undefined,
+    connectTimeoutMs: PATIENCE_MS,
   })
   const sql = async <Row extends pg.QueryResultRow>(statement: string, parameters: readonly unknown[] = []) =>
     (await pool.query<Row>(statement, [...parameters])).rows
