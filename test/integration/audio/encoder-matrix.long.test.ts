@@ -8,7 +8,13 @@ import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
-import { joinBytes, MPEG1_BITRATES, MPEG2_BITRATES, SAMPLE_RATES } from '../../support/media/mp3-generator.ts'
+import {
+  generateMp3,
+  joinBytes,
+  MPEG1_BITRATES,
+  MPEG2_BITRATES,
+  SAMPLE_RATES,
+} from '../../support/media/mp3-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 import { runProgram } from '../../support/processes/run-program.ts'
@@ -145,5 +151,17 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'mpg123', 'sox'))('files of real
     }
     const wrong = await Promise.all(pairs.map((pair) => parallel(check, pair)))
     expect(wrong.filter((message) => message !== undefined)).toEqual([])
+  })
+
+  test('decodes an hour of audio to the sample', async () => {
+    const hour = generateMp3({ durationMs: 3_600_000, sampleRate: 48_000, bitrate: 32 })
+    const walk = walkFrames(hour)
+    if (walk.outcome !== 'mp3') throw new Error(walk.found)
+    const decode = createFfmpegDecoder({
+      ffmpegPath: (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? '',
+      timeLimitMs: 4 * PATIENCE_MS,
+      processorTimeLimitSeconds: (4 * PATIENCE_MS) / 1000,
+    })
+    expect(await decode(hour, planDecode(hour, walk))).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
   })
 })

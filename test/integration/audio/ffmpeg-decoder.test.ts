@@ -115,11 +115,6 @@ describe.skipIf(process.platform === 'win32')('a misbehaving child process', () 
 })
 
 describe.skipIf(!havePrograms('ffmpeg'))('the installed ffmpeg', () => {
-  test('decodes an hour of audio to the sample', async () => {
-    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...AMPLE_LIMITS }, hour)
-    expect(decoded).toEqual({ outcome: 'agrees', decodedSamples: 172_800_000 })
-  })
-
   test.each([0, 1, 30, 100, 300])('ends ffmpeg when the caller aborts after %i ms', async (delayMs) => {
     const reason = new Error('the caller aborted')
     const controller = new AbortController()
