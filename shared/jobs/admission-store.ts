@@ -5,6 +5,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
+import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
 import type { JobOutcome, JobState } from './job.ts'
@@ -19,7 +20,7 @@ export interface KeyBindingRequest {
 /** `quote` is the one of the key's first challenge, kept until that challenge expires. */
 export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
 
-/** The request a key is bound to: until its challenge expires, or permanently once the key has a job. */
+/** The request a key is bound to: until its challenge expires or, with a job that did not end uncharged, for good. */
 export interface CurrentBinding {
   readonly requestDigest: string
   readonly quote: Quote<JsonValue>
@@ -30,10 +31,22 @@ export interface CurrentBinding {
 
 /** The jobs that a key and an authorization already belong to, read in one snapshot. */
 export interface PriorWork {
-  /** The job that the key is permanently bound to. */
-  readonly holder: { readonly jobId: string; readonly payer: string; readonly state: JobState } | null
-  /** The id of the job that claimed the authorization's nonce. */
-  readonly claimedFor: string | null
+  /** The job that the key is bound to. `isReleasable`: uncharged, and its challenge has expired, so others may take it. */
+  readonly holder: {
+    readonly jobId: string
+    readonly payer: string
+    readonly state: JobState
+    readonly isReleasable: boolean
+  } | null
+  /** The job that claimed the authorization's nonce, and whether it was accepted with this challenge token. */
+  readonly claim: { readonly jobId: string; readonly hasSameToken: boolean } | null
+}
+
+/** A payment as it was presented. */
+export interface PresentedClaim {
+  readonly authorization: Authorization
+  /** SHA-256 of the challenge token, which unlike the signature never appears on chain. */
+  readonly challengeTokenSha256: string
 }
 
 export interface NewJob {
@@ -45,6 +58,8 @@ export interface NewJob {
   readonly effectiveJson: Uint8Array
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
+  /** SHA-256 of the challenge token that the authorization is accepted with, and can be presented again with. */
+  readonly challengeTokenSha256: string
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms
@@ -80,13 +95,19 @@ export type Acceptance =
   | { outcome: 'exceeds_open_limit'; openTotal: AtomicAmount }
   /** An earlier call of the payer was completed but its charge could not be settled. */
   | { outcome: 'unpaid_debt'; idempotencyKey: string; chargeAmount: AtomicAmount }
+  /** Too much of the payer's earlier work ended without a charge. */
+  | { outcome: 'uncharged_work_limit'; exhausted: ExhaustedBudget }
+  /** Settlements of this job or payer reverted lately; the withheld result can be paid for after the pause. */
+  | { outcome: 'settlement_retry_limit'; retryAfterSeconds: number }
+  /** The payers without a history have too much open, owed and uncharged together. */
+  | { outcome: 'new_payer_limit'; retryAfterSeconds: number }
 
 /** The API's access to the ledger: keys, acceptance, and what callers read about their jobs. */
 export interface AdmissionStore {
   bindKey(request: KeyBindingRequest): Promise<KeyBinding>
   /** Returns `null` for a key that is free. */
   findBinding(idempotencyKey: string): Promise<CurrentBinding | null>
-  findPriorWork(idempotencyKey: string, authorization: Authorization): Promise<PriorWork>
+  findPriorWork(idempotencyKey: string, payment: PresentedClaim): Promise<PriorWork>
   /** Returns whether the key has a job, of any payer, other than a failed one that would be run again. */
   hasJob(idempotencyKey: string): Promise<boolean>
   /** Writes authorization and job in one transaction; the job's row is the outbox. */

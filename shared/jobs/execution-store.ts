@@ -1,19 +1,37 @@
 import type { Media } from '#shared/media/media.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
+import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { ExposureTerms } from './admission-store.ts'
 import type { ClaimedJob, Failure, Job, JobState, SealedResult, Written } from './job.ts'
 
 /** The part of a job that the sweepers need in order to enqueue it. */
 export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
 
+/**
+ * How a job ends uncharged. Its uncharged work is the authorized maximum when the vendor worked or may have worked
+ * (`failed_empty`, `failed_ambiguous`), and the minimum charge when the code says that the caller sent what cannot be
+ * served (`isCallersDoing`), with or without a provider call. Any other failure is the service's or the vendor's.
+ */
+export type JobFailure = Failure & {
+  readonly attempt: 'none' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'
+  /** The charge that the measured usage would have had, where the vendor reported usage. */
+  readonly measuredCharge?: AtomicAmount
+}
+
 /** A worker's access to jobs, from the claim to the stored result. Every write to a claimed job is fenced. */
 export interface ExecutionStore {
   /** Takes the job's lease; `null` when the job is finished, not due, or leased by another worker. */
   claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
   renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
-  /** Ends the lease; the job runs again no earlier than `delayMs` from now. */
-  releaseJob(job: ClaimedJob, delayMs: number): Promise<Written>
+  /** Ends the lease; the job may run again immediately. */
+  releaseJob(job: ClaimedJob): Promise<Written>
+  /**
+   * Ends the lease; the job runs again no earlier than `delayMs` from now, and later with each further deferral.
+   * `isPaymentBlocked`: nothing but the payment itself prevents its settlement. Default false.
+   */
+  deferJob(job: ClaimedJob, delayMs: number, isPaymentBlocked?: boolean): Promise<Written>
   /**
    * Ends the lease and raises the fence, for the worker that the job is enqueued for next; `null` when that is not
    * possible.
@@ -25,9 +43,13 @@ export interface ExecutionStore {
   /**
    * Returns the payer's other work that has a prior claim on their funds (accepted before this job, or already being
    * worked on), with the charges that settled since `funds` were read or, without a reading, within the last
-   * `verifiedMsAgo` milliseconds.
+   * `verifiedMsAgo` milliseconds. `owes`: a result is withheld until they pay for it. `exhausted`: their uncharged work,
+   * once it has reached the budget.
    */
-  readExposureAhead(job: ClaimedJob, since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>): Promise<Exposure>
+  readExposureAhead(
+    job: ClaimedJob,
+    since: Pick<ExposureTerms, 'funds' | 'verifiedMsAgo'>,
+  ): Promise<Exposure & { readonly owes: boolean; readonly exhausted: ExhaustedBudget | null }>
   /**
    * Moves accepted → generating, with the attempt's row; or, after a definite failure, the next deployment's attempt
    * while generating. `failed` ends the previous attempt.
@@ -39,9 +61,9 @@ export interface ExecutionStore {
   ): Promise<{ written: Written; attemptId: string }>
   /** Moves generating → generated: result, usage and charge; the upload's data key is erased with them. */
   sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult, media: Media | null): Promise<Written>
-  /** Moves accepted or generating → failed, uncharged. A definite failure erases the upload's data key. */
-  failJob(
-    job: ClaimedJob,
-    failure: Failure & { attempt: 'none' | 'failed_definite' | 'failed_ambiguous' },
-  ): Promise<Written>
+  /**
+   * Moves accepted or generating → failed, uncharged, and writes the uncharged work with it. Any failure but an
+   * ambiguous one erases the upload's data key.
+   */
+  failJob(job: ClaimedJob, failure: JobFailure): Promise<Written>
 }

@@ -48,6 +48,10 @@ export interface ClaimedJob extends Job {
    * Time from when the job was due to this claim, by PostgreSQL's clock; includes the lease of a worker that was lost.
    */
   readonly waitedMs: number
+  /** Time from the first deferral in this state to this claim; 0 for a job that was not deferred in it. */
+  readonly deferredMs: number
+  /** Time since when nothing but the payment itself has prevented its settlement; 0 when that is not so. */
+  readonly paymentBlockedMs: number
   readonly sealed: SealedResult | null
   /** The settlement as this claim recorded it; `null` when it must be read. */
   readonly settlement: StoredSettlement | null
@@ -104,6 +108,6 @@ export type JobOutcome =
       paymentResponse: PaymentResponse
     }
   /** Completed, with a result past its retention. */
-  | { state: 'expired'; receiptId: string; receiptSecretId: string }
+  | { state: 'expired'; receiptId: string }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
   | { state: 'review' }

@@ -1,4 +1,5 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { QueueName } from './job-queue.ts'
 
 /** The jobs of one queue according to their rows; the queue itself may have more or fewer messages. */
@@ -6,10 +7,12 @@ export interface QueueTotals {
   /** Due, and leased by no worker. */
   readonly waiting: number
   readonly running: number
-  /** To be tried again later. */
+  /** Tried before without progress, or to be tried later. */
   readonly deferred: number
   /** How long the oldest waiting job has been due; 0 when none waits. */
   readonly oldestWaitingSeconds: number
+  /** Since when the longest-deferred job has been deferred in its state; 0 when none is. */
+  readonly oldestDeferredSeconds: number
 }
 
 export interface CountAndTotal {
@@ -28,14 +31,18 @@ export interface LedgerTotals {
   readonly ambiguous: CountAndTotal
   /** Results whose charge could not be settled and has not been paid since. */
   readonly withheld: CountAndTotal
+  /** Work that ended without a charge since the beginning, by kind. */
+  readonly uncharged: Readonly<Record<UnchargedKind, CountAndTotal>>
+  /** What new payers together have open, owe, and caused without a charge within the window. */
+  readonly newPayerExposure: AtomicAmount
   /** Number of jobs that need a person's decision. */
   readonly inReview: number
 }
 
 /** Totals over all settlements of the ledger. */
 export interface SettlementTotals {
-  /** Settlements that are not done: signed, confirmed but not final, unproven, lost. */
-  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost', number>>
+  /** Settlements that are not done: signed, confirmed but not final, unproven, lost, surplus. */
+  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus', number>>
   readonly oldestSignedAgeSeconds: number
 }
 

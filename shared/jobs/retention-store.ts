@@ -8,6 +8,6 @@ export interface RetentionStore {
   markMediaDeleted(objectKeys: readonly string[]): Promise<void>
   /** Erases results past their retention. Returns their number. */
   expireResults(retentionMs: number, limit: number): Promise<number>
-  /** Deletes keys whose challenge expired long ago and was never paid for. Returns their number. */
+  /** Deletes keys whose challenge expired minutes ago and was never paid for. Returns their number. */
   forgetExpiredChallenges(limit: number): Promise<number>
 }

@@ -1,10 +1,18 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { GasSpent, SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
 import type { ClaimedJob, Failure, PaymentResponse, StoredSettlement, StoredTransaction, Written } from './job.ts'
 
 type Hex = `0x${string}`
+
+/** When the payer owes the charge of a settlement that failed. */
+export type Debt =
+  /** Unless the authorization expired first, which is the service's fault. */
+  | 'unless_expired'
+  /** Unless it expired before the payment itself prevented its settlement, for which no deadline is an excuse. */
+  | 'unless_expired_before_block'
+  | 'none'
 
 /**
  * The settlement of one job: with our own keys, or through a remote facilitator. Every write is fenced by the job's
@@ -13,7 +21,8 @@ type Hex = `0x${string}`
 export interface JobSettlementStore {
   /**
    * Moves generated → settling: takes the next account nonce and stores the transaction signed for it, before anything
-   * is sent.
+   * is sent. Refuses a job with an earlier settlement that is not in `lookedUp`: after a reorganization that one may
+   * have charged the payer.
    */
   recordSettlement(
     job: ClaimedJob,
@@ -21,8 +30,17 @@ export interface JobSettlementStore {
       chargeAmount: AtomicAmount
       minimumAccountNonce: bigint
       sign(accountNonce: bigint): Promise<SignedTransaction>
+      /** Ids of earlier settlements of this job that cannot charge the payer any more. */
+      lookedUp?: readonly string[]
     },
-  ): Promise<StoredSettlement | 'stale'>
+  ): Promise<StoredSettlement | 'stale' | 'settled_before'>
+  /** Returns the settlements of the job's earlier authorizations, none of which charged the payer when it was ended. */
+  readEarlierSettlements(job: ClaimedJob): Promise<readonly EarlierSettlement[]>
+  /**
+   * Moves generated → settling with an earlier settlement that charged the payer after all. The job's current
+   * authorization is left unsettled.
+   */
+  adoptSettlement(job: ClaimedJob, earlier: EarlierSettlement): Promise<Written>
   readSettlement(job: ClaimedJob): Promise<StoredSettlement>
   /** Stays settling: signs a settlement for the next account nonce after its own was used outside this ledger. */
   renewSettlement(
@@ -44,15 +62,45 @@ export interface JobSettlementStore {
       transactionHash: string
       blockNumber: bigint
       blockHash: string
+      /** Stored for a settlement with one of our own keys. */
+      gas?: GasSpent
       receipt: Receipt
       receiptSecretId: string
       paymentResponse: PaymentResponse
     },
   ): Promise<Written>
-  /** Moves generated or settling → settlement_failed: the result is withheld. */
-  failSettlement(job: ClaimedJob, failure: Failure): Promise<Written>
+  /** Moves generated or settling → settlement_failed: the result is withheld. Owed unless expired by default. */
+  failSettlement(job: ClaimedJob, failure: SettlementFailure, debt?: Debt): Promise<Written>
   /** Moves settling → review. */
   markForReview(job: ClaimedJob, reason: string): Promise<Written>
+}
+
+/** A block whose state proves that a settlement cannot succeed, for as long as the chain contains it. */
+export interface JudgedBlock {
+  readonly number: bigint
+  readonly hash: string
+}
+
+/** Why a settlement failed. Without a block that proves it, its transactions are watched until there is one. */
+export interface SettlementFailure extends Failure {
+  readonly judgedAt?: JudgedBlock | null
+  /** What reverted transactions cost a key of our own: uncharged work of the payer. */
+  readonly gas?: GasSpent | null
+}
+
+/** A settlement of an authorization that the payer replaced by a later one. */
+export interface EarlierSettlement {
+  readonly settlementId: string
+  readonly authorizationId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly settledBy: 'own_key' | 'remote_facilitator'
+  /** Newest first; without account nonce where a remote facilitator signed them. */
+  readonly transactions: readonly { readonly hash: Hex; readonly accountNonce: bigint | null }[]
+  /** No transaction of this settlement is in an earlier block. */
+  readonly firstBlock: bigint
+  /** `failed_finally`: a final block proves it. `charged`: it is known to have charged the payer. */
+  readonly known: 'failed_finally' | 'failed' | 'charged'
 }
 
 /** A settlement requested, or to be requested, from a remote facilitator. */
@@ -164,6 +212,22 @@ export interface UnfinalRemoteSettlement {
   readonly block: SettledBlock
 }
 
+/** A settlement that was ended as failed, by facts of a block that is not final. */
+export interface FailedSettlement {
+  readonly settlementId: string
+  readonly jobId: string
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  /** Of a remote facilitator's settlement; else `null`. */
+  readonly recordedBlock: bigint | null
+  /** The block that proves the failure; `null` when there is none at present. */
+  readonly judgedAt: JudgedBlock | null
+  /** Newest first; empty for those of a remote facilitator. */
+  readonly transactions: readonly StoredTransaction[]
+  /** Transactions that a remote facilitator named; empty for those of own keys. */
+  readonly namedHashes: readonly Hex[]
+}
+
 /** The transaction and block that prove a settlement. */
 export interface SettledAt {
   readonly transactionHash: string
@@ -171,15 +235,36 @@ export interface SettledAt {
   readonly blockHash: string
 }
 
-/** Confirmed settlements until their block is final. The jobs are completed and stay so. */
+/** Settlements that are decided by a block, until that block is final. Completed jobs stay completed. */
 export interface FinalityStore {
-  /** Returns the newest blocks with confirmed settlements, and the oldest of those up to `finalizedNumber`. */
+  /**
+   * Returns the newest blocks that decided settlements, confirmed or failed, and the oldest of those up to
+   * `finalizedNumber`.
+   */
   findUnfinalBlocks(finalizedNumber: bigint): Promise<readonly SettledBlock[]>
   /** Returns confirmed settlements in this block and later ones, oldest block first, at most `limit`. */
   readUnfinal(fromNumber: bigint, limit: number): Promise<readonly UnfinalSettlement[]>
   /** Returns the newest confirmed settlements by a remote facilitator, at most `limit`. */
   readUnfinalRemote(limit: number): Promise<readonly UnfinalRemoteSettlement[]>
-  /** Marks the confirmed settlements in these blocks as final. Returns their number. */
+  /**
+   * Returns failed settlements of own keys, or of a remote facilitator, at most `limit`: those judged at this block and
+   * later ones or, with `null`, those that no block of the chain has judged yet.
+   */
+  readFailed(
+    settledBy: 'own_key' | 'remote_facilitator',
+    fromNumber: bigint | null,
+    limit: number,
+  ): Promise<readonly FailedSettlement[]>
+  /** Stores the block that proves the failure of a failed settlement, or `null` when there is none at present. */
+  judgeFailed(settlementId: string, judgedAt: JudgedBlock | null): Promise<void>
+  /**
+   * Handles a failed settlement that charged the payer after all. `reopened`: the job waited for another payment, and
+   * moves settlement_failed → settling to be completed with this one. `open`: the job is being worked on, and looks at
+   * its earlier settlements before it settles. `surplus`: the job was paid by another settlement or has no result, so a
+   * person must decide.
+   */
+  reopenSettlement(settlementId: string, settledAt: SettledAt): Promise<'reopened' | 'open' | 'surplus'>
+  /** Marks the settlements that these blocks decided as final. Returns their number. */
   markFinal(blockHashes: readonly string[]): Promise<number>
   /** Moves a confirmed settlement to another block after a reorganization. A final one does not move. */
   moveSettlement(settlementId: string, to: SettledAt): Promise<void>

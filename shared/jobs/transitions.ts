@@ -1,6 +1,9 @@
 import { JOB_STATES, type JobOutcome, type JobState } from './job.ts'
 
-/** Every transition a job may make. The store's statements take their guards from here. */
+/**
+ * Every transition a job may make. The store's statements take their guards from here. A deferral is no transition: the
+ * job stays in its state, and each transition ends it.
+ */
 const TRANSITIONS: Record<JobState, readonly JobState[]> = {
   accepted: ['generating', 'failed'],
   // generating again: with the next deployment, after a definite failure of the previous one.
@@ -10,8 +13,8 @@ const TRANSITIONS: Record<JobState, readonly JobState[]> = {
   // Uncharged: a new authorization under the same key may try again.
   failed: ['accepted'],
   // The result is stored: a new authorization pays for it without another provider call, or for new work once its
-  // hosted media have expired.
-  settlement_failed: ['generated', 'accepted'],
+  // hosted media have expired. settling: a reorganization let the failed settlement succeed after all.
+  settlement_failed: ['generated', 'accepted', 'settling'],
   completed: [],
   review: [],
 }

@@ -6,6 +6,9 @@ import { inTransaction } from './transaction.ts'
 /** Adds a value to the statement's parameters and returns its placeholder. */
 export type Parameter = (value: unknown) => string
 
+/** Assignments of every move: a job that moved has not been deferred in its new state. */
+export const NOT_DEFERRED = 'deferred_since = NULL, deferrals = 0, payment_blocked_since = NULL'
+
 /** One transition's statement. Each combination of optional parts has a separate name. */
 export interface Transition {
   readonly name: string
@@ -32,7 +35,8 @@ export async function moveJob(
   const values: unknown[] = [job.id, job.fence.toString(), to, statesBefore(to).filter(isUnfinished)]
   const { name, set = [], together = [] } = transition((value) => `$${values.push(value)}`)
   const moved = `moved AS (
-    UPDATE jobs SET ${['state = $3', ...set].join(', ')} WHERE id = $1 AND fence = $2 AND state = ANY($4) RETURNING id)`
+    UPDATE jobs SET ${['state = $3', NOT_DEFERRED, ...set].join(', ')}
+    WHERE id = $1 AND fence = $2 AND state = ANY($4) RETURNING id)`
   const notified = isUnfinished(to) ? '1' : "pg_notify('farebox_outcomes', id::text)"
   const text = `WITH ${[moved, ...together].join(',\n')}
      SELECT ${notified} FROM moved`

@@ -176,7 +176,7 @@ describe('a key that has a job', () => {
     expect(await ledger.fingerprint()).toBe(before)
   })
 
-  it('rejects another request under a key that has a job [spec T6]', async () => {
+  it('rejects another request under a key that has a job', async () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     expect(await ledger.admission.acceptJob(sentAgain(job, { requestDigest: 'b'.repeat(64) }))).toEqual({
@@ -294,14 +294,37 @@ describe('prior work', () => {
     const job = newTestJob()
     const jobId = await acceptTestJob(ledger, job)
     const { payer } = job.authorization
-    const held = { jobId, payer, state: 'accepted' }
-    const find = (key: string, signed: Authorization) => ledger.admission.findPriorWork(key, signed)
-    expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claimedFor: jobId })
-    expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claimedFor: null })
-    expect(await find('free-key', job.authorization)).toEqual({ holder: null, claimedFor: jobId })
-    expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claimedFor: null })
+    const held = { jobId, payer, state: 'accepted', isReleasable: false }
+    const claim = { jobId, hasSameToken: true }
+    const find = (key: string, authorization: Authorization) =>
+      ledger.admission.findPriorWork(key, { authorization, challengeTokenSha256: job.challengeTokenSha256 })
+    expect(await find(job.idempotencyKey, job.authorization)).toEqual({ holder: held, claim })
+    expect(await find(job.idempotencyKey, testAuthorization())).toEqual({ holder: held, claim: null })
+    expect(await find('free-key', job.authorization)).toEqual({ holder: null, claim })
+    expect(await find('free-key', testAuthorization())).toEqual({ holder: null, claim: null })
     const elsewhere = { ...job.authorization, network: 'eip155:1' }
-    expect(await find('free-key', elsewhere)).toEqual({ holder: null, claimedFor: null })
+    expect(await find('free-key', elsewhere)).toEqual({ holder: null, claim: null })
+  })
+
+  it('knows an authorization by the challenge token that it was accepted with', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    const { idempotencyKey, authorization, challengeTokenSha256 } = job
+    const hasSameToken = async (token: string) =>
+      (await ledger.admission.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: token })).claim
+        ?.hasSameToken
+    expect([await hasSameToken(challengeTokenSha256), await hasSameToken('0'.repeat(64))]).toEqual([true, false])
+  })
+
+  it('knows an authorization without a stored token, as earlier versions accepted it, by any token for an hour', async () => {
+    const job = newTestJob()
+    await acceptTestJob(ledger, job)
+    const find = () =>
+      ledger.admission.findPriorWork(job.idempotencyKey, { ...job, challengeTokenSha256: '0'.repeat(64) })
+    await ledger.sql('UPDATE authorizations SET challenge_token_sha256 = NULL')
+    expect((await find()).claim).toMatchObject({ hasSameToken: true })
+    await ledger.sql("UPDATE authorizations SET claimed_at = now() - interval '61 minutes'")
+    expect((await find()).claim).toMatchObject({ hasSameToken: false })
   })
 
   it('stores a signed authorization exactly, including a deadline beyond the range of timestamps', async () => {

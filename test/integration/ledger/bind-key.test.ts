@@ -4,9 +4,10 @@ import { createAdmissionStore } from '#shared/adapters/postgres/admission/admiss
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { AdmissionStore, KeyBinding, NewJob } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { acceptTestJob, bindTestKey } from '../../support/ledger/job-in-state.ts'
-import { newTestJob, type TestJob } from '../../support/ledger/new-test-job.ts'
-import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
 beforeAll(async () => {
@@ -31,6 +32,81 @@ async function expire({ idempotencyKey }: NewJob): Promise<void> {
     idempotencyKey,
   ])
 }
+
+async function failedJob() {
+  const { first, other } = requests()
+  const { id } = await jobInState(ledger, 'failed', first as TestJob)
+  return { id, first, other, stranger: { ...first, authorization: testAuthorization() } }
+}
+
+describe('the key of a job that ended uncharged', () => {
+  it('stays with its payer and request until its challenge expires', async () => {
+    const { id, first, other, stranger } = await failedJob()
+    expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
+    expect(await ledger.admission.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
+    expect((await ledger.admission.findPriorWork(first.idempotencyKey, stranger)).holder?.isReleasable).toBe(false)
+    expect(await ledger.admission.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
+  })
+
+  it('is bound to another request or payer once its challenge has expired, and the failed job keeps its rows', async () => {
+    const { id, first, other } = await failedJob()
+    await expire(first)
+    expect(await ledger.admission.findBinding(first.idempotencyKey)).toBeNull()
+    expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).holder?.isReleasable).toBe(true)
+    const next = { ...other, authorization: testAuthorization(), stagedUpload: null }
+    const acceptance = await acceptTestJob(ledger, next)
+    expect(acceptance).not.toBe(id)
+    expect(
+      await ledger.sql('SELECT state, idempotency_key, released_idempotency_key FROM jobs WHERE id = $1', [id]),
+    ).toEqual([{ state: 'failed', idempotency_key: null, released_idempotency_key: first.idempotencyKey }])
+    expect(await ledger.sql('SELECT 1 FROM authorizations WHERE job_id = $1', [id])).toHaveLength(1)
+    // The payment of the failed job pays for nothing else.
+    expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
+  })
+
+  it('is bound to the same request of another payer once its challenge has expired', async () => {
+    const { id, first, stranger } = await failedJob()
+    await expire(first)
+    expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+    const acceptance = await ledger.admission.acceptJob({ ...stranger, stagedUpload: null })
+    expect(acceptance.outcome).toBe('accepted')
+    expect(acceptance).not.toMatchObject({ jobId: id })
+  })
+
+  it.each(['accepted', 'completed', 'settlement_failed', 'review'] as const)(
+    'is not released by a job that is %s',
+    async (state) => {
+      const { first, other } = requests()
+      const { id } = await jobInState(ledger, state, first as TestJob)
+      await expire(first)
+      expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
+      expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+      const [row] = await ledger.sql('SELECT job_id FROM idempotency_keys WHERE idempotency_key = $1', [
+        first.idempotencyKey,
+      ])
+      expect(row).toEqual({ job_id: id })
+    },
+  )
+
+  it('is released or reopened, never both, when its payer comes back at the moment of its expiry', async () => {
+    const ids = await Promise.all(Array.from({ length: 20 }, failedJob))
+    await Promise.all(ids.map(({ first }) => expire(first)))
+    await Promise.all(
+      ids.map(async ({ id, first, other }) => {
+        const [bound, reopened] = await Promise.all([
+          bindTestKey(ledger, other),
+          ledger.admission.acceptJob(paidAgain(first as TestJob)),
+        ])
+        const [job] = await ledger.sql('SELECT state, idempotency_key FROM jobs WHERE id = $1', [id])
+        expect({ bound: bound.outcome, reopened: reopened.outcome, ...job }).toEqual(
+          reopened.outcome === 'accepted'
+            ? { bound: 'other_request', reopened: 'accepted', state: 'accepted', idempotency_key: first.idempotencyKey }
+            : { bound: 'bound', reopened: 'other_request', state: 'failed', idempotency_key: null },
+        )
+      }),
+    )
+  })
+})
 
 describe('a bound key', () => {
   it('keeps the first quote of a key until its challenge expires, even if the catalog changes', async () => {
@@ -144,7 +220,7 @@ describe('keys bound in batches', () => {
       onError: () => undefined,
     })
     try {
-      const stores = [ledger.admission, createAdmissionStore(pool)]
+      const stores = [ledger.admission, createAdmissionStore(pool, TEST_LIMITS)]
       const keys = Array.from({ length: 30 }, () => randomUUID())
       // Opposite orders, in which unordered statements would deadlock.
       const asked = stores.flatMap((store, which) =>

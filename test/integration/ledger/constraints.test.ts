@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
-import { jobInState } from '../../support/ledger/job-in-state.ts'
-import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { claimTestJob, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -34,6 +34,8 @@ async function violation(...statements: readonly (readonly [string, readonly unk
   }
 }
 
+const RELEASED_KEY = 'idempotency_key = NULL, released_idempotency_key = idempotency_key'
+
 const updates: readonly (readonly [string, JobState, string, string])[] = [
   ['a job in an unknown state', 'accepted', "state = 'paused'", 'jobs_state_check'],
   ['a completed job without a receipt', 'settling', "state = 'completed'", 'completed_has_receipt'],
@@ -50,6 +52,17 @@ const updates: readonly (readonly [string, JobState, string, string])[] = [
   ['a failure code on an unfinished job', 'generating', "failure_code = 'internal_error'", 'failure_has_code'],
   ['a receipt that does not exist', 'completed', 'receipt_id = gen_random_uuid()', 'jobs_receipt'],
   ['an authorization that does not exist', 'accepted', 'authorization_id = gen_random_uuid()', 'jobs_authorization'],
+  ['a completed job without its key', 'completed', RELEASED_KEY, 'only_failed_jobs_release_their_key'],
+  ['an unfinished job without its key', 'accepted', RELEASED_KEY, 'only_failed_jobs_release_their_key'],
+  ['a failed job that loses its key', 'failed', 'idempotency_key = NULL', 'key_is_held_or_released'],
+  ['a deferral without its beginning', 'accepted', 'deferrals = 1', 'deferrals_have_begun'],
+  ['a deferral that is not counted', 'accepted', 'deferred_since = now()', 'deferrals_have_begun'],
+  [
+    'a blocked payment of a job that is not deferred',
+    'generated',
+    'payment_blocked_since = now()',
+    'only_deferred_payments_are_blocked',
+  ],
   ['a malformed request digest', 'accepted', "request_digest = 'short'", 'jobs_request_digest_check'],
 ]
 
@@ -176,6 +189,25 @@ describe('the schema', () => {
     expect(
       await violation(["UPDATE settlements SET state = 'confirmed', finished_at = now() WHERE job_id = $1", [id]]),
     ).toBe('confirmed_is_on_chain')
+  })
+
+  it('rejects a reverted settlement that is open again beside another charge of its job', async () => {
+    const job = newTestJob()
+    const { id } = await jobInState(ledger, 'settlement_failed', job)
+    await ledger.admission.acceptJob(paidAgain(job))
+    await fencedWrites.recordSettlement.run(ledger, await claimTestJob(ledger, id))
+    expect(
+      await violation(["UPDATE settlements SET state = 'signed' WHERE job_id = $1 AND state = 'reverted'", [id]]),
+    ).toBe('one_charge_per_job')
+  })
+
+  it('rejects a surplus settlement without transaction or reason', async () => {
+    const { id } = await jobInState(ledger, 'settlement_failed')
+    const surplus = "UPDATE settlements SET state = 'surplus', transaction_hash = 'h', block_number = 1"
+    expect(await violation([`${surplus} WHERE job_id = $1`, [id]])).toBe('lost_has_reason')
+    expect(
+      await violation([`UPDATE settlements SET state = 'surplus', failure_reason = 'test' WHERE job_id = $1`, [id]]),
+    ).toBe('surplus_is_on_chain')
   })
 
   it('rejects an erased upload that still has its data key', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { acceptJob } from '#shared/adapters/postgres/admission/accept-job.ts'
+import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createPool } from '#shared/adapters/postgres/pool.ts'
 import type { Acceptance, ExposureTerms } from '#shared/jobs/admission-store.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
@@ -8,7 +8,7 @@ import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import { acceptTestJob, bindTestKey, fencedWrites, jobInState, moveToState } from '../../support/ledger/job-in-state.ts'
 import { AMPLE_FUNDS, newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
-import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 /** The maximum that every test job is signed for. */
 const MAXIMUM = 5034n
@@ -127,7 +127,7 @@ describe('a payment of a payer with other open work', () => {
       onError: () => undefined,
     })
     const connection = await narrow.connect()
-    const acceptance = acceptJob(narrow, next)
+    const acceptance = createAdmissionStore(narrow, TEST_LIMITS).acceptJob(next)
     expect(await fencedWrites.completeJob.run(ledger, settling.job)).toBe('written')
     await ledger.sql('SELECT pg_sleep(0.1)')
     connection.release()

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { jobInState } from '../../support/ledger/job-in-state.ts'
+import { bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 /**
@@ -37,6 +38,22 @@ describe('sequential scans', () => {
     expect(await scansSince()).toBe(0)
   })
 
+  it('reads no table sequentially when a call is accepted or refused for uncharged work', async () => {
+    const request = newTestJob()
+    const job = await jobInState(ledger, 'generating', request)
+    const next = newTestJob({ authorization: testAuthorization({ payer: request.authorization.payer }) })
+    await bindTestKey(ledger, next)
+    await scansSince()
+    await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
+    expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+    const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
+      request.authorization.payer,
+    ])
+    expect(row).toEqual({ kind: 'empty_output' })
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await scansSince()).toBe(0)
+  })
+
   it('reads no table sequentially for the sweepers', async () => {
     const { execution, retention, settlement, reports } = ledger
     await scansSince()
@@ -47,6 +64,9 @@ describe('sequential scans', () => {
     await retention.forgetExpiredChallenges(200)
     await settlement.findUnfinalBlocks(0n)
     await settlement.readUnfinal(0n, 200)
+    await settlement.readFailed('own_key', null, 20)
+    await settlement.readFailed('remote_facilitator', 0n, 200)
+    await settlement.markFinal(['0x01'])
     await reports.readSettlementTotals()
     expect(await scansSince()).toBe(0)
   })

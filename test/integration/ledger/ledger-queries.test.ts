@@ -15,6 +15,7 @@ import { readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
 import { readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
 import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
 import { readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
+import { readUnchargedWork } from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { readUnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import type { ClaimedJob, JobState } from '#shared/jobs/job.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
@@ -179,10 +180,44 @@ describe('reports over jobs in every state', () => {
        SELECT gen_random_uuid(), job_id, id, 'x', 'succeeded', $2, $2 FROM authorizations WHERE job_id = $1 AND nonce = 1`,
       [jobs.completed.id, WITHIN],
     )
+    const record = (kind: string, amount: bigint) =>
+      ledger.sql(
+        `INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, created_at)
+         SELECT job_id, id, network, payer, $2, $3, false, $4 FROM authorizations WHERE id = $1`,
+        [jobs.failed.authorizationId, kind, amount.toString(), WITHIN],
+      )
+    await record('unknown_outcome', 43n)
+    await record('empty_output', 53n)
+    await record('rejected_request', 59n)
+    await record('reverted_settlement', 61n)
     expect(await readAbsorbedCost(ledger.pool, PERIOD)).toEqual({
       withheldCharges: { count: 2, totalAtomic: 29n + 37n },
       ambiguousAttempts: { count: 1, totalAtomic: 43n },
+      emptyOutputs: { count: 1, totalAtomic: 53n },
+      rejectedRequests: { count: 1, totalAtomic: 59n },
       replacedResults: { count: 1, totalAtomic: 47n },
+      revertedSettlements: { count: 1, totalAtomic: 61n },
+    })
+    const { payer } = jobs.failed.authorization
+    expect(await readUnchargedWork(ledger.pool, PERIOD)).toEqual({
+      byKind: [
+        { kind: 'reverted_settlement', count: 1, totalAtomic: 61n },
+        { kind: 'rejected_request', count: 1, totalAtomic: 59n },
+        { kind: 'empty_output', count: 1, totalAtomic: 53n },
+        { kind: 'unknown_outcome', count: 1, totalAtomic: 43n },
+      ],
+      byPayer: { count: 4, totalAtomic: 216n, payers: 1, greatest: [{ payer, count: 4, totalAtomic: 216n }] },
+      unrecordedAttempts: { count: 0, totalAtomic: 0n },
+    })
+  })
+
+  test('reports failed calls that have no record of uncharged work', async () => {
+    await ledger.sql("UPDATE schema_migrations SET applied_at = '2000-01-01'")
+    const { id, authorizationId } = await stored('failed')
+    await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty' WHERE job_id = $1", [id])
+    await ledger.sql('UPDATE authorizations SET authorized_maximum = 67 WHERE id = $1', [authorizationId])
+    expect(await readUnchargedWork(ledger.pool, PERIOD)).toMatchObject({
+      unrecordedAttempts: { count: 1, totalAtomic: 67n },
     })
   })
 

@@ -26,11 +26,14 @@ describe('the age of a queue', () => {
     expect(age).toBeGreaterThanOrEqual(100_000)
     expect(age).toBeLessThan(160_000)
   })
-  it('ignores leased jobs, deferred jobs and jobs past acceptance', async () => {
+  it('ignores leased jobs, deferred jobs even when due, and jobs past acceptance', async () => {
     const leased = await acceptTestJob(ledger)
     await waitingSince(leased, 100)
     await claimTestJob(ledger, leased)
     await acceptTestJob(ledger).then((deferred) => waitingSince(deferred, -100))
+    const deferredAndDue = await acceptTestJob(ledger)
+    await ledger.execution.deferJob(await claimTestJob(ledger, deferredAndDue), 0)
+    await waitingSince(deferredAndDue, 100)
     const { id: generated } = await jobInState(ledger, 'generated')
     await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [generated])
     await waitingSince(generated, 100)

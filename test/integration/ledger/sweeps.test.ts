@@ -3,12 +3,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
+import { deferJob } from '#shared/adapters/postgres/execution/claim-job.ts'
+import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/reap-uploads.ts'
-import { acceptTestJob, claimTestJob, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import {
+  acceptTestJob,
+  claimTestJob,
+  fencedWrites,
+  jobInState,
+  moveToState,
+} from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
@@ -79,7 +88,7 @@ describe('taking due jobs', () => {
 
   it('skips a deferred job until it is due', async () => {
     const jobId = await acceptTestJob(ledger)
-    await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
+    await ledger.execution.deferJob(await claimTestJob(ledger, jobId), 60_000)
     expect(await take()).toEqual([])
     await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
     expect(await take()).toEqual([jobId])
@@ -87,7 +96,7 @@ describe('taking due jobs', () => {
 
   it('returns a due job that was deferred before the API marked it as enqueued', async () => {
     const jobId = await acceptTestJob(ledger)
-    await ledger.execution.releaseJob(await claimTestJob(ledger, jobId), 60_000)
+    await ledger.execution.deferJob(await claimTestJob(ledger, jobId), 60_000)
     await ledger.admission.markEnqueued(jobId)
     await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
     expect(await take()).toEqual([jobId])
@@ -103,6 +112,115 @@ describe('taking due jobs', () => {
       ),
     ).toEqual([])
     expect(await take()).toEqual(isUnfinished(state) ? [job.id] : [])
+  })
+})
+
+const makeDue = (jobId: string) => ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
+const defer = async (jobId: string, delayMs = 0) =>
+  ledger.execution.deferJob(await claimTestJob(ledger, jobId), delayMs)
+
+async function acceptOf(payer: `0x${string}`): Promise<string> {
+  return await acceptTestJob(ledger, newTestJob({ authorization: testAuthorization({ payer }) }))
+}
+
+/** Defers the job by one second or more. Returns the delay by the clock of its transaction. */
+async function deferOnce(jobId: string): Promise<number> {
+  await makeDue(jobId)
+  const job = await claimTestJob(ledger, jobId)
+  return await inTransaction(ledger.pool, async (sql) => {
+    await deferJob(sql, job, 1000, false)
+    const { rows } = await sql.query<{ seconds: number }>({
+      name: 'test_read_delay',
+      text: 'SELECT extract(epoch FROM run_after - now())::float8 AS seconds FROM jobs WHERE id = $1',
+      values: [jobId],
+    })
+    return rows[0]?.seconds ?? Number.NaN
+  })
+}
+
+const deferralOf = async (jobId: string) =>
+  (await ledger.sql('SELECT deferrals, deferred_since FROM jobs WHERE id = $1', [jobId]))[0]
+
+describe('taking deferred jobs', () => {
+  it('takes a stranger’s jobs first when 200 jobs of one payer are deferred, and only a few of these at a time', async () => {
+    const payer = randomAddress()
+    const many = new Set<string>()
+    for (let index = 0; index < 200; index += 1) {
+      const jobId = await acceptOf(payer)
+      many.add(jobId)
+      await defer(jobId)
+    }
+    const [deferredStranger, fresh] = [await acceptTestJob(ledger), await acceptTestJob(ledger)]
+    await defer(deferredStranger)
+    await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 minute' WHERE payer = $1", [payer])
+    const [first, ...others] = await take(200)
+    expect(first).toBe(fresh)
+    expect(others).toContain(deferredStranger)
+    const taken = others.filter((jobId) => many.has(jobId))
+    expect(taken.length).toBeGreaterThan(0)
+    expect(taken.length).toBeLessThan(10)
+    // Enqueued, and then leased: neither sweep takes more of this payer's.
+    expect(await take(200)).toEqual([])
+    const claimed = await Promise.all(taken.map((jobId) => claimTestJob(ledger, jobId)))
+    await ledger.sql("UPDATE jobs SET enqueued_at = now() - interval '1 minute' WHERE payer = $1", [payer])
+    expect(await take(200)).toEqual([])
+    // One that moves on, or is deferred again, makes room for the next.
+    const [one, two] = claimed
+    if (!one || !two) throw new Error('no job')
+    await ledger.execution.startAttempt(one, 'elevenlabs', null)
+    await ledger.execution.deferJob(two, 60_000)
+    expect(await take(200)).toHaveLength(2)
+  })
+
+  it('returns every deferred job of one payer in turn', async () => {
+    const payer = randomAddress()
+    const waiting = new Set<string>()
+    for (let index = 0; index < 20; index += 1) {
+      const jobId = await acceptOf(payer)
+      await defer(jobId)
+      waiting.add(jobId)
+    }
+    await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE payer = $1", [payer])
+    while (waiting.size > 0) {
+      const taken = await take()
+      expect(taken).not.toEqual([])
+      for (const jobId of taken) {
+        expect(waiting.delete(jobId)).toBe(true)
+        await defer(jobId, 60_000)
+      }
+    }
+  })
+})
+
+describe('the delay of a deferred job', () => {
+  it('grows with each deferral up to a limit, and starts again in the next state', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const delays: number[] = []
+    for (let deferral = 0; deferral < 8; deferral += 1) delays.push(await deferOnce(jobId))
+    for (const [index, delay] of delays.entries()) {
+      const least = Math.min(2 ** index, 30)
+      expect(delay).toBeGreaterThanOrEqual(least)
+      expect(delay).toBeLessThanOrEqual(1.25 * least)
+    }
+    await makeDue(jobId)
+    const generated = await moveToState(ledger, await claimTestJob(ledger, jobId), 'generated')
+    expect(await deferralOf(jobId)).toEqual({ deferrals: 0, deferred_since: null })
+    await ledger.execution.deferJob(generated, 1000)
+    expect(await deferralOf(jobId)).toEqual({ deferrals: 1, deferred_since: expect.any(Date) })
+    await makeDue(jobId)
+    await fencedWrites.recordSettlement.run(ledger, await claimTestJob(ledger, jobId))
+    expect(await deferralOf(jobId)).toEqual({ deferrals: 0, deferred_since: null })
+  })
+
+  it('is counted from the first deferral in a state', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const job = await claimTestJob(ledger, jobId)
+    expect(job.deferredMs).toBe(0)
+    await ledger.execution.deferJob(job, 0)
+    await ledger.sql("UPDATE jobs SET deferred_since = deferred_since - interval '1 minute' WHERE id = $1", [jobId])
+    await deferOnce(jobId)
+    await makeDue(jobId)
+    expect((await claimTestJob(ledger, jobId)).deferredMs).toBeGreaterThanOrEqual(60_000)
   })
 })
 

@@ -99,7 +99,7 @@ describe('a claim', () => {
   it('refuses a claim of a deferred job until it is due', async () => {
     const jobId = await acceptTestJob(ledger)
     const job = await claimTestJob(ledger, jobId)
-    expect(await ledger.execution.releaseJob(job, 60_000)).toBe('written')
+    expect(await ledger.execution.deferJob(job, 60_000)).toBe('written')
     expect(await ledger.execution.claimJob(jobId, 60_000)).toBeNull()
     await ledger.sql("UPDATE jobs SET run_after = now() - interval '1 second' WHERE id = $1", [jobId])
     expect(await ledger.execution.claimJob(jobId, 60_000)).not.toBeNull()
@@ -116,7 +116,8 @@ describe('a worker whose lease was taken over', () => {
     const before = await ledger.fingerprint()
     for (const write of writes) expect([write, await fencedWrites[write].run(ledger, late)]).toEqual([write, 'stale'])
     expect(await ledger.execution.renewLease(late, 60_000)).toBe('stale')
-    expect(await ledger.execution.releaseJob(late, 0)).toBe('stale')
+    expect(await ledger.execution.releaseJob(late)).toBe('stale')
+    expect(await ledger.execution.deferJob(late, 0)).toBe('stale')
     expect(await ledger.fingerprint()).toBe(before)
     expect(await ledger.execution.renewLease(present, 60_000)).toBe('written')
   })

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readSettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { bindTestKey, claimTestJob, fencedWrites } from '../../support/ledger/job-in-state.ts'
-import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { bindTestKey, claimTestJob, completionOf, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const DAY_MS = 24 * 3600 * 1000
@@ -51,4 +53,147 @@ describe('a withheld result whose first media expired before it was paid for', (
       jobId: first.jobId,
     })
   })
+})
+
+/** What a reverted settlement cost: 196,006 gas at 5 gwei, in USDC. */
+const GAS = { gasUsed: 196_006n, effectiveGasPrice: 5_000_000_000n, cost: atomicAmount(3_920_120n) }
+
+/** Settles a `generated` job on chain, where it reverts. */
+async function revert(jobId: string, gas: typeof GAS | null = GAS): Promise<void> {
+  const job = await claimTestJob(ledger, jobId)
+  await fencedWrites.recordSettlement.run(ledger, job)
+  await ledger.settlement.failSettlement(job, { code: 'settlement_failed', reason: 'reverted in block 7', gas })
+}
+
+/** Creates jobs of one payer, all of whose results exist. */
+async function generatedJobs(count: number): Promise<{ request: TestJob; jobId: string }[]> {
+  const first = newTestJob()
+  const jobs: { request: TestJob; jobId: string }[] = []
+  for (let index = 0; index < count; index += 1) {
+    const authorization = testAuthorization({ payer: first.authorization.payer })
+    const { id: jobId } = await jobInState(ledger, 'generated', newTestJob({ authorization }))
+    const [row] = await ledger.sql<{ key: string; digest: string }>(
+      'SELECT idempotency_key AS key, request_digest AS digest FROM jobs WHERE id = $1',
+      [jobId],
+    )
+    if (!row) throw new Error(`no job ${jobId}`)
+    await ledger.sql('UPDATE jobs SET lease_expires_at = NULL WHERE id = $1', [jobId])
+    jobs.push({ jobId, request: newTestJob({ idempotencyKey: row.key, requestDigest: row.digest, authorization }) })
+  }
+  return jobs
+}
+
+/** Ages the reverts of a payer in the ledger, instead of waiting. */
+async function ageReverts(payer: string, seconds: number): Promise<void> {
+  await ledger.sql('UPDATE settlements SET finished_at = finished_at - make_interval(secs => $2) WHERE payer = $1', [
+    payer,
+    seconds,
+  ])
+}
+
+describe('a withheld result whose settlements reverted', () => {
+  it('can be paid for again after pauses that double from the second revert on, up to an hour', async () => {
+    const [job] = await generatedJobs(1)
+    if (!job) throw new Error('no job')
+    const { request, jobId } = job
+    const { payer } = request.authorization
+    await revert(jobId)
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
+    for (const pause of [60, 120, 240, 480, 960, 1920, 3600, 3600]) {
+      await revert(jobId)
+      const refused = paidAgain(request)
+      const before = await ledger.fingerprint()
+      const acceptance = await ledger.admission.acceptJob(refused)
+      expect(acceptance).toEqual({ outcome: 'settlement_retry_limit', retryAfterSeconds: expect.any(Number) })
+      const { retryAfterSeconds } = acceptance as { retryAfterSeconds: number }
+      expect(retryAfterSeconds).toBeLessThanOrEqual(pause)
+      expect(retryAfterSeconds).toBeGreaterThan(pause / 2)
+      // The refused authorization is not claimed, so the same one pays later.
+      expect(await ledger.fingerprint()).toBe(before)
+      await ageReverts(payer, pause)
+      expect(await ledger.admission.acceptJob(refused)).toEqual({ outcome: 'settles_again', jobId })
+    }
+  })
+
+  it('can be paid for without a pause a day later', async () => {
+    const [job] = await generatedJobs(1)
+    if (!job) throw new Error('no job')
+    for (let count = 0; count < 6; count += 1) {
+      await revert(job.jobId)
+      await ageReverts(job.request.authorization.payer, 3600)
+      expect(await ledger.admission.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+    }
+    await revert(job.jobId)
+    expect(await ledger.admission.acceptJob(paidAgain(job.request))).toMatchObject({
+      outcome: 'settlement_retry_limit',
+    })
+    await ageReverts(job.request.authorization.payer, 86_400)
+    expect(await ledger.admission.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+  })
+
+  it('can be paid for without a pause when its settlements failed without using gas', async () => {
+    const [job] = await generatedJobs(1)
+    if (!job) throw new Error('no job')
+    for (let count = 0; count < 6; count += 1) {
+      await revert(job.jobId, null)
+      expect(await ledger.admission.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
+    }
+  })
+
+  it('waits for reverts of the payer’s other jobs too, and then for their open settlements in turn', async () => {
+    const jobs = await generatedJobs(4)
+    for (const { jobId } of jobs) await revert(jobId)
+    const [first, second] = jobs
+    if (!first || !second) throw new Error('no jobs')
+    const limited = { outcome: 'settlement_retry_limit' }
+    expect(await ledger.admission.acceptJob(paidAgain(first.request))).toMatchObject(limited)
+    await ageReverts(first.request.authorization.payer, 60)
+    const [one, other] = await Promise.all([
+      ledger.admission.acceptJob(paidAgain(first.request)),
+      ledger.admission.acceptJob(paidAgain(second.request)),
+    ])
+    expect([one.outcome, other.outcome].sort()).toEqual(['settlement_retry_limit', 'settles_again'])
+  })
+
+  it('counts its gas as uncharged work of the payer, in the same statement', async () => {
+    const [job, failed] = await generatedJobs(2)
+    if (!job || !failed) throw new Error('no jobs')
+    await revert(job.jobId)
+    await revert(failed.jobId, null)
+    const { payer } = job.request.authorization
+    expect(await ledger.sql('SELECT job_id, kind, amount FROM uncharged_work WHERE payer = $1', [payer])).toEqual([
+      { job_id: job.jobId, kind: 'reverted_settlement', amount: '3920120' },
+    ])
+    expect(
+      await ledger.sql(
+        `SELECT gas_used, effective_gas_price, gas_cost FROM settlements
+         WHERE payer = $1 ORDER BY gas_used NULLS LAST`,
+        [payer],
+      ),
+    ).toEqual([
+      { gas_used: '196006', effective_gas_price: '5000000000', gas_cost: '3920120' },
+      { gas_used: null, effective_gas_price: null, gas_cost: null },
+    ])
+  })
+})
+
+it('the ledger report has the gas of settlements, and how far it exceeds their charges', async () => {
+  const separate = await createTestLedger()
+  const settling = await jobInState(separate, 'settling')
+  await separate.settlement.completeJob(settling, { ...(await completionOf(separate, settling)), gas: GAS })
+  await jobInState(separate, 'completed')
+  const failing = await jobInState(separate, 'settling')
+  await separate.settlement.failSettlement(failing, {
+    code: 'settlement_failed',
+    reason: 'reverted in block 7',
+    gas: GAS,
+  })
+  const period = { from: '2026-01-01T00:00:00Z', to: '2100-01-01T00:00:00Z' }
+  expect(await readSettlementGas(separate.pool, period)).toEqual({
+    confirmed: { count: 1, totalAtomic: GAS.cost },
+    chargedAtomic: 5034n,
+    atLoss: { count: 1, totalAtomic: GAS.cost - 5034n },
+    reverted: { count: 1, totalAtomic: GAS.cost },
+  })
+  await separate.close()
 })

@@ -17,6 +17,7 @@ const MOVES: readonly (readonly [JobState, JobState])[] = [
   ['failed', 'accepted'],
   ['settlement_failed', 'generated'],
   ['settlement_failed', 'accepted'],
+  ['settlement_failed', 'settling'],
 ]
 
 const PAIRS = JOB_STATES.flatMap((from) => JOB_STATES.map((to) => [from, to] as const))
@@ -34,8 +35,11 @@ describe('job transitions', () => {
     for (const to of JOB_STATES) expect([mayMove('completed', to), mayMove('review', to)]).toEqual([false, false])
   })
 
-  it('a job completes from settling only, and settles from generated only', () => {
-    expect([statesBefore('completed'), statesBefore('settling')]).toEqual([['settling'], ['generated']])
+  it('a job completes from settling only, and settles from generated or when its failed settlement succeeds', () => {
+    expect([statesBefore('completed'), statesBefore('settling')]).toEqual([
+      ['settling'],
+      ['generated', 'settlement_failed'],
+    ])
   })
 
   it('a job reaches another provider call only by a new acceptance, or directly from the previous call', () => {

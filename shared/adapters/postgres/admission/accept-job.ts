@@ -5,7 +5,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
 import { inTransaction } from '../transaction.ts'
-import { AcceptanceRefused, claimNonce } from './claim-nonce.ts'
+import { AcceptanceRefused, claimNonce, type UnchargedLimits } from './claim-nonce.ts'
 import { runAgain } from './run-again.ts'
 import { isResultComplete, settleAgain } from './settle-again.ts'
 
@@ -24,10 +24,12 @@ interface HolderRow {
  * is locked first, so simultaneous duplicates wait here and all but one find the job; then the payer, so that their
  * open work can be summed. A refusal rolls everything back.
  */
-export async function acceptJob(pool: Pool, job: NewJob): Promise<Acceptance> {
+export async function acceptJob(pool: Pool, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
   const calledAt = performance.now()
   try {
-    return await inTransaction(pool, (sql) => acceptUnderLocks(sql, withElapsed(performance.now() - calledAt, job)))
+    return await inTransaction(pool, (sql) =>
+      acceptUnderLocks(sql, withElapsed(performance.now() - calledAt, job), limits),
+    )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
     throw error
@@ -40,15 +42,15 @@ function withElapsed(waitedMs: number, job: NewJob): NewJob {
   return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + waitedMs } }
 }
 
-async function acceptUnderLocks(sql: Sql, job: NewJob): Promise<Acceptance> {
+async function acceptUnderLocks(sql: Sql, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
   const key = await lockKey(sql, job.idempotencyKey)
   if (!key || key.request_digest !== job.requestDigest) return { outcome: 'other_request' }
-  if (key.job_id === null) return await insertJob(sql, job)
+  if (key.job_id === null) return await insertJob(sql, job, limits)
   const holder = await readHolder(sql, key.job_id)
   if (holder.payer !== job.authorization.payer) return { outcome: 'other_request' }
   if (holder.state === 'settlement_failed' && (await isResultComplete(sql, key.job_id)))
     return await settleAgain(sql, key.job_id, job)
-  if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job)
+  if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job, limits)
   return { outcome: 'exists', jobId: key.job_id }
 }
 
@@ -76,16 +78,16 @@ async function readHolder(sql: Sql, jobId: string): Promise<HolderRow> {
   return row
 }
 
-async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
+async function insertJob(sql: Sql, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
   const jobId = randomUUID()
-  const claim = await claimNonce(sql, jobId, job)
+  const claim = await claimNonce(sql, jobId, job, limits)
   if (claim.outcome !== 'claimed') return claim
   await sql.query({
     name: 'insert_job',
     text: `WITH job AS (
        INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
-         catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent)
-       VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14)
+         catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent, is_new_payer)
+       VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14, $15)
        RETURNING id, idempotency_key)
      UPDATE idempotency_keys SET job_id = job.id FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
     values: [
@@ -103,6 +105,7 @@ async function insertJob(sql: Sql, job: NewJob): Promise<Acceptance> {
       job.stagedUpload?.id ?? null,
       job.origin.requestId,
       job.origin.traceparent,
+      claim.isNewPayer,
     ],
   })
   await insertStagedUpload(sql, jobId, job.stagedUpload)

@@ -1,4 +1,6 @@
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { findMedia } from '../retention/media.ts'
 import { acceptJob } from './accept-job.ts'
@@ -7,17 +9,33 @@ import { findBinding } from './bind-key.ts'
 import { findPriorWork, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { createEnqueuedMarker } from './mark-enqueued.ts'
+import { createNewPayers } from './new-payers.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readQueueAges } from './read-queue-ages.ts'
 
+export interface AdmissionLimits {
+  readonly budget: UnchargedBudget
+  /** The limit of all new payers together. */
+  readonly newPayers: AtomicAmount
+}
+
 /** Creates the API's store over one pool. */
-export function createAdmissionStore(pool: Pool): AdmissionStore {
+export function createAdmissionStore(pool: Pool, { budget, newPayers }: AdmissionLimits): AdmissionStore {
+  const limits = {
+    budget,
+    newPayers: createNewPayers({
+      establishedFrom: budget.perPayer,
+      limit: newPayers,
+      windowSeconds: budget.windowSeconds,
+      nowMs: () => performance.now(),
+    }),
+  }
   return {
     bindKey: createKeyBinder(pool),
     findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
-    findPriorWork: (idempotencyKey, authorization) => findPriorWork(pool, idempotencyKey, authorization),
+    findPriorWork: (idempotencyKey, payment) => findPriorWork(pool, idempotencyKey, payment),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
-    acceptJob: (job) => acceptJob(pool, job),
+    acceptJob: (job) => acceptJob(pool, job, limits),
     markEnqueued: createEnqueuedMarker(pool),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     readQueueAges: () => readQueueAges(pool),

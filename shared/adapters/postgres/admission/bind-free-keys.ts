@@ -1,6 +1,6 @@
 import type { KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { batch } from '../batch.ts'
-import type { Sql } from '../pool.ts'
+import type { Pool, Sql } from '../pool.ts'
 import { bindKey } from './bind-key.ts'
 
 /** Keys bound by one statement at most: a few milliseconds of work. */
@@ -16,11 +16,11 @@ interface FreeKeyRow {
  * runs are bound together by the next one, with one commit; a single one does not wait. A key that is already taken is
  * bound separately afterwards, so that no caller waits for the lock on another caller's key.
  */
-export function createKeyBinder(sql: Sql): (request: KeyBindingRequest) => Promise<KeyBinding> {
-  const bindFreeKey = batch((requests: readonly KeyBindingRequest[]) => bindFreeKeys(sql, requests), MAXIMUM_BATCH)
+export function createKeyBinder(pool: Pool): (request: KeyBindingRequest) => Promise<KeyBinding> {
+  const bindFreeKey = batch((requests: readonly KeyBindingRequest[]) => bindFreeKeys(pool, requests), MAXIMUM_BATCH)
   return async (request) => {
     const expiresAt = await bindFreeKey(request)
-    return expiresAt ? { outcome: 'bound', quote: request.quote, expiresAt } : await bindKey(sql, request)
+    return expiresAt ? { outcome: 'bound', quote: request.quote, expiresAt } : await bindKey(pool, request)
   }
 }
 

@@ -2,7 +2,8 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { CurrentBinding, KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
-import type { Sql } from '../pool.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
 
 interface BoundRow {
   quoted_maximum: string
@@ -13,9 +14,58 @@ interface BoundRow {
 
 /**
  * Binds a key to a request until its challenge expires. A live challenge of the same request keeps its price and expiry
- * until three quarters of its lifetime are over; then a new one replaces it, so that no price is kept forever.
+ * until three quarters of its lifetime are over; then a new one replaces it, so that no price is kept forever. A key
+ * whose challenge has expired and whose job ended uncharged is free again, for any payer and request.
  */
-export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<KeyBinding> {
+export async function bindKey(pool: Pool, request: KeyBindingRequest): Promise<KeyBinding> {
+  const bound = await bind(pool, request, { isReleased: false })
+  if (bound.outcome === 'bound' || !(await isExpiredWithJob(pool, request.idempotencyKey))) return bound
+  return await inTransaction(pool, async (sql) => {
+    await releaseFailedJob(sql, request.idempotencyKey)
+    return await bind(sql, request, { isReleased: true })
+  })
+}
+
+async function isExpiredWithJob(sql: Sql, idempotencyKey: string): Promise<boolean> {
+  const { rowCount } = await sql.query({
+    name: 'find_expired_key_with_job',
+    text: 'SELECT 1 FROM idempotency_keys WHERE idempotency_key = $1 AND job_id IS NOT NULL AND expires_at <= now()',
+    values: [idempotencyKey],
+  })
+  return rowCount === 1
+}
+
+/**
+ * Separates a key from its job, if that ended uncharged and the key's challenge has expired. The key's row is locked
+ * first and the job's state read afterwards, so a payment for another attempt, which takes the same lock, comes either
+ * before, and the job is no longer failed, or after, and finds the key without a job.
+ */
+async function releaseFailedJob(sql: Sql, idempotencyKey: string): Promise<void> {
+  const { rows } = await sql.query<{ job_id: string }>({
+    name: 'lock_expired_key',
+    text: `SELECT job_id FROM idempotency_keys
+     WHERE idempotency_key = $1 AND job_id IS NOT NULL AND expires_at <= now() FOR UPDATE`,
+    values: [idempotencyKey],
+  })
+  const [key] = rows
+  if (!key) return
+  await sql.query({
+    name: 'release_key_of_failed_job',
+    text: `WITH released AS (
+       UPDATE jobs SET idempotency_key = NULL, released_idempotency_key = idempotency_key
+       WHERE id = $1 AND state = 'failed' AND idempotency_key = $2 RETURNING id)
+     UPDATE idempotency_keys SET job_id = NULL FROM released
+     WHERE idempotency_keys.idempotency_key = $2 AND job_id = released.id`,
+    values: [key.job_id, idempotencyKey],
+  })
+}
+
+/** Binds the key; before it `isReleased`, leaves an expired one that has a job alone. */
+async function bind(
+  sql: Sql,
+  request: KeyBindingRequest,
+  { isReleased }: { readonly isReleased: boolean },
+): Promise<KeyBinding> {
   const { rows } = await sql.query<BoundRow>({
     name: 'bind_key',
     text: `INSERT INTO idempotency_keys AS bound
@@ -27,7 +77,8 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
        catalog_version = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.catalog_version ELSE EXCLUDED.catalog_version END,
        terms = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.terms ELSE EXCLUDED.terms END,
        expires_at = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.expires_at ELSE EXCLUDED.expires_at END
-     WHERE bound.request_digest = EXCLUDED.request_digest OR (bound.job_id IS NULL AND bound.expires_at <= now())
+     WHERE (bound.request_digest = EXCLUDED.request_digest AND ($7 OR bound.job_id IS NULL OR bound.expires_at > now()))
+       OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum, catalog_version, terms, expires_at`,
     values: [
       request.idempotencyKey,
@@ -36,18 +87,20 @@ export async function bindKey(sql: Sql, request: KeyBindingRequest): Promise<Key
       request.quote.catalogVersion,
       JSON.stringify(request.quote.terms),
       request.lifetimeSeconds,
+      isReleased,
     ],
   })
   const [row] = rows
   return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
 }
 
-/** Returns a key's current binding; `null` for an expired challenge without a job. */
+/** Returns a key's current binding; `null` for an expired challenge without a job, or with one that ended uncharged. */
 export async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
   const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>({
     name: 'find_binding',
     text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live
-     FROM idempotency_keys WHERE idempotency_key = $1 AND (job_id IS NOT NULL OR expires_at > now())`,
+     FROM idempotency_keys WHERE idempotency_key = $1 AND (expires_at > now()
+       OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))`,
     values: [idempotencyKey],
   })
   const [row] = rows

@@ -1,5 +1,5 @@
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { Sql } from '../pool.ts'
@@ -21,6 +21,16 @@ interface ExposureRow {
   nonce: string | null
   by_permit: boolean
   is_settling: boolean
+  owes: boolean | null
+  uncharged: string | null
+}
+
+/** What a payer has open, owes, and caused without a charge. */
+export interface PayerExposure extends Exposure {
+  /** Whether a result of theirs is withheld until they pay for it. */
+  readonly owes: boolean
+  /** The payer's uncharged work of the last `windowSeconds`. */
+  readonly uncharged: AtomicAmount
 }
 
 /**
@@ -31,20 +41,29 @@ interface ExposureRow {
 export async function readExposure(
   sql: Sql,
   payer: string,
-  options: { readonly funds: PayerFunds | null; readonly verifiedMsAgo: number; readonly aheadOf: ClaimedJob | null },
-): Promise<Exposure> {
-  const { funds, verifiedMsAgo, aheadOf } = options
+  options: {
+    readonly funds: PayerFunds | null
+    readonly verifiedMsAgo: number
+    readonly aheadOf: ClaimedJob | null
+    readonly windowSeconds: number
+  },
+): Promise<PayerExposure> {
+  const { funds, verifiedMsAgo, aheadOf, windowSeconds } = options
   const { rows } = await sql.query<ExposureRow>({
     name: funds ? 'read_exposure_since_block' : 'read_exposure_within',
     text: `SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
-       nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling
+       nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
+       NULL::boolean AS owes, NULL::numeric AS uncharged
      FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
      WHERE jobs.payer = $1 AND finished_at IS NULL
        AND ($2::uuid IS NULL OR (jobs.id <> $2 AND (state <> 'accepted'
          OR (jobs.accepted_at, jobs.id) < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = $2))))
      UNION ALL
-     SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
-    values: [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo],
+     SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, EXISTS (SELECT FROM jobs WHERE payer = $1 AND is_owed),
+       (SELECT coalesce(sum(amount), 0) FROM uncharged_work
+         WHERE payer = $1 AND created_at > now() - make_interval(secs => $4))
+     FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
+    values: [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo, windowSeconds],
   })
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
@@ -61,5 +80,7 @@ export async function readExposure(
           ],
     ),
     settledSince: atomicAmount(BigInt(settled?.amount ?? 0)),
+    owes: settled?.owes ?? false,
+    uncharged: atomicAmount(BigInt(settled?.uncharged ?? 0)),
   }
 }

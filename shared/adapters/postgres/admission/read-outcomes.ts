@@ -42,7 +42,7 @@ function outcomeFromRow(row: OutcomeRow): JobOutcome {
   const { result_body, receipt_id, token_secret_id, receipt_issued_at, payment_response } = row
   if (receipt_id === null || token_secret_id === null || receipt_issued_at === null || payment_response === null)
     throw new Error(`job ${row.id} is completed without receipt or payment`)
-  if (row.result_expired) return { state: 'expired', receiptId: receipt_id, receiptSecretId: token_secret_id }
+  if (row.result_expired) return { state: 'expired', receiptId: receipt_id }
   if (result_body === null) throw new Error(`job ${row.id} is completed without result`)
   return {
     state: 'completed',

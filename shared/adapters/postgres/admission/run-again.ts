@@ -1,26 +1,32 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
+import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
-import { claimNonce } from './claim-nonce.ts'
+import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
 
 /**
  * Moves failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at
- * the new quote.
+ * the new quote. A withheld result that is replaced was work without a charge.
  */
-export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
-  const claim = await claimNonce(sql, jobId, job)
+export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
+  const claim = await claimNonce(sql, jobId, job, limits)
   if (claim.outcome !== 'claimed') return claim
   await insertStagedUpload(sql, jobId, job.stagedUpload)
   await sql.query({
     name: 'run_again',
-    text: `UPDATE jobs SET state = 'accepted', authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
+    text: `WITH replaced AS (
+         INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer)
+         SELECT jobs.id, authorizations.id, network, jobs.payer, 'replaced_result', charge_amount, is_new_payer
+         FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+         WHERE jobs.id = $1 AND state = 'settlement_failed')
+       UPDATE jobs SET state = 'accepted', ${NOT_DEFERRED}, authorization_id = $2, staged_upload_id = $3, quoted_maximum = $4,
        catalog_version = $5, terms = $6, effective_request = convert_from($8, 'UTF8'),
        request_id = $9, traceparent = $10,
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        usage = NULL, charge_amount = NULL, result_body = NULL, result_digest = NULL, result_expired_at = NULL,
        fence = fence + 1, lease_expires_at = NULL, orphaned_at = NULL, run_after = now(), enqueued_at = NULL,
-       accepted_at = now()
+       accepted_at = now(), is_new_payer = $11
      WHERE id = $1 AND state = ANY($7)`,
     values: [
       jobId,
@@ -33,6 +39,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob): Promise<Ac
       job.effectiveJson,
       job.origin.requestId,
       job.origin.traceparent,
+      claim.isNewPayer,
     ],
   })
   return { outcome: 'accepted', jobId }

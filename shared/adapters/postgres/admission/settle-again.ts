@@ -1,16 +1,20 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
+import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { claimNonce } from './claim-nonce.ts'
+import { refuseAfterReverts } from './refuse-after-reverts.ts'
 
 /**
  * Moves settlement_failed → generated: the new authorization pays for the stored result, without another provider call.
+ * Possible at any time, but for a pause after settlements that reverted.
  */
 export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
-  const claim = await claimNonce(sql, jobId, job)
+  const claim = await claimNonce(sql, jobId, job, null)
   if (claim.outcome !== 'claimed') return claim
+  await refuseAfterReverts(sql, jobId, job.authorization.payer)
   await sql.query({
     name: 'settle_again',
-    text: `UPDATE jobs SET state = 'generated', authorization_id = $2, charge_amount = LEAST(charge_amount, $3),
+    text: `UPDATE jobs SET state = 'generated', ${NOT_DEFERRED}, authorization_id = $2, charge_amount = LEAST(charge_amount, $3),
        request_id = $4, traceparent = $5,
        failure_code = NULL, failure_reason = NULL, finished_at = NULL, is_owed = false,
        fence = fence + 1, lease_expires_at = NULL, run_after = now(), enqueued_at = NULL

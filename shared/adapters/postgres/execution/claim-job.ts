@@ -4,6 +4,8 @@ import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts
 
 /** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
+/** The longest delay of a deferred job, without jitter: how long an outage is noticed to be over. */
+const LONGEST_DELAY_MS = 30_000
 
 /**
  * Takes the lease of an unfinished job without one and raises its fence, by PostgreSQL's clock. Returns `null` when the
@@ -22,7 +24,9 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
        AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
        AND (state <> 'generating' OR orphaned_at IS NOT NULL)
      RETURNING ${CLAIMED_JOB},
-       extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms`,
+       extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms,
+       coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS deferred_ms,
+       coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS payment_blocked_ms`,
     values: [jobId, leaseMs],
   })
   if (rows[0]) return claimedJobFromRow(rows[0])
@@ -47,13 +51,36 @@ export async function renewLease(sql: Sql, job: ClaimedJob, leaseMs: number): Pr
   return rowCount === 1 ? 'written' : 'stale'
 }
 
-/** Ends this worker's lease; the job may run again after `delayMs`. */
-export async function releaseJob(sql: Sql, job: ClaimedJob, delayMs: number): Promise<Written> {
+/** Ends this worker's lease; the job may run again immediately. */
+export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
   const { rowCount } = await sql.query({
     name: 'release_job',
-    text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL, run_after = now() + make_interval(secs => $3 / 1000.0)
+    text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL, run_after = now()
      WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
-    values: [job.id, job.fence.toString(), delayMs],
+    values: [job.id, job.fence.toString()],
+  })
+  return rowCount === 1 ? 'written' : 'stale'
+}
+
+/**
+ * Ends this worker's lease; the job may run again after `delayMs`, doubled for each deferral since its last move, up to
+ * a limit. Up to a quarter is added at random, so that jobs of one outage do not return together.
+ */
+export async function deferJob(
+  sql: Sql,
+  job: ClaimedJob,
+  delayMs: number,
+  isPaymentBlocked: boolean,
+): Promise<Written> {
+  const { rowCount } = await sql.query({
+    name: 'defer_job',
+    text: `UPDATE jobs SET lease_expires_at = NULL, enqueued_at = NULL,
+       deferred_since = coalesce(deferred_since, now()), deferrals = deferrals + 1,
+       payment_blocked_since = CASE WHEN $5 THEN coalesce(payment_blocked_since, now()) END,
+       run_after = now() + make_interval(secs => (1 + random() / 4) / 1000
+         * LEAST($3::float8 * power(2, LEAST(deferrals, 16)), GREATEST($3::float8, $4::float8)))
+     WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generated', 'settling')`,
+    values: [job.id, job.fence.toString(), delayMs, LONGEST_DELAY_MS, isPaymentBlocked],
   })
   return rowCount === 1 ? 'written' : 'stale'
 }

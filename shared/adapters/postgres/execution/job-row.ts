@@ -19,8 +19,10 @@ export interface ClaimedJobRow {
   accepted_at: Date
   state: ClaimedJob['state']
   fence: string
-  /** Only returned by a claim. */
+  /** Only returned by a claim, as are the next two. */
   waited_ms?: number
+  deferred_ms?: number
+  payment_blocked_ms?: number
   request_id: string | null
   traceparent: string | null
   usage: Record<string, number> | null
@@ -50,7 +52,7 @@ const CLAIMED_COLUMNS = {
   charge_amount: true,
   result_body: true,
   result_digest: true,
-} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms'>, true>
+} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms' | 'deferred_ms' | 'payment_blocked_ms'>, true>
 
 /** The select list over `jobs` and `authorizations` that `claimedJobFromRow` reads. */
 export const CLAIMED_JOB = [
@@ -75,6 +77,8 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     state: row.state,
     fence: BigInt(row.fence),
     waitedMs: row.waited_ms ?? 0,
+    deferredMs: row.deferred_ms ?? 0,
+    paymentBlockedMs: row.payment_blocked_ms ?? 0,
     origin: { requestId: row.request_id, traceparent: row.traceparent },
     sealed: sealedFromRow(row),
     settlement: null,

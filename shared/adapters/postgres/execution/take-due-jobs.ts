@@ -7,23 +7,52 @@ import type { Sql } from '../pool.ts'
  * is harmless.
  */
 const ENQUEUE_AGAIN_AFTER_SECONDS = 10
+/**
+ * How many deferred jobs of one payer are enqueued or run at a time, in all workers together. Whatever deferred them may
+ * keep each one busy until a timeout, and they must not take the places of other payers' jobs.
+ */
+const DEFERRED_AT_A_TIME = 4
+
+/** Not leased, and not enqueued recently. A job whose lease expired is free immediately: its worker is gone. */
+const IS_FREE = `(lease_expires_at IS NULL OR lease_expires_at <= now())
+  AND (enqueued_at IS NULL OR enqueued_at < lease_expires_at
+    OR enqueued_at <= now() - make_interval(secs => ${ENQUEUE_AGAIN_AFTER_SECONDS}))`
 
 /**
- * Returns the unfinished jobs in `states` that are due, not leased and not enqueued recently, and marks them as
- * enqueued. A job whose lease expired is due immediately: its worker is gone.
+ * Returns the unfinished jobs in `states` that are due and free, and marks them as enqueued: first those that were never
+ * deferred in their state, then deferred ones, payer by payer. At most `limit` of each.
  */
 export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
+  return [...(await takeFresh(sql, states, limit)), ...(await takeDeferred(sql, states, limit))]
+}
+
+async function takeFresh(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({
-    name: 'take_due_jobs',
+    name: 'take_fresh_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
-       WHERE state = ANY($1) AND run_after <= now()
-         AND (lease_expires_at IS NULL OR lease_expires_at <= now())
-         AND (enqueued_at IS NULL OR enqueued_at < lease_expires_at
-              OR enqueued_at <= now() - make_interval(secs => $3))
+       WHERE state = ANY($1) AND run_after <= now() AND deferred_since IS NULL AND ${IS_FREE}
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
      RETURNING id, operation, state`,
-    values: [states, limit, ENQUEUE_AGAIN_AFTER_SECONDS],
+    values: [states, limit],
+  })
+  return rows
+}
+
+/** Ranks the due jobs of each payer, those in flight first, so that these take up the payer's share. */
+async function takeDeferred(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
+  const { rows } = await sql.query<DueJob>({
+    name: 'take_deferred_jobs',
+    text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
+       SELECT jobs.id FROM jobs JOIN (
+         SELECT id, row_number() OVER (PARTITION BY payer ORDER BY is_free, run_after) AS place
+         FROM (SELECT id, payer, run_after, (${IS_FREE}) IS TRUE AS is_free FROM jobs
+           WHERE deferred_since IS NOT NULL AND run_after <= now()
+             AND state IN ('accepted', 'generated', 'settling')) AS due) AS ranked USING (id)
+       WHERE place <= $3 AND state = ANY($1) AND ${IS_FREE}
+       ORDER BY place, run_after LIMIT $2 FOR UPDATE OF jobs SKIP LOCKED)
+     RETURNING id, operation, state`,
+    values: [states, limit, DEFERRED_AT_A_TIME],
   })
   return rows
 }

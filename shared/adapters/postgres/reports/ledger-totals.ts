@@ -2,6 +2,8 @@ import type { JobState } from '#shared/jobs/job.ts'
 import { QUEUE_NAMES, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { CountAndTotal, LedgerTotals, QueueTotals } from '#shared/jobs/reports-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
+import { readNewPayerExposure } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
 
 interface UnfinishedRow {
@@ -11,6 +13,7 @@ interface UnfinishedRow {
   running: number
   deferred: number
   oldest: number
+  oldest_deferred: number
   open: string
 }
 
@@ -20,16 +23,17 @@ type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'to
  * Reads the totals by partial indexes: the cost depends on open work and the last minutes, not on the length of the
  * history.
  */
-export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
+export async function readLedgerTotals(sql: Sql, windowSeconds: number): Promise<LedgerTotals> {
   const unfinished = await sql.query<UnfinishedRow>(
     `SELECT operation, state,
-       count(*) FILTER (WHERE NOT is_leased AND run_after <= now())::int AS waiting,
+       count(*) FILTER (WHERE is_waiting)::int AS waiting,
        count(*) FILTER (WHERE is_leased)::int AS running,
-       count(*) FILTER (WHERE NOT is_leased AND run_after > now())::int AS deferred,
-       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE NOT is_leased AND run_after <= now())), 0)::float8
-         AS oldest,
+       count(*) FILTER (WHERE NOT is_leased AND NOT is_waiting)::int AS deferred,
+       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE is_waiting)), 0)::float8 AS oldest,
+       coalesce(extract(epoch FROM now() - min(deferred_since)), 0)::float8 AS oldest_deferred,
        sum(coalesce(charge_amount, quoted_maximum)) AS open
-     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_leased FROM jobs
+     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_leased,
+         lease_expires_at > now() IS NOT TRUE AND run_after <= now() AND deferred_since IS NULL AS is_waiting FROM jobs
        WHERE state IN ('accepted', 'generating', 'generated', 'settling')) AS unfinished
      GROUP BY operation, state`,
   )
@@ -50,14 +54,38 @@ export async function readLedgerTotals(sql: Sql): Promise<LedgerTotals> {
   )
   const [row] = totals.rows
   if (!row) throw new Error('the stored totals have one row')
+  const newPayers = await readNewPayerExposure(sql, windowSeconds)
   return {
     queues: queuesOf(unfinished.rows),
     openExposure: atomicAmount(unfinished.rows.reduce((sum, { open }) => sum + BigInt(open), 0n)),
     charged: countAndTotal(row.charged_count, row.charged_total),
     ambiguous: countAndTotal(row.ambiguous_count, row.ambiguous_total),
     withheld: countAndTotal(row.withheld_count, row.withheld_total),
+    uncharged: await readUnchargedTotals(sql),
+    newPayerExposure: atomicAmount(newPayers.open + newPayers.lasting),
     inReview: Number(row.in_review),
   }
+}
+
+async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']> {
+  const { rows } = await sql.query<{ kind: UnchargedKind; count: string; total: string }>({
+    name: 'read_uncharged_totals',
+    text: `SELECT kind, sum(count) AS count, sum(total) AS total FROM (
+       SELECT kind, count, total FROM uncharged_work_totals WHERE kind = ANY($1)
+       UNION ALL
+       SELECT kind, count(*), sum(amount) FROM ledger_totals JOIN uncharged_work ON created_at >= through
+       WHERE ledger_totals.id GROUP BY kind) AS parts
+     GROUP BY kind`,
+    values: [UNCHARGED_KINDS],
+  })
+  const totalOf = (kind: UnchargedKind) => {
+    const row = rows.find((candidate) => candidate.kind === kind)
+    return countAndTotal(row?.count ?? '0', row?.total ?? '0')
+  }
+  return Object.fromEntries(UNCHARGED_KINDS.map((kind) => [kind, totalOf(kind)])) as Record<
+    UnchargedKind,
+    CountAndTotal
+  >
 }
 
 function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueTotals> {
@@ -69,6 +97,7 @@ function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueT
       running: sum('running'),
       deferred: sum('deferred'),
       oldestWaitingSeconds: Math.max(0, ...own.map(({ oldest }) => oldest)),
+      oldestDeferredSeconds: Math.max(0, ...own.map(({ oldest_deferred: oldest }) => oldest)),
     }
   }
   return new Map(QUEUE_NAMES.map((name) => [name, ofQueue(name)]))
@@ -87,7 +116,7 @@ const ROLL_UP_AFTER = '20 minutes'
 
 /**
  * Adds old charges to the stored totals. Safe in every worker concurrently: the second one finds the row locked, or up
- * to date. Completed jobs and finished attempts never change, so the totals stay right.
+ * to date. Completed jobs, finished attempts and uncharged work never change, so the totals stay right.
  */
 export async function rollUpTotals(sql: Sql): Promise<number> {
   const { rows } = await sql.query<{ moved: number }>({
@@ -101,7 +130,13 @@ export async function rollUpTotals(sql: Sql): Promise<number> {
      ambiguous AS (
        SELECT count(authorizations.id) AS count, coalesce(sum(authorized_maximum), 0) AS total
        FROM present JOIN upstream_attempts ON state = 'failed_ambiguous' AND finished_at >= through AND finished_at < until
-         JOIN authorizations ON authorizations.id = authorization_id)
+         JOIN authorizations ON authorizations.id = authorization_id),
+     uncharged AS (
+       INSERT INTO uncharged_work_totals AS totals (kind, count, total)
+       SELECT kind, count(*), sum(amount) FROM present JOIN uncharged_work ON created_at >= through AND created_at < until
+       GROUP BY kind
+       ON CONFLICT (kind) DO UPDATE
+         SET count = totals.count + excluded.count, total = totals.total + excluded.total)
      UPDATE ledger_totals SET through = until,
        charged_jobs = charged_jobs + charged.count, charged_total = charged_total + charged.total,
        ambiguous_attempts = ambiguous_attempts + ambiguous.count, ambiguous_total = ambiguous_total + ambiguous.total

@@ -1,12 +1,16 @@
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { readSettlementTotals } from './settlement-totals.ts'
 
 /** Creates the workers' store of totals over one pool. */
-export function createReportsStore(pool: Pool): ReportsStore {
+export function createReportsStore(
+  pool: Pool,
+  { windowSeconds }: Pick<UnchargedBudget, 'windowSeconds'>,
+): ReportsStore {
   return {
-    readLedgerTotals: () => readLedgerTotals(pool),
+    readLedgerTotals: () => readLedgerTotals(pool, windowSeconds),
     readSettlementTotals: () => readSettlementTotals(pool),
     rollUpTotals: () => rollUpTotals(pool),
   }

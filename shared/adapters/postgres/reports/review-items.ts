@@ -31,7 +31,8 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
     text: `SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
        COALESCE(settlements.transaction_hash, (SELECT hash FROM settlement_transactions
          WHERE settlement_id = settlements.id ORDER BY signed_at DESC LIMIT 1)) AS transaction,
-       COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge, jobs.failure_reason AS reason,
+       COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge,
+       COALESCE(settlements.failure_reason, jobs.failure_reason) AS reason,
        to_json(COALESCE(settlements.finished_at, jobs.finished_at, jobs.accepted_at)) #>> '{}' AS since,
        count(*) OVER ()::int AS count
      FROM jobs LEFT JOIN settlements

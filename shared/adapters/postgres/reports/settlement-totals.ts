@@ -6,11 +6,12 @@ import type { Sql } from '../pool.ts'
  * history.
  */
 export async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
-  const { rows } = await sql.query<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'oldest', number>>(
+  const { rows } = await sql.query<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'oldest', number>>(
     `SELECT (SELECT count(*) FROM settlements WHERE state = 'signed')::int AS signed,
        (SELECT count(*) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL)::int AS confirmed,
        (SELECT count(*) FROM settlements WHERE state = 'unproven')::int AS unproven,
        (SELECT count(*) FROM settlements WHERE state = 'lost')::int AS lost,
+       (SELECT count(*) FROM settlements WHERE state = 'surplus')::int AS surplus,
        (SELECT coalesce(extract(epoch FROM now() - min(signed_at)), 0) FROM settlements WHERE state = 'signed')::float8
          AS oldest`,
   )

@@ -1,11 +1,13 @@
 import type { Sql } from '../pool.ts'
 
 /**
- * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored.
+ * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored. Only
+ * a payment that arrived in time and is still being verified needs it: verification takes a few RPC timeouts. Unpaid
+ * requests cost nothing, so their keys must not stay longer than necessary.
  */
-const FORGET_AFTER_SECONDS = 3600
+const FORGET_AFTER_SECONDS = 120
 
-/** Deletes keys without a job whose challenge expired long ago. Returns their number. */
+/** Deletes keys without a job whose challenge has expired. Returns their number. */
 export async function forgetExpiredChallenges(sql: Sql, limit: number): Promise<number> {
   const { rowCount } = await sql.query({
     name: 'forget_expired_challenges',

@@ -2,6 +2,7 @@ import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+import { setGas } from './set-gas.ts'
 
 type Completion = Parameters<JobSettlementStore['completeJob']>[1]
 
@@ -28,7 +29,8 @@ export async function completeJob(sql: Sql, job: ClaimedJob, completion: Complet
         `confirmed AS (
            UPDATE settlements SET state = 'confirmed', transaction_hash = ${parameter(completion.transactionHash)},
              block_number = ${parameter(completion.blockNumber.toString())},
-             block_hash = ${parameter(completion.blockHash)}, finished_at = now()
+             block_hash = ${parameter(completion.blockHash)}, finished_at = now(),
+             ${setGas(completion.gas ?? null, parameter)}
            FROM moved WHERE settlements.id = ${parameter(settlementId)}
              AND authorization_id = ${parameter(job.authorizationId)} AND state = 'signed'
            RETURNING job_id)`,

@@ -1,26 +1,45 @@
-import type { ClaimedJob, Failure, Written } from '#shared/jobs/job.ts'
+import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { Debt, SettlementFailure } from '#shared/jobs/settlement-store.ts'
 import { moveJob, type Parameter } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
+import { insertUnchargedWork } from '../uncharged-work.ts'
+import { setGas } from './set-gas.ts'
+
+/** Whether the payer owes the charge, over the row of the job before it moves. */
+const IS_OWED: Readonly<Record<Debt, string>> = {
+  unless_expired: '(SELECT deadline > now() FROM authorizations WHERE id = authorization_id)',
+  unless_expired_before_block:
+    '(SELECT deadline > coalesce(payment_blocked_since, now()) FROM authorizations WHERE id = authorization_id)',
+  none: 'false',
+}
 
 /**
- * Moves generated or settling → settlement_failed: the result is withheld until a new authorization pays for it. The
- * payer owes the charge, unless the authorization expired first, which is the service's fault.
+ * Moves generated or settling → settlement_failed: the result is withheld until a new authorization pays for it, and
+ * the charge is the payer's debt as `debt` says.
  */
-export function failSettlement(sql: Sql, job: ClaimedJob, failure: Failure): Promise<Written> {
+export function failSettlement(
+  sql: Sql,
+  job: ClaimedJob,
+  failure: SettlementFailure,
+  debt: Debt = 'unless_expired',
+): Promise<Written> {
   return moveJob(sql, job, 'settlement_failed', (parameter) => ({
-    name: 'fail_settlement',
+    name: `fail_settlement_owed_${debt}${failure.gas ? '_with_gas' : ''}`,
     set: [
       `failure_code = ${parameter(failure.code)}`,
       `failure_reason = ${parameter(failure.reason)}`,
       'finished_at = now()',
       'lease_expires_at = NULL',
-      'is_owed = (SELECT deadline > now() FROM authorizations WHERE id = authorization_id)',
+      `is_owed = ${IS_OWED[debt]}`,
     ],
     together: [
-      endSettlement(job, 'reverted', parameter),
+      endSettlement(job, 'reverted', parameter, failure),
       `released AS (
          UPDATE authorizations SET permit_released_at = now()
          FROM moved WHERE authorizations.id = ${parameter(job.authorizationId)})`,
+      ...(failure.gas
+        ? [insertUnchargedWork(job, { kind: 'reverted_settlement', amount: failure.gas.cost }, parameter)]
+        : []),
     ],
   }))
 }
@@ -34,8 +53,15 @@ export function markForReview(sql: Sql, job: ClaimedJob, reason: string): Promis
   }))
 }
 
-function endSettlement({ authorizationId }: ClaimedJob, state: 'reverted' | 'unproven', parameter: Parameter): string {
+function endSettlement(
+  { authorizationId }: ClaimedJob,
+  state: 'reverted' | 'unproven',
+  parameter: Parameter,
+  { judgedAt, gas }: Pick<SettlementFailure, 'judgedAt' | 'gas'> = {},
+): string {
   return `settlement AS (
-    UPDATE settlements SET state = '${state}', finished_at = now()
+    UPDATE settlements SET state = '${state}', finished_at = now(),
+      block_number = ${parameter(judgedAt?.number.toString() ?? null)}::numeric, block_hash = ${parameter(judgedAt?.hash ?? null)},
+      ${setGas(gas ?? null, parameter)}
     FROM moved WHERE authorization_id = ${parameter(authorizationId)} AND state = 'signed')`
 }

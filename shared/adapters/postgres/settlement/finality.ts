@@ -17,14 +17,22 @@ type Hex = `0x${string}`
 const NEWEST_BLOCKS = 8
 const FINAL_BLOCKS = 100
 
+/** Settlements that a block decided, in the words of their partial indexes. */
+const CONFIRMED = "state = 'confirmed' AND finalized_at IS NULL"
+const FAILED = "state = 'reverted' AND finalized_at IS NULL AND block_hash IS NOT NULL"
+
 export async function findUnfinalBlocks(sql: Sql, finalizedNumber: bigint): Promise<readonly SettledBlock[]> {
   const { rows } = await sql.query<{ block_number: string; block_hash: string | null }>({
     name: 'find_unfinal_blocks',
-    text: `(SELECT DISTINCT block_number, block_hash FROM settlements
-      WHERE state = 'confirmed' AND finalized_at IS NULL ORDER BY block_number DESC LIMIT $2)
+    text: [CONFIRMED, FAILED]
+      .map(
+        (deciding) => `(SELECT DISTINCT block_number, block_hash FROM settlements
+      WHERE ${deciding} ORDER BY block_number DESC LIMIT $2)
      UNION
      (SELECT DISTINCT block_number, block_hash FROM settlements
-      WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number <= $1 ORDER BY block_number LIMIT $3)`,
+      WHERE ${deciding} AND block_number <= $1 ORDER BY block_number LIMIT $3)`,
+      )
+      .join(' UNION '),
     values: [finalizedNumber.toString(), NEWEST_BLOCKS, FINAL_BLOCKS],
   })
   return rows.map(({ block_number, block_hash }) => ({ number: BigInt(block_number), hash: block_hash }))
@@ -93,13 +101,16 @@ export async function readUnfinalRemote(sql: Sql, limit: number): Promise<readon
   }))
 }
 
-/** Marks the confirmed settlements in these blocks as final. */
+/** Marks the settlements that these blocks decided as final. */
 export async function markFinal(sql: Sql, blockHashes: readonly string[]): Promise<number> {
   if (blockHashes.length === 0) return 0
   const { rowCount } = await sql.query({
     name: 'mark_settlements_final',
-    text: `UPDATE settlements SET finalized_at = now()
-     WHERE state = 'confirmed' AND finalized_at IS NULL AND block_hash = ANY($1)`,
+    text: `WITH confirmed AS (
+       UPDATE settlements SET finalized_at = now() WHERE ${CONFIRMED} AND block_hash = ANY($1) RETURNING 1
+     ), failed AS (
+       UPDATE settlements SET finalized_at = now() WHERE ${FAILED} AND block_hash = ANY($1) RETURNING 1)
+     SELECT 1 FROM confirmed UNION ALL SELECT 1 FROM failed`,
     values: [blockHashes],
   })
   return rowCount ?? 0

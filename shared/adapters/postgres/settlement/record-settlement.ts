@@ -4,6 +4,7 @@ import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
 import { isConnectionFailure } from '../../connection-failure.ts'
 import { batch } from '../batch.ts'
+import { NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { takeAccountNonces } from './account-nonces.ts'
@@ -19,7 +20,7 @@ interface Recording {
   readonly settlement: NewSettlement
 }
 
-type RecordingOutcome = StoredSettlement | 'stale'
+type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before'
 
 interface SignedRecording extends Recording {
   readonly settlementId: string
@@ -79,23 +80,48 @@ async function recordTogether(pool: Pool, recordings: readonly Recording[]): Pro
     const settlementOf = new Map(
       signed.map(({ job, settlementId, transaction }) => [job.id, { settlementId, transactions: [transaction] }]),
     )
-    return recordings.map(({ job }) => settlementOf.get(job.id) ?? 'stale')
+    const held = moved.size === recordings.length ? moved : await findSettledBefore(sql, recordings)
+    return recordings.map(({ job }) => settlementOf.get(job.id) ?? (held.has(job.id) ? 'settled_before' : 'stale'))
   })
 }
 
-/** Moves several jobs with the guard of every transition. Returns the ids of those that moved. */
+/** An earlier settlement of a job that was not looked up on chain. `$3` are the ids of those that were. */
+const NOT_LOOKED_UP = `SELECT 1 FROM settlements
+  WHERE settlements.job_id = jobs.id AND settlements.state IN ('reverted', 'surplus') AND settlements.id <> ALL($3::uuid[])`
+
+/**
+ * Moves several jobs with the guard of every transition, and that nothing else may have charged them. Returns the ids
+ * of those that moved.
+ */
 async function moveToSettling(sql: Sql, recordings: readonly Recording[]): Promise<ReadonlySet<string>> {
   const { rows } = await sql.query<{ id: string }>({
     name: 'move_jobs_to_settling',
-    text: `UPDATE jobs SET state = 'settling' FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)
-     WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY($3) RETURNING jobs.id`,
-    values: [
-      recordings.map(({ job }) => job.id),
-      recordings.map(({ job }) => job.fence.toString()),
-      statesBefore('settling').filter(isUnfinished),
-    ],
+    text: `UPDATE jobs SET state = 'settling', ${NOT_DEFERRED}
+     FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence)
+     WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY($4) AND NOT EXISTS (${NOT_LOOKED_UP})
+     RETURNING jobs.id`,
+    values: [...claimsOf(recordings), statesBefore('settling').filter(isUnfinished)],
   })
   return new Set(rows.map(({ id }) => id))
+}
+
+/** Returns the ids of jobs that are still claimed and did not move because of an earlier settlement. */
+async function findSettledBefore(sql: Sql, recordings: readonly Recording[]): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ id: string }>({
+    name: 'find_settled_before',
+    text: `SELECT jobs.id FROM jobs JOIN unnest($1::uuid[], $2::bigint[]) AS mine (id, fence) USING (id, fence)
+     WHERE state = 'generated' AND EXISTS (${NOT_LOOKED_UP})`,
+    values: [...claimsOf(recordings)],
+  })
+  return new Set(rows.map(({ id }) => id))
+}
+
+function claimsOf(recordings: readonly Recording[]): readonly (readonly string[])[] {
+  return [
+    recordings.map(({ job }) => job.id),
+    recordings.map(({ job }) => job.fence.toString()),
+    recordings.flatMap(({ settlement }) => settlement.lookedUp ?? []),
+  ]
 }
 
 async function signNext(sql: Sql, recordings: readonly Recording[]): Promise<readonly SignedRecording[]> {

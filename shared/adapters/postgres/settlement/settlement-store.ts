@@ -1,7 +1,9 @@
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { completeJob } from './complete-job.ts'
+import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
+import { judgeFailed, readFailed, reopenSettlement } from './failed-settlements.ts'
 import {
   findUnfinalBlocks,
   loseSettlement,
@@ -31,10 +33,12 @@ import { renewSettlement } from './renew-settlement.ts'
 export function createSettlementStore(pool: Pool): SettlementStore {
   return {
     recordSettlement: createSettlementRecorder(pool),
+    readEarlierSettlements: (job) => readEarlierSettlements(pool, job),
+    adoptSettlement: (job, earlier) => adoptSettlement(pool, job, earlier),
     readSettlement: (job) => readSettlement(pool, job),
     renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
     completeJob: (job, completion) => completeJob(pool, job, completion),
-    failSettlement: (job, failure) => failSettlement(pool, job, failure),
+    failSettlement: (job, failure, debt) => failSettlement(pool, job, failure, debt),
     markForReview: (job, reason) => markForReview(pool, job, reason),
 
     recordRemoteSettlement: (job, settlement) => recordRemoteSettlement(pool, job, settlement),
@@ -52,6 +56,9 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),
     readUnfinal: (fromNumber, limit) => readUnfinal(pool, fromNumber, limit),
     readUnfinalRemote: (limit) => readUnfinalRemote(pool, limit),
+    readFailed: (settledBy, fromNumber, limit) => readFailed(pool, settledBy, fromNumber, limit),
+    judgeFailed: (settlementId, judgedAt) => judgeFailed(pool, settlementId, judgedAt),
+    reopenSettlement: (settlementId, settledAt) => reopenSettlement(pool, settlementId, settledAt),
     markFinal: (blockHashes) => markFinal(pool, blockHashes),
     moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
     loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),

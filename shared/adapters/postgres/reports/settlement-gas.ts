@@ -1,0 +1,41 @@
+import type { Sql } from '../pool.ts'
+import type { LedgerPeriod } from './period.ts'
+import type { CountAndSum } from './revenue.ts'
+
+/** What the transactions of settlements with our own keys cost, next to what they collected, in atomic USDC. */
+export interface SettlementGas {
+  readonly confirmed: CountAndSum
+  /** The charges of the confirmed ones. */
+  readonly chargedAtomic: bigint
+  /** Confirmed settlements whose gas exceeds their charge. */
+  readonly atLoss: CountAndSum
+  readonly reverted: CountAndSum
+}
+
+/** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
+export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
+  const { rows } = await sql.query<
+    Record<'confirmed' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
+  >({
+    name: 'read_settlement_gas',
+    text: `SELECT count(*) FILTER (WHERE state = 'confirmed')::int AS confirmed,
+       coalesce(sum(gas_cost) FILTER (WHERE state = 'confirmed'), 0) AS confirmed_total,
+       coalesce(sum(charge_amount) FILTER (WHERE state = 'confirmed'), 0) AS charged_total,
+       count(*) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount)::int AS loss,
+       coalesce(sum(gas_cost - charge_amount) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount), 0) AS loss_total,
+       count(*) FILTER (WHERE state = 'reverted')::int AS reverted,
+       coalesce(sum(gas_cost) FILTER (WHERE state = 'reverted'), 0) AS reverted_total
+     FROM settlements
+     WHERE gas_cost IS NOT NULL AND state IN ('confirmed', 'reverted') AND finished_at >= $1 AND finished_at < $2`,
+    values: [from, to],
+  })
+  const [row] = rows
+  if (!row) throw new Error('an aggregate without groups always returns one row')
+  const total = (name: string) => BigInt(row[`${name}_total`] ?? 0)
+  return {
+    confirmed: { count: row.confirmed, totalAtomic: total('confirmed') },
+    chargedAtomic: total('charged'),
+    atLoss: { count: row.loss, totalAtomic: total('loss') },
+    reverted: { count: row.reverted, totalAtomic: total('reverted') },
+  }
+}

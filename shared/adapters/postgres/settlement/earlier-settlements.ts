@@ -1,0 +1,68 @@
+import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { CHARGED_BY_SETTLEMENT, REOPENED } from './failed-settlements.ts'
+
+type Hex = `0x${string}`
+
+/** A reorganization can move a transaction into a block with a lower number than the one that judged it. */
+const REORGANIZATION_DEPTH = 64
+
+export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise<readonly EarlierSettlement[]> {
+  const { rows } = await sql.query<{
+    id: string
+    authorization_id: string
+    signed: unknown
+    charge_amount: string
+    settled_by: EarlierSettlement['settledBy']
+    first_block: string
+    known: EarlierSettlement['known']
+    transactions: readonly { hash: Hex; account_nonce: string | null }[] | null
+  }>({
+    name: 'read_earlier_settlements',
+    text: `SELECT settlements.id, authorization_id, signed, charge_amount, settled_by,
+       COALESCE(recorded_block, GREATEST(block_number - $2, 0), 0) AS first_block,
+       CASE WHEN state = 'surplus' THEN 'charged' WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
+       (SELECT json_agg(json_build_object('hash', hash, 'account_nonce', account_nonce::text)
+          ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
+        FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
+     FROM settlements JOIN authorizations ON authorizations.id = authorization_id
+     WHERE settlements.job_id = $1 AND state IN ('reverted', 'surplus') ORDER BY signed_at`,
+    values: [job.id, REORGANIZATION_DEPTH],
+  })
+  return rows.map((row) => ({
+    settlementId: row.id,
+    authorizationId: row.authorization_id,
+    authorization: storedAuthorizationSchema.parse(row.signed),
+    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
+    settledBy: row.settled_by,
+    transactions: (row.transactions ?? []).map(({ hash, account_nonce }) => ({
+      hash,
+      accountNonce: account_nonce === null ? null : BigInt(account_nonce),
+    })),
+    firstBlock: BigInt(row.first_block),
+    known: row.known,
+  }))
+}
+
+/** Moves generated → settling: the earlier settlement is open again, and the job is charged by it. */
+export async function adoptSettlement(
+  pool: Pool,
+  job: ClaimedJob,
+  { settlementId }: EarlierSettlement,
+): Promise<Written> {
+  return await inFencedTransaction(pool, async (sql) => {
+    await lockClaimedJob(sql, job, 'generated')
+    const { rowCount } = await sql.query({
+      name: 'adopt_settlement',
+      text: `WITH settlement AS (${REOPENED} AND settlements.job_id = $2 RETURNING job_id, authorization_id, charge_amount)
+       UPDATE jobs SET state = 'settling', ${NOT_DEFERRED}, ${CHARGED_BY_SETTLEMENT}
+       FROM settlement WHERE jobs.id = settlement.job_id`,
+      values: [settlementId, job.id],
+    })
+    if (rowCount !== 1) throw new Error(`job ${job.id} has no earlier settlement ${settlementId}`)
+  })
+}

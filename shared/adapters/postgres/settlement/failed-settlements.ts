@@ -1,0 +1,135 @@
+import type { JobState } from '#shared/jobs/job.ts'
+import type { FailedSettlement, FinalityStore, JudgedBlock, SettledAt } from '#shared/jobs/settlement-store.ts'
+import { isUnfinished } from '#shared/jobs/transitions.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
+import { NOT_DEFERRED } from '../move-job.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+
+type Hex = `0x${string}`
+
+/** Returns failed settlements judged at a block from `fromNumber` on, or those that are not judged; see the port. */
+export async function readFailed(
+  sql: Sql,
+  settledBy: 'own_key' | 'remote_facilitator',
+  fromNumber: bigint | null,
+  limit: number,
+): Promise<readonly FailedSettlement[]> {
+  const [name, condition, order] =
+    fromNumber === null
+      ? ['read_unjudged_settlements', 'block_hash IS NULL AND $3::numeric IS NULL', 'finished_at DESC']
+      : ['read_failed_settlements', 'block_hash IS NOT NULL AND block_number >= $3', 'block_number']
+  const { rows } = await sql.query<{
+    id: string
+    job_id: string
+    signed: unknown
+    charge_amount: string
+    recorded_block: string | null
+    block_number: string | null
+    block_hash: string | null
+    named: readonly Hex[]
+    transactions: readonly { hash: Hex; raw: Hex; account_nonce: string }[] | null
+  }>({
+    name,
+    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash,
+       ARRAY(SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id
+         AND settlement_transactions.settled_by = 'remote_facilitator' ORDER BY signed_at DESC) AS named,
+       (SELECT json_agg(json_build_object('hash', hash, 'raw', raw_transaction, 'account_nonce', account_nonce::text)
+          ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
+        FROM settlement_transactions
+        WHERE settlement_id = settlements.id AND settlement_transactions.settled_by = 'own_key') AS transactions
+     FROM settlements JOIN authorizations ON authorizations.id = authorization_id
+     WHERE state = 'reverted' AND finalized_at IS NULL AND settled_by = $1 AND ${condition}
+     ORDER BY ${order} LIMIT $2`,
+    values: [settledBy, limit, fromNumber?.toString() ?? null],
+  })
+  return rows.map((row) => ({
+    settlementId: row.id,
+    jobId: row.job_id,
+    authorization: storedAuthorizationSchema.parse(row.signed),
+    chargeAmount: atomicAmount(BigInt(row.charge_amount)),
+    recordedBlock: row.recorded_block === null ? null : BigInt(row.recorded_block),
+    judgedAt:
+      row.block_number === null || row.block_hash === null
+        ? null
+        : { number: BigInt(row.block_number), hash: row.block_hash },
+    namedHashes: row.named,
+    transactions: (row.transactions ?? []).map(({ hash, raw, account_nonce }) => ({
+      hash,
+      raw,
+      accountNonce: BigInt(account_nonce),
+    })),
+  }))
+}
+
+/** Stores the block that proves the failure. A settlement that is final or was reopened does not change. */
+export async function judgeFailed(sql: Sql, settlementId: string, judgedAt: JudgedBlock | null): Promise<void> {
+  await sql.query({
+    name: 'judge_failed_settlement',
+    text: `UPDATE settlements SET block_number = $2, block_hash = $3
+     WHERE id = $1 AND state = 'reverted' AND finalized_at IS NULL`,
+    values: [settlementId, judgedAt?.number.toString() ?? null, judgedAt?.hash ?? null],
+  })
+}
+
+/**
+ * Reopens a settlement that charged the payer after all, if its job waits for another payment: the worker that takes
+ * the job confirms the transfer and completes it. `one_charge_per_job` refuses it while another one is open. The job's
+ * row is locked first, so that a payment cannot reopen the job at the same time.
+ */
+export async function reopenSettlement(
+  pool: Pool,
+  settlementId: string,
+  settledAt: SettledAt,
+): ReturnType<FinalityStore['reopenSettlement']> {
+  return await inTransaction(pool, async (sql) => {
+    const { state, has_result: hasResult } = await lockJobOf(sql, settlementId)
+    if (state === 'settlement_failed' && hasResult) {
+      await sql.query({
+        name: 'reopen_settlement',
+        text: `WITH settlement AS (${REOPENED} RETURNING job_id, authorization_id, charge_amount)
+         UPDATE jobs SET state = 'settling', failure_code = NULL, failure_reason = NULL, finished_at = NULL,
+           is_owed = false, fence = fence + 1, lease_expires_at = NULL, run_after = now(), enqueued_at = NULL,
+           ${NOT_DEFERRED}, ${CHARGED_BY_SETTLEMENT}
+         FROM settlement WHERE jobs.id = settlement.job_id`,
+        values: [settlementId],
+      })
+      return 'reopened'
+    }
+    if (isUnfinished(state)) return 'open'
+    await markSurplus(sql, settlementId, settledAt, `the job was ${state} when this settlement succeeded`)
+    return 'surplus'
+  })
+}
+
+/** The settlement `$1`, open again. */
+export const REOPENED = `UPDATE settlements SET state = 'signed', finished_at = NULL, transaction_hash = NULL,
+    block_number = NULL, block_hash = NULL, failure_reason = NULL
+  WHERE settlements.id = $1 AND settlements.state IN ('reverted', 'surplus')`
+
+/** The job takes authorization and charge from the settlement; an earlier quote may have been higher than the last. */
+export const CHARGED_BY_SETTLEMENT = `authorization_id = settlement.authorization_id,
+  charge_amount = settlement.charge_amount, quoted_maximum = GREATEST(quoted_maximum, settlement.charge_amount)`
+
+async function lockJobOf(sql: Sql, settlementId: string): Promise<{ state: JobState; has_result: boolean }> {
+  const { rows } = await sql.query<{ state: JobState; has_result: boolean }>({
+    name: 'lock_job_of_settlement',
+    text: `SELECT jobs.state, result_body IS NOT NULL AS has_result
+     FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE settlements.id = $1 FOR UPDATE OF jobs`,
+    values: [settlementId],
+  })
+  const [row] = rows
+  if (!row) throw new Error(`no settlement ${settlementId}`)
+  return row
+}
+
+async function markSurplus(sql: Sql, settlementId: string, settledAt: SettledAt, reason: string): Promise<void> {
+  await sql.query({
+    name: 'mark_settlement_surplus',
+    text: `UPDATE settlements SET state = 'surplus', transaction_hash = $2, block_number = $3, block_hash = $4,
+       finished_at = now(), failure_reason = $5
+     WHERE id = $1 AND state = 'reverted' AND finalized_at IS NULL`,
+    values: [settlementId, settledAt.transactionHash, settledAt.blockNumber.toString(), settledAt.blockHash, reason],
+  })
+}

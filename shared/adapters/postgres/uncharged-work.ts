@@ -1,0 +1,20 @@
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { UnchargedWork } from '#shared/jobs/uncharged-work.ts'
+import type { Parameter } from './move-job.ts'
+
+/**
+ * Returns the part of a transition that writes the job's uncharged work. `deployment` is an SQL expression over the
+ * other parts, for the deployment that was called.
+ */
+export function insertUnchargedWork(
+  { authorization, authorizationId }: ClaimedJob,
+  { kind, amount }: UnchargedWork,
+  parameter: Parameter,
+  deployment = 'NULL::text',
+): string {
+  return `uncharged AS (
+    INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, deployment, is_new_payer)
+    SELECT jobs.id, ${parameter(authorizationId)}::uuid, ${parameter(authorization.network)}, ${parameter(authorization.payer)},
+      ${parameter(kind)}, ${parameter(amount.toString())}::numeric, ${deployment}, jobs.is_new_payer
+    FROM moved JOIN jobs ON jobs.id = moved.id)`
+}

@@ -1,0 +1,48 @@
+import { z } from 'zod'
+import { ERROR_CODES } from '#shared/errors/error-codes.ts'
+import { type AtomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
+import type { JobFailure } from './execution-store.ts'
+import type { Job } from './job.ts'
+
+export interface UnchargedWork {
+  readonly kind: UnchargedKind
+  /** An upper bound of its cost. */
+  readonly amount: AtomicAmount
+}
+
+/**
+ * Returns the uncharged work of a job that ends with this failure; `null` when no vendor worked and the caller is not
+ * to blame.
+ */
+export function unchargedWorkOf(job: Pick<Job, 'terms' | 'authorization'>, failure: JobFailure): UnchargedWork | null {
+  const maximum = job.authorization.authorizedMaximum
+  const atMost = (amount: AtomicAmount) => (amount < maximum ? amount : maximum)
+  switch (failure.attempt) {
+    case 'failed_empty':
+      return { kind: 'empty_output', amount: atMost(failure.measuredCharge ?? maximum) }
+    case 'failed_ambiguous':
+      return { kind: 'unknown_outcome', amount: atMost(failure.measuredCharge ?? maximum) }
+    case 'failed_definite':
+    case 'none':
+      return isCallersDoing(failure.code)
+        ? { kind: 'rejected_request', amount: atMost(minimumCharge(job.terms) ?? maximum) }
+        : null
+  }
+}
+
+/**
+ * Returns whether the failure follows from what the caller sent, by the error table: it would happen again. What was
+ * quoted and no deployment can serve is the service's fault.
+ */
+function isCallersDoing(code: JobFailure['code']): boolean {
+  return ERROR_CODES[code].status === 400 && code !== 'request_unsupported'
+}
+
+const termsSchema = z.object({ minimum_charge_usd: z.string() })
+
+/** Returns the operation's minimum charge at the time of the quote. */
+function minimumCharge(terms: Job['terms']): AtomicAmount | null {
+  const parsed = termsSchema.safeParse(terms)
+  return parsed.success ? atomicFromDollars(parsed.data.minimum_charge_usd) : null
+}

@@ -1,0 +1,36 @@
+import { z } from 'zod'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import type { UnchargedBudget } from './uncharged-budget.ts'
+
+const dollars = (standard: string) =>
+  z
+    .string()
+    .regex(/^\d{1,9}(\.\d{1,6})?$/)
+    .default(standard)
+    .transform(atomicFromDollars)
+
+/** Settings of what payers may have open and uncharged; the same for API and workers, since both check them. */
+export const exposureSettings = {
+  /** Limit of one payer's open exposure, in USDC. */
+  MAXIMUM_OPEN_EXPOSURE_USDC: dollars('20'),
+  /**
+   * A payer's uncharged work within the window, in USDC, beyond what they paid for within it. Payers who have settled
+   * less than this since ever are new.
+   */
+  UNCHARGED_BUDGET_USDC: dollars('1').refine((amount) => amount > 0n, 'must be more than 0'),
+  UNCHARGED_WINDOW_SECONDS: z.coerce.number().int().min(60).max(604_800).default(3600),
+}
+
+/** Limit of what all new payers together have open, owed and uncharged within the window, in USDC; for the API. */
+export const newPayerSettings = { NEW_PAYER_EXPOSURE_USDC: dollars('200') }
+
+const settingsSchema = z.object(exposureSettings)
+
+/** Returns the budget of uncharged work that the settings describe. */
+export function unchargedBudget(settings: z.infer<typeof settingsSchema>): UnchargedBudget {
+  return {
+    windowSeconds: settings.UNCHARGED_WINDOW_SECONDS,
+    perPayer: settings.UNCHARGED_BUDGET_USDC,
+    maximumForgiven: settings.MAXIMUM_OPEN_EXPOSURE_USDC,
+  }
+}

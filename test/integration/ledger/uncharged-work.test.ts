@@ -1,0 +1,411 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import type { Acceptance } from '#shared/jobs/admission-store.ts'
+import type { JobFailure } from '#shared/jobs/execution-store.ts'
+import { atomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import {
+  acceptTestJob,
+  bindTestKey,
+  claimTestJob,
+  fencedWrites,
+  jobInState,
+  moveToState,
+  rereadJob,
+} from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain, TEST_PRICE, type TestJob } from '../../support/ledger/new-test-job.ts'
+import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { createTestLedger, TEST_LIMITS, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger()
+})
+afterAll(() => ledger.close())
+
+/** The terms of test jobs have the price as minimum, so a smaller one tells the two apart. */
+const SMALL_MINIMUM = { price_per_audio_hour_usd: '0.122', minimum_charge_usd: '0.000034', maximum_charge_usd: '0.122' }
+
+type Payer = `0x${string}`
+
+function jobOf(payer: Payer): TestJob {
+  const job = newTestJob({ authorization: testAuthorization({ payer }) })
+  return { ...job, quote: { ...job.quote, terms: SMALL_MINIMUM } }
+}
+
+async function accept(payer: Payer, limits: AdmissionLimits = TEST_LIMITS): Promise<Acceptance> {
+  const job = jobOf(payer)
+  await bindTestKey(ledger, job)
+  return createAdmissionStore(ledger.pool, limits).acceptJob(job)
+}
+
+const EMPTY: JobFailure = { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' }
+const UNKNOWN: JobFailure = { code: 'provider_outcome_unknown', reason: 'test', attempt: 'failed_ambiguous' }
+
+/** The ledger without a budget, for what a payer did before. */
+function unlimited(): TestLedger {
+  const budget = { ...TEST_LIMITS.budget, perPayer: TEST_LIMITS.newPayers }
+  return { ...ledger, admission: createAdmissionStore(ledger.pool, { ...TEST_LIMITS, budget }) }
+}
+
+/** Creates a job of the payer that failed. */
+async function failed(payer: Payer, failure: JobFailure): Promise<string> {
+  const job = await jobInState(unlimited(), failure.attempt === 'none' ? 'accepted' : 'generating', jobOf(payer))
+  expect(await ledger.execution.failJob(job, failure)).toBe('written')
+  return job.id
+}
+
+/** Creates uncharged work of this amount, some minutes ago. */
+async function uncharged(
+  payer: Payer,
+  usdc: string,
+  minutesAgo: number,
+  { failure = EMPTY, deployment = 'elevenlabs', isNewPayer = true } = {},
+): Promise<void> {
+  await ledger.sql(
+    `UPDATE uncharged_work SET amount = $2, created_at = now() - make_interval(mins => $3), deployment = $4,
+       is_new_payer = $5 WHERE job_id = $1`,
+    [await failed(payer, failure), atomicFromDollars(usdc).toString(), minutesAgo, deployment, isNewPayer],
+  )
+}
+
+/** Creates a completed job of the payer with this charge. */
+async function paid(payer: Payer, usdc: string): Promise<void> {
+  const charge = atomicFromDollars(usdc).toString()
+  const { id } = await jobInState(unlimited(), 'completed', jobOf(payer))
+  await ledger.sql('UPDATE jobs SET charge_amount = $2, quoted_maximum = $2 WHERE id = $1', [id, charge])
+  await ledger.sql('UPDATE settlements SET charge_amount = $2 WHERE job_id = $1', [id, charge])
+}
+
+function workOf(payer: Payer) {
+  return ledger.sql<{ kind: string; amount: string; deployment: string | null }>(
+    'SELECT kind, amount, deployment FROM uncharged_work WHERE payer = $1 ORDER BY created_at',
+    [payer],
+  )
+}
+
+/** Lets a call of each of some other payers end unknown, ten minutes ago unless told otherwise. */
+async function othersFail(count: number, deployment: string, { isNewPayer = false, minutesAgo = 10 } = {}) {
+  for (let other = 0; other < count; other += 1)
+    await uncharged(randomAddress(), '0.01', minutesAgo, { failure: UNKNOWN, deployment, isNewPayer })
+}
+
+/** Lets no earlier test's payers count as new. */
+async function emptied(): Promise<void> {
+  await ledger.sql('DELETE FROM uncharged_work')
+  await ledger.sql('UPDATE jobs SET is_new_payer = false')
+}
+
+/** Returns limits that let new payers have this many calls. */
+const limitOf = (calls: number): AdmissionLimits => ({
+  ...TEST_LIMITS,
+  newPayers: atomicAmount(TEST_PRICE * BigInt(calls)),
+})
+
+describe('the record of uncharged work', () => {
+  const recorded: readonly [string, JobFailure, { kind: string; amount: string } | null][] = [
+    ['an empty answer at the authorized maximum', EMPTY, { kind: 'empty_output', amount: '5034' }],
+    [
+      'an empty answer with measured usage at its charge',
+      { ...EMPTY, measuredCharge: atomicAmount(77n) },
+      { kind: 'empty_output', amount: '77' },
+    ],
+    [
+      'a measured charge above the authorized maximum at that maximum',
+      { ...EMPTY, measuredCharge: atomicAmount(7_000_000n) },
+      { kind: 'empty_output', amount: '5034' },
+    ],
+    ['an unknown outcome at the authorized maximum', UNKNOWN, { kind: 'unknown_outcome', amount: '5034' }],
+    [
+      'a request that the provider rejected at the minimum charge',
+      { code: 'provider_rejected', reason: 'test', attempt: 'failed_definite' },
+      { kind: 'rejected_request', amount: '34' },
+    ],
+    [
+      'an image that cannot be fetched at the minimum charge, without a provider call',
+      { code: 'image_unavailable', reason: 'test', attempt: 'none' },
+      { kind: 'rejected_request', amount: '34' },
+    ],
+    [
+      'a provider that is unavailable as nothing',
+      { code: 'provider_unavailable', reason: 'test', attempt: 'failed_definite' },
+      null,
+    ],
+    [
+      'a request that was not started in time as nothing',
+      { code: 'authorization_too_short', reason: 'test', attempt: 'none' },
+      null,
+    ],
+    [
+      'a request that no deployment can serve as nothing',
+      { code: 'request_unsupported', reason: 'test', attempt: 'none' },
+      null,
+    ],
+    [
+      'a refusal for uncharged work as nothing',
+      { code: 'uncharged_work_limit', reason: 'test', attempt: 'none' },
+      null,
+    ],
+  ]
+  it.each(recorded)('counts %s', async (_, failure, work) => {
+    const payer = randomAddress()
+    await failed(payer, failure)
+    const deployment = failure.attempt === 'none' ? null : 'elevenlabs'
+    expect(await workOf(payer)).toEqual(work ? [{ ...work, deployment }] : [])
+  })
+
+  it('is not written by a worker that lost its job', async () => {
+    const payer = randomAddress()
+    const job = await jobInState(ledger, 'generating', jobOf(payer))
+    expect(await ledger.execution.failJob({ ...job, fence: job.fence + 1n }, EMPTY)).toBe('stale')
+    expect(await workOf(payer)).toEqual([])
+  })
+
+  it('counts a withheld result that is generated again at its charge', async () => {
+    const payer = randomAddress()
+    const request = jobOf(payer)
+    const job = await jobInState(ledger, 'settlement_failed', request)
+    await ledger.sql('UPDATE jobs SET result_body = NULL, result_expired_at = now() WHERE id = $1', [job.id])
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'accepted' })
+    expect(await workOf(payer)).toEqual([{ kind: 'replaced_result', amount: TEST_PRICE.toString(), deployment: null }])
+  })
+
+  it('keeps an authorization whose call came back empty from paying for another call', async () => {
+    const job = await jobInState(ledger, 'generating')
+    await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty', finished_at = now() WHERE job_id = $1", [
+      job.id,
+    ])
+    await expect(ledger.execution.startAttempt(job, 'another', null)).rejects.toThrow('one_call_per_authorization')
+  })
+})
+
+describe('the budget of uncharged work', () => {
+  it('refuses the next call once the work of the window reaches it, and names what counted and when to retry', async () => {
+    const payer = randomAddress()
+    for (const minutesAgo of [50, 40, 30, 20]) await uncharged(payer, '0.2', minutesAgo)
+    expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
+    await uncharged(payer, '0.3', 10, { failure: UNKNOWN })
+    const refused = await accept(payer)
+    expect(refused).toMatchObject({
+      outcome: 'uncharged_work_limit',
+      exhausted: {
+        used: 1_100_000n,
+        allowed: 1_000_000n,
+        byKind: { empty_output: 800_000n, unknown_outcome: 300_000n },
+      },
+    })
+    // Without the entry of 50 minutes ago, 0.9 USDC are left.
+    const { retryAfterSeconds } = (refused as { exhausted: { retryAfterSeconds: number } }).exhausted
+    expect(retryAfterSeconds).toBeGreaterThan(9 * 60)
+    expect(retryAfterSeconds).toBeLessThanOrEqual(10 * 60)
+    expect(await accept(randomAddress())).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('asks to wait until enough entries have left the window, not only the oldest', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '0.2', 50)
+    await uncharged(payer, '1.5', 20)
+    await uncharged(payer, '0.2', 10)
+    const refused = (await accept(payer)) as { exhausted: { retryAfterSeconds: number } }
+    expect(Math.round(refused.exhausted.retryAfterSeconds / 60)).toBe(40)
+  })
+
+  it('does not count what has left the window', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '5', 61)
+    expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('grows by what the payer paid for within the window', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '1.2', 10)
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit' })
+    await paid(payer, '0.3')
+    expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
+    await ledger.sql(
+      "UPDATE jobs SET finished_at = now() - interval '2 hours' WHERE payer = $1 AND state = 'completed'",
+      [payer],
+    )
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit', exhausted: { allowed: 1_000_000n } })
+  })
+
+  it('writes nothing for a refused call', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '1', 10)
+    const job = jobOf(payer)
+    await bindTestKey(ledger, job)
+    const before = await ledger.fingerprint()
+    expect(await ledger.admission.acceptJob(job)).toMatchObject({ outcome: 'uncharged_work_limit' })
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('never prevents a payer from paying for a withheld result', async () => {
+    const payer = randomAddress()
+    const request = jobOf(payer)
+    const job = await jobInState(ledger, 'generated', request)
+    await uncharged(payer, '1', 10)
+    expect(await fencedWrites.failSettlement.run(ledger, job)).toBe('written')
+    expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
+  })
+
+  it('is read again for accepted work before a provider is called', async () => {
+    const payer = randomAddress()
+    const job = await jobInState(ledger, 'accepted', jobOf(payer))
+    const since = { funds: null, verifiedMsAgo: 0 }
+    expect(await ledger.execution.readExposureAhead(job, since)).toMatchObject({ exhausted: null })
+    await uncharged(payer, '1', 0)
+    expect(await ledger.execution.readExposureAhead(job, since)).toMatchObject({ exhausted: { used: 1_000_000n } })
+    const wider = { ...TEST_LIMITS.budget, perPayer: atomicFromDollars('1.1') }
+    const store = createExecutionStore(ledger.pool, wider)
+    expect(await store.readExposureAhead(job, since)).toMatchObject({ exhausted: null })
+  })
+})
+
+describe('unknown outcomes during an outage of a deployment', () => {
+  it('do not count when calls of three established payers to the same deployment ended so too', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '3', 12, { failure: UNKNOWN, deployment: 'down' })
+    await othersFail(2, 'down')
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit' })
+    await othersFail(1, 'down')
+    expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it.each([
+    ['payers are new', { isNewPayer: true }, 'unproven'],
+    ['calls ended at another time', { minutesAgo: 40 }, 'earlier'],
+    ['calls went to another deployment', {}, 'another'],
+  ])('count when the other %s', async (_, options, deployment) => {
+    const payer = randomAddress()
+    const own = deployment === 'another' ? 'own' : deployment
+    await uncharged(payer, '3', 12, { failure: UNKNOWN, deployment: own })
+    await othersFail(3, deployment, options)
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit', exhausted: { used: 3_000_000n } })
+  })
+
+  it('do not count only up to the limit of open work', async () => {
+    const payer = randomAddress()
+    await othersFail(3, 'capped')
+    await uncharged(payer, '19', 12, { failure: UNKNOWN, deployment: 'capped' })
+    await uncharged(payer, '1', 11, { failure: UNKNOWN, deployment: 'capped' })
+    expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
+    await uncharged(payer, '2', 10, { failure: UNKNOWN, deployment: 'capped' })
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit', exhausted: { used: 2_000_000n } })
+  })
+
+  it('do not excuse answers without usable output', async () => {
+    const payer = randomAddress()
+    await uncharged(payer, '1', 12, { deployment: 'half-down' })
+    await othersFail(3, 'half-down')
+    expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit' })
+  })
+})
+
+describe('the shared limit of new payers', () => {
+  let pool: TestLedger
+  beforeAll(async () => {
+    pool = ledger
+    ledger = await createTestLedger()
+  })
+  afterAll(async () => {
+    await ledger.close()
+    ledger = pool
+  })
+
+  it('accepts as many open calls of different new payers as it holds', async () => {
+    await emptied()
+    const store = createAdmissionStore(ledger.pool, limitOf(3))
+    const jobs = Array.from({ length: 5 }, () => jobOf(randomAddress()))
+    for (const job of jobs) await bindTestKey(ledger, job)
+    const acceptances: Acceptance[] = []
+    for (const job of jobs) acceptances.push(await store.acceptJob(job))
+    expect(acceptances.map(({ outcome }) => outcome)).toEqual([
+      'accepted',
+      'accepted',
+      'accepted',
+      'new_payer_limit',
+      'new_payer_limit',
+    ])
+    // Open work settles soon.
+    expect(acceptances.at(-1)).toEqual({ outcome: 'new_payer_limit', retryAfterSeconds: 2 })
+  })
+
+  it('accepts another one as soon as open work has settled', async () => {
+    await emptied()
+    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    const first = jobOf(randomAddress())
+    await bindTestKey(ledger, first)
+    const accepted = await store.acceptJob(first)
+    expect(accepted).toMatchObject({ outcome: 'accepted' })
+    const next = jobOf(randomAddress())
+    await bindTestKey(ledger, next)
+    expect(await store.acceptJob(next)).toMatchObject({ outcome: 'new_payer_limit' })
+    await moveToState(ledger, await claimTestJob(ledger, (accepted as { jobId: string }).jobId), 'completed')
+    await expect.poll(() => store.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('counts uncharged work of new payers until it leaves the window', async () => {
+    await emptied()
+    await uncharged(randomAddress(), '0.4', 50)
+    await uncharged(randomAddress(), '0.1', 5)
+    const limits = { ...TEST_LIMITS, newPayers: atomicFromDollars('0.5') }
+    const refused = (await accept(randomAddress(), limits)) as { outcome: string; retryAfterSeconds: number }
+    expect(refused.outcome).toBe('new_payer_limit')
+    expect(Math.round(refused.retryAfterSeconds / 60)).toBe(10)
+    await ledger.sql("UPDATE uncharged_work SET created_at = created_at - interval '11 minutes'")
+    expect(await accept(randomAddress(), limits)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('counts debts of new payers, while they are younger than the window', async () => {
+    await emptied()
+    const { id } = await jobInState(ledger, 'settlement_failed', jobOf(randomAddress()))
+    expect(await accept(randomAddress(), limitOf(1))).toMatchObject({ outcome: 'new_payer_limit' })
+    await ledger.sql("UPDATE jobs SET finished_at = now() - interval '61 minutes' WHERE id = $1", [id])
+    expect(await accept(randomAddress(), limitOf(1))).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('does not apply to a payer whose settled charges ever reached the budget, however long ago', async () => {
+    await emptied()
+    const payer = randomAddress()
+    await paid(payer, '0.999999')
+    await acceptTestJob(ledger, jobOf(randomAddress()))
+    expect(await accept(payer, limitOf(1))).toMatchObject({ outcome: 'new_payer_limit' })
+    await paid(payer, '0.000001')
+    await ledger.sql("UPDATE jobs SET finished_at = now() - interval '1 year' WHERE payer = $1", [payer])
+    const accepted = await accept(payer, limitOf(1))
+    expect(accepted).toMatchObject({ outcome: 'accepted' })
+    expect(
+      await ledger.sql('SELECT is_new_payer FROM jobs WHERE id = $1', [(accepted as { jobId: string }).jobId]),
+    ).toEqual([{ is_new_payer: false }])
+  })
+
+  it('accepts a single call that is larger than the limit when nothing else counts', async () => {
+    await emptied()
+    const tiny = { ...TEST_LIMITS, newPayers: atomicAmount(1n) }
+    expect(await accept(randomAddress(), tiny)).toMatchObject({ outcome: 'accepted' })
+    expect(await accept(randomAddress(), tiny)).toMatchObject({ outcome: 'new_payer_limit' })
+  })
+
+  it('never prevents a new payer from paying for a withheld result', async () => {
+    await emptied()
+    const request = jobOf(randomAddress())
+    const job = await jobInState(ledger, 'settlement_failed', request)
+    await jobInState(ledger, 'accepted')
+    const store = createAdmissionStore(ledger.pool, limitOf(1))
+    expect(await store.acceptJob(paidAgain(request))).toEqual({ outcome: 'settles_again', jobId: job.id })
+  })
+
+  it('reports what new payers have open, owed and uncharged', async () => {
+    await emptied()
+    const before = await ledger.reports.readLedgerTotals()
+    expect(before.newPayerExposure).toBe(0n)
+    const job = await jobInState(ledger, 'accepted', jobOf(randomAddress()))
+    await uncharged(randomAddress(), '0.4', 5)
+    expect(await ledger.reports.readLedgerTotals()).toMatchObject({ newPayerExposure: TEST_PRICE + 400_000n })
+    await ledger.execution.failJob(await rereadJob(ledger, job), EMPTY)
+    expect(await ledger.reports.readLedgerTotals()).toMatchObject({
+      newPayerExposure: TEST_PRICE + 400_000n,
+      uncharged: { empty_output: { count: before.uncharged.empty_output.count + 2 } },
+    })
+  })
+})
