@@ -20,8 +20,17 @@ export interface Authorization {
   readonly gasSponsoring: GasSponsoringPermit | null
 }
 
-/** Maps a decoded payment to an authorization. Verifies nothing. */
-export function authorizationOf({ accepted, payload, gasSponsoring }: SignedPayment): Authorization {
+/** Admission and the check of the payment read the same decoded payment. */
+const authorizations = new WeakMap<SignedPayment, Authorization>()
+
+/** Maps a decoded payment to an authorization, always the same object. Verifies nothing. */
+export function authorizationOf(payment: SignedPayment): Authorization {
+  const authorization = authorizations.get(payment) ?? mapPayment(payment)
+  authorizations.set(payment, authorization)
+  return authorization
+}
+
+function mapPayment({ accepted, payload, gasSponsoring }: SignedPayment): Authorization {
   const { permit2Authorization: signed } = payload
   return {
     network: accepted.network,

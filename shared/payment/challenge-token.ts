@@ -1,11 +1,12 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type AtomicAmount, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
 
 /**
  * The token in `accepts[0].extra.challenge` that a client echoes. It binds idempotency key, effective request and
- * maximum, so that a payment signed for one request can never pay for another.
+ * maximum, so that a payment signed for one request can never pay for another. Each token is different: it is the part
+ * of a payment that never appears on chain, so only the caller who was accepted with it can present it again.
  */
 export interface ChallengeClaims {
   readonly idempotencyKey: string
@@ -23,10 +24,20 @@ const claimsSchema = z.strictObject({
 })
 
 export type OpenedChallenge =
-  | { outcome: 'genuine'; quotedMaximum: AtomicAmount; matchesRequest: boolean; expiresAt: Date }
+  | {
+      outcome: 'genuine'
+      quotedMaximum: AtomicAmount
+      matchesRequest: boolean
+      expiresAt: Date
+      /** Identifies this token, for storage: the token itself is a capability. */
+      tokenSha256: string
+    }
   | { outcome: 'forged' }
 
-/** Creates a token of the claims, authenticated with HMAC-SHA-256 under `secret`. */
+/** Random bytes of each token, so that nobody can derive or request the token of another challenge. */
+const RANDOM_BYTES = 16
+
+/** Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under `secret`. */
 export function sealChallengeToken(claims: ChallengeClaims, secret: string): string {
   const body = Buffer.from(
     JSON.stringify({
@@ -36,7 +47,8 @@ export function sealChallengeToken(claims: ChallengeClaims, secret: string): str
       e: Math.floor(claims.expiresAt.getTime() / 1000),
     }),
   ).toString('base64url')
-  return `${body}.${mac(body, secret)}`
+  const signed = `${body}.${randomBytes(RANDOM_BYTES).toString('base64url')}`
+  return `${signed}.${mac(signed, secret)}`
 }
 
 /** Opens a token and checks whether it was issued for this key and request. The caller checks its expiry. */
@@ -47,12 +59,13 @@ export function openChallengeToken(
 ): OpenedChallenge {
   const claims = readClaims(token, secret)
   const quotedMaximum = claims && parseAtomicAmount(claims.m)
-  if (!claims || quotedMaximum === null) return { outcome: 'forged' }
+  if (!claims || quotedMaximum === null || typeof token !== 'string') return { outcome: 'forged' }
   return {
     outcome: 'genuine',
     quotedMaximum,
     matchesRequest: claims.k === sha256Hex(request.idempotencyKey) && claims.d === request.requestDigest,
     expiresAt: new Date(claims.e * 1000),
+    tokenSha256: sha256Hex(token),
   }
 }
 
@@ -63,14 +76,16 @@ export function isChallengeForKey(token: unknown, idempotencyKey: string, secret
 
 function readClaims(token: unknown, secret: string) {
   if (typeof token !== 'string') return null
-  const [body, tag, ...rest] = token.split('.')
-  if (!body || !tag || rest.length > 0) return null
-  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(body, secret))]
+  const parts = token.split('.')
+  const [body = '', tag = ''] = [parts[0], parts.at(-1)]
+  // Processes of the previous version issue tokens without a random part.
+  if (parts.length !== 3 && parts.length !== 2) return null
+  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(parts.slice(0, -1).join('.'), secret))]
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
   // Only JSON of this service has a valid tag, so parsing cannot fail on a client's input.
   return claimsSchema.parse(JSON.parse(Buffer.from(body, 'base64url').toString('utf8')))
 }
 
-function mac(body: string, secret: string): string {
-  return createHmac('sha256', secret).update('farebox challenge\0').update(body).digest('base64url')
+function mac(signed: string, secret: string): string {
+  return createHmac('sha256', secret).update('farebox challenge\0').update(signed).digest('base64url')
 }

@@ -9,6 +9,7 @@ export type RefusalCode =
   | 'payment_not_yet_valid'
   | 'insufficient_funds'
   | 'permit2_allowance_required'
+  | 'payer_has_code'
   | 'payment_rejected'
 
 /**
@@ -23,11 +24,11 @@ export type Verification =
 
 /** Verifies authorizations. Has no private key, so the API can use it. */
 export interface AuthorizationVerifier {
-  /** Returns whether the named payer signed the authorization. Computed locally. */
-  isSignedByPayer(authorization: Authorization): Promise<boolean>
+  /** Returns whether the named payer signed the authorization. Computed locally, and once for each object. */
+  isSignedByPayer(authorization: Authorization): boolean
   /**
-   * Checks whether the authorization could be settled now for `amount` (atomic USDC). One RPC call, or two concurrent
-   * ones with a permit.
+   * Checks whether the authorization could be settled now for `amount` (atomic USDC), and whether the payer's account
+   * may pay. Two concurrent RPC calls, or three with a permit.
    */
   verify(authorization: Authorization, amount: AtomicAmount): Promise<Verification>
 }
@@ -58,22 +59,38 @@ export type Broadcast =
   | { outcome: 'account_nonce_used' }
   | { outcome: 'unreachable'; cause: unknown }
 
+/** What a mined transaction cost its sender. */
+export interface GasSpent {
+  readonly gasUsed: bigint
+  readonly effectiveGasPrice: bigint
+  /** The whole cost in USDC, including the fee that a rollup charges for the transaction's data. */
+  readonly cost: AtomicAmount
+}
+
 /**
  * The result of a confirmation. `confirmed` is proof of payment: the transaction succeeded, transferred the charge and
  * is deep enough.
  */
 export type Confirmation =
-  | { outcome: 'confirmed'; blockNumber: bigint; blockHash: `0x${string}`; blockTimestamp: Date }
-  | { outcome: 'reverted'; blockNumber: bigint }
+  | {
+      outcome: 'confirmed'
+      blockNumber: bigint
+      blockHash: `0x${string}`
+      blockTimestamp: Date
+      gas: GasSpent
+    }
+  | { outcome: 'reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
   /** The transaction succeeded without the expected transfer. An operator must review it. */
   | { outcome: 'transfer_missing'; blockNumber: bigint }
   | { outcome: 'pending' }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** The state of an authorization and of the account that settles it, at one block as deep as a confirmation must be. */
+/** The state of an authorization and of the account that settles it, at one block. */
 export type SettlementEvidence =
   | {
       outcome: 'read'
+      readonly blockNumber: bigint
+      readonly blockHash: `0x${string}`
       /** Every account nonce below this is used. */
       accountNonceCount: bigint
       /** Whether the payer's Permit2 nonce is used, by a settlement or invalidated by the payer. */
@@ -100,6 +117,15 @@ export interface Settler {
   /** Broadcasts the raw transaction. Succeeds if the network already has it. */
   broadcast(transaction: SignedTransaction): Promise<Broadcast>
   confirm(hash: `0x${string}`, authorization: Authorization, chargeAmount: AtomicAmount): Promise<Confirmation>
-  /** Reads, at one block, the state that decides whether a late settlement can still happen. */
-  readEvidence(authorization: Authorization): Promise<SettlementEvidence>
+  /**
+   * Reads, at one block, the state that decides whether a late settlement can still happen: at the newest block, or by
+   * default at one as deep as a confirmation must be.
+   */
+  readEvidence(authorization: Authorization, at?: 'newest'): Promise<SettlementEvidence>
+  /** Returns whether the log index has a transfer of this payer in one of these transactions since `fromBlock`. */
+  findTransfer(
+    hashes: readonly `0x${string}`[],
+    authorization: Authorization,
+    fromBlock: bigint,
+  ): Promise<'found' | 'missing' | 'unreachable'>
 }

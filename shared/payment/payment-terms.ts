@@ -11,8 +11,12 @@ export interface PaymentTerms {
   readonly facilitators: readonly `0x${string}`[]
   /** How long a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
-  /** Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. */
+  /**
+   * Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. A long
+   * answer needs more: see `extraOutputSeconds`.
+   */
   readonly minimumRemainingSeconds: number
+  readonly outputTokensPerSecond: number
   readonly challengeLifetimeSeconds: number
 }
 

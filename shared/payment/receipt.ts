@@ -34,10 +34,14 @@ export const receiptSchema = z.strictObject({
   operation: z.string(),
   model: z.string(),
   usage: z.record(z.string(), z.int()),
-  /** The terms of the charge: prices and bounds as decimal dollars, limits as integers. */
-  unit_prices: z.record(z.string(), z.union([z.string(), z.int()])),
+  unit_prices: z.record(z.string(), z.union([z.string(), z.int()])).meta({
+    description:
+      'Prices and bounds of the charge, as decimal dollars. Receipts of earlier versions also have quantities of the request here, as integers; they are at_most of the calculation.',
+  }),
   catalog_version: z.string(),
-  price_version: z.string(),
+  price_version: z.string().meta({
+    description: 'The same for all calls with equal unit_prices, whatever else the catalog or the request contains.',
+  }),
   quoted_maximum_atomic: z.string(),
   authorized_maximum_atomic: z.string(),
   charge_atomic: z.string(),

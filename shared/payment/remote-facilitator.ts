@@ -18,11 +18,11 @@ export type SettlementFinding =
   | { outcome: 'unreachable'; cause: unknown }
   | { outcome: 'found'; hash: `0x${string}`; blockNumber: bigint; blockHash: `0x${string}`; blockTimestamp: Date }
   /** The nonce is unused and the deadline has not passed: it can be settled. */
-  | { outcome: 'open' }
-  /** The nonce is unused and the deadline has passed by chain time: it can never be settled. */
-  | { outcome: 'expired' }
-  /** The payer invalidated the nonce: it can never be settled. */
-  | { outcome: 'burned' }
+  | { outcome: 'open'; blockNumber: bigint; blockHash: `0x${string}` }
+  /** The nonce is unused and the deadline has passed by the block's time: it can never be settled on this chain. */
+  | { outcome: 'expired'; blockNumber: bigint; blockHash: `0x${string}` }
+  /** The payer invalidated the nonce: it can never be settled on this chain. */
+  | { outcome: 'burned'; blockNumber: bigint; blockHash: `0x${string}` }
   /** The nonce is used, yet no transaction of the charge was found. */
   | { outcome: 'unexplained' }
 

@@ -47,13 +47,16 @@ export async function findSettlement(
 ): Promise<SettlementFinding> {
   const { client } = reading
   try {
-    const { number, timestamp } = await client.getBlock()
+    const { number, hash, timestamp } = await client.getBlock()
+    const readAt = { blockNumber: number, blockHash: hash }
     // At the same block, so a node that lags behind cannot combine an unused nonce with a later time.
     if (!(await isNonceUsed(client, authorization, number)))
-      return { outcome: timestamp > authorization.deadline ? 'expired' : 'open' }
+      return { outcome: timestamp > authorization.deadline ? 'expired' : 'open', ...readAt }
     return (
       (await findTransfer(reading, authorization, chargeAmount, firstBlock)) ??
-      ((await wasInvalidated(client, authorization, firstBlock)) ? { outcome: 'burned' } : { outcome: 'unexplained' })
+      ((await wasInvalidated(client, authorization, firstBlock))
+        ? { outcome: 'burned', ...readAt }
+        : { outcome: 'unexplained' })
     )
   } catch (cause) {
     return { outcome: 'unreachable', cause }

@@ -1,6 +1,7 @@
 import { VerifyError } from '@x402/core/types'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier, Verification } from '#shared/payment/facilitator.ts'
+import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
 import { loggableReason, refusalOf } from './refusals.ts'
@@ -16,11 +17,13 @@ type RemoteVerdict =
 /**
  * Creates a verifier that asks the remote facilitator, which is the one that must settle. The payer gets a refusal only
  * when it follows from the payment itself or our own verification on chain (`own`) agrees: a facilitator that cannot
- * reach its node reports an invalid signature, and the payer must not sign again for that.
+ * reach its node reports an invalid signature, and the payer must not sign again for that. Whether the payer's account
+ * may pay is asked from our own node.
  */
 export function createRemoteVerifier(
   options: RemoteFacilitatorOptions,
   own: AuthorizationVerifier,
+  payerCode: PayerCodePolicy,
 ): AuthorizationVerifier {
   const client = createHttpClient(options, VERIFY_TIMEOUT_MS)
   const ask = async (authorization: Authorization): Promise<RemoteVerdict> => {
@@ -38,7 +41,8 @@ export function createRemoteVerifier(
   return {
     isSignedByPayer: (authorization) => own.isSignedByPayer(authorization),
     verify: async (authorization, amount): Promise<Verification> => {
-      const verdict = await ask(authorization)
+      const [verdict, code] = await Promise.all([ask(authorization), payerCode.check(authorization.payer)])
+      if (code.outcome !== 'allowed') return code
       // The SDK's facilitator submits a permit whenever there is one, even if a lasting approval exists.
       if (verdict.outcome === 'valid') return { outcome: 'valid', needsPermit: authorization.gasSponsoring !== null }
       if (verdict.outcome === 'unreachable') return verdict

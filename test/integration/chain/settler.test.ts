@@ -1,10 +1,11 @@
 import { encodeFunctionData, erc20Abi, keccak256, parseTransaction } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Settler, SignedTransaction } from '#shared/payment/facilitator.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
@@ -67,6 +68,23 @@ async function received(): Promise<bigint> {
   return await devnet.usdcBalance(devnet.accounts.recipient.address)
 }
 
+/** Settles a charge and returns what confirms it. */
+async function settled(): Promise<readonly [`0x${string}`, Authorization, AtomicAmount]> {
+  const authorization = await signed()
+  const transaction = await transactionFor(authorization)
+  await settler.broadcast(transaction)
+  await mined(transaction.hash)
+  return [transaction.hash, authorization, CHARGE]
+}
+
+/** Answers as a node that returns receipts of a block that is still being built. */
+const listAsLatest = (block: unknown) =>
+  proxy.chooseFault(({ method, params }) =>
+    (method === 'eth_getBlockByNumber' && params[0] === 'latest') || method === 'eth_blockNumber'
+      ? { kind: 'forge', answer: { result: method === 'eth_blockNumber' ? '0x1' : block } }
+      : null,
+  )
+
 describe('settling', () => {
   it('transfers exactly the charge, below the signed maximum, and confirms it by its receipt [spec S6b]', async () => {
     const before = await received()
@@ -77,12 +95,15 @@ describe('settling', () => {
     await mined(transaction.hash)
     const confirmation = await settler.confirm(transaction.hash, authorization, CHARGE)
     const block = await devnet.client.getBlock()
+    const { gasUsed, effectiveGasPrice } = await devnet.client.getTransactionReceipt({ hash: transaction.hash })
     expect(confirmation).toEqual({
       outcome: 'confirmed',
       blockNumber: block.number,
       blockHash: block.hash,
       blockTimestamp: new Date(Number(block.timestamp) * 1000),
+      gas: { gasUsed, effectiveGasPrice, cost: usdcOfWei(gasUsed * effectiveGasPrice, 4000) },
     })
+    expect(gasUsed).toBeGreaterThan(80_000n)
     expect((await received()) - before).toBe(CHARGE)
   })
 
@@ -347,18 +368,71 @@ describe('confirming', () => {
     )
   })
 
-  it('reads the same time with one more call from a node that does not put it into the logs', async () => {
-    const authorization = await signed()
-    const transaction = await transactionFor(authorization)
-    await settler.broadcast(transaction)
-    await mined(transaction.hash)
-    const before = proxy.calls.length
-    const fromLogs = await settler.confirm(transaction.hash, authorization, CHARGE)
-    expect(proxy.calls.slice(before)).toEqual(['eth_getTransactionReceipt'])
-    proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? withoutTime : null))
-    expect(fromLogs.outcome).toBe('confirmed')
-    expect(await settler.confirm(transaction.hash, authorization, CHARGE)).toEqual(fromLogs)
-    expect(proxy.calls.slice(before + 1)).toEqual(['eth_getTransactionReceipt', 'eth_getBlockByNumber'])
+  it('reads one block for all receipts of a second, whether or not the node puts the time into its logs', async () => {
+    const charges = [await settled(), await settled(), await settled()]
+    const confirmed = await Promise.all(charges.map((charge) => settler.confirm(...charge)))
+    const now = performance.now()
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now)
+    // An older block without a time in the logs is read for its time.
+    for (const [fault, blocks] of [[null, 1] as const, [withoutTime, 3] as const]) {
+      const fresh = createTestSettler()
+      const before = proxy.calls.length
+      proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? fault : null))
+      for (const index of [2, 1, 0])
+        expect(await fresh.confirm(...(charges[index] as (typeof charges)[number]))).toEqual(confirmed[index])
+      const methods = proxy.calls.slice(before)
+      expect(methods.filter((method) => method === 'eth_getTransactionReceipt')).toHaveLength(3)
+      expect(methods.filter((method) => method === 'eth_getBlockByNumber')).toHaveLength(blocks)
+    }
+    clock.mockRestore()
+  })
+
+  describe('while the node lists an earlier block as its latest', () => {
+    it('a receipt is pending with one confirmation, until its block is listed', async () => {
+      const charge = await settled()
+      const fresh = createTestSettler()
+      const number = await devnet.client.getBlockNumber()
+      listAsLatest(await callRpc(devnet.rpcUrl, 'eth_getBlockByNumber', [`0x${(number - 1n).toString(16)}`, false]))
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+      const block = await callRpc<object>(devnet.rpcUrl, 'eth_getBlockByNumber', ['latest', false])
+      listAsLatest({ ...block, hash: `0x${'11'.repeat(32)}` })
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+      listAsLatest(block)
+      expect(await fresh.confirm(...charge)).toMatchObject({ outcome: 'confirmed' })
+    })
+
+    it('a reverted receipt is pending as well', async () => {
+      const poor = await createPayer(devnet.rpcUrl, { usdcAtomic: 9000n })
+      const authorization = await signAuthorization(devnet, poor, { authorizedMaximum: MAXIMUM })
+      const transaction = await transactionFor(authorization)
+      await poor.spend(9000n)
+      await settler.broadcast(transaction)
+      await mined(transaction.hash)
+      const fresh = createTestSettler()
+      listAsLatest(await callRpc(devnet.rpcUrl, 'eth_getBlockByNumber', ['0x1', false]))
+      expect(await fresh.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
+      proxy.chooseFault(() => null)
+      const receipt = await devnet.client.getTransactionReceipt({ hash: transaction.hash })
+      expect(await fresh.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({
+        outcome: 'reverted',
+        gas: { gasUsed: receipt.gasUsed, effectiveGasPrice: receipt.effectiveGasPrice },
+      })
+    })
+
+    it('a remembered block proves nothing about another block of its number', async () => {
+      const charge = await settled()
+      const fresh = createTestSettler()
+      expect(await fresh.confirm(...charge)).toMatchObject({ outcome: 'confirmed' })
+      const replaced: RpcFault = {
+        kind: 'lie',
+        change: (truth) => {
+          const { result } = truth as { result: object }
+          return { result: { ...result, blockHash: `0x${'22'.repeat(32)}` } }
+        },
+      }
+      proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? replaced : null))
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+    })
   })
 })
 

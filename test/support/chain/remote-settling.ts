@@ -1,6 +1,7 @@
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
@@ -35,7 +36,7 @@ export function settleRemotely(
   const { receiptSecretId, now, logger } = dependencies
   return {
     facilitator,
-    verifier: createRemoteVerifier(options, own),
+    verifier: createRemoteVerifier(options, own, createPayerCodePolicy(chain)),
     settlementSteps: createRemoteSettlement({
       settlementStore: { ...ledger.settlement, ...store },
       facilitator,

@@ -1,5 +1,7 @@
+import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type ChallengeClaims, openChallengeToken, sealChallengeToken } from '#shared/payment/challenge-token.ts'
 
@@ -19,6 +21,7 @@ describe('a challenge token', () => {
       quotedMaximum: 5034n,
       matchesRequest: true,
       expiresAt: new Date('2026-01-02T03:04:05Z'),
+      tokenSha256: sha256Hex(token),
     })
   })
 
@@ -33,6 +36,21 @@ describe('a challenge token', () => {
         })
       }),
     )
+  })
+
+  it('a challenge token is different at each time it is issued, by 128 random bits', () => {
+    const tokens = new Set(Array.from({ length: 100 }, () => sealChallengeToken(claims, SECRET)))
+    expect(tokens.size).toBe(100)
+    for (const issued of tokens) expect(Buffer.from(issued.split('.')[1] ?? '', 'base64url')).toHaveLength(16)
+  })
+
+  it('a challenge token of the previous version, without a random part, still opens', () => {
+    const [body = ''] = token.split('.')
+    const tag = createHmac('sha256', SECRET).update('farebox challenge\0').update(body).digest('base64url')
+    expect(openChallengeToken(`${body}.${tag}`, claims, SECRET)).toMatchObject({
+      outcome: 'genuine',
+      matchesRequest: true,
+    })
   })
 
   it('a challenge token counts as forged after a change, removal or insertion of any character', () => {

@@ -31,29 +31,41 @@ export interface SandboxContracts {
   uptoProxy: CompiledContract
 }
 
+/** Compiles the sandbox's contracts, or reads them from `cacheDirectory`. */
+export async function compileContracts(cacheDirectory: string): Promise<SandboxContracts> {
+  const compiled = await compileSources(new URL('.', import.meta.url), SOURCES, cacheDirectory)
+  return { usdc: compiled['Usdc.sol'], uptoProxy: compiled['X402UptoPermit2Proxy.sol'] }
+}
+
 /**
- * Compiles the sandbox's contracts, or reads them from `cacheDirectory` when sources, settings and compiler are the same.
+ * Compiles the files of a directory, each with the contract that it defines, or reads them from `cacheDirectory` when
+ * sources, settings and compiler are the same.
  *
  * @throws Error with the compiler's messages when a source does not compile.
  */
-export async function compileContracts(cacheDirectory: string): Promise<SandboxContracts> {
-  const input = await standardInput()
+export async function compileSources<File extends string>(
+  directory: URL,
+  files: Readonly<Record<File, string>>,
+  cacheDirectory: string,
+): Promise<Record<File, CompiledContract>> {
+  const input = await standardInput(directory, Object.keys(files))
   const { version } = require('solc/package.json') as { version: string }
-  const hash = createHash('sha256').update(`${version}\n${input}`).digest('hex').slice(0, 32)
+  const hash = createHash('sha256')
+    .update(`${version}\n${JSON.stringify(files)}\n${input}`)
+    .digest('hex')
+    .slice(0, 32)
   const cacheFile = `${cacheDirectory}/contracts-${hash}.json`
   const cached = await readFile(cacheFile, 'utf8').catch(() => undefined)
-  if (cached !== undefined) return JSON.parse(cached) as SandboxContracts
-  const compiled = readOutput(await runCompiler(input))
+  if (cached !== undefined) return JSON.parse(cached) as Record<File, CompiledContract>
+  const compiled = readOutput(await runCompiler(input), files)
   // Without a writable cache, the next start repeats the work.
   await replaceFile(cacheFile, JSON.stringify(compiled)).catch(() => undefined)
   return compiled
 }
 
-async function standardInput(): Promise<string> {
+async function standardInput(directory: URL, files: readonly string[]): Promise<string> {
   const sources: Record<string, { content: string }> = {}
-  for (const name of Object.keys(SOURCES)) {
-    sources[name] = { content: await readFile(new URL(name, import.meta.url), 'utf8') }
-  }
+  for (const name of files) sources[name] = { content: await readFile(new URL(name, directory), 'utf8') }
   return JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS })
 }
 
@@ -74,14 +86,17 @@ interface CompilerOutput {
   contracts?: Record<string, Record<string, { abi: Abi; evm: { deployedBytecode: { object: string } } }>>
 }
 
-function readOutput(output: string): SandboxContracts {
+function readOutput<File extends string>(
+  output: string,
+  files: Readonly<Record<File, string>>,
+): Record<File, CompiledContract> {
   const { errors = [], contracts } = JSON.parse(output) as CompilerOutput
   const messages = errors.filter((error) => error.severity !== 'info').map((error) => error.formattedMessage)
   if (messages.length > 0) throw new Error(`solc: ${messages.join('\n')}`)
-  const pick = (file: keyof typeof SOURCES): CompiledContract => {
-    const contract = contracts?.[file]?.[SOURCES[file]]
+  const compiled = (Object.entries(files) as [File, string][]).map(([file, name]) => {
+    const contract = contracts?.[file]?.[name]
     if (contract === undefined) throw new Error(`solc returned no output for ${file}`)
-    return { abi: contract.abi, runtimeBytecode: `0x${contract.evm.deployedBytecode.object}` }
-  }
-  return { usdc: pick('Usdc.sol'), uptoProxy: pick('X402UptoPermit2Proxy.sol') }
+    return [file, { abi: contract.abi, runtimeBytecode: `0x${contract.evm.deployedBytecode.object}` }] as const
+  })
+  return Object.fromEntries(compiled) as Record<File, CompiledContract>
 }

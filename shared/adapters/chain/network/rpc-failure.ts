@@ -1,16 +1,49 @@
-import { BaseError, RpcRequestError } from 'viem'
+import { BaseError, RpcRequestError, TimeoutError } from 'viem'
 
 /** JSON-RPC error code of a reverted execution. Some nodes report it only in the message. */
 const EXECUTION_REVERTED = 3
+/** A revert, and the other ends of an execution that geth, reth and anvil report as plain errors. */
+const EXECUTION_FAILED = /\bexecution reverted\b|\bout ?of ?gas\b|\binvalid (opcode|jump)\b|\bstack (over|under)flow\b/i
+/** The sender's balance, or the fee cap, is too low for the gas fees of the call. */
+const FEES_REFUSED = /insufficient funds for gas|lack of funds|less than (the )?block base fee/i
+/** The node gave up on one call, or its answer would have been too long. */
+const CALL_ABANDONED =
+  /\btime[d ]?-?out\b|execution aborted|\bdeadline exceeded\b|(response|result).{0,20}(too (big|large)|exceed)/i
 
 /**
- * Returns whether an error is a revert of the contract rather than a failure of the network. Only a revert says
+ * Returns whether an error is the end of the contract's execution rather than a failure of the network. Only that says
  * anything about a payment. Reads the raw JSON-RPC error, because viem's contract errors also treat an internal error
  * of the node (-32603) as a revert.
  */
 export function isRevert(error: unknown): boolean {
+  const rpcError = rpcErrorOf(error)
+  return rpcError !== null && (rpcError.code === EXECUTION_REVERTED || EXECUTION_FAILED.test(rpcError.details))
+}
+
+/** Returns whether the node refused to simulate a call for its gas fees, which says nothing about the payment. */
+export function isFeeRefusal(error: unknown): boolean {
+  const rpcError = rpcErrorOf(error)
+  return rpcError !== null && FEES_REFUSED.test(rpcError.details)
+}
+
+/**
+ * Returns whether a call took too long or its answer was too long. The network may be at fault, or what the call
+ * executes.
+ */
+export function isAbandoned(error: unknown): boolean {
   if (!(error instanceof BaseError)) return false
+  const rpcError = rpcErrorOf(error)
+  if (rpcError) return CALL_ABANDONED.test(rpcError.details)
+  return error.walk((cause) => cause instanceof TimeoutError || isOversize(cause)) !== null
+}
+
+function rpcErrorOf(error: unknown): RpcRequestError | null {
+  if (!(error instanceof BaseError)) return null
   const rpcError = error.walk((cause) => cause instanceof RpcRequestError)
-  if (!(rpcError instanceof RpcRequestError)) return false
-  return rpcError.code === EXECUTION_REVERTED || /\bexecution reverted\b/i.test(rpcError.details)
+  return rpcError instanceof RpcRequestError ? rpcError : null
+}
+
+/** The transport's limit of response bytes. */
+function isOversize(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && cause.code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE'
 }

@@ -1,4 +1,6 @@
 import {
+  BlockNotFoundError,
+  type GetBlockReturnType,
   isAddressEqual,
   type Log,
   type PublicClient,
@@ -7,8 +9,10 @@ import {
   TransactionReceiptNotFoundError,
 } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { Confirmation } from '#shared/payment/facilitator.ts'
+import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
+import type { base } from '../network/base-chain.ts'
 import { usdcAbi } from '../network/contracts.ts'
 import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 
@@ -18,42 +22,91 @@ export type ConfirmTransfer = (
   chargeAmount: AtomicAmount,
 ) => Promise<Confirmation>
 
+/** Where only the outcome matters. */
+const DEFAULT_NATIVE_TOKEN_USD = 4000
 /** How many blocks' times are cached. Settlements in one block share its time. */
 const CACHED_BLOCKS = 64
+/** How long the newest block that was seen proves depth; shorter than a block, since a reorganization may remove it. */
+const LATEST_BLOCK_MS = 1000
+
+type Block = Pick<GetBlockReturnType<typeof base>, 'number' | 'hash' | 'timestamp'>
 
 /**
  * Creates the check that a transaction paid a charge: it succeeded and contains the USDC transfer of the charge from
- * payer to recipient, in a block with `confirmations` confirmations, its own included. A receipt that is not deep
- * enough counts as pending: its block may still be replaced. One RPC call, a second one for the block's time unless the
- * node puts it into its logs, and one more when the receipt does not prove the payment.
+ * payer to recipient, in a block with `confirmations` confirmations, its own included, counted from the latest block.
+ * A receipt that is not deep enough counts as pending: its block may still be replaced. That holds for one confirmation
+ * as well, because some nodes return receipts of a block that is still being built.
+ *
+ * Two RPC calls, receipt and latest block, of which settlements in the same second share the second one; one more for
+ * the time of an older block, unless the node puts it into its logs; and one more when the receipt does not prove the
+ * payment.
  */
-export function createConfirmTransfer(client: PublicClient, confirmations = 1): ConfirmTransfer {
+export function createConfirmTransfer(
+  client: PublicClient,
+  confirmations = 1,
+  nativeTokenUsd = DEFAULT_NATIVE_TOKEN_USD,
+): ConfirmTransfer {
   const timestamps = new Map<string, Date>()
+  const remember = ({ hash, timestamp }: Block) => {
+    timestamps.set(hash, dateOf(timestamp))
+    for (const oldest of timestamps.keys()) if (timestamps.size > CACHED_BLOCKS) timestamps.delete(oldest)
+  }
+  const isDeep = createDepthCheck(client, confirmations, remember)
   return async (hash, authorization, chargeAmount) => {
     try {
       const receipt = await client.getTransactionReceipt({ hash })
       const { blockNumber, blockHash } = receipt
-      if (confirmations > 1 && (await client.getBlockNumber()) - blockNumber + 1n < BigInt(confirmations))
-        return { outcome: 'pending' }
+      if (!(await isDeep(receipt))) return { outcome: 'pending' }
+      const gas = gasSpent(receipt, nativeTokenUsd)
       if (receipt.status === 'reverted' || !hasTransfer(receipt.logs, authorization, chargeAmount)) {
         if (await isInLogs(client, receipt, authorization, chargeAmount))
           return { outcome: 'unreachable', cause: new Error('the node’s receipt and logs contradict each other') }
-        return { outcome: receipt.status === 'reverted' ? 'reverted' : 'transfer_missing', blockNumber }
+        return receipt.status === 'reverted'
+          ? { outcome: 'reverted', blockNumber, blockHash, gas }
+          : { outcome: 'transfer_missing', blockNumber }
       }
       const knownTime = timestamps.get(blockHash) ?? timeInLogs(receipt)
-      if (knownTime) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: knownTime }
+      if (knownTime) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: knownTime, gas }
       const block = await client.getBlock({ blockNumber })
       // The block was replaced between the two calls. The next poll shows where the transaction is now.
       if (block.hash !== blockHash) return { outcome: 'pending' }
-      const blockTimestamp = dateOf(block.timestamp)
-      timestamps.set(blockHash, blockTimestamp)
-      for (const oldest of timestamps.keys()) if (timestamps.size > CACHED_BLOCKS) timestamps.delete(oldest)
-      return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp }
+      remember(block)
+      return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: dateOf(block.timestamp), gas }
     } catch (cause) {
-      if (cause instanceof TransactionReceiptNotFoundError) return { outcome: 'pending' }
+      if (cause instanceof TransactionReceiptNotFoundError || cause instanceof BlockNotFoundError)
+        return { outcome: 'pending' }
       return { outcome: 'unreachable', cause }
     }
   }
+}
+
+/**
+ * Creates the check that a receipt's block has enough confirmations. The latest block that was seen a moment ago only
+ * ever proves depth; what it does not prove is asked again.
+ */
+function createDepthCheck(
+  client: PublicClient,
+  confirmations: number,
+  onBlock: (block: Block) => void,
+): (receipt: TransactionReceipt) => Promise<boolean> {
+  let seen: { readonly block: Block; readonly until: number } | null = null
+  return async ({ blockNumber, blockHash }) => {
+    const isDeepBelow = ({ number, hash }: Block) =>
+      number - blockNumber + 1n >= BigInt(confirmations) && (number !== blockNumber || hash === blockHash)
+    if (seen && performance.now() < seen.until && isDeepBelow(seen.block)) return true
+    const block = await client.getBlock()
+    seen = { block, until: performance.now() + LATEST_BLOCK_MS }
+    onBlock(block)
+    return isDeepBelow(block)
+  }
+}
+
+function gasSpent(
+  { gasUsed, effectiveGasPrice, l1Fee }: TransactionReceipt & { readonly l1Fee?: bigint | null },
+  nativeTokenUsd: number,
+): GasSpent {
+  const wei = gasUsed * effectiveGasPrice + (l1Fee ?? 0n)
+  return { gasUsed, effectiveGasPrice, cost: usdcOfWei(wei, nativeTokenUsd) }
 }
 
 /**

@@ -6,6 +6,8 @@ export interface Fees {
   readonly maxPriorityFeePerGas: bigint
   /** Base fee of the next block. A transaction with a lower `maxFeePerGas` cannot be included in it. */
   readonly baseFeePerGas: bigint
+  /** Whether `maxFeePerGas` is the operator's maximum instead of what the estimate asked for. */
+  readonly isLimited: boolean
 }
 
 export type FeeEstimator = () => Promise<Fees>
@@ -41,8 +43,14 @@ async function estimate(client: PublicClient, maximumFeePerGasWei: bigint | null
   if (baseFeePerGas === undefined) throw new Error('the RPC returned no base fee')
   const tips = (history.reward ?? []).map(([median]) => median ?? 0n)
   const tip = tips.reduce((highest, next) => (next > highest ? next : highest), MINIMUM_TIP_WEI)
-  const maxFeePerGas = atMost(baseFeePerGas * 2n + tip, maximumFeePerGasWei)
-  return { baseFeePerGas, maxFeePerGas, maxPriorityFeePerGas: atMost(tip, maxFeePerGas) }
+  const estimated = baseFeePerGas * 2n + tip
+  const maxFeePerGas = atMost(estimated, maximumFeePerGasWei)
+  return {
+    baseFeePerGas,
+    maxFeePerGas,
+    maxPriorityFeePerGas: atMost(tip, maxFeePerGas),
+    isLimited: maxFeePerGas < estimated,
+  }
 }
 
 function atMost(wei: bigint, limit: bigint | null): bigint {

@@ -1,7 +1,7 @@
 import type { PublicClient } from 'viem'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
-import { SETTLE_WITH_PERMIT_GAS } from '../verification/settlement-call.ts'
+import { EXPECTED_SETTLE_WITH_PERMIT_GAS, SETTLE_WITH_PERMIT_GAS } from '../verification/settlement-call.ts'
 import type { FeeEstimator } from './fee-estimator.ts'
 
 const CACHE_MS = 30_000
@@ -18,12 +18,18 @@ export function createGasReader(client: PublicClient, estimateFees: FeeEstimator
       const last = cached.get(facilitator)
       if (last && performance.now() < last.until) return last.gas
       try {
-        const [balanceWei, { maxFeePerGas }] = await Promise.all([
+        const [balanceWei, { maxFeePerGas, maxPriorityFeePerGas, baseFeePerGas, isLimited }] = await Promise.all([
           client.getBalance({ address: facilitator }),
           estimateFees(),
         ])
-        const settlementsLeft = Number(balanceWei / (SETTLE_WITH_PERMIT_GAS * maxFeePerGas))
-        const gas = { balanceWei, settlementsLeft }
+        const settlementsLeft =
+          maxFeePerGas < baseFeePerGas ? 0 : Number(balanceWei / (SETTLE_WITH_PERMIT_GAS * maxFeePerGas))
+        const gas: Gas = {
+          balanceWei,
+          settlementsLeft,
+          expectedSettlementWei: EXPECTED_SETTLE_WITH_PERMIT_GAS * (baseFeePerGas + maxPriorityFeePerGas),
+          isFeeLimited: isLimited,
+        }
         cached.set(facilitator, {
           gas,
           until: performance.now() + (settlementsLeft > 0 ? CACHE_MS : CACHE_WHEN_EMPTY_MS),

@@ -1,5 +1,6 @@
 import { keccak256, type PublicClient } from 'viem'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
 import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall } from '../verification/settlement-call.ts'
 import { verifySettlement } from '../verification/verify-settlement.ts'
@@ -12,6 +13,8 @@ export interface SettlerOptions {
   /** Confirmations that a settlement needs, its own block included. */
   readonly confirmations?: number
   readonly estimateFees?: FeeEstimator
+  /** Price of the native token in US dollars, at which the cost of gas is reported. */
+  readonly nativeTokenUsd?: number
 }
 
 /** Creates a settler with `privateKeys`. Each authorization names the facilitator address that must send it. */
@@ -19,14 +22,14 @@ export function createSettler(
   client: PublicClient,
   chainId: number,
   privateKeys: readonly `0x${string}`[],
-  { confirmations = 1, estimateFees = createFeeEstimator(client) }: SettlerOptions = {},
+  { confirmations = 1, estimateFees = createFeeEstimator(client), nativeTokenUsd }: SettlerOptions = {},
 ): Settler {
   const keys = settlementKeys(privateKeys)
   const countAccountNonce = firstAccountNonce(client)
   return {
     prepare: async (authorization, chargeAmount) => {
       const [verification, reading] = await Promise.all([
-        verifySettlement(client, authorization, chargeAmount),
+        verifySettlement(client, authorization, chargeAmount, estimateFees),
         unlessUnreachable(() =>
           Promise.all([estimateFees(), countAccountNonce(authorization.facilitator)]).then(([fees, count]) => ({
             fees,
@@ -59,8 +62,13 @@ export function createSettler(
       return { raw, hash: keccak256(raw) }
     },
     broadcast: (transaction) => broadcast(client, transaction),
-    confirm: createConfirmTransfer(client, confirmations),
-    readEvidence: (authorization) => readEvidence(client, authorization, confirmations),
+    confirm: createConfirmTransfer(client, confirmations, nativeTokenUsd),
+    readEvidence: (authorization, at) => readEvidence(client, authorization, at === 'newest' ? 1 : confirmations),
+    findTransfer: async (hashes, authorization, fromBlock) => {
+      const transfers = await unlessUnreachable(() => readPaymentTransfers(client, authorization, fromBlock, 'latest'))
+      if (transfers.outcome === 'unreachable') return 'unreachable'
+      return transfers.value.some(({ transactionHash }) => hashes.includes(transactionHash)) ? 'found' : 'missing'
+    },
   }
 }
 

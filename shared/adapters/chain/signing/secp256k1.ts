@@ -5,19 +5,23 @@ type Hex = `0x${string}`
 
 /* libsecp256k1 as WebAssembly: recovers a signer in a seventh of the time that JavaScript takes. */
 
-/** r and s, then v in either encoding. */
-const RECOVERABLE_SIGNATURE = /^0x[0-9a-f]{128}(00|01|1b|1c)$/i
+/** r and s, then v as 27 or 28, the only form that `ecrecover` on chain accepts. */
+const RECOVERABLE_SIGNATURE = /^0x[0-9a-f]{128}(1b|1c)$/i
+
+/** Half of the curve's order: of the two values of `s` that sign the same message, the canonical one is not above it. */
+const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
 /**
  * Returns the lower-case address whose key signed the 32 bytes of `hash`, or `null` when the 65 bytes r, s, v are not a
- * signature. Accepts a high `s`, as the chain's own `ecrecover` does.
+ * canonical signature. A high `s` and a `v` of 0 or 1 are refused, although they name the same signer, because one
+ * payment must have one spelling (EIP-2; Permit2 passes `v` to `ecrecover` as it is).
  */
 export function recoverSigner(hash: Hex, signature: Hex): Hex | null {
-  if (!RECOVERABLE_SIGNATURE.test(signature)) return null
+  if (!RECOVERABLE_SIGNATURE.test(signature) || BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER) return null
   const bytes = hexToBytes(signature)
   try {
-    // 0 and 27 mean an even point, 1 and 28 an odd one.
-    const publicKey = recover(hexToBytes(hash), bytes.subarray(0, 64), bytes[64] === 1 || bytes[64] === 28 ? 1 : 0)
+    // 27 means an even point, 28 an odd one.
+    const publicKey = recover(hexToBytes(hash), bytes.subarray(0, 64), bytes[64] === 28 ? 1 : 0)
     return publicKey && addressOf(publicKey)
   } catch {
     // The library throws for numbers outside the curve, which a client may send.

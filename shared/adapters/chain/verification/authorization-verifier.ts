@@ -1,18 +1,46 @@
 import type { PublicClient } from 'viem'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
-import { verifySettlement } from './verify-settlement.ts'
+import { createPayerCodePolicy } from './payer-code.ts'
+import { type ReadFees, verifySettlement } from './verify-settlement.ts'
+
+export interface VerifierOptions {
+  /** Default: no account with code may pay. */
+  readonly payerCode?: PayerCodePolicy
+  /** The fees of our own settlements; `null`, the default, for those of a remote facilitator. */
+  readonly readFees?: ReadFees | null
+}
 
 /**
  * Creates a verifier that simulates settlements. It has no key: a simulation needs only the facilitator's address. The
- * signer is recovered locally, so signatures of contract wallets (EIP-1271) are not accepted.
+ * signer is recovered locally, so signatures of contract wallets (EIP-1271) are not accepted; and Permit2 asks an
+ * account with code instead of recovering its signer, so those may pay only if `payerCode` allows them.
  */
-export function createAuthorizationVerifier(client: PublicClient, chainId: number): AuthorizationVerifier {
+export function createAuthorizationVerifier(
+  client: PublicClient,
+  chainId: number,
+  { payerCode = createPayerCodePolicy(client), readFees = null }: VerifierOptions = {},
+): AuthorizationVerifier {
   const permit2Hash = createPermit2Hash(chainId)
+  // Admission and the check of the payment ask for the same object, and recovering a signer takes a while.
+  const judged = new WeakMap<Authorization, boolean>()
   return {
-    isSignedByPayer: async (authorization) =>
-      recoverSigner(permit2Hash(authorization), authorization.signature) === authorization.payer.toLowerCase(),
-    verify: (authorization, amount) => verifySettlement(client, authorization, amount),
+    isSignedByPayer: (authorization) => {
+      const isSigned =
+        judged.get(authorization) ??
+        recoverSigner(permit2Hash(authorization), authorization.signature) === authorization.payer.toLowerCase()
+      judged.set(authorization, isSigned)
+      return isSigned
+    },
+    verify: async (authorization, amount) => {
+      const [verification, code] = await Promise.all([
+        verifySettlement(client, authorization, amount, readFees),
+        payerCode.check(authorization.payer),
+      ])
+      return code.outcome === 'allowed' ? verification : code
+    },
   }
 }

@@ -1,9 +1,9 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { encodeFunctionData, type PublicClient, parseSignature, prepareEncodeFunctionData } from 'viem'
+import { encodeFunctionData, numberToHex, type PublicClient, parseSignature, prepareEncodeFunctionData } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import { UPTO_PROXY_ADDRESS } from '../network/contracts.ts'
-import { isRevert } from '../network/rpc-failure.ts'
+import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
 
 /**
  * Gas limits. Measured on a devnet: 91,000 to 128,000 for `settle`, 177,000 for `settleWithPermit`. Unused gas is not
@@ -11,6 +11,8 @@ import { isRevert } from '../network/rpc-failure.ts'
  */
 export const SETTLE_GAS = 200_000n
 export const SETTLE_WITH_PERMIT_GAS = 300_000n
+/** What the more expensive of the two uses. */
+export const EXPECTED_SETTLE_WITH_PERMIT_GAS = 177_000n
 
 /* Finds each function and hashes its selector once. viem would do both for every call. */
 const settle = prepareEncodeFunctionData({ abi: x402UptoPermit2ProxyABI, functionName: 'settle' })
@@ -60,36 +62,59 @@ export type Simulation =
   | { outcome: 'reverts' }
   | { outcome: 'unreachable'; cause: unknown }
 
+/** The fees of the transaction that will be sent. */
+export interface SimulatedFees {
+  readonly maxFeePerGas: bigint
+  readonly maxPriorityFeePerGas: bigint
+}
+
 /**
- * Simulates the settlement as the facilitator's call. Prefers to succeed without the permit: submitting it would
- * replace a lasting approval with a single payment's maximum. One RPC call, or two concurrent ones when the payment has
- * a permit.
+ * Simulates the settlement as the facilitator's call, with the gas limit and the fees of the transaction: a payer's code
+ * could otherwise pass the simulation with more gas than the transaction has, or recognize it by its gas price. Prefers
+ * to succeed without the permit: submitting it would replace a lasting approval with a single payment's maximum. One RPC
+ * call, or two concurrent ones when the payment has a permit.
  */
 export async function simulateSettlement(
   client: PublicClient,
   authorization: Authorization,
   amount: AtomicAmount,
+  fees: SimulatedFees | null,
 ): Promise<Simulation> {
   const [plain, withPermit] = await Promise.all([
-    simulate(client, authorization, amount, false),
-    authorization.gasSponsoring ? simulate(client, authorization, amount, true) : null,
+    simulate(client, authorization, amount, { submitsPermit: false, fees }),
+    authorization.gasSponsoring ? simulate(client, authorization, amount, { submitsPermit: true, fees }) : null,
   ])
   if (plain.outcome !== 'reverts' || !withPermit) return plain
   return withPermit
+}
+
+interface SimulationTerms {
+  readonly submitsPermit: boolean
+  readonly fees: SimulatedFees | null
 }
 
 async function simulate(
   client: PublicClient,
   authorization: Authorization,
   amount: AtomicAmount,
-  submitsPermit: boolean,
+  { submitsPermit, fees }: SimulationTerms,
 ): Promise<Simulation> {
-  const call = settlementCall(authorization, amount, { submitsPermit })
-  try {
+  const call = {
     // The proxy lets only the facilitator that the payer signed settle, so the call must come from that address.
-    await client.request({ method: 'eth_call', params: [{ from: authorization.facilitator, ...call }, 'latest'] })
+    from: authorization.facilitator,
+    ...settlementCall(authorization, amount, { submitsPermit }),
+    gas: numberToHex(submitsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS),
+    ...(fees && {
+      maxFeePerGas: numberToHex(fees.maxFeePerGas),
+      maxPriorityFeePerGas: numberToHex(fees.maxPriorityFeePerGas),
+    }),
+  }
+  try {
+    await client.request({ method: 'eth_call', params: [call, 'latest'] })
     return { outcome: 'succeeds', needsPermit: submitsPermit }
   } catch (cause) {
+    // The settlement key has too little gas, or the fee limit is too low. That is reported where gas is checked.
+    if (fees && isFeeRefusal(cause)) return await simulate(client, authorization, amount, { submitsPermit, fees: null })
     return isRevert(cause) ? { outcome: 'reverts' } : { outcome: 'unreachable', cause }
   }
 }

@@ -1,0 +1,15 @@
+/**
+ * Whether the account of a payer may pay. Permit2 lets an account with code validate signatures itself, with any amount
+ * of gas and a result that may change at any time, so such a payment proves nothing until it is settled.
+ */
+export type PayerCodeCheck =
+  /** It has no code, or delegates to a contract that the operator allows. */
+  | { outcome: 'allowed' }
+  | { outcome: 'refused'; code: 'payer_has_code'; detail: string }
+  | { outcome: 'unreachable'; cause: unknown }
+
+/** Applies the operator's policy for accounts with code. */
+export interface PayerCodePolicy {
+  /** Reads the account's code at the latest block: one RPC call. It may be different in the next block. */
+  check(payer: `0x${string}`): Promise<PayerCodeCheck>
+}

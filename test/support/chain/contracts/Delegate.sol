@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+/// Code that a payer's account delegates to (EIP-7702), in the ways that a hostile one would use.
+/// Its storage is the payer's own.
+contract Delegate {
+    bytes4 private constant VALID = 0x1626ba7e;
+
+    uint256 private mode;
+    uint256 private parameter;
+
+    /// 0: accepts everything; 1: accepts only with more than `parameter` gas; 2: reverts with `parameter` bytes;
+    /// 3: uses all the gas; 4: accepts in a simulation at block `parameter` and before.
+    function setMode(uint256 nextMode, uint256 nextParameter) external {
+        mode = nextMode;
+        parameter = nextParameter;
+    }
+
+    function isValidSignature(bytes32, bytes calldata) external view returns (bytes4) {
+        uint256 length = parameter;
+        if (mode == 1 && gasleft() <= length) burn();
+        if (mode == 2) assembly { revert(0, length) }
+        if (mode == 3) burn();
+        if (mode == 4 && block.number > length) burn();
+        return VALID;
+    }
+
+    function burn() private pure {
+        assembly { invalid() }
+    }
+
+    receive() external payable {}
+}
