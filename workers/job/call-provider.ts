@@ -2,11 +2,20 @@ import { AppError } from '#shared/errors/app-error.ts'
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Failure } from '#shared/jobs/job.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
-import type { Execution, ExecutionInput, PreparedExecution, Product } from '../executions/execution.ts'
+import type {
+  Execution,
+  ExecutionInput,
+  ExecutionOutcome,
+  PreparedExecution,
+  Product,
+} from '../executions/execution.ts'
+import { WorkDeferred } from '../executions/work-deferred.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
-import type { Router } from '../providers/route.ts'
+import type { Router, Slot } from '../providers/route.ts'
+import { isUnserviceable } from '../providers/unserviceable.ts'
 import type { Screener } from '../screening/screener.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
@@ -47,21 +56,27 @@ export async function callProvider(
 ): Promise<StepOutcome> {
   const { executionStore } = dependencies
   const staged = await readStagedAudio(dependencies, job)
-  if (staged.outcome === 'unreachable')
-    return { next: 'later', delayMs: STORAGE_RETRY_MS, reason: 'the upload storage cannot be reached' }
+  if (staged.outcome === 'unreachable') return later(STORAGE_RETRY_MS, 'the upload storage cannot be reached')
   if (staged.outcome === 'gone')
     return failWith(executionStore, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
   const ready = await prepareExecution(dependencies, { job, audio: staged.audio })
+  if (ready.outcome === 'deferred') return later(ready.delayMs, ready.reason)
   if (ready.outcome === 'refused') return failWith(executionStore, job, { ...ready.failure, attempt: 'none' })
   return tryDeployments(dependencies, job, ready.prepared, signal)
+}
+
+/** Defers a job before its first provider call. */
+function later(delayMs: number, reason: string): StepOutcome {
+  return { next: 'later', delayMs, reason, ending: 'fail' }
 }
 
 type Readiness =
   | { readonly outcome: 'ready'; readonly prepared: PreparedExecution }
   | { readonly outcome: 'refused'; readonly failure: Failure }
+  | { readonly outcome: 'deferred'; readonly delayMs: number; readonly reason: string }
 
 /**
- * Screens the request and prepares what every deployment needs. Any error fails the job: otherwise a request that
+ * Screens the request and prepares what every deployment needs. Any other error fails the job: otherwise a request that
  * cannot be prepared would be retried until its authorization expires.
  */
 async function prepareExecution(
@@ -74,6 +89,7 @@ async function prepareExecution(
     if (rejection) return { outcome: 'refused', failure: rejection }
     return { outcome: 'ready', prepared: await execution.prepare(input) }
   } catch (error) {
+    if (error instanceof WorkDeferred) return { outcome: 'deferred', delayMs: error.delayMs, reason: error.message }
     const code = error instanceof AppError ? error.code : 'provider_outcome_unknown'
     logger.error('the request could not be prepared', { jobId: input.job.id, code, error })
     return { outcome: 'refused', failure: { code, reason: 'the request could not be prepared' } }
@@ -92,13 +108,13 @@ async function tryDeployments(
 ): Promise<StepOutcome> {
   const { executionStore, router, logger, tracer } = dependencies
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
+  let unserviceable = 0
   for (const slot of router.candidates(job.publicModel)) {
     // Directly before each call, to leave the payer no time to move funds between the check and the spending.
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)
-      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
-    if (check.outcome === 'no_gas' && !failed)
-      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the settlement key has no gas left' }
+      return later(CHAIN_RETRY_MS, 'the payment network cannot be reached')
+    if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'the settlement key has no gas left')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
     const { written, attemptId } = await executionStore.startAttempt(
@@ -107,22 +123,44 @@ async function tryDeployments(
       failed && { attemptId: failed.attemptId, reason: failed.failure.reason },
     )
     if (written === 'stale') return { next: 'stale' }
-    const call = () => slot.run((timeoutMs) => prepared.call(slot.deployment, { signal, timeoutMs }))
+    const call = () => callInTime(dependencies, job, prepared, slot, signal)
     const outcome = await describedStage(tracer, 'provider', call, { deployment: slot.deployment.name })
     if (outcome.outcome === 'produced')
       return tracer.stage('seal', () => sealOutput(dependencies, job, attemptId, outcome.product))
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
     failed = { attemptId, failure: outcome }
+    if (isUnserviceable(outcome)) unserviceable += 1
     if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break
   }
   return failed
     ? failWith(executionStore, job, {
-        code: failed.failure.code,
+        // No retry can help when not one deployment supports the request.
+        code: unserviceable === router.countDeployments(job.publicModel) ? 'request_unsupported' : failed.failure.code,
         reason: failed.failure.reason,
-        attempt: failed.failure.certainty === 'definite' ? 'failed_definite' : 'failed_ambiguous',
+        attempt: `failed_${failed.failure.certainty}`,
       })
     : failWith(executionStore, job, { ...router.unavailability(job.publicModel), attempt: 'none' })
+}
+
+/**
+ * Calls one deployment, with more time than its own limit where the request may have a long answer. A call that needed
+ * even more than that says nothing about the deployment's health.
+ */
+function callInTime(
+  { outputTokensPerSecond }: Pick<GenerationDependencies, 'outputTokensPerSecond'>,
+  job: ClaimedJob,
+  prepared: PreparedExecution,
+  slot: Slot,
+  signal: AbortSignal,
+): Promise<ExecutionOutcome> {
+  const extraMs = Math.ceil(extraOutputSeconds(job.terms, outputTokensPerSecond) * 1000)
+  const call = async (timeoutMs: number): Promise<ExecutionOutcome> => {
+    const outcome = await prepared.call(slot.deployment, { signal, timeoutMs: timeoutMs + extraMs })
+    if (outcome.outcome === 'produced' || outcome.timedOut !== true || extraMs === 0) return outcome
+    return { ...outcome, concerns: 'request' }
+  }
+  return slot.run(call, job.authorization.payer)
 }
 
 /**

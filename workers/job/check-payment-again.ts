@@ -1,6 +1,7 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
+import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import { fitsFunds, MAXIMUM_READINGS, mixesPermits, settlingNonces } from '#shared/payment/exposure.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
@@ -14,6 +15,8 @@ export interface PaymentCheckDependencies {
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly gas: GasReader
   readonly providerTimeoutMs: number
+  /** See `extraOutputSeconds`. */
+  readonly outputTokensPerSecond: number
   readonly settlementMarginMs: number
 }
 
@@ -39,7 +42,7 @@ export async function checkPaymentAgain(
   dependencies: PaymentCheckDependencies,
   job: ClaimedJob,
 ): Promise<PaymentCheck> {
-  const { verifier, chainClock, gas, providerTimeoutMs, settlementMarginMs } = dependencies
+  const { verifier, chainClock, gas, providerTimeoutMs, outputTokensPerSecond, settlementMarginMs } = dependencies
   const { authorization } = job
   const verifiedAtMs = performance.now()
   const [verification, network] = await Promise.all([
@@ -47,8 +50,8 @@ export async function checkPaymentAgain(
     readNetwork(chainClock, gas, authorization.facilitator),
   ])
   if (!network) return { outcome: 'unreachable' }
-  const isInTime = (deadline: bigint) =>
-    Number(deadline) * 1000 - network.now.getTime() >= providerTimeoutMs + settlementMarginMs
+  const callMs = providerTimeoutMs + extraOutputSeconds(job.terms, outputTokensPerSecond) * 1000
+  const isInTime = (deadline: bigint) => Number(deadline) * 1000 - network.now.getTime() >= callMs + settlementMarginMs
   if (!isInTime(authorization.deadline)) return TOO_SHORT
   if (verification.outcome === 'unreachable') return { outcome: 'unreachable' }
   if (verification.outcome === 'refused')
@@ -76,6 +79,13 @@ async function checkFunds(
       funds,
       verifiedMsAgo: performance.now() - verifiedAtMs,
     })
+    if (exposure.owes) return { outcome: 'refused', code: 'unpaid_debt', reason: 'an earlier call is unpaid' }
+    if (exposure.exhausted)
+      return {
+        outcome: 'refused',
+        code: 'uncharged_work_limit',
+        reason: 'too much of the payer’s work stayed uncharged',
+      }
     if (mixesPermits(needsPermit, exposure))
       return { outcome: 'refused', code: 'permit2_allowance_required', reason: 'earlier jobs depend on the allowance' }
     if (fitsFunds({ maximum, needsPermit }, exposure, funds)) return { outcome: 'payable' }

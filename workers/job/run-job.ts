@@ -3,10 +3,11 @@ import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './call-provider.ts'
+import { type DeferralDependencies, deferJob } from './defer-job.ts'
 import type { SettlementSteps } from './settlement-steps.ts'
 import type { StepOutcome } from './step-outcome.ts'
 
-export interface RunJobDependencies extends GenerationDependencies {
+export interface RunJobDependencies extends GenerationDependencies, DeferralDependencies {
   readonly settlementSteps: SettlementSteps
   readonly executionStore: ExecutionStore
   readonly logger: Logger
@@ -31,7 +32,6 @@ export async function runJob(dependencies: RunJobDependencies, jobId: string): P
 
 /** Runs step after step under one claim. */
 async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob): Promise<void> {
-  const { executionStore, logger } = dependencies
   let job: ClaimedJob | null = firstClaim
   while (job) {
     const claimed: ClaimedJob = job
@@ -39,12 +39,14 @@ async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob
     const outcome: StepOutcome = await withRenewedLease(dependencies, claimed, (signal) =>
       runStep(dependencies, claimed, signal),
     )
-    if (outcome.next === 'later') {
-      logger.warn('job deferred', { jobId: claimed.id, state: claimed.state, reason: outcome.reason })
-      await executionStore.releaseJob(claimed, outcome.delayMs)
-    }
-    job = outcome.next === 'moved' ? outcome.job : null
+    if (outcome.next === 'later') return deferJob(dependencies, claimed, outcome)
+    job = outcome.next === 'moved' ? movedFrom(claimed, outcome.job) : null
   }
+}
+
+/** A job in another state has not been deferred in it. */
+function movedFrom(previous: ClaimedJob, job: ClaimedJob): ClaimedJob {
+  return job.state === previous.state ? job : { ...job, deferredMs: 0, paymentBlockedMs: 0 }
 }
 
 type HandingOver = Pick<RunJobDependencies, 'executionStore' | 'queue' | 'logger'>
@@ -60,7 +62,7 @@ async function handOver({ executionStore, queue, logger }: HandingOver, job: Cla
     await queue.enqueue(job.id, queueOf(handedOver))
   } catch (error) {
     logger.warn('job not enqueued; the sweeper will enqueue it', { jobId: job.id, state: handedOver.state, error })
-    await executionStore.releaseJob(handedOver, 0)
+    await executionStore.releaseJob(handedOver)
   }
 }
 

@@ -2,12 +2,35 @@ import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
 
 /**
  * The result of a step. `moved`: the job is in another state and looks like `job`. `finished`: nothing more to do.
- * `later`: the job must wait; release it and try again. `stale`: another worker has the job; write nothing more.
+ * `later`: the job must wait; defer it and try again. `stale`: another worker has the job; write nothing more.
  */
 export type StepOutcome =
   | { next: 'moved'; job: ClaimedJob }
   | { next: 'finished' | 'stale' }
-  | { next: 'later'; delayMs: number; reason: string }
+  | ({ next: 'later' } & Deferral)
+
+/** Why a job must wait. */
+export interface Deferral {
+  /** Delay before the next attempt; it grows with each further deferral. */
+  readonly delayMs: number
+  readonly reason: string
+  /** How the job ends if this goes on for too long. */
+  readonly ending: Ending
+}
+
+/** How a job ends that was deferred for too long. Each has its own limit. */
+export type Ending =
+  /** accepted → failed, uncharged. */
+  | 'fail'
+  /**
+   * generated or settling → settlement_failed, as the payer's debt: no transaction can move money, and nothing but the
+   * payment itself prevents its settlement.
+   */
+  | 'owe'
+  /** The same without a debt: what the service depends on is down for everyone. */
+  | 'withhold'
+  /** settling → review: a transaction may be on its way, so the payer must not be asked for another payment. */
+  | 'review'
 
 /** Converts a fenced write that finished the job, if it took effect. */
 export function finished(written: Written): StepOutcome {

@@ -16,16 +16,17 @@ export function buildReceipt(
   settled: { hash: string; blockNumber: bigint; settledAt: Date; issuedAt: Date },
 ): Receipt {
   const { authorization } = job
+  const unitPrices = pricesOf(job.terms)
   return receiptSchema.parse({
     id: randomUUID(),
     object: 'receipt',
     operation: job.operation,
     model: job.publicModel,
     usage: sealed.usage,
-    unit_prices: receiptSchema.shape.unit_prices.parse(job.terms),
+    unit_prices: unitPrices,
     catalog_version: job.catalogVersion,
-    // Covers the prices alone, so catalogs that differ in other ways share a price version.
-    price_version: `price-${sha256Hex(canonicalJson(job.terms)).slice(0, VERSION_DIGITS)}`,
+    // Covers the prices alone: catalogs that differ in other ways, and all requests, share a price version.
+    price_version: `price-${sha256Hex(canonicalJson(unitPrices)).slice(0, VERSION_DIGITS)}`,
     quoted_maximum_atomic: job.quotedMaximum.toString(),
     authorized_maximum_atomic: authorization.authorizedMaximum.toString(),
     charge_atomic: sealed.chargeAmount.toString(),
@@ -44,6 +45,15 @@ export function buildReceipt(
     settled_at: settled.settledAt.toISOString(),
     issued_at: settled.issuedAt.toISOString(),
   } satisfies Receipt)
+}
+
+/**
+ * Returns the prices and bounds of the terms, without the quantities that the quote proved for this request: those are
+ * `at_most` of the calculation's lines.
+ */
+function pricesOf(terms: ClaimedJob['terms']): Record<string, string> {
+  const entries = Object.entries(z.record(z.string(), z.unknown()).parse(terms))
+  return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
-import type { Confirmation } from '#shared/payment/facilitator.ts'
+import type { JobSettlementStore, JudgedBlock } from '#shared/jobs/settlement-store.ts'
+import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
 import { finished, type StepOutcome } from '../job/step-outcome.ts'
 import { buildReceipt } from './build-receipt.ts'
 
@@ -11,14 +11,17 @@ export interface FinishSettlementDependencies {
 }
 
 /** A transaction that is proved to have settled the charge. */
-export type MinedTransfer = Extract<Confirmation, { outcome: 'confirmed' }> & { readonly hash: `0x${string}` }
+export type MinedTransfer = Omit<Extract<Confirmation, { outcome: 'confirmed' }>, 'gas'> & {
+  readonly hash: `0x${string}`
+  readonly gas?: GasSpent
+}
 
 /** Moves settling → completed: stores the receipt and releases the result. */
 export async function completeSettlement(
   { settlementStore, receiptSecretId, now }: FinishSettlementDependencies,
   job: ClaimedJob,
   settlementId: string,
-  { hash, blockNumber, blockHash, blockTimestamp }: MinedTransfer,
+  { hash, blockNumber, blockHash, blockTimestamp, gas }: MinedTransfer,
 ): Promise<StepOutcome> {
   const sealed = requireSealed(job)
   const { network, payer } = job.authorization
@@ -27,6 +30,7 @@ export async function completeSettlement(
     transactionHash: hash,
     blockNumber,
     blockHash,
+    ...(gas && { gas }),
     receipt: buildReceipt(job, sealed, { hash, blockNumber, settledAt: blockTimestamp, issuedAt: now() }),
     receiptSecretId,
     paymentResponse: { success: true, transaction: hash, network, payer, amount: sealed.chargeAmount.toString() },
@@ -34,13 +38,18 @@ export async function completeSettlement(
   return finished(written)
 }
 
-/** Moves generated or settling → settlement_failed: the charge can never be settled, so the result is withheld. */
+/**
+ * Moves generated or settling → settlement_failed: the charge cannot be settled, so the result is withheld. `judgedAt`
+ * is the block that proves it, `gas` what reverted transactions cost.
+ */
 export async function failSettlement(
   { settlementStore }: Pick<FinishSettlementDependencies, 'settlementStore'>,
   job: ClaimedJob,
   reason: string,
+  judgedAt: JudgedBlock | null = null,
+  gas: GasSpent | null = null,
 ): Promise<StepOutcome> {
-  return finished(await settlementStore.failSettlement(job, { code: 'settlement_failed', reason }))
+  return finished(await settlementStore.failSettlement(job, { code: 'settlement_failed', reason, judgedAt, gas }))
 }
 
 /** Returns the sealed result, which every job from `generated` on has. */

@@ -12,17 +12,17 @@ interface Dependencies {
 
 /** Enqueues accepted jobs that the API could not enqueue, or that the queue lost. */
 export function enqueueAccepted(dependencies: Dependencies): Sweep {
-  return { name: 'enqueued accepted jobs', run: () => enqueueDue(dependencies, ['accepted']) }
+  return { name: 'enqueued accepted jobs', batch: BATCH, run: () => enqueueDue(dependencies, ['accepted']) }
 }
 
 /** Enqueues jobs whose worker was lost during generation. */
 export function resumeStalled(dependencies: Dependencies): Sweep {
-  return { name: 'resumed stalled jobs', run: () => enqueueDue(dependencies, ['generating']) }
+  return { name: 'resumed stalled jobs', batch: BATCH, run: () => enqueueDue(dependencies, ['generating']) }
 }
 
 /** Enqueues jobs with a result whose charge is not settled yet. */
 export function reconcileSettlements(dependencies: Dependencies): Sweep {
-  return { name: 'resumed settlements', run: () => enqueueDue(dependencies, ['generated', 'settling']) }
+  return { name: 'resumed settlements', batch: BATCH, run: () => enqueueDue(dependencies, ['generated', 'settling']) }
 }
 
 async function enqueueDue({ executionStore, queue }: Dependencies, states: readonly JobState[]): Promise<number> {

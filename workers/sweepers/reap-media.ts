@@ -17,6 +17,7 @@ export function reapMedia({
 }): Sweep {
   return {
     name: 'deleted expired media',
+    batch: BATCH,
     run: async () => {
       const objectKeys = await retentionStore.findExpiredMedia(BATCH)
       for (const objectKey of objectKeys) await media.delete(objectKey)

@@ -17,6 +17,7 @@ export function reapUploads({
 }): Sweep {
   return {
     name: 'deleted staged uploads',
+    batch: BATCH,
     run: async () => {
       const objectKeys = await retentionStore.eraseExpiredUploads(BATCH)
       for (const objectKey of objectKeys) await uploads.delete(objectKey)

@@ -5,15 +5,21 @@ export interface Sweep {
   readonly name: string
   /** Least time between the starts of two runs, for expensive sweeps. */
   readonly leastIntervalMs?: number
+  /** The most items of one run. After a full run the next one follows in the same round. */
+  readonly batch?: number
   run(): Promise<number>
 }
 
+/** A round that would take longer continues at the next interval, so that its log line and a stop are not delayed. */
+const LONGEST_ROUND_MS = 10_000
+
 /**
- * Runs each sweep every `intervalMs`, or less often if it asks for that, and never twice concurrently. Logs failures
- * and retries.
+ * Runs each sweep every `intervalMs`, or less often if it asks for that, and never twice concurrently. A sweep that
+ * finds full batches goes on, so that its work cannot arrive faster than it is done. Logs failures and retries.
  */
 export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logger: Logger): { stop(): Promise<void> } {
   const running = new Set<Promise<void>>()
+  let isStopping = false
   const timers = sweeps.map((sweep) => {
     const { leastIntervalMs = 0 } = sweep
     let busy = false
@@ -22,7 +28,7 @@ export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logg
       if (busy || performance.now() - startedAt < leastIntervalMs) return
       busy = true
       startedAt = performance.now()
-      const round = runOnce(sweep, logger).finally(() => {
+      const round = runRound(sweep, logger, () => isStopping).finally(() => {
         busy = false
         running.delete(round)
       })
@@ -31,17 +37,25 @@ export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logg
   })
   return {
     stop: async () => {
+      isStopping = true
       for (const timer of timers) clearInterval(timer)
       await Promise.all(running)
     },
   }
 }
 
-async function runOnce(sweep: Sweep, logger: Logger): Promise<void> {
+async function runRound(sweep: Sweep, logger: Logger, isStopping: () => boolean): Promise<void> {
+  const { name, batch = Number.POSITIVE_INFINITY } = sweep
+  const startedAt = performance.now()
+  let total = 0
   try {
-    const count = await sweep.run()
-    if (count > 0) logger.info(sweep.name, { count })
+    for (let count = batch; count >= batch; ) {
+      count = await sweep.run()
+      total += count
+      if (isStopping() || performance.now() - startedAt >= LONGEST_ROUND_MS) break
+    }
   } catch (error) {
-    logger.warn(`${sweep.name} failed`, { error })
+    logger.warn(`${name} failed`, { error })
   }
+  if (total > 0) logger.info(name, { count: total })
 }

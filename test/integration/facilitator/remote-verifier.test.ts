@@ -2,10 +2,12 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { createDelegatingPayer } from '../../support/chain/delegating-payer.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { type FacilitatorFault, type SdkFacilitator, startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
@@ -24,8 +26,10 @@ beforeAll(async () => {
   devnet = await startTestDevnet()
   ;[ourNode, facilitatorNode] = await Promise.all([startRpcProxy(devnet.rpcUrl), startRpcProxy(devnet.rpcUrl)])
   facilitator = await startSdkFacilitator(facilitatorNode.url, devnet.accounts.settlement.privateKey)
-  const own = createAuthorizationVerifier(createChainClient(ourNode.url, PATIENCE_MS), 8453)
-  verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own)
+  const client = createChainClient(ourNode.url, PATIENCE_MS)
+  const payerCode = createPayerCodePolicy(client)
+  const own = createAuthorizationVerifier(client, 8453, { payerCode })
+  verifier = createRemoteVerifier({ url: `${facilitator.url}/`, apiKey: 'key-of-the-operator' }, own, payerCode)
 })
 afterEach(() => {
   for (const node of [ourNode, facilitatorNode]) node.setFault(null)
@@ -170,5 +174,24 @@ describe('reading the facilitator’s addresses', () => {
   it('throws with the name of the setting when the facilitator cannot be reached', async () => {
     facilitator.setFault('/supported', { kind: 'reset' })
     await expect(read()).rejects.toThrow('FACILITATOR_URL does not answer GET /supported')
+  })
+})
+
+describe('a payer whose account has code', () => {
+  it('is refused with payer_has_code, although the facilitator accepts the payment', async () => {
+    const payer = await createDelegatingPayer(devnet.rpcUrl)
+    const authorization = await signAuthorization(devnet, payer, { gasSponsored: false })
+    expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'payer_has_code' })
+    const client = createChainClient(ourNode.url, PATIENCE_MS)
+    const payerCode = createPayerCodePolicy(client, [payer.delegate])
+    const own = createAuthorizationVerifier(client, 8453, { payerCode })
+    const allowing = createRemoteVerifier({ url: facilitator.url, apiKey: undefined }, own, payerCode)
+    expect(await allowing.verify(authorization, authorization.authorizedMaximum)).toMatchObject({ outcome: 'valid' })
+  })
+
+  it('is unknown while our node cannot read the code, so no verdict of the facilitator counts', async () => {
+    const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
+    ourNode.setFault({ kind: 'status', status: 500 }, 'eth_getCode')
+    expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })
   })
 })

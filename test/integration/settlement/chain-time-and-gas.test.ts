@@ -3,8 +3,11 @@ import { toHex } from 'viem'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
 import { watchGas } from '../../../workers/settlement/own-keys/watch-gas.ts'
-import { addSettlementMetrics } from '../../../workers/telemetry/settlement-metrics.ts'
+import { addSettlementMetrics, measuredSettlementStore } from '../../../workers/telemetry/settlement-metrics.ts'
 import { createSettlementChain, type SettlementChain, stopChainWatch } from '../../support/chain/settlement-chain.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
@@ -116,7 +119,12 @@ describe('the gas of a settlement key', () => {
     await worker.run(jobId, chain.chain)
     const { gas } = worker.through(worker.proxy, chain.privateKey)
     const registry = new Registry()
-    const sources = { reportsStore: worker.ledger.reports, gas, facilitators: [chain.facilitator] }
+    const sources = {
+      reportsStore: worker.ledger.reports,
+      gas,
+      facilitators: [chain.facilitator],
+      nativeTokenUsd: 0.01,
+    }
     const { onReplacement } = addSettlementMetrics(registry, sources)
     onReplacement({ network: 'eip155:8453', facilitator: chain.facilitator })
     const text = await registry.metrics()
@@ -133,7 +141,7 @@ describe('the gas of a settlement key', () => {
     const warnings: unknown[] = []
     const logger = { ...worker.dependencies.logger, warn: (...logged: unknown[]) => void warnings.push(logged) }
     const watch = (gasWarningSettlements: number) =>
-      watchGas({ gas, facilitators: [chain.facilitator], gasWarningSettlements, logger }).run()
+      watchGas({ gas, facilitators: [chain.facilitator], gasWarningSettlements, nativeTokenUsd: 0.01, logger }).run()
     await watch(settlementsLeft)
     expect(warnings).toEqual([])
     await watch(settlementsLeft + 1)
@@ -143,7 +151,100 @@ describe('the gas of a settlement key', () => {
   })
 })
 
-it('a job settles with one simulation (two with a permit), one broadcast and one receipt', async () => {
+const GWEI = 10n ** 9n
+
+/** Reads the gas of the key with fees of at most `maximum`, while the base fee of the next block is `baseFee`. */
+async function readGas(baseFee: bigint, maximum: bigint) {
+  const client = createChainClient(worker.proxy.url, PATIENCE_MS)
+  await chain.rpc('anvil_setNextBlockBaseFeePerGas', toHex(baseFee))
+  const estimateFees = createFeeEstimator(client, maximum)
+  return { fees: await estimateFees(), gas: createGasReader(client, estimateFees) }
+}
+
+describe('the fees of settlements', () => {
+  it('the fees of settlements never exceed the maximum, and a warning and a metric say that it limits them', async () => {
+    for (const [maximum, isLimited] of [
+      [1000n * GWEI, false],
+      [3n * GWEI, true],
+    ] as const) {
+      const { fees, gas } = await readGas(2n * GWEI, maximum)
+      expect(fees.maxFeePerGas <= maximum && fees.maxPriorityFeePerGas <= maximum).toBe(true)
+      const registry = new Registry()
+      const facilitators = [chain.facilitator]
+      addSettlementMetrics(registry, { reportsStore: worker.ledger.reports, gas, facilitators, nativeTokenUsd: 4000 })
+      expect(await registry.metrics()).toContain(
+        `farebox_settlement_fee_limited{facilitator="${chain.facilitator}"} ${isLimited ? 1 : 0}`,
+      )
+      const warnings: string[] = []
+      const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
+      await watchGas({ gas, facilitators, gasWarningSettlements: 1, nativeTokenUsd: 0.01, logger }).run()
+      expect(warnings).toEqual(isLimited ? ['MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements'] : [])
+    }
+  })
+
+  it('a key can pay for no settlement while the base fee exceeds the maximum, so no provider is called', async () => {
+    const { jobId } = await chain.accept()
+    const { gas } = await readGas(20n * GWEI, 5n * GWEI)
+    expect(await gas.readGas(chain.facilitator)).toMatchObject({ settlementsLeft: 0 })
+    await worker.run(jobId, { ...chain.chain, gas })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+  })
+
+  it('a settlement that is expected to cost more gas than the lowest charge is logged and exported', async () => {
+    const { fees, gas } = await readGas(GWEI / 100n, 5n * GWEI)
+    const { expectedSettlementWei } = await gas.readGas(chain.facilitator)
+    expect(expectedSettlementWei).toBe(177_000n * (fees.baseFeePerGas + fees.maxPriorityFeePerGas))
+    const costIn = (nativeTokenUsd: number) => usdcOfWei(expectedSettlementWei, nativeTokenUsd)
+    // The prices at which the cost is just below and just above the lowest charge of 0.002 USDC.
+    const breakEven = Math.floor((2000 * 10 ** 14) / Number(expectedSettlementWei)) / 100
+    expect([costIn(breakEven) <= 2000n, costIn(breakEven + 1) > 2000n]).toEqual([true, true])
+    for (const [nativeTokenUsd, expected] of [
+      [breakEven, []],
+      [breakEven + 1, ['a settlement is expected to cost more gas than the lowest charge']],
+    ] as const) {
+      const warnings: string[] = []
+      const logger = { ...worker.dependencies.logger, warn: (message: string) => void warnings.push(message) }
+      const facilitators = [chain.facilitator]
+      const watch = watchGas({ gas, facilitators, gasWarningSettlements: 1, nativeTokenUsd, logger })
+      await watch.run()
+      await watch.run()
+      // Once: it may last for days.
+      expect(warnings).toEqual(expected)
+      const registry = new Registry()
+      addSettlementMetrics(registry, { reportsStore: worker.ledger.reports, gas, facilitators, nativeTokenUsd })
+      expect(await registry.metrics()).toContain(
+        `farebox_settlement_expected_gas_usdc_atomic{facilitator="${chain.facilitator}"} ${costIn(nativeTokenUsd)}`,
+      )
+    }
+  })
+
+  it('the gas of confirmed and reverted settlements is counted in USDC', async () => {
+    const registry = new Registry()
+    const settlementStore = measuredSettlementStore(registry, worker.ledger.settlement)
+    const { jobId } = await chain.accept()
+    await worker.run(jobId, { ...chain.chain, settlementStore })
+    const { jobId: revertedId, payer } = await chain.accept()
+    const { settler } = chain.chain
+    const broadcast: typeof settler.broadcast = async (transaction) => {
+      await payer.spend(1_000_000n)
+      return await settler.broadcast(transaction)
+    }
+    await worker.run(revertedId, { ...chain.chain, settler: { ...settler, broadcast }, settlementStore })
+    const metrics = await registry.metrics()
+    for (const [job, outcome] of [
+      [jobId, 'confirmed'],
+      [revertedId, 'reverted'],
+    ]) {
+      const [row] = await worker.ledger.sql<{ cost: string }>(
+        'SELECT gas_cost AS cost FROM settlements WHERE job_id = $1',
+        [job],
+      )
+      expect(metrics).toContain(`farebox_settlement_gas_usdc_atomic_total{outcome="${outcome}"} ${row?.cost}`)
+    }
+  })
+})
+
+it('a job settles with one simulation (two with a permit), one broadcast, one receipt and one block', async () => {
   for (const [isApproved, expected] of [
     [true, ['eth_call']],
     [false, ['eth_call', 'eth_call']],
@@ -164,7 +265,12 @@ it('a job settles with one simulation (two with a permit), one broadcast and one
     await worker.run(jobId, { ...chain.chain, settler: { ...settler, prepare, broadcast } })
     const methods = worker.proxy.calls.slice(calls)
     const settling = methods.filter((method) => !['eth_feeHistory', 'eth_getTransactionCount'].includes(method))
-    expect(settling).toEqual([...expected, 'eth_sendRawTransaction', 'eth_getTransactionReceipt'])
+    expect(settling).toEqual([
+      ...expected,
+      'eth_sendRawTransaction',
+      'eth_getTransactionReceipt',
+      'eth_getBlockByNumber',
+    ])
     // Each is read once for many settlements.
     expect(methods.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)
     expect(methods.filter((method) => method === 'eth_getTransactionCount').length).toBeLessThanOrEqual(1)

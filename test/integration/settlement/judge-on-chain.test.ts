@@ -16,6 +16,9 @@ afterAll(() => worker.stop())
 type Settler = SettlementChain['chain']['settler']
 type Broadcast = Settler['broadcast']
 
+/** The block that a lying node names. */
+const EVIDENCE = { outcome: 'read', blockNumber: 1n, blockHash: '0x01' } as const
+
 /** How long one poll takes by the worker's clock. It watches for 20 seconds and reads evidence after 5. */
 const POLL_MS = 2000
 
@@ -137,7 +140,7 @@ describe('a settlement whose account nonce was used elsewhere', () => {
   it('a settlement is signed twice and paid once when a node falsely reports its account nonce as used elsewhere', async () => {
     const { jobId, payer } = await chain.accept()
     const { settler } = chain.chain
-    const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
+    const lie = { ...EVIDENCE, accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
     let lies = 1
     const isLying = () => lies-- > 0
     await chain.rpc('evm_setAutomine', false)
@@ -205,7 +208,7 @@ describe('a mined settlement with unreliable nodes', () => {
 
   it('a settlement is checked again later when nodes report its account nonce as used elsewhere and its payment nonce as used', async () => {
     const { jobId, payer } = await chain.accept()
-    const lie = { outcome: 'read', accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
+    const lie = { ...EVIDENCE, accountNonceCount: 1n, isNonceUsed: false, chainTime: new Date(0) } as const
     let isHidden = true
     const settler = hiding(() => isHidden)
     const lying: Partial<typeof worker.dependencies> = {

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { settleRemotely } from '../../support/chain/remote-settling.ts'
 import { startSdkFacilitator } from '../../support/chain/sdk-facilitator.ts'
+import { sentAgain } from '../../support/ledger/new-test-job.ts'
+import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
@@ -83,4 +86,50 @@ it('loses a removed settlement whose nonce the payer invalidates, while its job 
   })
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['lost'] })
   expect(await transfersFrom(payer)).toBe(0)
+})
+
+/** A job that failed because its payer invalidated the nonce, in a block that is then removed and settles it after all. */
+async function failedAndChargedAfterwards() {
+  const accepted = await worker.accept()
+  const { jobId, payer, request } = accepted
+  await withFacilitator(async ({ verifier, settlementSteps }) => {
+    let isInvalidated = false
+    const settleCharge: typeof settlementSteps.settleCharge = async (job) => {
+      if (!isInvalidated) await payer.invalidateNonce(request.authorization.nonce)
+      isInvalidated = true
+      return await settlementSteps.settleCharge(job)
+    }
+    const steps = { verifier, settlementSteps: { ...settlementSteps, settleCharge } }
+    await worker.run(jobId, steps)
+    await worker.runNow(jobId, steps)
+  })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: ['reverted'] })
+  await callRpc(worker.devnet.rpcUrl, 'anvil_rollback', [1])
+  await withFacilitator(({ facilitator }) => facilitator.settle(request.authorization, atomicAmount(5034n)))
+  await expect.poll(() => transfersFrom(payer)).toBe(1)
+  return accepted
+}
+
+it('completes a job whose failed settlement charged the payer after a reorganization', async () => {
+  const { jobId, payer } = await failedAndChargedAfterwards()
+  await withFacilitator(async ({ verifier, settlementSteps, watch }) => {
+    expect(await watch()).toBe(1)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'] })
+    await worker.runNow(jobId, { verifier, settlementSteps })
+  })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+  expect(await transfersFrom(payer)).toBe(1)
+})
+
+it('charges an earlier authorization that succeeded after a reorganization instead of a fresh one', async () => {
+  const { jobId, payer, request } = await failedAndChargedAfterwards()
+  const fresh = await signAuthorization(worker.devnet, payer, { gasSponsored: false })
+  await payer.approve()
+  expect(await worker.ledger.admission.acceptJob(sentAgain(request, { authorization: fresh }))).toMatchObject({
+    outcome: 'settles_again',
+  })
+  await withFacilitator(({ verifier, settlementSteps }) => worker.runNow(jobId, { verifier, settlementSteps }))
+  expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+  expect(await transfersFrom(payer)).toBe(1)
+  expect(await worker.devnet.isPermit2NonceUsed(payer.address, fresh.nonce)).toBe(false)
 })

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import { judgeSettlement } from '../../../workers/settlement/own-keys/judge-settlement.ts'
 import type { TransactionStatus } from '../../../workers/settlement/own-keys/read-statuses.ts'
@@ -7,13 +8,15 @@ const DEADLINE = 1000n
 const AT_DEADLINE = new Date(1_000_000)
 const PAST_DEADLINE = new Date(1_001_000)
 
+const GAS = { gasUsed: 1n, effectiveGasPrice: 1n, cost: atomicAmount(1n) }
 const confirmed: Confirmation = {
   outcome: 'confirmed',
   blockNumber: 5n,
   blockHash: '0x05',
   blockTimestamp: new Date(0),
+  gas: GAS,
 }
-const reverted: Confirmation = { outcome: 'reverted', blockNumber: 5n }
+const reverted: Confirmation = { outcome: 'reverted', blockNumber: 5n, blockHash: '0x05', gas: GAS }
 const pending: Confirmation = { outcome: 'pending' }
 const unreachable: Confirmation = { outcome: 'unreachable', cause: null }
 
@@ -22,7 +25,7 @@ function status(accountNonce: bigint, confirmation: Confirmation): TransactionSt
 }
 
 function evidence(accountNonceCount: bigint, isNonceUsed: boolean, chainTime = AT_DEADLINE) {
-  return { outcome: 'read', accountNonceCount, isNonceUsed, chainTime } as const
+  return { outcome: 'read', blockNumber: 9n, blockHash: '0x09', accountNonceCount, isNonceUsed, chainTime } as const
 }
 
 const judge = (statuses: readonly TransactionStatus[], read: Parameters<typeof judgeSettlement>[1] = null) =>
@@ -98,5 +101,30 @@ describe('judging with the payer’s nonce used at one block', () => {
     ['one transaction cannot be read', [status(1n, unreachable)], evidence(1n, true), 'open'],
   ] as const)('judges a settlement with the payer’s nonce used when %s', (_, statuses, read, verdict) => {
     expect(judge(statuses, read)).toBe(verdict)
+  })
+})
+
+const revertedIn = (blockNumber: bigint): Confirmation => ({
+  ...reverted,
+  blockNumber,
+  blockHash: `0x0${blockNumber}`,
+})
+const judgedAt = (...judged: Parameters<typeof judge>) => {
+  const [statuses, read = null] = judged
+  const verdict = judgeSettlement(statuses, read, DEADLINE)
+  return 'judgedAt' in verdict ? verdict.judgedAt : null
+}
+
+describe('the block that proves a verdict', () => {
+  it('names the newest block of the reverts when all transactions reverted', () => {
+    expect(judgedAt([status(2n, revertedIn(7n)), status(1n, revertedIn(6n))])).toEqual({ number: 7n, hash: '0x07' })
+  })
+
+  it.each([
+    ['the payer invalidated the nonce', [status(1n, pending)], evidence(1n, true)],
+    ['the deadline passed', [status(1n, pending)], evidence(1n, false, PAST_DEADLINE)],
+    ['the account nonce was used elsewhere', [status(1n, pending)], evidence(2n, false)],
+  ] as const)('names the block of the evidence when %s', (_, statuses, read) => {
+    expect(judgedAt(statuses, read)).toEqual({ number: 9n, hash: '0x09' })
   })
 })

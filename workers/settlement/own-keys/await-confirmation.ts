@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ClaimedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
 import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
-import type { SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
+import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { gasOfReverts } from './gas-of-reverts.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
 import { readStatuses } from './read-statuses.ts'
 
@@ -32,6 +33,8 @@ const EVIDENCE_WHILE_UNEXPLAINED_MS = 1000
 export interface JudgedSettlement {
   readonly settlement: StoredSettlement
   readonly verdict: Verdict
+  /** What its reverted transactions cost; `null` when none reverted. */
+  readonly gas: GasSpent | null
 }
 
 /**
@@ -73,20 +76,18 @@ export async function awaitConfirmation(
     }
     // Read after the evidence: a replacement signed in the meantime may be the transaction that was mined.
     if (pause === LONGEST_PAUSE_MS || evidence) settlement = await settlementStore.readSettlement(job)
-    const verdict = judgeSettlement(
-      await readStatuses(settler, settlement.transactions, authorization, chargeAmount),
-      evidence?.outcome === 'read' ? evidence : null,
-      authorization.deadline,
-    )
+    const statuses = await readStatuses(settler, settlement.transactions, authorization, chargeAmount)
+    const gas = gasOfReverts(statuses)
+    const verdict = judgeSettlement(statuses, evidence?.outcome === 'read' ? evidence : null, authorization.deadline)
     if (verdict.verdict === 'unexplained') {
       unexplainedSince ??= performance.now()
-      if (performance.now() - unexplainedSince >= UNEXPLAINED_MS) return { settlement, verdict }
+      if (performance.now() - unexplainedSince >= UNEXPLAINED_MS) return { settlement, verdict, gas }
       evidenceAt = performance.now() + EVIDENCE_WHILE_UNEXPLAINED_MS
     } else if (verdict.verdict !== 'open') {
-      return { settlement, verdict }
+      return { settlement, verdict, gas }
     } else if (evidence?.outcome === 'read') {
       unexplainedSince = null
     }
-    if (performance.now() - startedAt >= WATCH_MS) return { settlement, verdict: { verdict: 'open' } }
+    if (performance.now() - startedAt >= WATCH_MS) return { settlement, verdict: { verdict: 'open' }, gas }
   }
 }

@@ -1,4 +1,5 @@
 import type { StoredTransaction } from '#shared/jobs/job.ts'
+import type { JudgedBlock } from '#shared/jobs/settlement-store.ts'
 import type { Confirmation, SettlementEvidence } from '#shared/payment/facilitator.ts'
 import type { TransactionStatus } from './read-statuses.ts'
 
@@ -8,10 +9,10 @@ export type Verdict =
       transaction: StoredTransaction
       confirmation: Extract<Confirmation, { outcome: 'confirmed' }>
     }
-  /** Neither the signed transactions nor another one can settle the charge. */
-  | { verdict: 'uncollectable'; reason: string }
+  /** Neither the signed transactions nor another one can settle the charge, while the chain contains the block. */
+  | { verdict: 'uncollectable'; reason: string; judgedAt: JudgedBlock }
   /** No signed transaction can still be mined and none moved money, so another account nonce is needed. */
-  | { verdict: 'nonce_used_elsewhere'; accountNonceCount: bigint }
+  | { verdict: 'nonce_used_elsewhere'; accountNonceCount: bigint; judgedAt: JudgedBlock }
   /** Mined without the signed transfer. A person must review it. */
   | { verdict: 'transfer_missing'; reason: string }
   /** The evidence contradicts itself. A person must review it unless the nodes soon agree. */
@@ -41,30 +42,40 @@ export function judgeSettlement(
   const accountNonces = statuses.map(({ transaction }) => transaction.accountNonce)
   const [revert] = reverts.values()
   if (revert !== undefined && accountNonces.every((nonce) => reverts.has(nonce)))
-    return { verdict: 'uncollectable', reason: revert }
+    return { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt: newestOf([...reverts.values()], revert) }
   if (!evidence) return { verdict: 'open' }
   const { accountNonceCount } = evidence
+  const judgedAt = { number: evidence.blockNumber, hash: evidence.blockHash }
   if (evidence.isNonceUsed) {
     // Each of our transactions reverted or was not mined up to that block, so the payer used the nonce.
     return accountNonces.every((nonce) => reverts.has(nonce) || nonce >= accountNonceCount)
-      ? { verdict: 'uncollectable', reason: 'the payer invalidated the nonce' }
+      ? { verdict: 'uncollectable', reason: 'the payer invalidated the nonce', judgedAt }
       : { verdict: 'unexplained', reason: 'the nonce is used, but none of our transactions is found' }
   }
   if (evidence.chainTime.getTime() > Number(deadline) * 1000)
-    return { verdict: 'uncollectable', reason: 'the authorization expired' }
+    return { verdict: 'uncollectable', reason: 'the authorization expired', judgedAt }
   if (accountNonces.some((nonce) => !reverts.has(nonce) && nonce >= accountNonceCount)) return { verdict: 'open' }
   return revert === undefined
-    ? { verdict: 'nonce_used_elsewhere', accountNonceCount }
-    : { verdict: 'uncollectable', reason: revert }
+    ? { verdict: 'nonce_used_elsewhere', accountNonceCount, judgedAt }
+    : { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt }
 }
 
 /** Returns reverts by account nonce: a revert rules out every transaction that shares it. */
-function findReverts(statuses: readonly TransactionStatus[]): ReadonlyMap<bigint, string> {
+function findReverts(statuses: readonly TransactionStatus[]): ReadonlyMap<bigint, JudgedBlock> {
   return new Map(
     statuses.flatMap(({ transaction, confirmation }) =>
       confirmation.outcome === 'reverted'
-        ? [[transaction.accountNonce, `reverted in block ${confirmation.blockNumber}`] as const]
+        ? [[transaction.accountNonce, { number: confirmation.blockNumber, hash: confirmation.blockHash }] as const]
         : [],
     ),
   )
+}
+
+function reasonOf({ number }: JudgedBlock): string {
+  return `reverted in block ${number}`
+}
+
+/** Returns the block that contains all others on its chain. */
+function newestOf(blocks: readonly JudgedBlock[], first: JudgedBlock): JudgedBlock {
+  return blocks.reduce((newest, block) => (block.number > newest.number ? block : newest), first)
 }

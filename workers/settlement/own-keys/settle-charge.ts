@@ -1,20 +1,24 @@
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
-import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { EarlierSettlement, JobSettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
+import { type Ending, finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
   failSettlement,
   requireSealed,
 } from '../finish-settlement.ts'
+import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
 import { awaitConfirmation } from './await-confirmation.ts'
+import { findEarlierCharge } from './find-earlier-charge.ts'
+import type { Verdict } from './judge-settlement.ts'
 
 export interface SettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
-    Pick<JobSettlementStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'>
+    Pick<JobSettlementStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'> &
+    EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
   readonly logger: Logger
 }
@@ -30,31 +34,65 @@ export function createOwnKeySettlement(dependencies: SettlementDependencies): Se
   }
 }
 
-/** Moves generated → settling: signs the transaction that settles the charge, and stores it. Nothing is sent yet. */
+/**
+ * Moves generated → settling: signs the transaction that settles the charge, and stores it. Nothing is sent yet. A job
+ * that was settled before with another authorization is first looked up on chain: a reorganization may have let that
+ * settlement succeed, and then it is the one that is charged.
+ */
 async function recordSettlement(
-  { settlementStore, settler, logger }: SettlementDependencies,
+  dependencies: SettlementDependencies,
   job: ClaimedJob,
+  lookedUp: readonly string[] = [],
 ): Promise<StepOutcome> {
+  const { settlementStore, settler, logger } = dependencies
+  const findCharge = (earlier: EarlierSettlement) => findEarlierCharge(settler, earlier)
   const { chargeAmount } = requireSealed(job)
   const prepared = await settler.prepare(job.authorization, chargeAmount)
   if (prepared.outcome === 'unreachable') {
     logger.warn('payment network unreachable', { jobId: job.id, error: prepared.cause })
-    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+    return whileUnprepared(settler, job)
   }
-  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code)
+  if (prepared.outcome === 'refused') {
+    const earlier = await lookUpEarlier(dependencies, job, findCharge)
+    return earlier.outcome === 'none_charged' ? failSettlement(dependencies, job, prepared.code) : earlier.step
+  }
   const { terms, minimumAccountNonce } = prepared
   const settlement = await settlementStore.recordSettlement(job, {
     chargeAmount,
     minimumAccountNonce,
     sign: (accountNonce) => settler.sign(job.authorization, chargeAmount, terms, accountNonce),
+    lookedUp,
   })
+  if (settlement === 'settled_before') {
+    const earlier = await lookUpEarlier(dependencies, job, findCharge)
+    if (earlier.outcome !== 'none_charged') return earlier.step
+    return recordSettlement(dependencies, job, earlier.settlementIds)
+  }
   return settlement === 'stale' ? { next: 'stale' } : { next: 'moved', job: { ...job, state: 'settling', settlement } }
+}
+
+/**
+ * Defers a charge that cannot be prepared, while no transaction can move money. A node that answers other calls about
+ * the chain cannot answer for this payment, which is then the payment's own doing.
+ */
+async function whileUnprepared(
+  settler: Pick<Settler, 'readEvidence'>,
+  { authorization }: ClaimedJob,
+): Promise<StepOutcome> {
+  const { outcome } = await settler.readEvidence(authorization)
+  return outcome === 'read'
+    ? later('the payment cannot be simulated', 'owe')
+    : later('the payment network cannot be reached', 'withhold')
+}
+
+function later(reason: string, ending: Ending): StepOutcome {
+  return { next: 'later', delayMs: CHAIN_RETRY_MS, reason, ending }
 }
 
 /** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
 async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
   const { settlementStore } = dependencies
-  const { settlement, verdict } = await awaitConfirmation(dependencies, job, requireSealed(job))
+  const { settlement, verdict, gas } = await awaitConfirmation(dependencies, job, requireSealed(job))
   switch (verdict.verdict) {
     case 'settled':
       return completeSettlement(dependencies, job, settlement.settlementId, {
@@ -62,14 +100,14 @@ async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJo
         hash: verdict.transaction.hash,
       })
     case 'uncollectable':
-      return failSettlement(dependencies, job, verdict.reason)
+      return failSettlement(dependencies, job, verdict.reason, verdict.judgedAt, gas)
     case 'nonce_used_elsewhere':
-      return signAgain(dependencies, job, settlement, verdict.accountNonceCount)
+      return signAgain(dependencies, job, settlement, verdict)
     case 'transfer_missing':
     case 'unexplained':
       return finished(await settlementStore.markForReview(job, verdict.reason))
     case 'open':
-      return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'settlement pending' }
+      return later('settlement pending', 'review')
   }
 }
 
@@ -78,7 +116,7 @@ async function signAgain(
   { settlementStore, settler, logger }: SettlementDependencies,
   job: ClaimedJob,
   { settlementId, transactions }: StoredSettlement,
-  accountNonceCount: bigint,
+  { accountNonceCount, judgedAt }: Extract<Verdict, { verdict: 'nonce_used_elsewhere' }>,
 ): Promise<StepOutcome> {
   const { chargeAmount } = requireSealed(job)
   const [newest] = transactions
@@ -86,12 +124,11 @@ async function signAgain(
   const { facilitator } = job.authorization
   logger.warn('an account nonce was used outside this ledger; signing again', { jobId: job.id, facilitator })
   const prepared = await settler.prepare(job.authorization, chargeAmount)
-  if (prepared.outcome === 'unreachable')
-    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment network cannot be reached' }
+  if (prepared.outcome === 'unreachable') return whileUnprepared(settler, job)
   // An earlier transaction may have used the nonce after all, so this does not prove that nothing was paid.
   if (prepared.outcome === 'refused' && prepared.code === 'payment_nonce_used')
-    return { next: 'later', delayMs: CHAIN_RETRY_MS, reason: 'the payment nonce is used after all' }
-  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code)
+    return later('the payment nonce is used after all', 'review')
+  if (prepared.outcome === 'refused') return failSettlement({ settlementStore }, job, prepared.code, judgedAt)
   const written = await settlementStore.renewSettlement(job, {
     settlementId,
     usedAccountNonce: newest.accountNonce,

@@ -1,15 +1,23 @@
-import type { FinalityStore, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
+import type { FailedSettlement, FinalityStore, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
+import { reopenSettlement } from '../reopen-settlement.ts'
 import { judgeSettlement } from './judge-settlement.ts'
 import { readStatuses } from './read-statuses.ts'
 
 export interface FinalityDependencies {
   readonly settlementStore: Pick<
     FinalityStore,
-    'findUnfinalBlocks' | 'readUnfinal' | 'markFinal' | 'moveSettlement' | 'loseSettlement'
+    | 'findUnfinalBlocks'
+    | 'readUnfinal'
+    | 'markFinal'
+    | 'moveSettlement'
+    | 'loseSettlement'
+    | 'readFailed'
+    | 'judgeFailed'
+    | 'reopenSettlement'
   >
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
   readonly blocks: BlockReader
@@ -19,11 +27,14 @@ export interface FinalityDependencies {
 /** Reorganizations are noticed within this time. A poll takes two calls, and one for each of the newest settled blocks. */
 const FINALITY_POLL_MS = 5000
 const BATCH = 200
+/** Settlements that no block judges are looked up one by one at every poll. */
+const UNJUDGED_BATCH = 20
 
 /**
- * Watches confirmed settlements until their block is final. Resends those that a reorganization removed from the chain;
- * one that can no longer be settled is marked `lost` for review. Results are released already, so jobs keep their
- * state.
+ * Watches settlements until the block that decided them is final. Resends confirmed ones that a reorganization removed
+ * from the chain; one that can no longer be settled is marked `lost` for review. Results are released already, so jobs
+ * keep their state. A failed settlement that succeeds after a reorganization completes its job, or is marked `surplus`
+ * for review where another one was charged.
  */
 export function watchFinality(dependencies: FinalityDependencies): Sweep {
   const { settlementStore, blocks } = dependencies
@@ -31,12 +42,16 @@ export function watchFinality(dependencies: FinalityDependencies): Sweep {
     name: 'finalized or moved settlements',
     leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
+      const judged = await recheckFailed(
+        dependencies,
+        await settlementStore.readFailed('own_key', null, UNJUDGED_BATCH),
+      )
       const [newest] = await settlementStore.findUnfinalBlocks(0n)
-      if (!newest) return 0
+      if (!newest) return judged
       const finalizedNumber = await blocks.readFinalizedNumber()
       const { canonical, replaced } = await sortBlocks(blocks, await settlementStore.findUnfinalBlocks(finalizedNumber))
       const final = canonical.filter(({ number }) => number <= finalizedNumber).flatMap(({ hash }) => hash ?? [])
-      const finalized = await settlementStore.markFinal(final)
+      const finalized = judged + (await settlementStore.markFinal(final))
       const [firstReplaced] = replaced
       return firstReplaced ? finalized + (await recheckFrom(dependencies, firstReplaced)) : finalized
     },
@@ -62,7 +77,47 @@ async function recheckFrom(dependencies: FinalityDependencies, { number }: Settl
   let moved = 0
   for (const settlement of await settlementStore.readUnfinal(number, BATCH))
     if (await recheckSettlement(dependencies, settlement)) moved += 1
-  return moved
+  return moved + (await recheckFailed(dependencies, await settlementStore.readFailed('own_key', number, BATCH)))
+}
+
+/** Judges failed settlements again. Returns how many were judged, reopened or found to be surplus. */
+async function recheckFailed(
+  { settlementStore, settler, logger }: FinalityDependencies,
+  failed: readonly FailedSettlement[],
+): Promise<number> {
+  let changed = 0
+  for (const { settlementId, jobId, authorization, chargeAmount, transactions } of failed) {
+    const evidence = await settler.readEvidence(authorization)
+    const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
+    const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
+    switch (verdict.verdict) {
+      case 'settled': {
+        const { blockNumber, blockHash } = verdict.confirmation
+        const transactionHash = verdict.transaction.hash
+        await reopenSettlement(
+          { settlementStore, logger },
+          { settlementId, jobId },
+          { transactionHash, blockNumber, blockHash },
+        )
+        changed += 1
+        break
+      }
+      case 'uncollectable':
+      case 'nonce_used_elsewhere':
+        await settlementStore.judgeFailed(settlementId, verdict.judgedAt)
+        changed += 1
+        break
+      // Not sent again: its payer was notified. It is watched as long as it may be mined without us.
+      case 'open':
+        await settlementStore.judgeFailed(settlementId, null)
+        break
+      case 'transfer_missing':
+      case 'unexplained':
+        logger.error('a failed settlement is contradicted by the chain', { jobId, reason: verdict.verdict })
+        await settlementStore.judgeFailed(settlementId, null)
+    }
+  }
+  return changed
 }
 
 /** Judges a settlement again and resends it if needed. Returns whether it was moved or lost. */

@@ -1,3 +1,6 @@
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { atomicFromDollars, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
@@ -6,21 +9,49 @@ export interface GasWatchDependencies {
   readonly gas: GasReader
   readonly facilitators: readonly `0x${string}`[]
   readonly gasWarningSettlements: number
+  readonly nativeTokenUsd: number
   readonly logger: Logger
 }
 
 const POLL_EVERY_MS = 30_000
 
-/** Warns every 30 seconds about settlement keys that are low on gas. */
-export function watchGas({ gas, facilitators, gasWarningSettlements, logger }: GasWatchDependencies): Sweep {
+/** The lowest published charge of a call. Overrides of the catalog may only raise it. */
+const LOWEST_CHARGE = publishedCatalog.models
+  .map(({ minimumChargeUsd }) => atomicFromDollars(minimumChargeUsd))
+  .reduce((lowest, charge) => (charge < lowest ? charge : lowest))
+
+/**
+ * Warns every 30 seconds about settlement keys that are low on gas; and once, each time it begins, about fees that the
+ * operator's maximum limits and settlements that are expected to cost more than the lowest charge.
+ */
+export function watchGas({
+  gas,
+  facilitators,
+  gasWarningSettlements,
+  nativeTokenUsd,
+  logger,
+}: GasWatchDependencies): Sweep {
+  const lasting = new Set<string>()
+  const warnOnce = (isTrue: boolean, message: string, fields: { readonly facilitator: string; reason?: string }) => {
+    const warning = `${fields.facilitator} ${message}`
+    if (isTrue && !lasting.has(warning)) logger.warn(message, fields)
+    if (isTrue) lasting.add(warning)
+    else lasting.delete(warning)
+  }
   return {
     name: 'checked gas balances',
     leastIntervalMs: POLL_EVERY_MS,
     run: async () => {
       for (const facilitator of facilitators) {
-        const { settlementsLeft } = await gas.readGas(facilitator)
+        const { settlementsLeft, isFeeLimited, expectedSettlementWei } = await gas.readGas(facilitator)
         if (settlementsLeft < gasWarningSettlements)
           logger.warn('a settlement key is low on gas', { facilitator, count: settlementsLeft })
+        warnOnce(isFeeLimited, 'MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements', { facilitator })
+        const expected = usdcOfWei(expectedSettlementWei, nativeTokenUsd)
+        warnOnce(expected > LOWEST_CHARGE, 'a settlement is expected to cost more gas than the lowest charge', {
+          facilitator,
+          reason: `${dollarsFromAtomic(expected)} USDC of gas, ${dollarsFromAtomic(LOWEST_CHARGE)} USDC charged`,
+        })
       }
       return 0
     },

@@ -1,10 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { JobSettlementStore, RemoteSettlement, RemoteSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type {
+  JobSettlementStore,
+  JudgedBlock,
+  RemoteSettlement,
+  RemoteSettlementStore,
+} from '#shared/jobs/settlement-store.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
+import { type Ending, finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
@@ -12,10 +17,13 @@ import {
   type MinedTransfer,
   requireSealed,
 } from '../finish-settlement.ts'
+import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
+import { findEarlierCharge } from './find-earlier-charge.ts'
 
 export interface RemoteSettlementDependencies extends FinishSettlementDependencies {
   readonly settlementStore: FinishSettlementDependencies['settlementStore'] &
     RemoteSettlementStore &
+    EarlierSettlementDependencies['settlementStore'] &
     Pick<JobSettlementStore, 'markForReview'>
   readonly facilitator: RemoteFacilitator
   readonly logger: Logger
@@ -33,6 +41,10 @@ const UNEXPLAINED_FOR_MS = 30_000
 const WATCH_MS = 20_000
 const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 1000
+const ENDINGS = {
+  expired: 'the authorization expired before the facilitator settled it',
+  burned: 'the payer invalidated the nonce',
+} as const
 /** Delay for a job that was recorded with a settlement key; only a worker with that key can settle it. */
 const OWN_KEY_RETRY_MS = 30_000
 
@@ -47,15 +59,18 @@ export function createRemoteSettlement(dependencies: RemoteSettlementDependencie
   }
 }
 
-/** Moves generated → settling: stores what the facilitator will be asked to settle, without asking yet. */
-async function recordSettlement(
-  { settlementStore, facilitator, logger }: RemoteSettlementDependencies,
-  job: ClaimedJob,
-): Promise<StepOutcome> {
+/**
+ * Moves generated → settling: stores what the facilitator will be asked to settle, without asking yet. Settlements of
+ * the job's earlier authorizations are looked up first: a reorganization may have let one of them succeed.
+ */
+async function recordSettlement(dependencies: RemoteSettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
+  const { settlementStore, facilitator, logger } = dependencies
+  const earlier = await lookUpEarlier(dependencies, job, (settlement) => findEarlierCharge(facilitator, settlement))
+  if (earlier.outcome === 'decided') return earlier.step
   const first = await facilitator.readFirstBlock()
   if (first.outcome === 'unreachable') {
     logger.warn('payment network unreachable', { jobId: job.id, error: first.cause })
-    return later('the payment network cannot be reached')
+    return later('the payment network cannot be reached', 'withhold')
   }
   const { chargeAmount } = requireSealed(job)
   const written = await settlementStore.recordRemoteSettlement(job, { chargeAmount, recordedBlock: first.blockNumber })
@@ -67,7 +82,7 @@ async function settleCharge(dependencies: RemoteSettlementDependencies, job: Cla
   const settlement = await dependencies.settlementStore.readRemoteSettlement(job)
   if (!settlement) {
     dependencies.logger.error('a settlement needs a worker with its settlement key', { jobId: job.id })
-    return { next: 'later', delayMs: OWN_KEY_RETRY_MS, reason: 'recorded for a settlement key of our own' }
+    return later('recorded for a settlement key of our own', 'review', OWN_KEY_RETRY_MS)
   }
   const reported = await readReported(dependencies, job, settlement)
   if (reported.outcome === 'confirmed') return completeSettlement(dependencies, job, settlement.settlementId, reported)
@@ -76,7 +91,7 @@ async function settleCharge(dependencies: RemoteSettlementDependencies, job: Cla
   const ended = await finishFromChain(dependencies, job, settlement)
   if (ended) return ended
   if (reported.outcome === 'reverted' && settlement.unansweredRequests === 0)
-    return failSettlement(dependencies, job, 'every transaction of the facilitator reverted')
+    return failSettlement(dependencies, job, 'every transaction of the facilitator reverted', reported.judgedAt)
   const patienceMs = reported.outcome === 'pending' ? REQUEST_AGAIN_WITH_HASH_MS : REQUEST_AGAIN_AFTER_MS
   if (settlement.sinceRequestMs < patienceMs) return later('settlement pending')
   return requestSettlement(dependencies, job, settlement)
@@ -104,11 +119,10 @@ async function requestSettlement(
     return mined ? completeSettlement(dependencies, job, settlement.settlementId, mined) : later('settlement pending')
   }
   logger.warn('settlement request refused', { jobId: job.id, reason: answer.reason })
+  const reason = `the facilitator did not settle: ${answer.reason}`
   // An earlier request may still succeed; then only the deadline is final.
-  const isFinal = answer.outcome === 'refused' && unansweredRequests === 0 && hashes.length === 0
-  return isFinal
-    ? failSettlement(dependencies, job, answer.code)
-    : later(`the facilitator did not settle: ${answer.reason}`)
+  if (unansweredRequests > 0 || hashes.length > 0) return later(reason)
+  return answer.outcome === 'refused' ? failSettlement(dependencies, job, answer.code) : later(reason, 'withhold')
 }
 
 /**
@@ -118,14 +132,16 @@ async function readReported(
   { facilitator }: RemoteSettlementDependencies,
   job: ClaimedJob,
   { hashes }: RemoteSettlement,
-): Promise<MinedTransfer | { outcome: 'pending' } | { outcome: 'none' } | { outcome: 'reverted' }> {
-  let isReverted = hashes.length > 0
+): Promise<MinedTransfer | { outcome: 'pending' | 'none' } | { outcome: 'reverted'; judgedAt: JudgedBlock }> {
+  const reverts: JudgedBlock[] = []
   for (const hash of hashes) {
     const confirmation = await facilitator.confirm(hash, job.authorization, requireSealed(job).chargeAmount)
     if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
-    isReverted &&= confirmation.outcome === 'reverted'
+    if (confirmation.outcome === 'reverted')
+      reverts.push({ number: confirmation.blockNumber, hash: confirmation.blockHash })
   }
-  if (isReverted) return { outcome: 'reverted' }
+  const [judgedAt] = reverts.toSorted((one, other) => (one.number > other.number ? -1 : 1))
+  if (judgedAt && reverts.length === hashes.length) return { outcome: 'reverted', judgedAt }
   return { outcome: hashes.length === 0 ? 'none' : 'pending' }
 }
 
@@ -143,9 +159,10 @@ async function finishFromChain(
     case 'found':
       return completeSettlement(dependencies, job, settlement.settlementId, { ...finding, outcome: 'confirmed' })
     case 'expired':
-      return failSettlement(dependencies, job, 'the authorization expired before the facilitator settled it')
-    case 'burned':
-      return failSettlement(dependencies, job, 'the payer invalidated the nonce')
+    case 'burned': {
+      const judgedAt = { number: finding.blockNumber, hash: finding.blockHash }
+      return failSettlement(dependencies, job, ENDINGS[finding.outcome], judgedAt)
+    }
     case 'unexplained':
       return (settlement.sinceRequestMs ?? 0) < UNEXPLAINED_FOR_MS
         ? later('the nonce is used, and its transfer is not found yet')
@@ -176,6 +193,7 @@ function longer(pause: number): number {
   return Math.min(pause * 2, LONGEST_PAUSE_MS)
 }
 
-function later(reason: string): StepOutcome {
-  return { next: 'later', delayMs: RETRY_MS, reason }
+/** Defers a settlement. Unless nothing was requested, only a person may end it: a transaction may be on its way. */
+function later(reason: string, ending: Ending = 'review', delayMs = RETRY_MS): StepOutcome {
+  return { next: 'later', delayMs, reason, ending }
 }

@@ -1,12 +1,16 @@
-import type { FinalityStore, UnfinalRemoteSettlement } from '#shared/jobs/settlement-store.ts'
+import type { FailedSettlement, FinalityStore, UnfinalRemoteSettlement } from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
+import { reopenSettlement } from '../reopen-settlement.ts'
 
 export interface RemoteFinalityDependencies {
-  readonly settlementStore: Pick<FinalityStore, 'readUnfinalRemote' | 'moveSettlement' | 'loseSettlement'>
-  readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle'>
+  readonly settlementStore: Pick<
+    FinalityStore,
+    'readUnfinalRemote' | 'moveSettlement' | 'loseSettlement' | 'readFailed' | 'judgeFailed' | 'reopenSettlement'
+  >
+  readonly facilitator: Pick<RemoteFacilitator, 'find' | 'settle' | 'confirm'>
   readonly blocks: Pick<BlockReader, 'readHash'>
   readonly logger: Logger
 }
@@ -14,11 +18,13 @@ export interface RemoteFinalityDependencies {
 /** Reorganizations are noticed within this time. */
 const FINALITY_POLL_MS = 5000
 const BATCH = 200
+/** Failed settlements that no block judges are looked up one by one at every poll. */
+const UNJUDGED_BATCH = 20
 
 /**
  * Watches confirmed settlements of a remote facilitator. When a block was replaced, requests the settlement from the
  * facilitator again, since there is no transaction of ours to resend; one that can no longer be settled is marked
- * `lost` for review.
+ * `lost` for review. Failed ones are watched as well: one that succeeds after a reorganization completes its job.
  */
 export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): Sweep {
   const { settlementStore, blocks } = dependencies
@@ -27,16 +33,70 @@ export function watchRemoteFinality(dependencies: RemoteFinalityDependencies): S
     leastIntervalMs: FINALITY_POLL_MS,
     run: async () => {
       const hashes = new Map<bigint, string | null>()
-      let moved = 0
-      for (const settlement of await settlementStore.readUnfinalRemote(BATCH)) {
-        const { number, hash } = settlement.block
+      const isOnChain = async ({ number, hash }: { readonly number: bigint; readonly hash: string | null }) => {
         const current = hashes.get(number) ?? (await blocks.readHash(number))
         hashes.set(number, current)
-        if (current !== hash && (await recheckSettlement(dependencies, settlement))) moved += 1
+        return current === hash
       }
+      let moved = 0
+      for (const settlement of await settlementStore.readUnfinalRemote(BATCH))
+        if (!(await isOnChain(settlement.block)) && (await recheckSettlement(dependencies, settlement))) moved += 1
+      for (const failed of await readFailed(settlementStore))
+        if (!(failed.judgedAt && (await isOnChain(failed.judgedAt))) && (await recheckFailed(dependencies, failed)))
+          moved += 1
       return moved
     },
   }
+}
+
+async function readFailed(settlementStore: Pick<FinalityStore, 'readFailed'>): Promise<readonly FailedSettlement[]> {
+  return [
+    ...(await settlementStore.readFailed('remote_facilitator', null, UNJUDGED_BATCH)),
+    ...(await settlementStore.readFailed('remote_facilitator', 0n, BATCH)),
+  ]
+}
+
+/** Judges a failed settlement again. Returns whether it was judged, reopened or found to be surplus. */
+async function recheckFailed(
+  { settlementStore, facilitator, logger }: RemoteFinalityDependencies,
+  { settlementId, jobId, authorization, chargeAmount, recordedBlock, namedHashes }: FailedSettlement,
+): Promise<boolean> {
+  const finding = await facilitator.find(authorization, chargeAmount, recordedBlock ?? 0n)
+  switch (finding.outcome) {
+    case 'found': {
+      const { hash: transactionHash, blockNumber, blockHash } = finding
+      const settledAt = { transactionHash, blockNumber, blockHash }
+      await reopenSettlement({ settlementStore, logger }, { settlementId, jobId }, settledAt)
+      return true
+    }
+    case 'open':
+      if (await mayBeMined(facilitator, authorization, chargeAmount, namedHashes)) break
+      await settlementStore.judgeFailed(settlementId, { number: finding.blockNumber, hash: finding.blockHash })
+      return true
+    case 'expired':
+    case 'burned':
+      await settlementStore.judgeFailed(settlementId, { number: finding.blockNumber, hash: finding.blockHash })
+      return true
+    case 'unexplained':
+    case 'unreachable':
+      logger.warn('a failed settlement cannot be judged', { jobId, reason: finding.outcome })
+  }
+  await settlementStore.judgeFailed(settlementId, null)
+  return false
+}
+
+/** Returns whether a transaction that the facilitator named is neither mined nor known to have failed. */
+async function mayBeMined(
+  facilitator: Pick<RemoteFacilitator, 'confirm'>,
+  authorization: FailedSettlement['authorization'],
+  chargeAmount: FailedSettlement['chargeAmount'],
+  hashes: readonly `0x${string}`[],
+): Promise<boolean> {
+  for (const hash of hashes) {
+    const { outcome } = await facilitator.confirm(hash, authorization, chargeAmount)
+    if (outcome !== 'reverted' && outcome !== 'transfer_missing') return true
+  }
+  return false
 }
 
 async function recheckSettlement(

@@ -1,0 +1,26 @@
+import type { FailedSettlement, FinalityStore, SettledAt } from '#shared/jobs/settlement-store.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+
+export interface ReopeningDependencies {
+  readonly settlementStore: Pick<FinalityStore, 'reopenSettlement' | 'judgeFailed'>
+  readonly logger: Logger
+}
+
+/** Handles a failed settlement that charged the payer after a reorganization. */
+export async function reopenSettlement(
+  { settlementStore, logger }: ReopeningDependencies,
+  { settlementId, jobId }: Pick<FailedSettlement, 'settlementId' | 'jobId'>,
+  settledAt: SettledAt,
+): Promise<void> {
+  switch (await settlementStore.reopenSettlement(settlementId, settledAt)) {
+    case 'reopened':
+      logger.warn('a failed settlement charged the payer after a reorganization; its job is completed', { jobId })
+      break
+    case 'surplus':
+      logger.error('a payer was charged without need after a reorganization; refund them', { jobId })
+      break
+    // The job's own next step looks at it; it is judged again until then.
+    case 'open':
+      await settlementStore.judgeFailed(settlementId, null)
+  }
+}
