@@ -1,6 +1,9 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { outputTimeSettings } from '#shared/operations/text/output-time.ts'
+import { exposureSettings } from '#shared/payment/exposure-settings.ts'
+import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { workerQueueSettings } from './queue-settings.ts'
@@ -17,8 +20,10 @@ export const settingsSchema = z.object({
   ...workerQueueSettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
+  ...exposureSettings,
   RPC_URL: z.url(),
   RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
+  ...payerCodeSettings,
   /** Required, unless FACILITATOR_URL is set, for a worker that serves the settlement queue. */
   SETTLEMENT_PRIVATE_KEYS: z
     .string()
@@ -35,16 +40,35 @@ export const settingsSchema = z.object({
   PUBLIC_BASE_URL: z.url(),
   /** Private file that maps public models to upstream deployments. */
   DEPLOYMENTS_FILE: z.string().min(1),
-  /** An OpenAI-style moderation API; nothing is screened without it. */
+  /** An OpenAI-style moderation API for the texts of requests; nothing is screened without it, and images never are. */
   SCREENING_BASE_URL: z.url().optional(),
   SCREENING_API_KEY: z.string().min(1).optional(),
   SCREENING_MODEL: z.string().min(1).optional(),
+  /** The time limit of a provider call; a long answer gets more time. */
   PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().default(270),
+  ...outputTimeSettings,
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
+  /** A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this. */
+  MAXIMUM_START_DEFERRAL_SECONDS: z.coerce.number().positive().default(300),
+  /**
+   * A charge that only this payment prevents from being settled becomes a debt after this. At least the API's
+   * AUTHORIZATION_LIFETIME_SECONDS, so that no signature of that lifetime is given up while it is valid.
+   */
+  MAXIMUM_CHARGE_DEFERRAL_SECONDS: z.coerce.number().positive().default(900),
+  /**
+   * A settlement whose transaction is still not on chain needs review after this; a result whose charge could not be
+   * sent because of an outage is withheld without a debt.
+   */
+  MAXIMUM_SETTLEMENT_SECONDS: z.coerce.number().positive().default(86_400),
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
-  /** Maximum fee per gas of any transaction. */
-  MAXIMUM_FEE_PER_GAS_WEI: z.coerce.bigint().positive().optional(),
+  /**
+   * Maximum fee per gas of any transaction. The default of 5 gwei is several hundred times the usual base fee of Base: it
+   * leaves room for busy hours, and a node that reports absurd fees cannot empty a key with one transaction.
+   */
+  MAXIMUM_FEE_PER_GAS_WEI: z.coerce.bigint().positive().default(5_000_000_000n),
+  /** Price of the network's native token in US dollars, at which gas is compared with charges. A round figure is enough. */
+  NATIVE_TOKEN_USD: z.coerce.number().positive().default(4000),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),
   /** Logs a warning when a settlement key can pay for fewer settlements than this. */

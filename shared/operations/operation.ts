@@ -26,12 +26,12 @@ export interface UploadField {
   readonly formTypes: Readonly<Record<string, 'boolean' | 'integer'>>
 }
 
-/** The result's media as the response body, for callers whose `Accept` header asks for it. JSON is the default. */
+/** The result's media as the response body, for callers whose `Accept` header prefers it. JSON is the default. */
 export interface MediaResponse {
   /** The content type that the OpenAPI document lists next to JSON. */
   readonly contentType: string
-  /** Returns whether a media type of the `Accept` header asks for the media. */
-  accepts(mediaType: string): boolean
+  /** The media types of the `Accept` header that ask for the media. */
+  readonly acceptedAs: readonly string[]
   /** Reads where the media are hosted and which headers carry the other fields of the JSON result. */
   read(result: unknown): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
 }
@@ -72,12 +72,17 @@ export interface Operation<
   /** `null` when the result is always JSON. */
   readonly mediaResponse: MediaResponse | null
   readonly bodySchema: z.ZodType<Body>
+  /** Returns the defaults of fields that the catalog decides; the interface description states them. */
+  readonly catalogDefaults?: (catalog: Catalog) => Readonly<Record<string, JsonValue>>
   readonly effectiveRequestSchema: z.ZodType<Effective>
   readonly termsSchema: z.ZodType<Terms>
   readonly usageSchema: z.ZodType<Usage>
   readonly resultSchema: z.ZodType<Result>
-  /** Builds the effective request; `audio` is `null` without an upload. Throws `AppError` with status 400. */
-  effectiveRequest(body: Body, audio: MeasuredAudio | null): Effective
+  /**
+   * Builds the effective request, with the catalog's defaults; `audio` is `null` without an upload. Throws `AppError`
+   * with status 400.
+   */
+  effectiveRequest(body: Body, audio: MeasuredAudio | null, catalog: Catalog): Effective
   publicModel(effective: Effective): string
   /**
    * Computes the proven maximum. Throws `AppError` with status 400 when the maximum would exceed the published bound,

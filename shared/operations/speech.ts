@@ -7,7 +7,7 @@ import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { refuseAboveBound } from './maximum-price.ts'
-import { defineOperation, EXAMPLE_CREATED } from './operation.ts'
+import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
 import { countCodePoints, refuseUnstorableText, SHORT_BODY_BYTES, textOfCodePoints } from './request-text.ts'
 
 const CHARACTERS_PER_PRICE = 1000n
@@ -19,11 +19,17 @@ const SPEAKABLE = /[\p{L}\p{N}]/u
 const bodySchema = z
   .strictObject({
     model: z.literal(speechModel.id),
-    input: textOfCodePoints(1, speechModel.maximumCharacters).refine((input) => SPEAKABLE.test(input), {
-      error: 'must contain at least one letter or number',
-    }),
-    // Every published voice; the catalog decides which of them are available.
-    voice: z.enum(publishedVoices.map(({ id }) => id)).default(speechModel.defaultVoice),
+    input: textOfCodePoints(1, speechModel.maximumCharacters)
+      .refine((input) => SPEAKABLE.test(input), { error: 'must contain at least one letter or number' })
+      .meta({
+        pattern: SPEAKABLE.source,
+        description: 'The text to speak. At least one letter or number: vendors return no audio for anything else.',
+      }),
+    // Every published voice; the catalog decides which of them are available, and which one is the default.
+    voice: z
+      .enum(publishedVoices.map(({ id }) => id))
+      .meta({ description: 'Only the voices that GET /v1/audio/voices lists are available.' })
+      .optional(),
     response_format: z.literal('mp3').default('mp3'),
     speed: z
       .number()
@@ -57,8 +63,22 @@ const effectiveRequestSchema = z.strictObject({
 
 type EffectiveSpeech = z.infer<typeof effectiveRequestSchema>
 
-function effectiveRequest({ speed, ...options }: SpeechBody): EffectiveSpeech {
-  return { operation: 'createSpeech', ...options, speed_thousandths: Math.round(speed * THOUSANDTHS) }
+/** Returns the default voice that the voices and pricing lists publish; the standard one without such a model. */
+function defaultVoice(modelId: string, catalog: Catalog): string {
+  return (findModel(catalog, 'text_to_speech', modelId) ?? speechModel).defaultVoice
+}
+
+function effectiveRequest(
+  { speed, voice, ...options }: SpeechBody,
+  _: MeasuredAudio | null,
+  catalog: Catalog,
+): EffectiveSpeech {
+  return {
+    operation: 'createSpeech',
+    ...options,
+    voice: voice ?? defaultVoice(options.model, catalog),
+    speed_thousandths: Math.round(speed * THOUSANDTHS),
+  }
 }
 
 const termsSchema = z.strictObject({
@@ -81,7 +101,7 @@ function quote(effective: EffectiveSpeech, catalog: Catalog): Quote<SpeechTerms>
   if (!catalog.voices.some(({ id }) => id === effective.voice))
     throw new AppError('invalid_field', {
       param: 'voice',
-      message: `voice ${effective.voice} is currently not available.`,
+      message: `voice ${effective.voice} is currently not available; GET /v1/audio/voices lists the voices that are.`,
     })
   const characters = countCodePoints(effective.input)
   if (characters > model.maximumCharacters)
@@ -210,7 +230,7 @@ export const speech = defineOperation({
   compatibility: 'audio_speech',
   summary: 'Convert text to speech',
   description:
-    'Speaks up to 2000 characters as MP3. The audio is hosted at data[0].url for 24 hours, until data[0].expires_at. An Accept header that names audio/* or application/octet-stream is answered with the MP3 bytes and the result in X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms and X-Input-Characters.',
+    'Speaks up to 2000 characters as MP3. The audio is hosted at data[0].url for 24 hours, until data[0].expires_at. An Accept header that prefers audio/mpeg or application/octet-stream to application/json, by quality values, is answered with the MP3 bytes and the result in X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms and X-Input-Characters; every other one with JSON.',
   requestExample: { model: speechModel.id, input: 'The last tram leaves at midnight.' },
   resultExample: {
     id: 'speech_1',
@@ -238,10 +258,11 @@ export const speech = defineOperation({
   mediaResponse: {
     contentType: 'audio/mpeg',
     // The OpenAI SDK asks for an octet stream.
-    accepts: (mediaType) => mediaType.startsWith('audio/') || mediaType === 'application/octet-stream',
+    acceptedAs: ['audio/mpeg', 'application/octet-stream'],
     read: readAudioFacts,
   },
   bodySchema,
+  catalogDefaults: (catalog) => ({ voice: defaultVoice(speechModel.id, catalog) }),
   effectiveRequestSchema,
   termsSchema,
   usageSchema,

@@ -11,12 +11,22 @@ const MILLISECONDS_PER_HOUR = 3_600_000n
 /** Longer than any BCP 47 tag in use; the provider decides which languages it supports. */
 const MAXIMUM_LANGUAGE_LENGTH = 64
 
+/** No language has one; a vendor would refuse it after the payment. */
+const CONTROL_CHARACTER = /\p{Cc}/u
+
 const languageSchema = z
   .string()
   .refine((language) => Array.from(language).length <= MAXIMUM_LANGUAGE_LENGTH, {
     error: `must have at most ${MAXIMUM_LANGUAGE_LENGTH} characters`,
   })
   .refine((language) => language.isWellFormed(), { error: 'must be valid Unicode without lone surrogates' })
+  .refine((language) => !CONTROL_CHARACTER.test(language), { error: 'must not contain control characters' })
+  .meta({
+    maxLength: MAXIMUM_LANGUAGE_LENGTH,
+    pattern: '^\\P{Cc}*$',
+    description:
+      'The language of the audio, such as en or eng; by default it is detected. The provider decides which ones it knows.',
+  })
 
 const bodySchema = z.strictObject({
   model: z.literal(transcriptionModel.id),
@@ -120,7 +130,7 @@ const resultSchema = z.strictObject({
   id: z.string(),
   created: z.int(),
   model: z.string(),
-  text: z.string().min(1),
+  text: z.string(),
   language: z.string().optional(),
   language_probability_millionths: z.int().min(0).max(1_000_000).optional(),
   usage: usageSchema,
@@ -138,14 +148,14 @@ export const transcriptions = defineOperation({
   compatibility: 'audio_transcriptions',
   summary: 'Transcribe one MP3',
   description:
-    'Transcribes one MP3, sent as Base64 in JSON or as a file in a form. The audio is decoded and measured before the price is quoted, so the unpaid request and its signed retry must carry the identical audio and options. A third-party speech provider processes the audio in its standard retained mode and may keep it; deleting our staged copy does not delete theirs. Do not submit sensitive or regulated audio.',
+    'Transcribes one MP3, sent as Base64 in JSON or as a file in a form. The audio is decoded and measured before the price is quoted, so the unpaid request and its signed retry must carry the identical audio and options. A third-party speech provider processes the audio in its standard retained mode and may keep it; deleting our staged copy does not delete theirs. The transcript is stored here for replays, seven days by default. Do not submit sensitive or regulated audio.',
   requestExample: { model: transcriptionModel.id, audio_base64: 'SUQzBA==' },
   resultExample: {
     id: 'transcription_1',
     created: EXAMPLE_CREATED,
     model: transcriptionModel.id,
     text: 'The last tram leaves at midnight.',
-    language: 'en',
+    language: 'eng',
     language_probability_millionths: 998_000,
     usage: { input_audio_ms: 2102 },
   },

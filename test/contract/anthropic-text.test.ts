@@ -82,6 +82,7 @@ const withReason = (stopReason: string | null, text = 'So far') => ({
 })
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
@@ -396,21 +397,53 @@ describe('documented answers', () => {
     expect((await generated()).text).toBe('ab\ufffdc')
   })
 
+  test('an answer that the caller’s own stop sequence ended before its first word is complete and has usage', async () => {
+    expect(await generated({ stop_sequences: ['Hello'] })).toMatchObject({
+      text: '',
+      refusal: null,
+      tool_calls: [],
+      finish_reason: 'stop',
+      usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
+    })
+  })
+
+  test.each<[string, unknown, string]>([
+    ['a stop sequence', { ...withReason('stop_sequence'), content: [] }, 'stop'],
+    ['the limit', { ...withReason('max_tokens'), content: [] }, 'length'],
+    ['the context window', { ...withReason('model_context_window_exceeded'), content: [] }, 'length'],
+    [
+      'the limit while thinking',
+      { ...withReason('max_tokens'), content: [{ type: 'thinking', thinking: 'CANARY', signature: 'x' }] },
+      'length',
+    ],
+  ])('an answer without text that %s ended is complete', async (_name, body, expected) => {
+    answerWith(body)
+    expect(await generated()).toMatchObject({
+      text: '',
+      refusal: null,
+      finish_reason: expected,
+      usage: { input_tokens: 3, output_tokens: 2 },
+    })
+  })
+
+  test('delivers blank text as it is', async () => {
+    answerWith(withReason('end_turn', ' \n'))
+    expect(await generated()).toMatchObject({ text: ' \n', refusal: null, finish_reason: 'stop' })
+  })
+
   test.each<[string, unknown]>([
     ['no content', { ...withReason('end_turn'), content: [] }],
-    ['blank text', withReason('end_turn', ' \n')],
-    [
-      'only thinking',
-      { ...withReason('max_tokens'), content: [{ type: 'thinking', thinking: 'CANARY', signature: 'x' }] },
-    ],
+    ['an empty text', withReason('end_turn', '')],
+    ['a pause', { ...withReason('pause_turn'), content: [] }],
+    ['a tool call that is missing', { ...withReason('tool_use'), content: [] }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test.each<[string, unknown]>([

@@ -7,6 +7,7 @@ import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/serve
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { TranscriptionInput } from '../../workers/providers/provider.ts'
+import { recordingOf } from '../support/media/recording.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
@@ -65,6 +66,7 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
@@ -147,7 +149,7 @@ describe('transcripts of documented answers', () => {
     expect(await transcribe()).toEqual({
       outcome: 'transcribed',
       vendorRequestId: 'tr_plain',
-      transcript: { text: 'With a soft voice.', language: 'en', languageProbabilityMillionths: 982_130 },
+      transcript: { text: 'With a soft voice.', language: 'eng', languageProbabilityMillionths: 982_130 },
     })
   })
 
@@ -264,13 +266,23 @@ describe('definite failures before any work', () => {
     expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_rejected', reason: 'HTTP 400 invalid_content' })
   })
 
-  test('reports an empty output for a blank transcript', async () => {
-    upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+  test('a recording without speech has an empty transcript, and no words', async () => {
+    const silence = recordingOf('(rain)')
+    expect(await transcribed({ audio: silence })).toEqual({
+      text: '',
+      language: 'eng',
+      languageProbabilityMillionths: 987_654,
+    })
+    expect(await transcribed({ audio: silence, diarize: true })).toMatchObject({ text: '', words: [] })
     answerWith({ text: ' \n' })
-    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await transcribed({ timestamps: 'word' })).toEqual({ text: '', words: [] })
+  })
+
+  test('reports an empty output for an answer without a transcript', async () => {
+    upstream.setFaults([{ fault: 'emptyText' }])
+    expect(await transcribe()).toMatchObject(EMPTY)
     answerWith({ language_code: 'en' })
-    expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await transcribe()).toMatchObject(EMPTY)
   })
 })
 

@@ -8,6 +8,7 @@ import { readImage } from '../../infra/sandbox/upstream/writing/read-image.ts'
 import { createGeminiImage } from '../../workers/providers/gemini/image.ts'
 import { createHttp } from '../../workers/providers/http.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
+import { jpegHead, pngHead, webpExtended, webpLossless, webpLossy } from '../unit/operations/sample-images.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
 const API_KEY = 'AIza_CANARY_key_0f2c'
@@ -42,6 +43,7 @@ const withData = (data: string) => ({
   candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data } }] }, finishReason: 'STOP' }],
 })
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('the simulated vendor', () => {
@@ -70,11 +72,20 @@ describe('the simulated vendor', () => {
     expect(inflateSync(data)).toHaveLength(1024 * 1025)
   })
 
-  test.each([
-    ['please refuse', 'HTTP 200 without an image, IMAGE_SAFETY'],
-    ['please block', 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT'],
-  ])('reports the prompt "%s" as rejected', async (prompt, reason) => {
-    expect(await generate(prompt)).toEqual({ ...DEFINITE, code: 'provider_rejected', reason })
+  test('reports a blocked prompt as rejected before any work', async () => {
+    expect(await generate('please block')).toEqual({
+      ...DEFINITE,
+      code: 'provider_rejected',
+      reason: 'HTTP 200 with a blocked prompt, PROHIBITED_CONTENT',
+    })
+  })
+
+  test('reports an image that was drawn and withheld as rejected after the work', async () => {
+    expect(await generate('please refuse')).toEqual({
+      ...EMPTY,
+      code: 'provider_rejected',
+      reason: 'HTTP 200 without an image, IMAGE_SAFETY',
+    })
   })
 
   test('fails definitely with a wrong key', async () => {
@@ -87,22 +98,44 @@ describe('the simulated vendor', () => {
 
 describe('documented answers', () => {
   test('skips the draft of a thinking model, and detects the type from the bytes', async () => {
-    answerWith(fixture('image'))
+    const answer = JSON.stringify(fixture('image'))
+    const [onePixel] = /iVBOR[A-Za-z0-9+/=]+/.exec(answer) ?? []
+    answerWith(answer.replace(onePixel ?? '', drawPng('tram').toString('base64')))
     const outcome = await generate()
     expect(outcome).toMatchObject({
       outcome: 'generated',
       image: { contentType: 'image/png' },
       vendorRequestId: 'iAitaLmkHPPlz7IPvtfUqQ4',
     })
-    expect(outcome.outcome === 'generated' && readImage(outcome.image.bytes)).toMatchObject({ width: 1, height: 1 })
+    expect(outcome.outcome === 'generated' && readImage(outcome.image.bytes)).toMatchObject({
+      width: 1024,
+      height: 1024,
+    })
   })
 
   test.each([
-    ['image/jpeg', Buffer.from('ffd8ffe000104a464946', 'hex')],
-    ['image/webp', Buffer.from('RIFF\0\0\0\0WEBPVP8 ', 'latin1')],
+    ['image/png', pngHead(1024, 1024)],
+    ['image/jpeg', jpegHead(1024, 1024)],
+    ['image/webp', webpLossy(1024, 1024)],
+    ['image/webp', webpLossless(1024, 1024)],
+    ['image/webp', webpExtended(1024, 1024)],
   ])('detects %s from the bytes', async (contentType, bytes) => {
     answerWith(withData(bytes.toString('base64')))
     expect(await generate()).toMatchObject({ outcome: 'generated', image: { contentType } })
+  })
+
+  test.each([
+    ['a PNG of one pixel', pngHead(1, 1)],
+    ['a PNG of twice the height', pngHead(1024, 2048)],
+    ['a JPEG of twice the width', jpegHead(2048, 1024)],
+    ['a lossy WebP of half the size', webpLossy(512, 512)],
+    ['a lossless WebP of twice the size', webpLossless(2048, 2048)],
+    ['an extended WebP of another shape', webpExtended(1280, 768)],
+    ['a PNG without a header', pngHead(1024, 1024).subarray(0, 20)],
+    ['a WebP without a frame', webpExtended(1024, 1024).subarray(0, 16)],
+  ])('an image of another size than the one that is sold is no output: %s', async (_name, bytes) => {
+    answerWith(withData(bytes.toString('base64')))
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test.each<[string, unknown]>([
@@ -113,14 +146,14 @@ describe('documented answers', () => {
     ['no candidate', { usageMetadata: { promptTokenCount: 4 } }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test.each(['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'PROHIBITED_CONTENT', 'SAFETY'])(
-    'reports %s without an image as rejected',
+    'reports %s without an image as rejected after the work',
     async (finishReason) => {
       answerWith({ candidates: [{ finishReason }] })
-      expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_rejected' })
+      expect(await generate()).toMatchObject({ ...EMPTY, code: 'provider_rejected' })
     },
   )
 })
@@ -135,7 +168,7 @@ describe('failures', () => {
       { fault: 'status', status: 429, body: {} },
       { ...DEFINITE, code: 'provider_unavailable' },
     ],
-    [{ fault: 'emptyText' }, { ...DEFINITE, code: 'provider_empty_output' }],
+    [{ fault: 'emptyText' }, EMPTY],
     [{ fault: 'status', status: 500, body: {} }, UNKNOWN_OUTCOME],
     [{ fault: 'status', status: 200, body: {} }, UNKNOWN_OUTCOME],
     [{ fault: 'hang' }, UNKNOWN_OUTCOME],

@@ -87,6 +87,7 @@ const withReason = (finishReason: string | undefined, text = 'So far') => ({
 const named = (status: number, name: string) => ({ error: { code: status, message: 'CANARY', status: name } })
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('request', () => {
@@ -452,19 +453,54 @@ describe('documented answers', () => {
     expect((await generated()).text).toBe('ab\ufffdc')
   })
 
+  test('an answer that the caller’s own stop sequence ended before its first word is complete and has usage', async () => {
+    expect(await generated({ stop_sequences: ['Hello'] })).toMatchObject({
+      text: '',
+      refusal: null,
+      tool_calls: [],
+      finish_reason: 'stop',
+      usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
+    })
+  })
+
+  test('an answer whose whole limit went into thinking is complete, empty, and has usage', async () => {
+    answerWith(fixture('all-tokens-thought'))
+    expect(await generated()).toMatchObject({
+      text: '',
+      refusal: null,
+      finish_reason: 'length',
+      usage: { input_tokens: 9, output_tokens: 512, thinking_tokens: 512 },
+    })
+  })
+
+  test.each([
+    ['STOP', 'stop'],
+    ['MAX_TOKENS', 'length'],
+  ])('delivers blank text that ends with %s as it is', async (reason, expected) => {
+    answerWith(withReason(reason, ' \n'))
+    expect(await generated()).toMatchObject({ text: ' \n', refusal: null, finish_reason: expected })
+  })
+
+  test('omits blank text next to a call', async () => {
+    answerWith({
+      ...withReason('STOP'),
+      candidates: [{ content: { parts: [{ text: '\n' }, { functionCall: { name: 'f' } }] }, finishReason: 'STOP' }],
+    })
+    expect(await generated({ stop_sequences: ['x'] })).toMatchObject({ text: null, tool_calls: [{ name: 'f' }] })
+  })
+
   test.each<[string, unknown]>([
-    ['all tokens went into thinking', fixture('all-tokens-thought')],
-    ['blank text', withReason('STOP', ' \n')],
+    ['no text', withReason('STOP', '')],
     ['no candidate', { candidates: [], usageMetadata: { promptTokenCount: 3 } }],
     ['a malformed call', withReason('MALFORMED_FUNCTION_CALL')],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test.each<[string, unknown]>([
@@ -579,7 +615,7 @@ test('no failure reveals the key, the prompt, the answer or the vendor’s messa
     {
       fault: 'status',
       status: 403,
-      body: { error: { status: `bad key ${API_KEY}`, details: [{ reason: `x ${API_KEY}` }] } },
+      body: { error: { status: API_KEY, details: [{ reason: `x ${API_KEY}` }] } },
     },
     { fault: 'status', status: 500, body: `CANARY ${API_KEY}` },
     {

@@ -10,7 +10,9 @@ import { createOpenAiCompatibleImage } from '../../workers/providers/openai-comp
 import { createOpenAiCompatibleSpeech } from '../../workers/providers/openai-compatible/speech.ts'
 import { createOpenAiCompatibleTranscription } from '../../workers/providers/openai-compatible/transcription.ts'
 import type { SpeechInput, TranscriptionInput } from '../../workers/providers/provider.ts'
+import { recordingOf } from '../support/media/recording.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
+import { jpegHead, pngHead, webpLossy } from '../unit/operations/sample-images.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
 const API_KEY = 'sk-CANARY-key'
@@ -59,6 +61,7 @@ function answerWith(body: unknown, status = 200, headers: Record<string, string>
 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 describe('images', () => {
@@ -84,13 +87,23 @@ describe('images', () => {
   })
 
   test.each([
-    ['image/jpeg', 'ffd8ffe000104a464946'],
-    ['image/webp', '5249464624000000574542505650382018'],
-  ])('detects %s from the bytes', async (contentType, hex) => {
-    answerWith({ created: 1, data: [{ b64_json: Buffer.from(hex, 'hex').toString('base64') }] })
+    ['image/jpeg', jpegHead(1024, 1024)],
+    ['image/webp', webpLossy(1024, 1024)],
+  ])('detects %s from the bytes', async (contentType, bytes) => {
+    answerWith({ created: 1, data: [{ b64_json: bytes.toString('base64') }] })
     const outcome = await draw()
     expect(outcome).toMatchObject({ image: { contentType } })
     expect(outcome).not.toHaveProperty('revisedPrompt')
+  })
+
+  test.each([
+    ['another size', pngHead(512, 512)],
+    ['an unknown type', Buffer.from('GIF89aCANARY')],
+  ])('an image of %s is no output', async (_name, bytes) => {
+    answerWith({ created: 1, data: [{ b64_json: bytes.toString('base64') }] })
+    const outcome = await draw()
+    expect(outcome).toMatchObject(EMPTY)
+    expect(JSON.stringify(outcome)).not.toContain('CANARY')
   })
 
   test.each([
@@ -99,12 +112,11 @@ describe('images', () => {
     ['no bytes', { data: [{ b64_json: '' }] }],
   ])('reports an empty output for %s', async (_name, body) => {
     answerWith(body)
-    expect(await draw()).toEqual({ ...DEFINITE, code: 'provider_empty_output', reason: 'HTTP 200 without an image' })
+    expect(await draw()).toEqual({ ...EMPTY, reason: 'HTTP 200 without an image' })
   })
 
   test.each([
     ['a URL in place of the image', { data: [{ url: 'https://example.com/CANARY.png' }] }],
-    ['an unknown image type', { data: [{ b64_json: Buffer.from('GIF89aCANARY').toString('base64') }] }],
     ['an unexpected shape', { data: 'CANARY' }],
     ['a body that is not JSON', '<html>CANARY'],
   ])('leaves the outcome unknown for %s', async (_name, body) => {
@@ -158,7 +170,7 @@ describe('speech', () => {
 
   test('reports an empty output for an answer without bytes', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await speak()).toEqual({ ...DEFINITE, code: 'provider_empty_output', reason: 'HTTP 200 without audio' })
+    expect(await speak()).toEqual({ ...EMPTY, reason: 'HTTP 200 without audio' })
   })
 
   test.each([
@@ -176,7 +188,7 @@ describe('transcription', () => {
     const outcome = await transcribe()
     if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
     expect(outcome.transcript.text).toMatch(/^Is this the tram to the language models\?/)
-    expect(outcome.transcript).toMatchObject({ language: 'english' })
+    expect(outcome.transcript).toMatchObject({ language: 'eng' })
     expect(outcome.transcript).not.toHaveProperty('words')
     expect(upstream.calls[0]).toMatchObject({
       audioSha256: createHash('sha256').update(dialogue).digest('hex'),
@@ -185,25 +197,52 @@ describe('transcription', () => {
     expect(upstream.calls[0]?.fields).not.toHaveProperty('timestamp_granularities[]')
   })
 
-  test.each([{ needsWords: true }, { timestamps: 'word' as const }, { diarize: true }])(
-    'returns words without speakers for %o',
+  test.each([{ needsWords: true }, { timestamps: 'word' as const }])(
+    'returns words for %o, and the language in the notation of every deployment',
     async (changes) => {
       const outcome = await transcribe({ ...changes, language: 'en' })
       if (outcome.outcome !== 'transcribed') throw new Error(outcome.reason)
       expect(upstream.calls[0]?.fields).toMatchObject({ 'timestamp_granularities[]': 'word', language: 'en' })
-      expect(outcome.transcript.language).toBe('en')
+      expect(outcome.transcript.language).toBe('eng')
       const [first] = outcome.transcript.words ?? []
       expect(first).toEqual({ text: 'Is', type: 'word', startSeconds: 0, endSeconds: expect.any(Number) })
     },
   )
 
-  test('does not send a request for character times and leaves it to another deployment', async () => {
-    expect(await transcribe({ timestamps: 'character' })).toMatchObject({
-      ...DEFINITE,
-      code: 'provider_unavailable',
-      concerns: 'request',
-    })
+  test.each([
+    ['character times', { timestamps: 'character' as const }],
+    ['speakers', { diarize: true }],
+    ['a number of speakers', { diarize: true, numSpeakers: 2 }],
+    ['audio events', { tagAudioEvents: true, needsWords: true }],
+  ])('does not send a request for %s and leaves it to another deployment', async (_name, changes) => {
+    expect(await transcribe(changes)).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', concerns: 'request' })
     expect(upstream.calls).toHaveLength(0)
+  })
+
+  test('sends a request whose number of speakers has no effect', async () => {
+    expect(await transcribe({ numSpeakers: 2 })).toMatchObject({ outcome: 'transcribed' })
+  })
+
+  test.each([
+    ['deu', 'de'],
+    ['de', 'de'],
+    ['xx-klingon', 'xx-klingon'],
+  ])('sends the language %s as %s', async (language, sent) => {
+    await transcribe({ language })
+    expect(upstream.calls[0]?.fields).toMatchObject({ language: sent })
+  })
+
+  test.each([
+    ['german', 'deu'],
+    ['Haitian Creole', 'hat'],
+    ['pt-BR', 'por'],
+    ['cmn', 'cmn'],
+    ['a language called CANARY', undefined],
+    [null, undefined],
+  ])('reports the language %s as %s', async (language, expected) => {
+    answerWith({ text: 'Hallo.', language })
+    const outcome = await transcribe()
+    expect(outcome.outcome === 'transcribed' && outcome.transcript.language).toBe(expected)
   })
 
   test('translates OpenAI’s documented answer', async () => {
@@ -211,7 +250,7 @@ describe('transcription', () => {
     expect(await transcribe({ timestamps: 'word' })).toMatchObject({
       vendorRequestId: 'req_7',
       transcript: {
-        language: 'english',
+        language: 'eng',
         words: [{ text: 'The' }, { text: 'beach' }, { text: 'was', startSeconds: 0.400_000_005_960_464_5 }],
       },
     })
@@ -223,7 +262,7 @@ describe('transcription', () => {
       outcome: 'transcribed',
       transcript: {
         text: 'Hello there.',
-        language: 'en',
+        language: 'eng',
         words: [
           { text: 'Hello', type: 'word', startSeconds: 0, endSeconds: 0.9 },
           { text: 'there.', type: 'word', startSeconds: 0.9, endSeconds: 0.9 },
@@ -232,11 +271,28 @@ describe('transcription', () => {
     })
   })
 
-  test('reports an empty output for a blank transcript', async () => {
-    for (const body of [{ text: ' \n' }, { language: 'en' }]) {
-      answerWith(body)
-      expect(await transcribe()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
-    }
+  test.each([
+    ['no text', { language: 'en' }],
+    ['null', { text: null }],
+  ])('reports an empty output for %s in place of the transcript', async (_name, body) => {
+    answerWith(body)
+    expect(await transcribe()).toMatchObject(EMPTY)
+  })
+
+  test('a recording without speech has an empty transcript, and no words', async () => {
+    const silence = recordingOf('(rain)')
+    expect(await transcribe({ audio: silence })).toEqual({
+      outcome: 'transcribed',
+      transcript: { text: '', language: 'eng' },
+    })
+    expect(await transcribe({ audio: silence, timestamps: 'word' })).toMatchObject({
+      transcript: { text: '', words: [] },
+    })
+    answerWith({ text: ' \n', language: 'de' })
+    expect(await transcribe({ timestamps: 'word' })).toEqual({
+      outcome: 'transcribed',
+      transcript: { text: '', language: 'deu', words: [] },
+    })
   })
 
   test.each([

@@ -62,6 +62,7 @@ function answerWithChoice(finishReason: string | null, message: Record<string, u
 }
 
 const DEFINITE = { outcome: 'failed', certainty: 'definite' } as const
+const EMPTY = { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output' } as const
 const UNKNOWN_OUTCOME = { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown' } as const
 
 const WEATHER_TOOL = {
@@ -296,20 +297,48 @@ describe('documented answers', () => {
   })
 })
 
+describe('complete answers without text', () => {
+  test('an answer that the caller’s own stop sequence ended before its first word is complete and has usage', async () => {
+    expect(await generated({ stop_sequences: ['Hello'] })).toMatchObject({
+      text: '',
+      refusal: null,
+      tool_calls: [],
+      finish_reason: 'stop',
+      usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
+    })
+  })
+
+  test.each([
+    ['the limit before any text', 'length', { content: null }, '', 'length'],
+    ['the limit within thinking', 'length', { content: null, reasoning_content: 'CANARY' }, '', 'length'],
+    [
+      'the limit within a call',
+      'length',
+      { content: null, tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{"a":' } }] },
+      '',
+      'length',
+    ],
+    ['the model after blank text', 'stop', { content: ' \n' }, ' \n', 'stop'],
+  ])('an answer that ended by %s is complete', async (_name, reason, message, text, expected) => {
+    answerWithChoice(reason, message)
+    expect(await generated()).toMatchObject({ text, refusal: null, tool_calls: [], finish_reason: expected })
+  })
+})
+
 describe('unusable answers', () => {
   test.each([
     ['null', 'stop', { content: null }],
-    ['blank', 'length', { content: ' \n', tool_calls: [] }],
+    ['empty text', 'stop', { content: '', tool_calls: [] }],
+    ['a missing call', 'tool_calls', { content: null, tool_calls: [] }],
     ['withheld', 'content_filter', { content: null, refusal: '' }],
-    ['hidden thinking only', 'length', { content: null, reasoning_content: 'CANARY' }],
   ])('reports an empty output for %s', async (_name, reason, message) => {
     answerWithChoice(reason, message)
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test('reports an empty output for the simulated empty answer', async () => {
     upstream.setFaults([{ fault: 'emptyText' }])
-    expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_empty_output' })
+    expect(await generate()).toMatchObject(EMPTY)
   })
 
   test.each([

@@ -5,9 +5,11 @@ import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
 import { createExecutions } from '../executions/registry.ts'
+import { createRemoteImages, imagePlaces, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
 import type { RunJobDependencies } from '../job/run-job.ts'
 import { createDeployments } from '../providers/create-deployments.ts'
 import { createHttp, type SendHttp } from '../providers/http.ts'
+import { createProviderFetch } from '../providers/provider-fetch.ts'
 import { createRouter } from '../providers/route.ts'
 import { createModerationScreener } from '../screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from '../screening/screener.ts'
@@ -16,18 +18,23 @@ import { measuredRouter } from '../telemetry/deployment-metrics.ts'
 export interface GenerationOptions {
   /** Whether this process serves a queue other than settlement. */
   readonly callsProviders: boolean
+  /** Text jobs that this process runs concurrently. */
+  readonly textJobs: number
   readonly metrics: Registry
   readonly now: () => Date
 }
 
-type GenerationParts = Pick<RunJobDependencies, 'router' | 'screener' | 'executionOf' | 'providerTimeoutMs'>
+type GenerationParts = Pick<
+  RunJobDependencies,
+  'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
+>
 
 /** Composes what screens requests and calls providers. */
 export async function composeGeneration(
   config: WorkerConfig,
-  { callsProviders, metrics, now }: GenerationOptions,
+  { callsProviders, textJobs, metrics, now }: GenerationOptions,
 ): Promise<GenerationParts> {
-  const http = createHttp({ fetch })
+  const http = createHttp({ fetch: createProviderFetch() })
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
   const deployments = await namingSetting('DEPLOYMENTS_FILE', async () => {
     const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
@@ -38,8 +45,11 @@ export async function composeGeneration(
   return {
     router: measuredRouter(metrics, router),
     screener: composeScreener(config, http),
-    executionOf: createExecutions(createImageFetcher()),
+    executionOf: createExecutions(
+      createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, places: imagePlaces(textJobs) }),
+    ),
     providerTimeoutMs,
+    outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
   }
 }
 

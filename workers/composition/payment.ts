@@ -4,16 +4,18 @@ import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
-import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createFeeEstimator, type FeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
+import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from '../config.ts'
@@ -39,7 +41,7 @@ export interface PaymentParts
   extends SettlingParty,
     Pick<RunJobDependencies, 'payerFunds' | 'chainClock' | 'settlementMarginMs'>,
     Pick<ReplacementDependencies, 'accounts' | 'network' | 'feeBumpAfterMs'>,
-    Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements'>,
+    Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements' | 'nativeTokenUsd'>,
     Pick<FinalityDependencies, 'blocks'> {
   readonly settler: Settler
 }
@@ -53,18 +55,20 @@ interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 's
 /** Composes what checks and settles payments. */
 export function composePayment(config: WorkerConfig, options: PaymentOptions): PaymentParts {
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
-  const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI ?? null
+  const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to
   // watch.
   const keys = options.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
   const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
-  const settlerOptions = { confirmations: config.CONFIRMATIONS, estimateFees }
+  const { CONFIRMATIONS: confirmations, NATIVE_TOKEN_USD: nativeTokenUsd } = config
+  const settlerOptions = { confirmations, estimateFees, nativeTokenUsd }
   const settler = tracedSettler(options.tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
+  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
   const party =
     config.FACILITATOR_URL === undefined
-      ? composeOwnKeys(config, options, { chain, settler, gas: createGasReader(chain, estimateFees) })
-      : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL })
+      ? composeOwnKeys(config, options, { chain, settler, estimateFees, payerCode })
+      : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL, payerCode })
   return {
     ...party,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
@@ -76,19 +80,30 @@ export function composePayment(config: WorkerConfig, options: PaymentOptions): P
     network: `eip155:${CHAIN_ID}`,
     feeBumpAfterMs: config.FEE_BUMP_AFTER_SECONDS * 1000,
     gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
+    nativeTokenUsd,
     settlementMarginMs: config.SETTLEMENT_MARGIN_SECONDS * 1000,
   }
+}
+
+interface Chain {
+  readonly chain: PublicClient
+  readonly payerCode: PayerCodePolicy
 }
 
 function composeOwnKeys(
   { RECEIPT_SECRET_ID: receiptSecretId }: WorkerConfig,
   { settlementStore, logger, tracer, now }: PaymentOptions,
-  { chain, settler, gas }: { readonly chain: PublicClient; readonly settler: Settler; readonly gas: GasReader },
+  {
+    chain,
+    settler,
+    estimateFees,
+    payerCode,
+  }: Chain & { readonly settler: Settler; readonly estimateFees: FeeEstimator },
 ): SettlingParty {
   const steps = createOwnKeySettlement({ receiptSecretId, now, logger, settlementStore, settler })
   return {
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID),
-    gas,
+    verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: estimateFees }),
+    gas: createGasReader(chain, estimateFees),
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: null,
   }
@@ -96,24 +111,29 @@ function composeOwnKeys(
 
 /** A remote facilitator pays for gas itself and does not report its balance. */
 const unlimitedGas: GasReader = {
-  readGas: async () => ({ balanceWei: 0n, settlementsLeft: Number.POSITIVE_INFINITY }),
+  readGas: async () => ({
+    balanceWei: 0n,
+    settlementsLeft: Number.POSITIVE_INFINITY,
+    expectedSettlementWei: 0n,
+    isFeeLimited: false,
+  }),
 }
 
 function composeRemoteFacilitator(
   config: WorkerConfig,
   { settlementStore, logger, tracer, now }: PaymentOptions,
-  { chain, url }: { readonly chain: PublicClient; readonly url: string },
+  { chain, payerCode, url }: Chain & { readonly url: string },
 ): SettlingParty {
   const { FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations, RECEIPT_SECRET_ID: receiptSecretId } = config
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
-  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode })
   const facilitator = tracedFacilitator(
     tracer,
     createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
   )
   const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator })
   return {
-    verifier: createRemoteVerifier({ url, apiKey }, own),
+    verifier: createRemoteVerifier({ url, apiKey }, own, payerCode),
     gas: unlimitedGas,
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: { facilitator },

@@ -40,13 +40,14 @@ export interface Execution {
   screenedTexts(input: ExecutionInput): readonly string[]
   /**
    * Prepares the input that all deployments share (remote images are fetched once), before any attempt. Throws
-   * `AppError` when the request cannot be carried out; the job then fails uncharged with that code.
+   * `AppError` when the request cannot be carried out; the job then fails uncharged with that code. Throws
+   * `WorkDeferred` when the job must be prepared later.
    */
   prepare(input: ExecutionInput): Promise<PreparedExecution>
 }
 
 export interface PreparedExecution {
-  /** Makes one upstream call. A deployment without the needed port is `provider_unavailable`. */
+  /** Makes one upstream call. A deployment without the needed port is `unserviceable`. */
   call(deployment: Deployment, options: CallOptions): Promise<ExecutionOutcome>
 }
 

@@ -53,8 +53,11 @@ export interface RemoteImage {
 }
 
 export interface ImageFetcher {
-  /** Throws `image_unavailable` (400) with the reason, which never reveals responses of a private network. */
-  fetch(url: string): Promise<RemoteImage>
+  /**
+   * Fetches until `signal` aborts or the fetcher's own time is over. Throws `image_unavailable` (400) with the reason,
+   * which never reveals responses of a private network.
+   */
+  fetch(url: string, signal?: AbortSignal): Promise<RemoteImage>
 }
 
 /** The network that images are fetched from; tests replace the public internet. */
@@ -89,14 +92,19 @@ export function createImageFetcher(overrides: Partial<ImageNetwork> = {}): Image
       },
     },
   })
-  return { fetch: (url) => fetchChecked(url, { agent, isAllowed, timeoutMs }) }
+  return {
+    fetch: (url, signal) => {
+      const timeout = AbortSignal.timeout(timeoutMs)
+      const ended = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
+      return fetchChecked(url, { agent, isAllowed, signal: ended })
+    },
+  }
 }
 
 async function fetchChecked(
   url: string,
-  { agent, isAllowed, timeoutMs }: Pick<ImageNetwork, 'isAllowed' | 'timeoutMs'> & { agent: Agent },
+  { agent, isAllowed, signal }: Pick<ImageNetwork, 'isAllowed'> & { agent: Agent; signal: AbortSignal },
 ): Promise<RemoteImage> {
-  const signal = AbortSignal.timeout(timeoutMs)
   let target = readUrl(url)
   for (let redirects = 0; redirects <= MAXIMUM_REDIRECTS; redirects += 1) {
     requireAllowed(target, isAllowed)

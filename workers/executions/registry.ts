@@ -1,7 +1,7 @@
 import { type OperationId, operationById } from '#shared/operations/registry.ts'
 import type { Execution } from './execution.ts'
-import type { ImageFetcher } from './fetch-remote-image.ts'
 import { imageGeneration } from './image.ts'
+import type { RemoteImages } from './remote-images.ts'
 import { speechSynthesis } from './speech.ts'
 import { chatCompletion, message } from './text.ts'
 import { transcription } from './transcription.ts'
@@ -10,10 +10,10 @@ import { transcription } from './transcription.ts'
 export type Executions = Readonly<Record<OperationId, Execution>>
 
 /** Creates the lookup of executions by operation id. The lookup throws for an unknown id. */
-export function createExecutions(imageFetcher: ImageFetcher): (operationId: string) => Execution {
+export function createExecutions(remoteImages: RemoteImages): (operationId: string) => Execution {
   const executions: Executions = {
-    createChatCompletion: chatCompletion(imageFetcher),
-    createMessage: message(imageFetcher),
+    createChatCompletion: chatCompletion(remoteImages),
+    createMessage: message(remoteImages),
     createImageGeneration: imageGeneration,
     createSpeech: speechSynthesis,
     createTranscription: transcription,

@@ -2,6 +2,7 @@ import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { countCodePoints } from '#shared/operations/request-text.ts'
 import { speech, speechResult } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/deployment.ts'
+import { emptyOutput } from '../providers/failures.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
 
 /** One hosted MP3. Duration and size are measured from the received audio, characters from the input. */
@@ -18,13 +19,7 @@ export const speechSynthesis: Execution = {
         const outcome = await deployment.speech.synthesize(input, options)
         if (outcome.outcome === 'failed') return outcome
         const walk = walkFrames(outcome.audio)
-        if (walk.outcome !== 'mp3')
-          return {
-            outcome: 'failed',
-            certainty: 'definite',
-            code: 'provider_empty_output',
-            reason: `the speech is not an MP3: ${walk.found}`,
-          }
+        if (walk.outcome !== 'mp3') return emptyOutput(`the speech is not an MP3: ${walk.found}`)
         const product = {
           usage: { input_characters: characters },
           media: { bytes: outcome.audio, contentType: 'audio/mpeg', mediaClass: 'speech' as const },

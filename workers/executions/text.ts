@@ -1,4 +1,3 @@
-import { AppError } from '#shared/errors/app-error.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { messages } from '#shared/operations/messages.ts'
@@ -6,13 +5,7 @@ import { chatCompletionResult, type TextResultFacts } from '#shared/operations/t
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
-import type { ImageFetcher, RemoteImage } from './fetch-remote-image.ts'
-
-/** More than any conversation needs; each is a request that a caller makes the worker send. */
-const MAXIMUM_REMOTE_IMAGES = 16
-
-/** No vendor accepts a larger request. */
-const MAXIMUM_REMOTE_BYTES = 20 * 1024 * 1024
+import type { RemoteImages } from './remote-images.ts'
 
 /** The part of a text execution that depends on the endpoint's family. */
 interface TextFamily {
@@ -36,16 +29,16 @@ const messageFamily: TextFamily = {
   result: messageResult,
 }
 
-export const chatCompletion = (imageFetcher: ImageFetcher): Execution => textExecution(chatFamily, imageFetcher)
-export const message = (imageFetcher: ImageFetcher): Execution => textExecution(messageFamily, imageFetcher)
+export const chatCompletion = (remoteImages: RemoteImages): Execution => textExecution(chatFamily, remoteImages)
+export const message = (remoteImages: RemoteImages): Execution => textExecution(messageFamily, remoteImages)
 
 /** Creates a text execution: the internal request goes upstream, and the result takes the family's shape. */
-function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Execution {
+function textExecution(family: TextFamily, remoteImages: RemoteImages): Execution {
   return {
     screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
     prepare: async ({ job }) => {
       const { request, includeThoughtSignatures } = family.readRequest(job)
-      const inlined = await inlineRemoteImages(request, imageFetcher)
+      const inlined = await inlineRemoteImages(request, remoteImages, job.authorization.payer)
       return {
         call: async (deployment, options) => {
           if (!deployment.text) return unsupportedBy(deployment)
@@ -73,43 +66,36 @@ function textExecution(family: TextFamily, imageFetcher: ImageFetcher): Executio
 }
 
 /**
- * Returns every text that goes upstream, including the model's own turns, which the caller could have written, and tool
- * descriptions and schemas, which can carry a prompt just like a message.
+ * Returns every text that goes upstream, including the model's own turns, which the caller could have written, and
+ * names, ids, stop sequences, tool descriptions and schemas, which can carry a prompt just like a message. Images are
+ * not screened.
  */
-function textsOf({ system, messages: turns, tools = [], response_format: format }: TextRequest): readonly string[] {
+function textsOf(request: TextRequest): readonly string[] {
+  const { system, messages: turns, tools = [], response_format: format, stop_sequences: stops = [] } = request
   const parts = turns.flatMap(({ parts }) => parts)
   const texts = parts.flatMap((part) => {
-    if (part.type === 'tool_call') return [part.arguments_json]
-    return part.type === 'text' || part.type === 'tool_result' ? [part.text] : []
+    if (part.type === 'tool_call') return [part.id, part.name, part.arguments_json]
+    if (part.type === 'tool_result') return [part.tool_call_id, part.name ?? '', part.text]
+    return part.type === 'text' ? [part.text] : []
   })
   const definitions = tools.map(({ name, description = '', parameters }) =>
     [name, description, JSON.stringify(parameters)].join(' '),
   )
-  const schema = format?.type === 'json_schema' ? [JSON.stringify(format.schema)] : []
-  const all = [...(system === undefined ? [] : [system]), ...texts, ...definitions, ...schema]
-  return all.filter((text) => text.trim() !== '')
+  const schema = format?.type === 'json_schema' ? [format.name ?? '', JSON.stringify(format.schema)] : []
+  const all = [system ?? '', ...texts, ...definitions, ...schema, ...stops]
+  // Ids and names occur once for each call and its result.
+  return [...new Set(all)].filter((text) => text.trim() !== '')
 }
 
-/** Fetches the images that are referenced by URL, each URL once. Throws `image_unavailable`. */
-async function inlineRemoteImages(request: TextRequest, imageFetcher: ImageFetcher): Promise<TextRequest> {
+/** Fetches the images that are referenced by URL. Throws like `fetchAll`. */
+async function inlineRemoteImages(
+  request: TextRequest,
+  remoteImages: RemoteImages,
+  payer: string,
+): Promise<TextRequest> {
   const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
   if (urls.size === 0) return request
-  if (urls.size > MAXIMUM_REMOTE_IMAGES)
-    throw new AppError('image_unavailable', {
-      message: `A request can reference at most ${MAXIMUM_REMOTE_IMAGES} images by URL. Nothing was charged.`,
-    })
-  const fetched = new Map<string, RemoteImage>()
-  let bytes = 0
-  // Sequentially: a worker runs many jobs, and each image is in memory several times on its way upstream.
-  for (const url of urls) {
-    const image = await imageFetcher.fetch(url)
-    bytes += image.bytes.length
-    if (bytes > MAXIMUM_REMOTE_BYTES)
-      throw new AppError('image_unavailable', {
-        message: 'The images referenced by URL are larger than 20 MB in total. Nothing was charged.',
-      })
-    fetched.set(url, image)
-  }
+  const fetched = await remoteImages.fetchAll(urls, payer)
   return {
     ...request,
     messages: request.messages.map(({ role, parts }) => ({

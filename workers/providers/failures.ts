@@ -11,9 +11,14 @@ export function rejected(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason }
 }
 
-/** Creates the failure of a call that the vendor completed without usable output. */
+/** Creates the failure of a call that the vendor worked on and completed without usable output. */
 export function emptyOutput(reason: string): ProviderFailure {
-  return { outcome: 'failed', certainty: 'definite', code: 'provider_empty_output', reason }
+  return { outcome: 'failed', certainty: 'empty', code: 'provider_empty_output', reason }
+}
+
+/** Creates the failure of a call whose generated output the vendor's safety system withheld; it would do so again. */
+export function withheldOutput(reason: string): ProviderFailure {
+  return { outcome: 'failed', certainty: 'empty', code: 'provider_rejected', reason }
 }
 
 /** Creates the failure of a call without billable work; another deployment may be called. */
@@ -21,11 +26,16 @@ export function unavailable(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
-/** Returns the failure of an exchange without a response; the same for every vendor. */
+/**
+ * Returns the failure of an exchange without a response; the same for every vendor. A time limit that ended the call
+ * while output was arriving was too short for what this request asked for.
+ */
 export function failureWithoutResponse(exchange: Exclude<HttpOutcome, { outcome: 'response' }>): ProviderFailure {
   if (exchange.outcome === 'not_sent') return unavailable(`not sent: ${exchange.reason}`)
   const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
-  return unknownOutcome(`${status}${exchange.reason}`)
+  const failure = unknownOutcome(`${status}${exchange.reason}`)
+  if (exchange.timedOut !== true) return failure
+  return { ...failure, timedOut: true, ...(exchange.status === undefined ? {} : { concerns: 'request' }) }
 }
 
 /** Reads `retry-after` in whole seconds; the date form is ignored. */

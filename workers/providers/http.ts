@@ -1,3 +1,5 @@
+import type { ProviderFetch } from './provider-fetch.ts'
+
 /** A request of a vendor adapter. A `FormData` body gets its multipart content type and length from `fetch`. */
 export interface HttpRequest {
   readonly method: 'GET' | 'POST'
@@ -18,7 +20,8 @@ export interface HttpLimits {
  * - `response`: the vendor answered. The body is complete for a 2xx; for any other status it is the part that arrived
  *   (at most 64 KiB), because the status alone decides.
  * - `not_sent`: not one byte of the request can have reached the vendor.
- * - `unknown`: the vendor may have received the request. `status` is set when its headers arrived.
+ * - `unknown`: the vendor may have received the request. `status` is set when its headers arrived, `timedOut` when
+ *   `timeoutMs` ended the exchange.
  *
  * `reason` is built from error codes only: messages of `fetch` can quote header values, including the key.
  */
@@ -30,7 +33,7 @@ export type HttpOutcome =
       readonly bytes: Uint8Array
     }
   | { readonly outcome: 'not_sent'; readonly reason: string }
-  | { readonly outcome: 'unknown'; readonly reason: string; readonly status?: number }
+  | { readonly outcome: 'unknown'; readonly reason: string; readonly status?: number; readonly timedOut?: true }
 
 export type SendHttp = (request: HttpRequest, limits: HttpLimits) => Promise<HttpOutcome>
 
@@ -40,7 +43,7 @@ const MAXIMUM_ERROR_BODY_BYTES = 65_536
  * Creates the HTTP client of all adapters. It sends once, follows no redirects (the key must not reach another host; a
  * 3xx is returned as a `response`) and never throws on a network failure.
  */
-export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendHttp {
+export function createHttp({ fetch }: { fetch: ProviderFetch }): SendHttp {
   return async (request, limits) => {
     if (limits.signal?.aborted === true) return { outcome: 'not_sent', reason: 'aborted before sending' }
     if (limits.timeoutMs <= 0) return { outcome: 'not_sent', reason: 'no time left' }
@@ -51,6 +54,7 @@ export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendH
       if (deadline.signal.aborted) return `no complete response within ${limits.timeoutMs} ms`
       return limits.signal?.aborted === true ? 'aborted by the caller' : errorCode(error)
     }
+    const ended = () => (deadline.signal.aborted ? { timedOut: true as const } : {})
     try {
       const response = await fetch(request.url, {
         method: request.method,
@@ -59,11 +63,12 @@ export function createHttp({ fetch }: { fetch: typeof globalThis.fetch }): SendH
         redirect: 'manual',
         signal,
       })
-      return await readResponse(response, limits.maximumResponseBytes, reasonFor)
+      const read = await readResponse(response, limits.maximumResponseBytes, reasonFor)
+      return read.outcome === 'unknown' ? { ...read, ...ended() } : read
     } catch (error) {
       // An abort takes precedence over the error's code: which of the two came first is unknown.
       if (!signal.aborted && happenedBeforeSending(error)) return { outcome: 'not_sent', reason: reasonFor(error) }
-      return { outcome: 'unknown', reason: reasonFor(error) }
+      return { outcome: 'unknown', reason: reasonFor(error), ...ended() }
     } finally {
       clearTimeout(timer)
     }

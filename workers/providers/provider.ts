@@ -10,18 +10,26 @@ export type ProviderFailureCode = Extract<
 /**
  * A provider call without a usable result; the payer is never charged for it.
  *
- * `certainty` is `definite` when nothing remains open at the vendor, so a staged upload can be deleted immediately:
- * - `provider_unavailable`: the vendor certainly did no billable work. The only failure after which the job may be sent
- *   again (to this or the next deployment) without risking a second upstream bill.
- * - `provider_rejected`: no billable work either, but the input itself was rejected; the same input fails again.
- * - `provider_empty_output`: the vendor worked and returned nothing. The vendor may bill it, so never call again.
+ * - `definite`: the vendor certainly did no billable work. After `provider_unavailable`, and only then, the job may be
+ *   sent again (to this or the next deployment) without risking a second upstream bill; after `provider_rejected` the
+ *   same input would be rejected again.
+ * - `empty`: the vendor worked, may bill it, and returned nothing that can be delivered; never call again. Usually
+ *   `provider_empty_output`; `provider_rejected` where the vendor withheld what it had generated.
+ * - `ambiguous`, always `provider_outcome_unknown`: the vendor may have worked, or may still be working.
  *
- * `ambiguous` is always `provider_outcome_unknown`: the vendor may have worked, or may still be working.
+ * Unless it is ambiguous, nothing remains open at the vendor, so a staged upload can be deleted immediately.
  */
 export interface ProviderFailure {
   readonly outcome: 'failed'
-  readonly certainty: 'definite' | 'ambiguous'
+  readonly certainty: 'definite' | 'empty' | 'ambiguous'
   readonly code: ProviderFailureCode
+  /**
+   * Present when the request itself caused the failure and other requests would succeed. Never counts against the
+   * deployment's health, or callers could take it out of service.
+   */
+  readonly concerns?: 'request'
+  /** Present when the call's time limit ended it. */
+  readonly timedOut?: true
   /** For logs only. Built from statuses and codes, so it never contains input, output or the key. */
   readonly reason: string
   /** The vendor's `retry-after`, when it sent one. */
@@ -36,7 +44,7 @@ export interface TranscriptionInput {
   /** ISO 639-1 or 639-3 code; absent: the vendor detects the language. */
   readonly language?: string
   readonly diarize: boolean
-  /** 1 to 32; a hint that is passed on even without `diarize`. */
+  /** 1 to 32; a hint, which has no effect on the result without `diarize`. */
   readonly numSpeakers?: number
   readonly timestamps: 'none' | 'word' | 'character'
   readonly tagAudioEvents: boolean
@@ -57,20 +65,20 @@ export interface TranscribedWord {
   readonly type: 'word' | 'spacing' | 'audio_event'
   readonly startSeconds: number
   readonly endSeconds: number
-  /** `speaker_0`, `speaker_1`, …; present only with `diarize`, and only where the vendor reports it. */
+  /** `speaker_0`, `speaker_1`, …; present only with `diarize`. */
   readonly speaker?: string
   /** Present only with `timestamps: 'character'`. */
   readonly characters?: readonly TranscribedCharacter[]
 }
 
 export interface Transcript {
-  /** Never blank. */
+  /** Empty for a recording without speech. */
   readonly text: string
-  /** Detected or requested language, in the vendor's notation (`en` or `eng`). */
+  /** Detected or requested language as an ISO 639-3 code (`eng`), whichever notation the vendor uses. */
   readonly language?: string
   /** Integer, 0 to 1,000,000. */
   readonly languageProbabilityMillionths?: number
-  /** Present, and not empty, exactly when the input asks for words. */
+  /** Present exactly when the input asks for words; empty only when the text is. */
   readonly words?: readonly TranscribedWord[]
 }
 
@@ -94,8 +102,9 @@ export interface TextProvider {
 }
 
 /**
- * The outcome of a text call: `provider_empty_output` when there is no visible text, tool call or refusal. Usage must
- * be complete; a response without it is `provider_outcome_unknown`.
+ * The outcome of a text call. An answer that the request's own stop sequence or output limit ended is generated, even
+ * without any visible text; any other answer without text, tool call or refusal is `provider_empty_output`. Usage must be
+ * complete; a response without it is `provider_outcome_unknown`.
  */
 export type TextOutcome =
   | { readonly outcome: 'generated'; readonly output: TextOutput; readonly vendorRequestId?: string }

@@ -1,18 +1,18 @@
-import { CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhenResult } from 'cockatiel'
+import { type CircuitDependencies, createCircuit, isFailure } from './circuit.ts'
 import type { Deployment } from './deployment.ts'
 import type { ProviderFailure } from './provider.ts'
-import { isUnserviceable } from './unserviceable.ts'
 
 /** Permission to call one deployment once. */
 export interface Slot {
   readonly deployment: Deployment
   /**
-   * Makes the call with the deployment's time limit and records its outcome. Returns `provider_unavailable` without
-   * calling when the deployment's circuit has opened in the meantime. Rethrows errors of the call; throws when run
-   * twice.
+   * Makes the call with the deployment's time limit and records its outcome for the payer who caused it. Returns
+   * `provider_unavailable` without calling when the deployment's circuit has opened in the meantime. Rethrows errors of
+   * the call; throws when run twice.
    */
   run<Outcome extends { readonly outcome: string }>(
     call: (timeoutMs: number) => Promise<Outcome>,
+    payer: string,
   ): Promise<Outcome | ProviderFailure>
 }
 
@@ -39,21 +39,17 @@ export interface Router {
    * free.
    */
   unavailability(publicModel: string): ProviderFailure
+  /** Returns how many deployments serve the model, whether or not they may be called now. */
+  countDeployments(publicModel: string): number
   /** Returns the health of every deployment, for metrics. */
   states(): readonly DeploymentState[]
 }
 
-export interface RouterDependencies {
-  /** Must follow the system clock, which the circuit breaker reads. */
-  readonly now: () => Date
+export interface RouterDependencies extends CircuitDependencies {
   /** Uniform in [0, 1). */
   readonly random: () => number
   /** The limit for deployments without one, and the upper bound for all: the payment's deadline depends on it. */
   readonly maximumTimeoutMs: number
-  /** Consecutive failures that open a circuit. */
-  readonly failuresToOpen?: number
-  /** How long a circuit stays open before one call may probe the deployment. */
-  readonly pauseMs?: number
 }
 
 const MINUTE_MS = 60_000
@@ -94,6 +90,7 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
         ...(waits.length === 0 ? {} : { retryAfterSeconds: Math.max(1, Math.ceil(Math.min(...waits) / 1000)) }),
       }
     },
+    countDeployments: (publicModel) => lanesOf(publicModel).length,
     states: () => lanes.map((lane) => lane.state()),
   }
 }
@@ -161,11 +158,11 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
       activeCalls -= 1
     }
     return {
-      async run(call) {
+      async run(call, payer) {
         if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
         state = 'running'
         try {
-          const outcome = await circuit.run(() => call(timeoutMs))
+          const outcome = await circuit.run(() => call(timeoutMs), payer)
           if (isFailure(outcome) && outcome.code === 'provider_unavailable') {
             const pauseMs = Math.min((outcome.retryAfterSeconds ?? 0) * 1000, MAXIMUM_PAUSE_MS)
             pausedUntilMs = Math.max(pausedUntilMs, nowMs() + pauseMs)
@@ -196,53 +193,4 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
       isAvailable: waitMs() === 0,
     }),
   }
-}
-
-interface Circuit {
-  run<Outcome extends { readonly outcome: string }>(call: () => Promise<Outcome>): Promise<Outcome | ProviderFailure>
-  /** Returns the rest of the pause; 0 when a call may start or probe. */
-  waitMs(): number
-  state(): DeploymentState['circuit']
-}
-
-/** Wraps Cockatiel's breaker, which does not expose when its pause ends. */
-function createCircuit({ now, failuresToOpen = 5, pauseMs = 15_000 }: RouterDependencies): Circuit {
-  const breaker = circuitBreaker(handleWhenResult(countsAgainstDeployment), {
-    breaker: new ConsecutiveBreaker(failuresToOpen),
-    halfOpenAfter: pauseMs,
-  })
-  let probesFromMs = 0
-  breaker.onBreak(() => {
-    probesFromMs = now().getTime() + pauseMs
-  })
-  const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, probesFromMs - now().getTime()) : 0)
-  return {
-    waitMs,
-    // For a call that was permitted before the circuit opened, the breaker would throw.
-    run: (call) => (waitMs() > 0 ? Promise.resolve(circuitOpened) : breaker.execute(call)),
-    state: () => {
-      if (breaker.state === CircuitState.Closed) return 'closed'
-      return waitMs() > 0 ? 'open' : 'half_open'
-    },
-  }
-}
-
-const circuitOpened: ProviderFailure = {
-  outcome: 'failed',
-  certainty: 'definite',
-  code: 'provider_unavailable',
-  reason: 'not sent: the deployment’s circuit has just opened',
-}
-
-/**
- * Returns whether a failure counts: rejected input, empty output and unsupported requests come from a deployment that
- * works.
- */
-function countsAgainstDeployment(outcome: unknown): boolean {
-  if (!isFailure(outcome) || isUnserviceable(outcome)) return false
-  return outcome.code === 'provider_unavailable' || outcome.code === 'provider_outcome_unknown'
-}
-
-function isFailure(outcome: unknown): outcome is ProviderFailure {
-  return typeof outcome === 'object' && outcome !== null && 'outcome' in outcome && outcome.outcome === 'failed'
 }

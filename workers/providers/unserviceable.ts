@@ -2,8 +2,7 @@ import type { ProviderFailure } from './provider.ts'
 
 /**
  * A `provider_unavailable` that concerns this request only: the deployment works but does not support what was
- * requested, and another may. It does not count against the deployment's health, or callers could take it out of
- * service.
+ * requested, and another may.
  */
 export interface UnserviceableRequest extends ProviderFailure {
   readonly certainty: 'definite'
@@ -17,5 +16,5 @@ export function unserviceable(reason: string): UnserviceableRequest {
 }
 
 export function isUnserviceable(failure: ProviderFailure): boolean {
-  return 'concerns' in failure && failure.concerns === 'request'
+  return failure.code === 'provider_unavailable' && failure.concerns === 'request'
 }

@@ -36,7 +36,7 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
 }
 
 /** Up to the longest timeout of a call. */
-const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300]
+const CALL_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300, 660]
 
 /** Wraps the router to measure the duration of each call by outcome: `produced`, or the code of the failure. */
 export function measuredRouter(registry: Registry, router: Router): Router {
@@ -49,11 +49,11 @@ export function measuredRouter(registry: Registry, router: Router): Router {
   })
   const measured = (slot: Slot): Slot => ({
     deployment: slot.deployment,
-    run: async (call) => {
+    run: async (call, payer) => {
       const startedAt = performance.now()
       let ended = 'thrown'
       try {
-        const outcome = await slot.run(call)
+        const outcome = await slot.run(call, payer)
         ended = 'code' in outcome ? outcome.code : outcome.outcome
         return outcome
       } finally {

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client'
-import type { LedgerTotals, ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { CountAndTotal, LedgerTotals, ReportsStore } from '#shared/jobs/reports-store.ts'
 import { sharedReading } from './shared-reading.ts'
 
 interface LedgerGauge {
@@ -32,6 +32,14 @@ const GAUGES: readonly LedgerGauge[] = [
     },
   },
   {
+    name: 'farebox_queue_oldest_deferred_seconds',
+    help: 'How long the longest-deferred job has been tried again without progress; 0 when none is deferred',
+    labelNames: ['queue'],
+    show: (gauge, { queues }) => {
+      for (const [queue, { oldestDeferredSeconds }] of queues) gauge.set({ queue }, oldestDeferredSeconds)
+    },
+  },
+  {
     name: 'farebox_open_exposure_usdc_atomic',
     help: 'The most that unfinished jobs may still charge',
     labelNames: [],
@@ -51,21 +59,25 @@ const GAUGES: readonly LedgerGauge[] = [
   },
   {
     name: 'farebox_absorbed_usdc_atomic',
-    help: 'Uncharged upstream work: calls with an unknown outcome at their authorized maximum, withheld results at their charge',
+    help: 'Work without a charge: calls with an unknown outcome or without usable output at their authorized maximum, rejected requests at the minimum charge, withheld and replaced results at their charge, reverted settlements at their gas',
     labelNames: ['reason'],
-    show: (gauge, { ambiguous, withheld }) => {
-      gauge.set({ reason: 'ambiguous' }, Number(ambiguous.total))
-      gauge.set({ reason: 'withheld' }, Number(withheld.total))
+    show: (gauge, totals) => {
+      for (const [reason, { total }] of absorbedByReason(totals)) gauge.set({ reason }, Number(total))
     },
   },
   {
     name: 'farebox_absorbed_jobs',
-    help: 'Number of jobs whose upstream work was not charged',
+    help: 'Number of times that work was not charged',
     labelNames: ['reason'],
-    show: (gauge, { ambiguous, withheld }) => {
-      gauge.set({ reason: 'ambiguous' }, ambiguous.count)
-      gauge.set({ reason: 'withheld' }, withheld.count)
+    show: (gauge, totals) => {
+      for (const [reason, { count }] of absorbedByReason(totals)) gauge.set({ reason }, count)
     },
+  },
+  {
+    name: 'farebox_new_payer_exposure_usdc_atomic',
+    help: 'What new payers together have open, owe, and caused without a charge within the window; limited by NEW_PAYER_EXPOSURE_USDC',
+    labelNames: [],
+    show: (gauge, { newPayerExposure }) => gauge.set(Number(newPayerExposure)),
   },
   {
     name: 'farebox_jobs_in_review',
@@ -74,6 +86,18 @@ const GAUGES: readonly LedgerGauge[] = [
     show: (gauge, { inReview }) => gauge.set(inReview),
   },
 ]
+
+/** Unknown outcomes are counted by their attempts, which go back further than the record of uncharged work. */
+function absorbedByReason({ ambiguous, withheld, uncharged }: LedgerTotals): readonly [string, CountAndTotal][] {
+  return [
+    ['ambiguous', ambiguous],
+    ['withheld', withheld],
+    ['empty', uncharged.empty_output],
+    ['rejected', uncharged.rejected_request],
+    ['replaced', uncharged.replaced_result],
+    ['reverted', uncharged.reverted_settlement],
+  ]
+}
 
 /**
  * Adds the state of the whole system, read from the ledger at each scrape, which survives restarts. Every worker

@@ -1,5 +1,9 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Written } from '#shared/jobs/job.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
+import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { sharedReading } from './shared-reading.ts'
@@ -8,6 +12,29 @@ export interface SettlementMetricsDependencies {
   readonly reportsStore: Pick<ReportsStore, 'readSettlementTotals'>
   readonly gas: GasReader
   readonly facilitators: readonly `0x${string}`[]
+  readonly nativeTokenUsd: number
+}
+
+/** Wraps the settlement store to count what the transactions of this process's settlements cost. */
+export function measuredSettlementStore(registry: Registry, settlementStore: SettlementStore): SettlementStore {
+  const spent = new Counter({
+    name: 'farebox_settlement_gas_usdc_atomic_total',
+    help: 'Gas of mined settlements of this process, in atomic USDC at NATIVE_TOKEN_USD',
+    labelNames: ['outcome'],
+    registers: [registry],
+  })
+  for (const outcome of ['confirmed', 'reverted']) spent.inc({ outcome }, 0)
+  const count = (outcome: string, written: Written, gas: GasSpent | null | undefined) => {
+    if (written === 'written' && gas) spent.inc({ outcome }, Number(gas.cost))
+    return written
+  }
+  return {
+    ...settlementStore,
+    completeJob: async (job, completion) =>
+      count('confirmed', await settlementStore.completeJob(job, completion), completion.gas),
+    failSettlement: async (job, failure, debt) =>
+      count('reverted', await settlementStore.failSettlement(job, failure, debt), failure.gas),
+  }
 }
 
 /**
@@ -16,13 +43,13 @@ export interface SettlementMetricsDependencies {
  */
 export function addSettlementMetrics(
   registry: Registry,
-  { reportsStore, gas, facilitators }: SettlementMetricsDependencies,
+  { reportsStore, gas, facilitators, nativeTokenUsd }: SettlementMetricsDependencies,
 ): Pick<ReplacementDependencies, 'onReplacement' | 'onUsedElsewhere'> {
   const register = { registers: [registry] }
   const readSettlementTotals = sharedReading(() => reportsStore.readSettlementTotals())
   const counts = new Gauge({
     name: 'farebox_settlements',
-    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost',
+    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost, surplus (to refund)',
     labelNames: ['state'],
     ...register,
     collect: async () => {
@@ -61,6 +88,21 @@ export function addSettlementMetrics(
     labelNames: ['facilitator'],
     ...register,
     collect: (): Promise<void> => perKey(wei, ({ balanceWei }) => Number(balanceWei)),
+  })
+  const expected = new Gauge({
+    name: 'farebox_settlement_expected_gas_usdc_atomic',
+    help: 'What one settlement by permit is expected to cost at current fees, in atomic USDC at NATIVE_TOKEN_USD',
+    labelNames: ['facilitator'],
+    ...register,
+    collect: (): Promise<void> =>
+      perKey(expected, ({ expectedSettlementWei }) => Number(usdcOfWei(expectedSettlementWei, nativeTokenUsd))),
+  })
+  const limited = new Gauge({
+    name: 'farebox_settlement_fee_limited',
+    help: '1 while MAXIMUM_FEE_PER_GAS_WEI limits the fees of settlements, else 0',
+    labelNames: ['facilitator'],
+    ...register,
+    collect: (): Promise<void> => perKey(limited, ({ isFeeLimited }) => (isFeeLimited ? 1 : 0)),
   })
   const replacements = new Counter({
     name: 'farebox_settlement_replacements_total',

@@ -18,12 +18,13 @@ export async function answerCall(
   { log, delayMs }: CallDependencies,
   {
     route,
-    rule,
+    takeRule,
     request,
     response,
   }: {
     route: VendorRoute
-    rule: FaultRule | undefined
+    /** Takes the rule for any body or, given one, the rule for this body. */
+    takeRule: (body?: Buffer) => FaultRule | undefined
     request: IncomingMessage
     response: ServerResponse
   },
@@ -31,11 +32,13 @@ export async function answerCall(
   const call = log.arrived(route.method, route.path)
   // Has no effect after an answer: a call ends only once.
   response.once('close', () => log.aborted(call))
-  if (rule?.fault === 'resetBeforeRead') {
+  const ruleForAny = takeRule()
+  if (ruleForAny?.fault === 'resetBeforeRead') {
     request.socket.resetAndDestroy()
     return
   }
   const read = await readRequest(request)
+  const rule = ruleForAny ?? takeRule(asBuffer(read.body))
   await describe(call, route, read)
   const answer: VendorAnswer =
     rule?.fault === 'status'
@@ -100,6 +103,11 @@ async function readRequest(request: IncomingMessage): Promise<VendorRequest> {
   for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value))
   const url = new URL(request.url ?? '/', 'http://upstream')
   return { url, headers, body, form: await readForm(headers, body) }
+}
+
+/** Returns a view of the same memory. */
+function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength)
 }
 
 function bytesOf(body: unknown): Buffer {

@@ -7,6 +7,8 @@ const rule = {
   route: z.string().startsWith('/').optional(),
   /** The number of calls that the rule applies to; `always` keeps it. */
   times: z.union([positiveInteger, z.literal('always')]).default(1),
+  /** Text that the body of a call must contain; such a rule applies after any without it, when the body has been read. */
+  containing: z.string().min(1).optional(),
   /** Delay after the request was read. */
   delayMs: z.int().nonnegative().default(0),
 }
@@ -33,7 +35,7 @@ const faultRule = z.discriminatedUnion('fault', [
   z.strictObject({ ...rule, fault: z.literal('resetMidBody') }),
   /** Sends a complete HTTP answer with truncated JSON. */
   z.strictObject({ ...rule, fault: z.literal('truncatedJson') }),
-  /** Answers correctly, but without output. */
+  /** Answers with a normal finish, but without output: no text, transcript, image or audio. */
   z.strictObject({ ...rule, fault: z.literal('emptyText') }),
   /** Sends an answer padded to this many bytes. */
   z.strictObject({ ...rule, fault: z.literal('hugeBody'), bytes: positiveInteger.default(64 * 1024 * 1024) }),
@@ -53,8 +55,11 @@ export interface FaultQueue {
   readonly rules: readonly FaultRule[]
   /** Replaces all rules. Throws a ZodError when one is not valid. */
   replace(rules: unknown): void
-  /** Takes the first rule for this route and counts down its uses; undefined when no rule is left. */
-  take(route: string): FaultRule | undefined
+  /**
+   * Takes the first rule for this route and counts down its uses; undefined when no rule is left. Without `body`, only
+   * rules that apply to any body; with it, only those whose text it contains.
+   */
+  take(route: string, body?: Buffer): FaultRule | undefined
 }
 
 /** Creates a queue whose rules apply to calls in order of arrival, so a test knows which call meets which fault. */
@@ -67,8 +72,12 @@ export function createFaultQueue(): FaultQueue {
     replace(next) {
       rules = z.array(faultRule).parse(next)
     },
-    take(route) {
-      const index = rules.findIndex((candidate) => candidate.route === undefined || candidate.route === route)
+    take(route, body) {
+      const index = rules.findIndex(
+        ({ route: only, containing }) =>
+          (only === undefined || only === route) &&
+          (body === undefined ? containing === undefined : containing !== undefined && body.includes(containing)),
+      )
       const found = rules[index]
       if (found === undefined || found.times === 'always') return found
       if (found.times > 1) rules = rules.with(index, { ...found, times: found.times - 1 })

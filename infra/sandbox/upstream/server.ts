@@ -6,7 +6,7 @@ import { createCallLog, type UpstreamCall } from './call-log.ts'
 import { answerControl } from './control-routes.ts'
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
-import { createFaultQueue, type FaultRule, type FaultRuleInput } from './faults.ts'
+import { createFaultQueue, type FaultRuleInput } from './faults.ts'
 import { createGenerateContentRoute } from './gemini/generate-content.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { createImagesRoute } from './openai/images.ts'
@@ -61,8 +61,8 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     if (path.startsWith('/_simulator/')) return answerControl({ faults, log }, path, request, response)
     const route = routes.find((candidate) => candidate.method === request.method && matchesPath(candidate, path))
     if (route !== undefined) {
-      const rule: FaultRule | undefined = faults.take(route.path)
-      return answerCall({ log, delayMs }, { route, rule, request, response })
+      const takeRule = (body?: Buffer) => faults.take(route.path, body)
+      return answerCall({ log, delayMs }, { route, takeRule, request, response })
     }
     response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
   }

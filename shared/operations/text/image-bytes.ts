@@ -27,6 +27,32 @@ export function pixelSize(bytes: Uint8Array): PixelSize | null {
   return size && size.width > 0 && size.height > 0 ? size : null
 }
 
+/** Reads the declared width and height; of a WebP, those of its canvas. `null` for GIF and for unreadable headers. */
+export function imageSize(bytes: Uint8Array): PixelSize | null {
+  if (imageMediaType(bytes) !== 'image/webp') return pixelSize(bytes)
+  return webpCanvas(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+}
+
+/**
+ * Reads the first chunk of a WebP: lossy, lossless or extended (developers.google.com/speed/webp/docs/riff_container;
+ * RFC 6386, section 9.1, and the lossless bitstream, section 3).
+ */
+function webpCanvas(buffer: Buffer): PixelSize | null {
+  if (buffer.length < 30) return null
+  switch (buffer.toString('latin1', 12, 16)) {
+    case 'VP8 ':
+      return { width: buffer.readUInt16LE(26) & 0x3fff, height: buffer.readUInt16LE(28) & 0x3fff }
+    case 'VP8L': {
+      const bits = buffer.readUInt32LE(21)
+      return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
+    }
+    case 'VP8X':
+      return { width: buffer.readUIntLE(24, 3) + 1, height: buffer.readUIntLE(27, 3) + 1 }
+    default:
+      return null
+  }
+}
+
 /** Reads the IHDR chunk, the first one of every PNG (PNG specification, 11.2.1). */
 function pngSize(buffer: Buffer): PixelSize | null {
   if (buffer.length < 24 || buffer.toString('latin1', 12, 16) !== 'IHDR') return null

@@ -13,11 +13,17 @@ const MEDIA_TYPES = ['image/png', 'image/jpeg', 'image/jpg', 'image/webp', 'imag
 
 const DATA_URI_HEAD = /^data:([^,;]{1,64});base64,/i
 
+const HTTPS_ONLY =
+  'An https URL without user name and password, fetched once after the payment; http is refused. PNG, JPEG, WebP or GIF.'
+
 /** The `url` of a chat image part: a Base64 data URI or an https URL. */
-export const imageUrlSchema = z.string().check(({ value, issues }) => {
-  const { fault } = readImageUrl(value)
-  if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
-})
+export const imageUrlSchema = z
+  .string()
+  .check(({ value, issues }) => {
+    const { fault } = readImageUrl(value)
+    if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
+  })
+  .meta({ description: `A Base64 data URI, or: ${HTTPS_ONLY}` })
 
 /** The `source` of a message image block. */
 export const imageBlockSourceSchema = z.discriminatedUnion(
@@ -33,10 +39,13 @@ export const imageBlockSourceSchema = z.discriminatedUnion(
     }),
     z.looseObject({
       type: z.literal('url'),
-      url: z.string().check(({ value, issues }) => {
-        const { fault } = readHttpsUrl(value)
-        if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
-      }),
+      url: z
+        .string()
+        .check(({ value, issues }) => {
+          const { fault } = readHttpsUrl(value)
+          if (fault !== null) issues.push({ code: 'custom', message: fault, input: value })
+        })
+        .meta({ description: HTTPS_ONLY }),
     }),
   ],
   { error: ({ code }) => (code === 'invalid_union' ? 'must be "base64" or "url"' : undefined) },

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Catalog, findModel, type TextModel } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import { type AtomicAmount, atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import { type PricedQuantity, roundedPrice } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
@@ -42,6 +42,27 @@ export function quoteText(request: TextRequest, modelId: string, catalog: Catalo
   refuseBeyondBound(terms)
   const maximumUsage = { input_tokens: terms.maximum_input_tokens, output_tokens: terms.maximum_output_tokens }
   return { quotedMaximum: chargeText(maximumUsage, terms), catalogVersion: catalog.version, terms }
+}
+
+/** One user message without text: what a request is counted with before its first byte. */
+const EMPTY_MESSAGE: TextRequest = {
+  messages: [{ role: 'user', parts: [{ type: 'text', text: '' }] }],
+  max_output_tokens: 1,
+}
+
+/**
+ * Returns the most UTF-8 bytes of text that a request with one message and one output token may have: the first limit
+ * that it reaches of the context window and the price bound, both of which count a byte as a token.
+ */
+export function largestTextBytes(model: TextModel): number {
+  const [inputPrice, outputPrice] = [
+    atomicFromDollars(model.inputPerMillionTokensUsd),
+    atomicFromDollars(model.outputPerMillionTokensUsd),
+  ]
+  const room = atomicFromDollars(model.maximumChargeUsd) * TOKENS_PER_PRICE - outputPrice
+  const withinWindow = model.contextWindow - EMPTY_MESSAGE.max_output_tokens
+  const withinBound = inputPrice === 0n ? withinWindow : Number(room / inputPrice)
+  return Math.max(0, Math.min(withinWindow, withinBound) - inputTokenBound(EMPTY_MESSAGE))
 }
 
 function refuseBeyondModel(model: TextModel, terms: TextTerms): void {

@@ -74,7 +74,10 @@ export const textUsageSchema = z.strictObject({
 })
 
 export const textOutputSchema = z.strictObject({
-  /** Visible text; `null` when the model only called tools or refused. */
+  /**
+   * Visible text; `null` when the model only called tools or refused. It is empty when a stop sequence or the output limit
+   * ended the answer before its first character.
+   */
   text: z.string().nullable(),
   refusal: z.string().nullable(),
   tool_calls: z.array(z.strictObject({ id: z.string(), name: z.string(), arguments_json: z.string() })),

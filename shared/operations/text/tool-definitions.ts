@@ -1,11 +1,12 @@
 import { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
 import type { TextRequest, TextTool } from './text-request.ts'
 import { isObject } from './tool-arguments.ts'
 
 /*
  * Tools in each family's format. The published schema leaves their items unconstrained, so definitions in another
  * format (a vendor's built-in search, for example) are accepted and not forwarded, like a choice of a tool that is not
- * defined.
+ * defined. A name that no vendor could accept is the only fault.
  */
 
 type Tooling = Pick<TextRequest, 'tools' | 'tool_choice'>
@@ -43,6 +44,12 @@ function toolOf(definition: Record<string, unknown>, parameters: unknown): TextT
   const known = definitionSchema.safeParse(definition).data
   if (!known) return []
   const { name, description } = known
+  // Every vendor refuses such a name, and would do so after the payment.
+  if (/\p{Cc}/u.test(name))
+    throw new AppError('invalid_field', {
+      param: 'tools',
+      message: 'tools must not contain a tool whose name has control characters.',
+    })
   return [
     {
       name,

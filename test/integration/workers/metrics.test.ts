@@ -26,12 +26,10 @@ test('a healthy deployment has a closed circuit', async () => {
 
 test('a failing deployment has an open circuit and a count of its calls', async () => {
   for (const slot of router.candidates('model'))
-    await slot.run(async () => ({
-      outcome: 'failed',
-      certainty: 'definite',
-      code: 'provider_unavailable',
-      reason: 'test',
-    }))
+    await slot.run(
+      async () => ({ outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason: 'test' }),
+      'payer',
+    )
   const text = await scrape()
   expect(text).toContain('farebox_deployment_circuit{deployment="first",state="open"} 1')
   expect(text).toContain('farebox_deployment_recent_calls{deployment="first"} 1')

@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { usdcOfWei } from '#shared/money/native-token.ts'
+import { delegateTo, placeDelegate } from '../../support/chain/delegating-payer.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { type AcceptedJob, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 
@@ -103,6 +105,27 @@ describe('a payer who moves funds after acceptance', () => {
     expect(await worker.devnet.usdcBalance(payer.address)).toBe(0n)
   })
 
+  it('no provider is called for the other jobs of a payer who owes for one', async () => {
+    const { jobs } = await acceptAll(3)
+    const [unpaid, next, other] = jobs.map(({ jobId }) => jobId)
+    if (!unpaid || !next || !other) throw new Error('a job is missing')
+    const { settler } = worker.dependencies
+    await worker.run(unpaid, {
+      settler: { ...settler, prepare: async () => ({ outcome: 'refused', code: 'insufficient_funds' }) },
+    })
+    expect(await worker.view(unpaid)).toMatchObject({ state: 'settlement_failed' })
+    const callsBefore = worker.upstream.calls.length
+    await Promise.all([worker.run(next), worker.run(other)])
+    for (const jobId of [next, other])
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'failed',
+        failure_code: 'unpaid_debt',
+        charge_amount: null,
+        attempts: [],
+      })
+    expect(worker.upstream.calls).toHaveLength(callsBefore)
+  })
+
   it('a job is deferred while the payer’s funds cannot be read', async () => {
     const { jobs } = await acceptAll()
     const [, second] = jobs
@@ -118,4 +141,46 @@ describe('a payer who moves funds after acceptance', () => {
     await worker.runNow(second.jobId)
     expect(await worker.view(second.jobId)).toMatchObject({ state: 'completed' })
   })
+})
+
+it('no provider is called for a payer whose account delegates to a contract after acceptance', async () => {
+  const payer = await createPayer(worker.devnet.rpcUrl)
+  const { jobId } = await worker.accept({ payer })
+  await delegateTo(payer, await placeDelegate(worker.devnet.rpcUrl))
+  const callsBefore = worker.upstream.calls.length
+  await worker.run(jobId)
+  expect(await worker.view(jobId)).toMatchObject({ state: 'failed', failure_code: 'payer_has_code', attempts: [] })
+  expect(worker.upstream.calls).toHaveLength(callsBefore)
+})
+
+it('the gas of a settlement is stored, and that of a reverted one counted as uncharged work of its payer', async () => {
+  const settledGas = async (jobId: string) => {
+    const [row] = await worker.ledger.sql<{ hash: `0x${string}`; gas_used: string; price: string; cost: string }>(
+      `SELECT settlement_transactions.hash, gas_used, effective_gas_price AS price, gas_cost AS cost
+       FROM settlements JOIN settlement_transactions ON settlement_id = settlements.id WHERE job_id = $1`,
+      [jobId],
+    )
+    if (!row) throw new Error('no settlement')
+    const { gasUsed, effectiveGasPrice } = await worker.devnet.client.getTransactionReceipt({ hash: row.hash })
+    const cost = usdcOfWei(gasUsed * effectiveGasPrice, 4000)
+    expect([row.gas_used, row.price, row.cost]).toEqual([`${gasUsed}`, `${effectiveGasPrice}`, `${cost}`])
+    return cost
+  }
+  const unchargedWork = (jobId: string) =>
+    worker.ledger.sql('SELECT kind, payer, amount FROM uncharged_work WHERE job_id = $1', [jobId])
+  const paid = await worker.accept()
+  await worker.run(paid.jobId)
+  expect(await settledGas(paid.jobId)).toBeGreaterThan(0n)
+  expect(await unchargedWork(paid.jobId)).toEqual([])
+
+  const { jobId, payer } = await worker.accept()
+  const { settler } = worker.dependencies
+  const broadcast: typeof settler.broadcast = async (transaction) => {
+    await payer.spend(1_000_000n)
+    return await settler.broadcast(transaction)
+  }
+  await worker.run(jobId, { settler: { ...settler, broadcast } })
+  expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: ['reverted'] })
+  const cost = await settledGas(jobId)
+  expect(await unchargedWork(jobId)).toEqual([{ kind: 'reverted_settlement', payer: payer.address, amount: `${cost}` }])
 })

@@ -1,9 +1,11 @@
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { stopChainWatch } from '../../support/chain/settlement-chain.ts'
 import { type Payer } from '../../support/payer/payer.ts'
+import type { AuthorizationChanges } from '../../support/payer/sign-authorization.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 
@@ -24,13 +26,16 @@ interface Parties {
 }
 
 /** Runs `work` with its own settlement key, since a settlement that is not sent blocks later ones of its key. */
-async function withProxy(work: (proxy: RpcProxy, parties: Parties) => Promise<void>): Promise<void> {
+async function withProxy(
+  work: (proxy: RpcProxy, parties: Parties) => Promise<void>,
+  signed: AuthorizationChanges = {},
+): Promise<void> {
   const proxy = await startRpcProxy(worker.devnet.rpcUrl)
   const settlementKey = generatePrivateKey()
   const facilitator = privateKeyToAccount(settlementKey).address
   await callRpc(worker.devnet.rpcUrl, 'anvil_setBalance', [facilitator, '0xde0b6b3a7640000'])
   try {
-    const { jobId, payer } = await worker.accept({ signed: { facilitator } })
+    const { jobId, payer } = await worker.accept({ signed: { ...signed, facilitator } })
     await work(proxy, { jobId, payer, chain: worker.through(proxy, settlementKey) })
   } finally {
     await proxy.stop()
@@ -125,6 +130,151 @@ describe('a job during an outage of the payment network is deferred, and paid ex
       await running
       expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
       expect(await transfersFrom(payer)).toBe(1)
+    })
+  })
+})
+
+/** Of a wallet that signs "never expires": the end of no job may depend on it. */
+const FOREVER: AuthorizationChanges = { deadline: 2n ** 200n }
+const MINUTE_SECONDS = 60
+const DAY_SECONDS = 86_400
+
+/** Fails the simulation of the settlement and nothing else: a node that answers, except about this payment. */
+function failSimulations(proxy: RpcProxy): void {
+  proxy.chooseFault(({ method, params }) => {
+    const [call] = params as readonly { readonly to?: string }[]
+    const isSimulation = method === 'eth_call' && call?.to?.toLowerCase() !== PERMIT2_ADDRESS
+    return isSimulation ? { kind: 'error', code: -32603, message: 'internal error' } : null
+  })
+}
+
+async function isOwed(jobId: string): Promise<boolean | undefined> {
+  const [row] = await worker.ledger.sql<{ is_owed: boolean }>('SELECT is_owed FROM jobs WHERE id = $1', [jobId])
+  return row?.is_owed
+}
+
+describe('a job that is deferred for too long ends, whatever the deadline of its payment', () => {
+  it('a job fails uncharged when its payment could not be checked for five minutes', async () => {
+    await withProxy(async (proxy, { jobId, payer, chain }) => {
+      proxy.setFault({ kind: 'reset' })
+      await worker.run(jobId, chain)
+      await worker.runDeferredFor(jobId, 4 * MINUTE_SECONDS, chain)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', deferred: true })
+      await worker.runDeferredFor(jobId, 5 * MINUTE_SECONDS, chain)
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'failed',
+        failure_code: 'work_not_started',
+        attempts: [],
+        settlements: [],
+        charge_amount: null,
+        has_key: false,
+        leased: false,
+      })
+      expect(await transfersFrom(payer)).toBe(0)
+    }, FOREVER)
+  })
+
+  it('a job fails uncharged when its upload could not be read for five minutes', async () => {
+    const { jobId } = await worker.accept({ signed: FOREVER })
+    const uploads = { get: rejecting('the store is down') }
+    await worker.run(jobId, { uploads })
+    await worker.runDeferredFor(jobId, 5 * MINUTE_SECONDS, { uploads })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'failed', failure_code: 'work_not_started', attempts: [] })
+  })
+
+  it('a charge that only its own payment prevents from being settled becomes a debt after a quarter of an hour', async () => {
+    await withProxy(async (proxy, { jobId, payer, chain: { settler } }) => {
+      failSimulations(proxy)
+      await worker.run(jobId, { settler })
+      await worker.runDeferredFor(jobId, 14 * MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+      await worker.runDeferredFor(jobId, 15 * MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({
+        state: 'settlement_failed',
+        failure_code: 'settlement_failed',
+        settlements: [],
+        receipt_id: null,
+      })
+      expect(await isOwed(jobId)).toBe(true)
+      expect(await transfersFrom(payer)).toBe(0)
+    }, FOREVER)
+  })
+
+  it('a charge becomes a debt although the payer’s signature expired while the charge was deferred', async () => {
+    await withProxy(async (proxy, { jobId, chain: { settler } }) => {
+      failSimulations(proxy)
+      await worker.run(jobId, { settler })
+      const expired = "UPDATE authorizations SET deadline = now() - interval '1 minute' WHERE job_id = $1"
+      await worker.ledger.sql(expired, [jobId])
+      await worker.runDeferredFor(jobId, 15 * MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed' })
+      expect(await isOwed(jobId)).toBe(true)
+    })
+  })
+
+  it('a payment that cannot be simulated right after a long outage is not a debt yet', async () => {
+    await withProxy(async (proxy, { jobId, chain: { settler } }) => {
+      proxy.setFault({ kind: 'reset' })
+      await worker.run(jobId, { settler })
+      proxy.setFault(null)
+      failSimulations(proxy)
+      await worker.runDeferredFor(jobId, 20 * MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+      await worker.runNow(jobId, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+      proxy.setFault({ kind: 'reset' })
+      await worker.runDeferredFor(jobId, 20 * MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+    }, FOREVER)
+  })
+
+  it('an outage of the whole network makes no payer a debtor: a charge waits for a day, and is then withheld', async () => {
+    await withProxy(async (proxy, { jobId, payer, chain: { settler } }) => {
+      proxy.setFault({ kind: 'reset' })
+      await worker.run(jobId, { settler })
+      await worker.runDeferredFor(jobId, DAY_SECONDS - MINUTE_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+      await worker.runDeferredFor(jobId, DAY_SECONDS, { settler })
+      expect(await worker.view(jobId)).toMatchObject({ state: 'settlement_failed', settlements: [] })
+      expect(await isOwed(jobId)).toBe(false)
+      expect(await transfersFrom(payer)).toBe(0)
+    }, FOREVER)
+  })
+
+  it('a job with a signed transaction that is not mined within a day needs review: its payer is not asked again', async () => {
+    await withProxy(async (proxy, { jobId, payer, chain: { settler } }) => {
+      proxy.setFault({ kind: 'reset' }, 'eth_sendRawTransaction', 'eth_getTransactionReceipt')
+      const confirm: typeof settler.confirm = async (...parameters) => {
+        advanceTime(POLL_MS)
+        return await settler.confirm(...parameters)
+      }
+      const pending = { settler: { ...settler, confirm } }
+      await worker.run(jobId, pending)
+      await worker.runDeferredFor(jobId, DAY_SECONDS - MINUTE_SECONDS, pending)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'settling', settlements: ['signed'], deferred: true })
+      await worker.runDeferredFor(jobId, DAY_SECONDS, pending)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'], receipt_id: null })
+      expect(await transfersFrom(payer)).toBe(0)
+    }, FOREVER)
+  })
+
+  it('the time that a job was deferred before the provider call does not count against its settlement', async () => {
+    await withProxy(async (proxy, { jobId, chain }) => {
+      proxy.setFault({ kind: 'reset' })
+      await worker.run(jobId, chain)
+      proxy.setFault(null)
+      failSimulations(proxy)
+      const { settler } = chain
+      const { verifier, payerFunds, chainClock, gas } = worker.dependencies
+      const limits = { fail: DAY_SECONDS * 1000, owe: 1000, withhold: 1000, review: 1000 }
+      const checked = { settler, verifier, payerFunds, chainClock, gas, longestDeferralMs: limits }
+      await worker.runDeferredFor(jobId, MINUTE_SECONDS, checked)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'generated', deferred: true })
+      const [row] = await worker.ledger.sql(
+        'SELECT deferrals, deferred_since > now() - make_interval(secs => 30) AS is_new FROM jobs WHERE id = $1',
+        [jobId],
+      )
+      expect(row).toEqual({ deferrals: 1, is_new: true })
     })
   })
 })

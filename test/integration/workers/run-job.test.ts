@@ -3,7 +3,9 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { newStagedUpload } from '#shared/media/staged-upload.ts'
 import { currentReceiptSchema } from '#shared/payment/receipt.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
+import { emptyOutput } from '../../../workers/providers/failures.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { createPayer } from '../../support/payer/payer.ts'
 import { signAuthorization } from '../../support/payer/sign-authorization.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
@@ -81,7 +83,7 @@ describe('an accepted job', () => {
   })
 })
 
-type ProviderFailureRow = readonly [string, FaultRuleInput, string, 'failed_definite' | 'failed_ambiguous']
+type ProviderFailureRow = readonly [string, FaultRuleInput, string, `failed_${'definite' | 'empty' | 'ambiguous'}`]
 
 const status = (code: number): FaultRuleInput => ({ fault: 'status', status: code })
 const PROVIDER_FAILURES: readonly ProviderFailureRow[] = [
@@ -112,7 +114,7 @@ const PROVIDER_FAILURES: readonly ProviderFailureRow[] = [
   ],
   ['returns truncated JSON', { fault: 'truncatedJson' }, 'provider_outcome_unknown', 'failed_ambiguous'],
   ['returns an endless body', { fault: 'hugeBody' }, 'provider_outcome_unknown', 'failed_ambiguous'],
-  ['returns an empty transcript', { fault: 'emptyText' }, 'provider_empty_output', 'failed_definite'],
+  ['returns no transcript', { fault: 'emptyText' }, 'provider_empty_output', 'failed_empty'],
 ]
 
 /** The timeout for a provider that never answers. */
@@ -171,6 +173,40 @@ describe('a job with a failing provider', () => {
       failure_code: 'provider_unavailable',
       attempts: [],
     })
+  })
+})
+
+describe('calls that a vendor worked on without usable output', () => {
+  it('are absorbed cost at their maxima, and stop the payer’s accepted jobs once the budget is used up', async () => {
+    const payer = await createPayer(worker.devnet.rpcUrl)
+    const before = await worker.ledger.reports.readLedgerTotals()
+    const transcription = { transcribe: () => Promise.resolve(emptyOutput('HTTP 200 without a transcript')) }
+    const changes = routedTo([{ ...worker.deployment, transcription }], PATIENCE_MS)
+    for (let call = 0; call < 5; call += 1) {
+      const { jobId } = await worker.accept({ payer })
+      await worker.run(jobId, changes)
+      expect(await worker.view(jobId)).toMatchObject({
+        ...UNCHARGED,
+        failure_code: 'provider_empty_output',
+        attempts: ['failed_empty'],
+        has_key: false,
+      })
+    }
+    const { uncharged } = await worker.ledger.reports.readLedgerTotals()
+    expect(uncharged.empty_output.count - before.uncharged.empty_output.count).toBe(5)
+    expect(uncharged.empty_output.total - before.uncharged.empty_output.total).toBe(5n * 5034n)
+
+    const { jobId } = await worker.accept({ payer })
+    await worker.ledger.sql('UPDATE uncharged_work SET amount = 200000 WHERE payer = $1', [payer.address])
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({
+      ...UNCHARGED,
+      state: 'failed',
+      failure_code: 'uncharged_work_limit',
+      attempts: [],
+    })
+    expect(worker.upstream.calls).toEqual([])
+    expect(await devnetBalance(payer)).toBe(UNTOUCHED)
   })
 })
 

@@ -271,6 +271,16 @@ describe('a settlement that a remote facilitator cannot complete', () => {
     expect(await settlementOf(jobId)).toMatchObject({ unanswered_requests: 1 })
   })
 
+  it('a settlement that stays open after an unanswered request needs review after a day, whatever its deadline', async () => {
+    const { jobId, payer } = await interrupted({ kind: 'reset' }, { signed: { deadline: 2n ** 200n } })
+    await payer.spend(1_000_000n)
+    await makeRequestOld(jobId)
+    await worker.runDeferredFor(jobId, 86_000, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject(OPEN_SETTLEMENT)
+    await worker.runDeferredFor(jobId, 86_400, remoteSettling())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'review', settlements: ['unproven'] })
+  })
+
   it('a settlement is not proven by the hash of another settlement of the same payer and charge', async () => {
     const payer = await createPayer(worker.devnet.rpcUrl)
     await payer.approve()

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
+import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import { upstreamVoice } from '../../../workers/providers/deployment.ts'
@@ -30,8 +31,27 @@ describe('the file', () => {
       { ...entry, api_key_env: 'NOT_SET', serves: ['model-a', 'model-b'] },
       { ...entry, name: 'b', serves: ['model-b', 'model-c'] },
     )
-    expect([...servedModels(file)]).toEqual(['model-a', 'model-b', 'model-c'])
+    expect([...servedModels(file).keys()]).toEqual(['model-a', 'model-b', 'model-c'])
     expect(servedModels({ deployments: [] }).size).toBe(0)
+  })
+
+  test('the served voices of a model are those of all its deployments, or all if one takes the public aliases', () => {
+    const file = parse(
+      { ...entry, serves: ['model-a', 'model-b'], voices: { jade: 'v1' } },
+      { ...entry, name: 'b', serves: ['model-b'], voices: { jade: 'v2', bella: 'v3' } },
+      { ...entry, name: 'c', serves: ['model-c'], voices: { bella: 'v4' } },
+      { ...entry, name: 'd', serves: ['model-c'] },
+    )
+    expect([...servedModels(file)]).toEqual([
+      ['model-a', new Set(['jade'])],
+      ['model-b', new Set(['jade', 'bella'])],
+      ['model-c', 'all'],
+    ])
+  })
+
+  test('the shipped example serves every published voice', () => {
+    const file = parseDeploymentsFile(readFileSync('infra/deployments.example.json', 'utf8'))
+    expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
   })
 
   test.each<[string, Partial<Record<keyof DeploymentEntry | 'api_key', unknown>>, RegExp]>([
@@ -150,7 +170,8 @@ describe('the included files', () => {
       voices: ['darian'],
     })
     const file = parseDeploymentsFile(JSON.stringify(written))
-    expect(servedModels(file)).toEqual(new Set(models.map(({ id }) => id)))
+    expect([...servedModels(file).keys()].toSorted()).toEqual(models.map(({ id }) => id).toSorted())
+    expect(servedModels(file).get('speechvendor/flash-v2.5')).toEqual(new Set(['darian']))
     const adaptersOf = (id: string) =>
       file.deployments
         .filter(({ serves }) => serves.includes(id))

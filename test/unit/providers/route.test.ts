@@ -28,6 +28,7 @@ const routerOf = (deployments: readonly Deployment[], random: () => number = () 
     random,
     maximumTimeoutMs: 270_000,
     failuresToOpen: 3,
+    payersToOpen: 3,
     pauseMs: 10_000,
   })
 
@@ -43,11 +44,19 @@ const failure = (code: ProviderFailure['code'], changes: Partial<ProviderFailure
 })
 const success = { outcome: 'produced' } as const
 
+const PAYER = '0xpayer'
+
 /** Runs the first candidate; `undefined` when there is none. */
-async function callOnce<Outcome extends { readonly outcome: string }>(router: Router, outcome: Outcome) {
-  for (const slot of router.candidates('model')) return slot.run(async () => outcome)
+async function callOnce<Outcome extends { readonly outcome: string }>(
+  router: Router,
+  outcome: Outcome,
+  payer: string = PAYER,
+) {
+  for (const slot of router.candidates('model')) return slot.run(async () => outcome, payer)
   return undefined
 }
+
+const circuitOf = (router: Router) => router.states()[0]?.circuit
 
 /** Returns the first candidate's name and leaves the loop without running it. */
 function peekFirst(router: Router): string | undefined {
@@ -59,7 +68,7 @@ function peekFirst(router: Router): string | undefined {
 function startCall(router: Router) {
   const { promise, resolve } = Promise.withResolvers<typeof success>()
   for (const slot of router.candidates('model')) {
-    const ended = slot.run(() => promise)
+    const ended = slot.run(() => promise, PAYER)
     return {
       end: async () => {
         resolve(success)
@@ -105,7 +114,7 @@ describe('order', () => {
     const seen: unknown[] = []
     for (const slot of router.candidates('model')) {
       seen.push([slot.deployment.name, ...router.states().map(({ activeCalls }) => activeCalls)])
-      await slot.run(async () => failure('provider_unavailable'))
+      await slot.run(async () => failure('provider_unavailable'), PAYER)
     }
     expect(seen).toEqual([
       ['a', 1, 0],
@@ -126,7 +135,7 @@ describe('time limit', () => {
       await slot.run(async (limitMs) => {
         given.push(limitMs)
         return success
-      })
+      }, PAYER)
     }
     expect(given).toEqual([expected])
   })
@@ -157,7 +166,7 @@ describe('concurrency', () => {
   test('a call that throws releases its reservation', async () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
     for (const slot of router.candidates('model')) {
-      await expect(slot.run(() => Promise.reject(new Error('defect')))).rejects.toThrow('defect')
+      await expect(slot.run(() => Promise.reject(new Error('defect')), PAYER)).rejects.toThrow('defect')
     }
     expect(names(router)).toEqual(['a'])
   })
@@ -167,11 +176,11 @@ describe('concurrency', () => {
     const slots = []
     for (const slot of router.candidates('model')) {
       slots.push(slot)
-      await slot.run(async () => success)
-      await expect(slot.run(async () => success)).rejects.toThrow('once')
+      await slot.run(async () => success, PAYER)
+      await expect(slot.run(async () => success, PAYER)).rejects.toThrow('once')
     }
     for (const slot of router.candidates('model')) slots.push(slot)
-    await expect(slots[1]?.run(async () => success)).rejects.toThrow('within its iteration')
+    await expect(slots[1]?.run(async () => success, PAYER)).rejects.toThrow('within its iteration')
   })
 })
 
@@ -206,12 +215,11 @@ describe('requests per minute', () => {
 
 describe('circuit', () => {
   const open = async (router: Router) => {
-    for (const code of ['provider_unavailable', 'provider_outcome_unknown', 'provider_unavailable'] as const) {
-      await callOnce(router, failure(code))
-    }
+    for (let count = 0; count < 3; count += 1) await callOnce(router, failure('provider_unavailable'))
   }
+  const timeout = failure('provider_outcome_unknown', { timedOut: true })
 
-  test('consecutive failures open the circuit, and the deployment is skipped for the pause', async () => {
+  test('definite failures of one payer open the circuit, and the deployment is skipped for the pause', async () => {
     const router = routerOf([deployment('a'), deployment('b', { priority: 1 })])
     await open(router)
     expect(router.states()[0]).toMatchObject({ circuit: 'open', isAvailable: false })
@@ -226,18 +234,70 @@ describe('circuit', () => {
   test.each([
     ['a success', success],
     ['a rejected input', failure('provider_rejected')],
-    ['an empty output', failure('provider_empty_output')],
-    ['an unsupported request', unserviceable('test')],
-  ])('%s in between restarts the count of failures', async (_name, outcome) => {
+    ['an empty output', failure('provider_empty_output', { certainty: 'empty' })],
+  ])('definite failures open the circuit only when they are half of the latest calls: %s', async (_name, outcome) => {
     const router = routerOf([deployment('a')])
+    for (let count = 0; count < 4; count += 1) await callOnce(router, outcome)
+    await open(router)
+    expect(circuitOf(router)).toBe('closed')
     await callOnce(router, failure('provider_unavailable'))
-    await callOnce(router, failure('provider_unavailable'))
-    await callOnce(router, outcome)
-    await callOnce(router, failure('provider_unavailable'))
-    await callOnce(router, failure('provider_unavailable'))
-    expect(router.states()[0]).toMatchObject({ circuit: 'closed' })
-    await callOnce(router, failure('provider_unavailable'))
-    expect(router.states()[0]).toMatchObject({ circuit: 'open' })
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('an unsupported request is no call: it neither opens a circuit nor keeps it closed', async () => {
+    const router = routerOf([deployment('a')])
+    for (let count = 0; count < 20; count += 1) await callOnce(router, unserviceable('test'))
+    expect(circuitOf(router)).toBe('closed')
+    await open(router)
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('unknown outcomes of one payer never open the circuit, however many there are', async () => {
+    const router = routerOf([deployment('a')])
+    for (let count = 0; count < 50; count += 1) await callOnce(router, timeout, 'attacker')
+    for (let count = 0; count < 50; count += 1) await callOnce(router, timeout, 'accomplice')
+    expect(circuitOf(router)).toBe('closed')
+  })
+
+  test('unknown outcomes of three payers open the circuit', async () => {
+    const router = routerOf([deployment('a')])
+    await callOnce(router, timeout, 'first')
+    await callOnce(router, failure('provider_outcome_unknown'), 'second')
+    expect(circuitOf(router)).toBe('closed')
+    await callOnce(router, timeout, 'third')
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('unknown outcomes of a few payers do not open the circuit while most payers are served', async () => {
+    const router = routerOf([deployment('a')])
+    for (let count = 0; count < 7; count += 1) await callOnce(router, success, `honest ${count}`)
+    for (let round = 0; round < 10; round += 1) {
+      for (let count = 0; count < 6; count += 1) await callOnce(router, timeout, `attacker ${count}`)
+    }
+    expect(circuitOf(router)).toBe('closed')
+    await callOnce(router, timeout, 'honest 0')
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('the latest outcome of a payer counts, for two minutes', async () => {
+    const router = routerOf([deployment('a')])
+    for (const payer of ['first', 'second']) await callOnce(router, timeout, payer)
+    await callOnce(router, success, 'second')
+    await callOnce(router, timeout, 'third')
+    expect(circuitOf(router)).toBe('closed')
+    passes(120_000)
+    for (const payer of ['second', 'fourth']) await callOnce(router, timeout, payer)
+    expect(circuitOf(router)).toBe('closed')
+    await callOnce(router, timeout, 'fifth')
+    expect(circuitOf(router)).toBe('open')
+  })
+
+  test('failures that the request itself caused never open the circuit', async () => {
+    const router = routerOf([deployment('a')])
+    for (let count = 0; count < 10; count += 1) {
+      await callOnce(router, { ...timeout, concerns: 'request' as const }, `payer ${count}`)
+    }
+    expect(circuitOf(router)).toBe('closed')
   })
 
   test('a half-open circuit allows one probe at a time; its success closes the circuit', async () => {
@@ -276,7 +336,7 @@ describe('circuit', () => {
     const called = vi.fn<() => Promise<typeof success>>(async () => success)
     for (const slot of router.candidates('model')) {
       await open(router)
-      expect(await slot.run(called)).toMatchObject({ code: 'provider_unavailable', certainty: 'definite' })
+      expect(await slot.run(called, PAYER)).toMatchObject({ code: 'provider_unavailable', certainty: 'definite' })
     }
     expect(called).not.toHaveBeenCalled()
   })

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextUsage } from '#shared/operations/text/text-request.ts'
+import { deliveredText } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
@@ -9,6 +10,9 @@ import { type MessageWire, messageWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
+
+/** Stop reasons for which the request's own limits ended the answer. */
+const ENDED_BY_REQUEST: ReadonlySet<string> = new Set(['stop_sequence', 'max_tokens', 'model_context_window_exceeded'])
 
 const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
@@ -73,7 +77,8 @@ function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutco
 
 /**
  * Maps a message to its outcome. A refusal without any output is not billed, so it is a rejection; one that interrupts
- * an answer is billed, and the text so far is returned with `content_filter`.
+ * an answer is billed, and the text so far is returned with `content_filter`. An answer that a stop sequence or the
+ * output limit ended is complete without any text, and blank text is text.
  *
  * Source: platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals, release notes
  * of 2 June 2026, and …/build-with-claude/handling-stop-reasons.
@@ -81,18 +86,18 @@ function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutco
 function readOutput(message: MessageWire): TextOutcome {
   const reason = message.stop_reason ?? 'no stop reason'
   const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
-  const visible = text.trim() === '' ? null : text
   const calls = toolCalls(message)
-  const isEmpty = visible === null && calls.length === 0
-  if (isEmpty && reason === 'refusal' && (message.usage?.output_tokens ?? 0) === 0)
-    return rejected('HTTP 200 with refusal')
-  if (isEmpty && reason !== 'refusal') return emptyOutput(`HTTP 200 without text or call, ${reason}`)
+  const isBlank = text.trim() === '' && calls.length === 0
+  const isWithheld = isBlank && reason === 'refusal'
+  if (isWithheld && (message.usage?.output_tokens ?? 0) === 0) return rejected('HTTP 200 with refusal')
+  const isComplete = ENDED_BY_REQUEST.has(reason) || (reason === 'end_turn' && text !== '')
+  if (isBlank && !isComplete && !isWithheld) return emptyOutput(`HTTP 200 without text or call, ${reason}`)
   const usage = readUsage(message)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = message.content.flatMap((block) => (block.type === 'thinking' ? (block.signature ?? []) : []))
   const output: TextOutput = {
-    text: visible,
-    refusal: isEmpty ? WITHHELD_REFUSAL : null,
+    text: deliveredText(text, isBlank && isComplete),
+    refusal: isWithheld ? WITHHELD_REFUSAL : null,
     tool_calls: calls,
     finish_reason: finishReason(reason, calls.length > 0),
     usage,

@@ -1,10 +1,11 @@
 import { z } from 'zod'
+import { errorToken } from '../error-token.ts'
 
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
 
-/** A name such as `end_turn`; anything else counts as absent, so that free text never reaches a log. */
-const token = z
+/** The id of a message or request; anything else counts as absent, so that free text never reaches a log. */
+const id = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,128}$/)
   .nullish()
@@ -32,9 +33,9 @@ const otherBlock = z
  * resources/messages/messages.d.ts.
  */
 export const messageWire = z.object({
-  id: token,
+  id,
   content: z.array(z.union([usedBlocks, otherBlock])),
-  stop_reason: token,
+  stop_reason: errorToken,
   usage: z
     .object({
       input_tokens: tokens,
@@ -53,6 +54,6 @@ export type MessageWire = z.infer<typeof messageWire>
  * kept. Source: platform.claude.com/docs/en/api/errors ("Error shapes")
  */
 export const errorWire = z.object({
-  error: z.object({ type: token, message: z.string().optional().catch(undefined) }),
-  request_id: token,
+  error: z.object({ type: errorToken, message: z.string().optional().catch(undefined) }),
+  request_id: id,
 })

@@ -1,5 +1,6 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
+import { languageCode } from '../language-code.ts'
 import type {
   TranscribedCharacter,
   TranscribedWord,
@@ -83,13 +84,16 @@ function readTranscript(bytes: Uint8Array, input: TranscriptionInput): Transcrip
   }
   const answer = transcriptWire.safeParse(body)
   if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
-  const { text, language_code: language, language_probability: probability } = answer.data
-  if (text === undefined || text === null || text.trim() === '') return emptyOutput('HTTP 200 with a blank transcript')
-  const words = wantsWords(input) ? readWords(answer.data.words, input) : undefined
+  const { language_probability: probability } = answer.data
+  if (typeof answer.data.text !== 'string') return emptyOutput('HTTP 200 without a transcript')
+  // A recording without speech has a blank transcript.
+  const text = answer.data.text.trim() === '' ? '' : answer.data.text
+  const language = languageCode(answer.data.language_code)
+  const words = wantsWords(input) ? (text === '' ? [] : readWords(answer.data.words, input)) : undefined
   if (words === 'malformed') return unknownOutcome('HTTP 200 without usable words')
   const transcript: Transcript = {
     text,
-    ...(language === undefined || language === null || language === '' ? {} : { language }),
+    ...(language === undefined ? {} : { language }),
     ...(probability === undefined || probability === null
       ? {}
       : { languageProbabilityMillionths: Math.round(Math.min(1, Math.max(0, probability)) * 1_000_000) }),

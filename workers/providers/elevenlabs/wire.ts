@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { errorToken } from '../error-token.ts'
 
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
@@ -35,7 +36,8 @@ export const transcriptWire = z.object({
   words: z.unknown().optional(),
 })
 
-const errorToken = z
+/** The id of a request. */
+const requestId = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/)
   .optional()
@@ -49,7 +51,7 @@ const errorToken = z
  */
 export const errorWire = z.object({
   detail: z.union([
-    z.object({ type: errorToken, code: errorToken, status: errorToken, request_id: errorToken }),
+    z.object({ type: errorToken, code: errorToken, status: errorToken, request_id: requestId }),
     z.array(z.object({ type: errorToken, loc: z.array(z.union([z.string(), z.number()])).optional() })).max(100),
   ]),
 })

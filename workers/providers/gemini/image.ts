@@ -1,5 +1,5 @@
-import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
-import { generatedImageType } from '../generated-image-type.ts'
+import { emptyOutput, rejected, unknownOutcome, withheldOutput } from '../failures.ts'
+import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'
@@ -7,8 +7,8 @@ import type { AnswerWire } from './wire.ts'
 /** A PNG of 1024 × 1024 pixels has at most 4 MiB before Base64; thinking models add drafts. */
 const MAXIMUM_RESPONSE_BYTES = 48 * 1024 * 1024
 
-/** Finish reasons that reject the prompt: the same prompt fails again. */
-const REJECTED_PROMPT_REASONS: ReadonlySet<string> = new Set([
+/** Finish reasons that withhold what was generated: the same prompt fails again. */
+const WITHHELD_REASONS: ReadonlySet<string> = new Set([
   'SAFETY',
   'RECITATION',
   'BLOCKLIST',
@@ -51,15 +51,15 @@ function readImage(answer: AnswerWire): ImageOutcome {
   const data = parts.find(({ inlineData }) => inlineData !== undefined)?.inlineData?.data
   if (data === undefined || data === '') {
     const text = `HTTP 200 without an image, ${reason}`
-    return REJECTED_PROMPT_REASONS.has(reason) ? rejected(text) : emptyOutput(text)
+    return WITHHELD_REASONS.has(reason) ? withheldOutput(text) : emptyOutput(text)
   }
   const bytes = Buffer.from(data, 'base64')
-  const contentType = generatedImageType(bytes)
-  if (contentType === null) return emptyOutput('HTTP 200 with an image that is neither PNG, JPEG nor WebP')
+  const image = readGeneratedImage(bytes)
+  if (image.outcome === 'failed') return image
   const { responseId } = answer
   return {
     outcome: 'generated',
-    image: { bytes, contentType },
+    image: { bytes, contentType: image.contentType },
     ...(responseId === undefined ? {} : { vendorRequestId: responseId }),
   }
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { TextOutput, TextUsage } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
+import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
@@ -32,7 +33,7 @@ export function createGeminiText(
         return rejected('not sent: an image is not inline')
       }
       const answered = await generateContent(textBody(request, dependencies), options, MAXIMUM_RESPONSE_BYTES)
-      return answered.outcome === 'failed' ? answered : readOutput(answered.answer)
+      return answered.outcome === 'failed' ? answered : readOutput(answered.answer, request)
     },
   }
 }
@@ -44,10 +45,12 @@ export function createGeminiText(
  * - A withheld answer (SAFETY, RECITATION, …) was worked on and is billed: a refusal with finish reason
  *   `content_filter`, or the part of the text that passed the filter.
  * - Any reason other than STOP and MAX_TOKENS also means that the vendor cut the answer short: `content_filter`.
+ * - An answer without text or call is complete when MAX_TOKENS ended it, which thinking alone can use up, or when the
+ *   request has stop sequences: STOP stands for those as well as for the model's own end.
  *
  * Source: ai.google.dev/gemini-api/docs/safety-settings ("Safety feedback") and Candidate.FinishReason.
  */
-function readOutput(answer: AnswerWire): TextOutcome {
+function readOutput(answer: AnswerWire, request: TextRequest): TextOutcome {
   const candidate = answer.candidates?.[0]
   const blocked = answer.promptFeedback?.blockReason
   if (candidate === undefined) {
@@ -59,19 +62,19 @@ function readOutput(answer: AnswerWire): TextOutcome {
   if (FAILED_CALL_REASONS.has(reason)) return emptyOutput(`HTTP 200 with ${reason}`)
   const parts = (candidate.content?.parts ?? []).filter(({ thought }) => thought !== true)
   const text = parts.map((part) => part.text ?? '').join('')
-  const visible = text.trim() === '' ? null : text
   const calls = toolCalls(parts, answer)
-  const finished = reason === 'STOP' || reason === 'MAX_TOKENS'
-  const isEmpty = visible === null && calls.length === 0
-  if (isEmpty && (finished || candidate.finishReason === undefined)) {
+  const isBlank = text.trim() === '' && calls.length === 0
+  const isComplete = reason === 'MAX_TOKENS' || (reason === 'STOP' && (text !== '' || endsAtStopSequence(request)))
+  const isWithheld = isBlank && reason !== 'STOP' && reason !== 'MAX_TOKENS'
+  if (isBlank && !isComplete && (!isWithheld || candidate.finishReason === undefined)) {
     return emptyOutput(`HTTP 200 without text or call, ${reason}`)
   }
-  const usage = readUsage(answer, !isEmpty)
+  const usage = readUsage(answer, !isBlank)
   if (usage === undefined) return unknownOutcome('HTTP 200 without usable token counts')
   const signatures = (candidate.content?.parts ?? []).flatMap(({ thoughtSignature }) => thoughtSignature ?? [])
   const output: TextOutput = {
-    text: visible,
-    refusal: isEmpty ? WITHHELD_REFUSAL : null,
+    text: deliveredText(text, isBlank && isComplete),
+    refusal: isWithheld ? WITHHELD_REFUSAL : null,
     tool_calls: calls,
     finish_reason: finishReason(reason, calls.length > 0),
     usage,

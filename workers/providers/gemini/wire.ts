@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { errorToken } from '../error-token.ts'
 
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
@@ -6,8 +7,8 @@ const storableText = z.string().transform((text) => text.toWellFormed().replaceA
 /** The vendor omits a count that is zero. */
 const tokens = z.int().nonnegative().optional()
 
-/** A name such as `MAX_TOKENS`; anything else counts as absent, so that free text never reaches a log. */
-const token = z
+/** The id of a response; anything else counts as absent, so that free text never reaches a log. */
+const responseId = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/)
   .optional()
@@ -33,9 +34,9 @@ export type PartWire = z.infer<typeof part>
  */
 export const answerWire = z.object({
   candidates: z
-    .array(z.object({ content: z.object({ parts: z.array(part).optional() }).optional(), finishReason: token }))
+    .array(z.object({ content: z.object({ parts: z.array(part).optional() }).optional(), finishReason: errorToken }))
     .optional(),
-  promptFeedback: z.object({ blockReason: token }).optional(),
+  promptFeedback: z.object({ blockReason: errorToken }).optional(),
   usageMetadata: z
     .object({
       promptTokenCount: tokens,
@@ -44,7 +45,7 @@ export const answerWire = z.object({
       thoughtsTokenCount: tokens,
     })
     .optional(),
-  responseId: token,
+  responseId,
 })
 
 export type AnswerWire = z.infer<typeof answerWire>
@@ -57,9 +58,9 @@ export type AnswerWire = z.infer<typeof answerWire>
  */
 export const errorWire = z.object({
   error: z.object({
-    status: token,
+    status: errorToken,
     details: z
-      .array(z.object({ reason: token, retryDelay: z.string().optional().catch(undefined) }))
+      .array(z.object({ reason: errorToken, retryDelay: z.string().optional().catch(undefined) }))
       .max(100)
       .optional()
       .catch(undefined),

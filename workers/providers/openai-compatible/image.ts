@@ -1,5 +1,5 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
-import { generatedImageType } from '../generated-image-type.ts'
+import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
 import { failureOf } from './errors.ts'
@@ -45,12 +45,12 @@ function readImage(answerBytes: Uint8Array): ImageOutcome {
   const base64 = item?.b64_json ?? ''
   if (base64 === '') return item?.url ? unknownOutcome('HTTP 200 with a URL instead of the image') : noImage
   const bytes = Buffer.from(base64, 'base64')
-  const contentType = generatedImageType(bytes)
-  if (contentType === null) return unknownOutcome('HTTP 200 with bytes that are not PNG, JPEG or WebP')
+  const image = readGeneratedImage(bytes)
+  if (image.outcome === 'failed') return image
   const revisedPrompt = item?.revised_prompt
   return {
     outcome: 'generated',
-    image: { bytes, contentType },
+    image: { bytes, contentType: image.contentType },
     ...(revisedPrompt === undefined || revisedPrompt === null || revisedPrompt === '' ? {} : { revisedPrompt }),
   }
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
@@ -42,7 +43,7 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const answer = completionWire.safeParse(readJson(exchange.bytes))
       if (!answer.success) return unknownOutcome('HTTP 200 with a malformed completion')
-      return { ...readCompletion(answer.data), ...callId(exchange.headers, answer.data.id) }
+      return { ...readCompletion(answer.data, request), ...callId(exchange.headers, answer.data.id) }
     },
   }
 }
@@ -149,7 +150,11 @@ const FINISH_REASONS = {
   content_filter: 'content_filter',
 } as const satisfies Record<CompletionWire['choices'][number]['finish_reason'], TextOutput['finish_reason']>
 
-function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
+/**
+ * Maps a completion to its outcome. One without output is complete when the output limit ended it, which thinking alone
+ * can use up, or when the request has stop sequences: `stop` stands for those as well as for the model's own end.
+ */
+function readCompletion({ id, choices, usage }: CompletionWire, request: TextRequest): TextOutcome {
   const [choice] = choices
   if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
   const finishReason = FINISH_REASONS[choice.finish_reason]
@@ -166,16 +171,19 @@ function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
   if (whole.length < calls.length && finishReason !== 'length') {
     return unknownOutcome('HTTP 200 with tool arguments that are not a JSON object')
   }
-  const text = blankToNull(choice.message.content)
-  const refusal = blankToNull(choice.message.refusal)
-  if (text === null && refusal === null && whole.length === 0) {
+  const text = choice.message.content ?? ''
+  const refusal = deliveredText(choice.message.refusal ?? '', false)
+  const isBlank = text.trim() === '' && refusal === null && whole.length === 0
+  const isComplete =
+    finishReason === 'length' || (finishReason === 'stop' && (text !== '' || endsAtStopSequence(request)))
+  if (isBlank && !isComplete) {
     return emptyOutput(`HTTP 200 without output, finish reason ${choice.finish_reason}`)
   }
   const thinking = usage.completion_tokens_details?.reasoning_tokens
   return {
     outcome: 'generated',
     output: {
-      text,
+      text: deliveredText(text, isBlank),
       refusal,
       tool_calls: whole,
       // OpenAI ends a call that was forced by name with `stop`.
@@ -187,11 +195,6 @@ function readCompletion({ id, choices, usage }: CompletionWire): TextOutcome {
       },
     },
   }
-}
-
-/** Returns null for blank text: whitespace alone is not billable output. */
-function blankToNull(text: string | null | undefined): string | null {
-  return text === undefined || text === null || text.trim() === '' ? null : text
 }
 
 function isJsonObject(json: string): boolean {

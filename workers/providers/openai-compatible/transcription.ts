@@ -1,4 +1,5 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { languageCode, shortLanguageCode } from '../language-code.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
@@ -14,15 +15,15 @@ const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
  * Creates the speech-to-text provider for an OpenAI-style server (OpenAI's whisper-1, vLLM, LocalAI, Speaches): one
  * multipart `POST {baseUrl}/audio/transcriptions` per call, answered as `verbose_json`.
  *
- * This API has neither speakers nor audio events: words have no speaker, events are not tagged. It has no character
- * times either; such a request is not sent and left to another deployment (`provider_unavailable`). Throws like
- * `createPost`. Source: see `wire.ts`.
+ * This API has no speakers, audio events or character times; a request for any of them is not sent and left to another
+ * deployment (`unserviceable`). Throws like `createPost`. Source: see `wire.ts`.
  */
 export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatibleDependencies): TranscriptionProvider {
   const post = createPost(dependencies, '/audio/transcriptions')
   return {
     async transcribe(input, options) {
-      if (input.timestamps === 'character') return unserviceable('not sent: this API has no character times')
+      const missing = missingFeature(input)
+      if (missing !== undefined) return unserviceable(`not sent: this API has no ${missing}`)
       const form = requestForm(input, dependencies.upstreamModel)
       const exchange = await post(form, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
@@ -31,34 +32,41 @@ export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatib
   }
 }
 
+/** Returns what the request asks for and this API cannot deliver. */
+function missingFeature({ diarize, tagAudioEvents, timestamps }: TranscriptionInput): string | undefined {
+  if (diarize) return 'speakers'
+  if (tagAudioEvents) return 'audio events'
+  return timestamps === 'character' ? 'character times' : undefined
+}
+
 function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
   const form = new FormData()
   form.set('model', upstreamModel)
   form.set('response_format', 'verbose_json')
   if (wantsWords(input)) form.set('timestamp_granularities[]', 'word')
-  if (input.language !== undefined) form.set('language', input.language)
+  if (input.language !== undefined) form.set('language', shortLanguageCode(input.language))
   form.set('file', new Blob([input.audio], { type: 'audio/mpeg' }), 'audio.mp3')
   return form
 }
 
 function wantsWords(input: TranscriptionInput): boolean {
-  return input.needsWords || input.diarize || input.timestamps !== 'none'
+  return input.needsWords || input.timestamps !== 'none'
 }
 
 function readTranscript(bytes: Uint8Array, input: TranscriptionInput): TranscriptionOutcome {
   const answer = transcriptionWire.safeParse(readJson(bytes))
   if (!answer.success) return unknownOutcome('HTTP 200 with a malformed transcript')
-  const { language } = answer.data
-  // Whisper starts every segment with a space.
-  const text = (answer.data.text ?? '').trim()
-  if (text === '') return emptyOutput('HTTP 200 with a blank transcript')
-  const words = wantsWords(input) ? readWords(answer.data.words) : undefined
-  if (words?.length === 0) return unknownOutcome('HTTP 200 without usable words')
+  if (typeof answer.data.text !== 'string') return emptyOutput('HTTP 200 without a transcript')
+  // Whisper starts every segment with a space. A recording without speech has a blank transcript.
+  const text = answer.data.text.trim()
+  const language = languageCode(answer.data.language)
+  const words = wantsWords(input) ? readWords(text === '' ? [] : answer.data.words) : undefined
+  if (words?.length === 0 && text !== '') return unknownOutcome('HTTP 200 without usable words')
   return {
     outcome: 'transcribed',
     transcript: {
       text,
-      ...(language === undefined || language === null || language === '' ? {} : { language }),
+      ...(language === undefined ? {} : { language }),
       ...(words === undefined ? {} : { words }),
     },
   }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { errorToken } from '../error-token.ts'
 
 /** PostgreSQL stores neither NUL nor a lone surrogate, and JSON escapes can carry both. */
 const storableText = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''))
@@ -76,12 +77,6 @@ const seconds = z.number().nonnegative()
 export const wordsWire = z.array(z.object({ word: storableText, start: seconds, end: seconds }))
 
 /** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */
-const errorToken = z
-  .string()
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/)
-  .nullish()
-  .catch(undefined)
-
 const errorFields = z.object({ type: errorToken, code: errorToken })
 
 /**

@@ -23,7 +23,7 @@ export function createSpeechToTextRoute({ apiKey }: { apiKey: string | undefined
     async answer(request) {
       return refuseKey(request, apiKey) ?? (await transcribe(request))
     },
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: '', words: [] } }),
+    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: null, words: null } }),
   }
 }
 

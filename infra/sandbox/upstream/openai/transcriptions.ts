@@ -21,7 +21,7 @@ export function createTranscriptionsRoute({ apiKey }: { apiKey: string | undefin
     async answer(request) {
       return refuseKey(request, apiKey) ?? (await transcribe(request))
     },
-    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: '', words: [] } }),
+    emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: null, words: null } }),
   }
 }
 

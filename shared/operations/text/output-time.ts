@@ -1,0 +1,26 @@
+import { z } from 'zod'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+
+/** The `max_tokens` up to which the time limit of any provider call is long enough. */
+const ORDINARY_OUTPUT_TOKENS = 16_384
+
+/** The largest `max_tokens` of any request. */
+export const LONGEST_OUTPUT_TOKENS = 65_536
+
+/** The same for API and workers: it decides how long a call may take, and so how long its payment must be valid. */
+export const outputTimeSettings = {
+  /** A text call gets this much more time for each output token that it may have beyond 16,384. */
+  OUTPUT_TOKENS_PER_SECOND: z.coerce.number().positive().default(128),
+}
+
+const termsSchema = z.object({ maximum_output_tokens: z.int().positive() })
+
+/**
+ * Returns the time that a call may take beyond the ordinary limit, since a request that asks for a long answer must be
+ * able to receive it: in proportion to the output tokens beyond 16,384, and 0 for operations without output tokens.
+ */
+export function extraOutputSeconds(terms: JsonValue, tokensPerSecond: number): number {
+  const parsed = termsSchema.safeParse(terms)
+  if (!parsed.success) return 0
+  return Math.max(0, parsed.data.maximum_output_tokens - ORDINARY_OUTPUT_TOKENS) / tokensPerSecond
+}

@@ -1,0 +1,140 @@
+import { CircuitState, circuitBreaker, handleWhenResult } from 'cockatiel'
+import type { ProviderFailure } from './provider.ts'
+
+export interface CircuitDependencies {
+  /** Must follow the system clock, which the circuit breaker reads. */
+  readonly now: () => Date
+  /** Definite failures that open a circuit, when they are at least half of the latest calls. */
+  readonly failuresToOpen?: number
+  /** Payers with an ambiguous failure that open a circuit, when they are at least half of the latest payers. */
+  readonly payersToOpen?: number
+  /** How long a circuit stays open before one call may probe the deployment. */
+  readonly pauseMs?: number
+}
+
+export interface Circuit {
+  /** Makes the call on behalf of a payer. Returns `provider_unavailable` without calling while the circuit is open. */
+  run<Outcome extends { readonly outcome: string }>(
+    call: () => Promise<Outcome>,
+    payer: string,
+  ): Promise<Outcome | ProviderFailure>
+  /** Returns the rest of the pause; 0 when a call may start or probe. */
+  waitMs(): number
+  state(): 'closed' | 'open' | 'half_open'
+}
+
+/** Creates the circuit of one deployment, around Cockatiel's policy, which does not expose when its pause ends. */
+export function createCircuit(dependencies: CircuitDependencies): Circuit {
+  const { now, pauseMs = 15_000 } = dependencies
+  const health = createHealth(dependencies)
+  const breaker = circuitBreaker(handleWhenResult(isFailureOfDeployment), {
+    breaker: { state: null, success: () => undefined, failure: () => health.isFailing() },
+    halfOpenAfter: pauseMs,
+  })
+  let probesFromMs = 0
+  breaker.onBreak(() => {
+    probesFromMs = now().getTime() + pauseMs
+    health.forget()
+  })
+  const waitMs = () => (breaker.state === CircuitState.Open ? Math.max(0, probesFromMs - now().getTime()) : 0)
+  return {
+    waitMs,
+    run: (call, payer) => {
+      // For a call that was permitted before the circuit opened, the breaker would throw.
+      if (waitMs() > 0) return Promise.resolve(CIRCUIT_OPENED)
+      return breaker.execute(async () => {
+        const outcome = await call()
+        health.record(outcome, payer)
+        return outcome
+      })
+    },
+    state: () => {
+      if (breaker.state === CircuitState.Closed) return 'closed'
+      return waitMs() > 0 ? 'open' : 'half_open'
+    },
+  }
+}
+
+const CIRCUIT_OPENED: ProviderFailure = {
+  outcome: 'failed',
+  certainty: 'definite',
+  code: 'provider_unavailable',
+  reason: 'not sent: the deployment’s circuit has just opened',
+}
+
+/** The latest calls that the share of definite failures is taken of. */
+const RECENT_CALLS = 20
+
+/** How long a call counts. */
+const WINDOW_MS = 120_000
+
+/** The share of calls, or of payers, whose failures open a circuit. */
+const FAILING_SHARE = 0.5
+
+interface Sample {
+  readonly failed: boolean
+  readonly atMs: number
+}
+
+interface Health {
+  record(outcome: unknown, payer: string): void
+  isFailing(): boolean
+  forget(): void
+}
+
+/**
+ * Keeps the latest outcomes of a deployment, in two accounts, because callers can provoke one kind of failure and not
+ * the other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
+ * ambiguous one (a timeout, a server error) may be provoked by a request, so each payer has one vote, the outcome of
+ * their latest call: however many calls one payer makes, they are never more than one of several.
+ */
+function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDependencies): Health {
+  let calls: Sample[] = []
+  /** In the order of the latest calls. */
+  const votes = new Map<string, Sample>()
+
+  const forgetOld = () => {
+    const sinceMs = now().getTime() - WINDOW_MS
+    calls = calls.filter(({ atMs }) => atMs > sinceMs)
+    for (const [payer, { atMs }] of votes) {
+      if (atMs > sinceMs) break
+      votes.delete(payer)
+    }
+  }
+  return {
+    record(outcome, payer) {
+      if (isFailure(outcome) && outcome.concerns === 'request') return
+      forgetOld()
+      const failed = isFailureOfDeployment(outcome)
+      const ambiguous = failed && isFailure(outcome) && outcome.certainty === 'ambiguous'
+      const sample = { failed, atMs: now().getTime() }
+      if (!ambiguous) calls = [...calls, sample].slice(-RECENT_CALLS)
+      if (failed && !ambiguous) return
+      votes.delete(payer)
+      votes.set(payer, sample)
+    },
+    isFailing: () => isFailingShare(calls, failuresToOpen) || isFailingShare([...votes.values()], payersToOpen),
+    forget() {
+      calls = []
+      votes.clear()
+    },
+  }
+}
+
+function isFailingShare(samples: readonly Sample[], minimum: number): boolean {
+  const failures = samples.filter(({ failed }) => failed).length
+  return failures >= minimum && failures >= samples.length * FAILING_SHARE
+}
+
+/**
+ * Returns whether a failure counts: rejected input, empty output, unsupported requests and time limits that the request
+ * exceeded come from a deployment that works.
+ */
+function isFailureOfDeployment(outcome: unknown): boolean {
+  if (!isFailure(outcome) || outcome.concerns === 'request') return false
+  return outcome.code === 'provider_unavailable' || outcome.code === 'provider_outcome_unknown'
+}
+
+export function isFailure(outcome: unknown): outcome is ProviderFailure {
+  return typeof outcome === 'object' && outcome !== null && 'outcome' in outcome && outcome.outcome === 'failed'
+}

@@ -1,0 +1,35 @@
+import { Agent, fetch, FormData as UndiciForm } from 'undici'
+
+/** The part of `fetch` that provider calls use. */
+export type ProviderFetch = (
+  url: string,
+  request: {
+    readonly method: 'GET' | 'POST'
+    readonly headers: Readonly<Record<string, string>>
+    readonly body?: FormData | string
+    readonly redirect: 'manual'
+    readonly signal: AbortSignal
+  },
+) => Promise<Response>
+
+/**
+ * Creates the `fetch` of provider calls. Node's own gives up when no header arrives for five minutes, and a vendor sends
+ * none before a long answer is complete; each call has a time limit of its own. Node's `fetch` accepts only the agents of
+ * the undici version that it contains, so undici's is used, whose forms are a class of its own.
+ */
+export function createProviderFetch(): ProviderFetch {
+  const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 })
+  return async (url, { body, ...request }) => {
+    const sent = body === undefined ? {} : { body: body instanceof FormData ? undiciForm(body) : body }
+    return await fetch(url, { ...request, ...sent, dispatcher })
+  }
+}
+
+function undiciForm(form: FormData): UndiciForm {
+  const copy = new UndiciForm()
+  for (const [name, value] of form) {
+    if (typeof value === 'string') copy.append(name, value)
+    else copy.append(name, value, value.name)
+  }
+  return copy
+}
