@@ -2,15 +2,16 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
+import { clientGroups } from '../request/client-address.ts'
 import type { LoadGate, Reservation } from './load-gate.ts'
-import type { PayingCheck } from './paying-callers.ts'
+import type { PayingCallers } from './paying-callers.ts'
 import type { ReadQueueAge } from './queue-age.ts'
 
 interface Dependencies {
-  readonly gate: LoadGate
-  readonly isPaying: PayingCheck
+  readonly gate: Pick<LoadGate, 'admit' | 'hold'>
+  readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
-  readonly mp3Inspector: Pick<Mp3Inspector, 'unpaidRetryAfterSeconds'>
+  readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
   readonly store: Pick<AdmissionStore, 'hasJob'>
 }
 
@@ -26,18 +27,28 @@ export interface Admission {
   admit(request: FastifyRequest, reply: FastifyReply, work: WorkToAdmit): Promise<void>
   /** Returns the reservation of an admitted request; `undefined` for any other. */
   reservationOf(request: FastifyRequest): Reservation | undefined
+  /**
+   * Takes a place for a caller whose job is accepted, and returns the function that frees it. Returns `null` when the
+   * caller must be answered immediately.
+   */
+  hold(request: FastifyRequest, job: { readonly jobId: string; readonly payer: string }): (() => void) | null
 }
 
 export function createAdmission(dependencies: Dependencies): Admission {
-  const { gate, isPaying, queueAge, mp3Inspector, store } = dependencies
+  const { gate, payingCallers, queueAge, mp3Inspector, store } = dependencies
   const reservations = new WeakMap<FastifyRequest, Reservation>()
   return {
     reservationOf: (request) => reservations.get(request),
+    hold: (request, job) => gate.hold({ ...job, client: clientGroups(request.ip) }),
     admit: async (request, reply, { operation, idempotencyKey }) => {
+      const isPaying = payingCallers.isPaying(request)
+      const hasPriority = isPaying && payingCallers.isKnownPayer(request)
+      const client = clientGroups(request.ip)
       const reservation = await gate.admit({
-        isPaying: isPaying(request),
-        announcedBytes: announcedBytes(request),
-        decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.unpaidRetryAfterSeconds() : null,
+        isPaying,
+        hasPriority,
+        body: { client, idempotencyKey, ...expectedBody(request) },
+        decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.retryAfterSeconds({ client, hasPriority }) : null,
         queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
         hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
       })
@@ -48,8 +59,10 @@ export function createAdmission(dependencies: Dependencies): Admission {
   }
 }
 
-/** Returns 0 for a body beyond its limit, which is rejected before it is read and takes no memory. */
-function announcedBytes({ headers, routeOptions }: FastifyRequest): number {
-  const announced = Number(headers['content-length'] ?? 0)
-  return announced > routeOptions.bodyLimit ? 0 : announced
+function expectedBody({ raw, headers, routeOptions: { bodyLimit } }: FastifyRequest) {
+  const announced = headers['content-length']
+  // A body beyond its limit is rejected before it is read and takes no memory.
+  const announcedBytes = Number(announced) > bodyLimit ? 0 : Number(announced ?? 0)
+  const isChunked = headers['transfer-encoding'] !== undefined
+  return { announcedBytes: isChunked ? null : announcedBytes, maximumBytes: bodyLimit, isComplete: () => raw.complete }
 }

@@ -1,29 +1,59 @@
 import type { FastifyRequest } from 'fastify'
+import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
 import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
 import { readPaymentHeader } from '../request/headers.ts'
 
-/** Returns whether a request carries a payment, judged by its headers only. */
+/** A property of a request, judged by its headers only and without network calls. */
 export type PayingCheck = (request: FastifyRequest) => boolean
 
+/** Judges which requests deserve the allowance and the room that are kept for paying callers. */
+export interface PayingCallers {
+  /** Returns whether a request carries a payment that is worth verifying. */
+  readonly isPaying: PayingCheck
+  /** Returns whether it also names a payer whose last payment verified on chain. */
+  readonly isKnownPayer: PayingCheck
+}
+
+interface Dependencies {
+  readonly challengeSecret: string
+  /** Returns whether the named payer signed the authorization. Computed locally. */
+  readonly isSignedByPayer: (authorization: Authorization) => boolean
+  /** Returns whether the chain refused this very payment a moment ago. */
+  readonly isRefused: (authorization: Authorization) => boolean
+  readonly isKnown: (payer: `0x${string}`) => boolean
+}
+
 /**
- * Creates the check, which runs once per request. A request counts as paying when its payment answers a challenge that
- * this service issued for its key, so that junk in the header gains no priority. Signature and funds are verified
- * later.
+ * Creates the checks, which run once per request. A request counts as paying when its payment answers a challenge that
+ * this service issued for its key, is signed by the payer that it names, and was not refused a moment ago. So junk in
+ * the header, and a payment that cannot be settled, gain no priority. Funds are verified later.
  */
-export function createPayingCheck(challengeSecret: string): PayingCheck {
-  const known = new WeakMap<FastifyRequest, boolean>()
-  return (request) => {
-    const isPaying = known.get(request) ?? carriesPayment(request, challengeSecret)
-    known.set(request, isPaying)
-    return isPaying
+export function createPayingCallers(dependencies: Dependencies): PayingCallers {
+  const judged = new WeakMap<FastifyRequest, { isPaying: boolean; isKnownPayer: boolean }>()
+  const judge = (request: FastifyRequest) => {
+    const known = judged.get(request)
+    if (known) return known
+    const payer = findPayer(request, dependencies)
+    const judgment = { isPaying: payer !== null, isKnownPayer: payer !== null && dependencies.isKnown(payer) }
+    judged.set(request, judgment)
+    return judgment
+  }
+  return {
+    isPaying: (request) => judge(request).isPaying,
+    isKnownPayer: (request) => judge(request).isKnownPayer,
   }
 }
 
-function carriesPayment({ headers }: FastifyRequest, challengeSecret: string): boolean {
+function findPayer(
+  { headers }: FastifyRequest,
+  { challengeSecret, isSignedByPayer, isRefused }: Dependencies,
+): `0x${string}` | null {
   const header = readPaymentHeader(headers)
-  if (header === null) return false
+  if (header === null) return null
   const { decoded, identifier } = header
   const key = headers['x-idempotency-key'] ?? identifier
-  if (decoded.outcome !== 'decoded' || typeof key !== 'string') return false
-  return isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecret)
+  if (decoded.outcome !== 'decoded' || typeof key !== 'string') return null
+  if (!isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecret)) return null
+  const authorization = authorizationOf(decoded.payment)
+  return isSignedByPayer(authorization) && !isRefused(authorization) ? authorization.payer : null
 }

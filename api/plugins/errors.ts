@@ -1,6 +1,6 @@
-import type { OutgoingHttpHeaders } from 'node:http'
+import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ErrorCode, type ErrorKind } from '#shared/errors/error-codes.ts'
 import type { EndpointFamily } from '#shared/operations/operation.ts'
@@ -36,25 +36,49 @@ const FASTIFY_ERROR_CODES: Record<string, ErrorCode> = {
   FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
 }
 
+/** Codes for the errors of Node's HTTP server that are more specific than `malformed_http`. */
+const MALFORMED_HTTP_CODES: Record<string, ErrorCode> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
 /**
  * Answers input that Node's HTTP parser rejects: sends the common error body on the raw socket and closes the
  * connection. The endpoint is unknown here, so the error type is OpenAI's.
  */
 export function answerMalformedHttp(failure: { code?: string }, socket: Socket): void {
-  if (!socket.writable) return
-  const error = new AppError(failure.code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large' : 'malformed_http')
+  // Follows a request that asked for the connection to be closed, whose response may still be on its way.
+  if (!socket.writable || failure.code === 'HPE_CLOSED_CONNECTION') return
+  const error = new AppError(MALFORMED_HTTP_CODES[failure.code ?? ''] ?? 'malformed_http')
+  // An idle connection: browsers open some in advance and would take a response for that of their next request.
+  if (error.code === 'request_timeout' && socket.bytesRead === 0) return void socket.destroy()
   const requestId = newRequestId()
   const body = JSON.stringify(errorBody(error, 'openai', requestId))
   const head = [
-    'HTTP/1.1 400 Bad Request',
+    `HTTP/1.1 ${error.entry.status} ${STATUS_CODES[error.entry.status]}`,
     'content-type: application/json; charset=utf-8',
     `content-length: ${Buffer.byteLength(body)}`,
+    'x-content-type-options: nosniff',
     `x-request-id: ${requestId}`,
     `request-id: ${requestId}`,
     ...Object.entries(retryHeaders(error)).map(([name, value]) => `${name}: ${value}`),
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
+
+/** Answers a URL that the router cannot read, before any hook has run. */
+export function answerUnroutable({ code }: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const error =
+    code === 'FST_ERR_BAD_URL'
+      ? new AppError('malformed_http', { message: 'The path contains invalid percent-encoding.' })
+      : noSuchRoute()
+  const identity = { 'x-request-id': request.id, 'request-id': request.id, 'x-content-type-options': 'nosniff' }
+  void sendError(reply.headers(identity), request, error)
+}
+
+function noSuchRoute(): AppError {
+  return new AppError('not_found', { message: 'There is no such route.' })
 }
 
 /** Retry delay of errors that do not set one. */
@@ -67,25 +91,43 @@ export function addErrorHandling(
   logger: Logger,
 ): void {
   app.setErrorHandler((thrown, request, reply) => {
+    // Fastify looks at the body of a request for which there is no route, too.
+    if (request.is404 && !(thrown instanceof AppError)) return answerNotFound(request, reply)
     const error = toAppError(thrown, isDependencyFailure)
-    if (error.entry.status >= 500)
-      logger.error('request failed', {
-        requestId: request.id,
-        ...(request.trace?.traceId && { traceId: request.trace.traceId }),
-        code: error.code,
-        error: error.cause ?? error,
-      })
+    if (error.entry.status >= 500) logFailure(logger, request, error)
     return sendError(reply, request, error)
   })
   const methodsOf = collectRouteMethods(app)
-  app.setNotFoundHandler((request, reply) => {
+  const answerNotFound = (request: FastifyRequest, reply: FastifyReply) => {
     const allowed = methodsOf(request.url.split('?', 1)[0] ?? '/')
-    if (allowed.length === 0)
-      return sendError(reply, request, new AppError('not_found', { message: 'There is no such route.' }))
+    // A method of the route itself comes here when the route found nothing.
+    if (allowed.length === 0 || allowed.includes(request.method)) return sendError(reply, request, noSuchRoute())
     reply.header('allow', allowed.join(', '))
     const message = `${request.method} is not allowed here; use ${allowed.join(' or ')}.`
     return sendError(reply, request, new AppError('method_not_allowed', { message }))
-  })
+  }
+  app.setNotFoundHandler(answerNotFound)
+}
+
+/** 503s that only ask the caller to come back: for lack of room, or because the work is not finished. */
+const SHED_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'overloaded',
+  'capacity_exceeded',
+  'request_in_progress',
+  'settlement_pending',
+])
+
+/**
+ * Logs a 5xx. Shed load is the caller's doing as often as a fault of the service: its line has no stack and is no error.
+ */
+function logFailure(logger: Logger, request: FastifyRequest, error: AppError): void {
+  const fields = {
+    requestId: request.id,
+    ...(request.trace?.traceId && { traceId: request.trace.traceId }),
+    code: error.code,
+  }
+  if (SHED_CODES.has(error.code)) logger.info('request shed', fields)
+  else logger.error('request failed', { ...fields, error: error.cause ?? error })
 }
 
 /** Sends `error` as the common body, with the headers that the SDKs' retry logic reads. */
@@ -103,7 +145,7 @@ const LONG_BODY_BYTES = 64 * 1024
 
 /** Returns whether the body was rejected, for its size or for lack of memory, before it had arrived completely. */
 function isStillArriving({ raw, headers }: FastifyRequest, { code }: AppError): boolean {
-  if (code === 'body_too_large') return true
+  if (code === 'body_too_large' || code === 'request_timeout') return true
   // A client that sent `Expect` has not begun to send its body.
   if (raw.complete || headers.expect !== undefined) return false
   const isLong = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > LONG_BODY_BYTES
@@ -175,7 +217,15 @@ function toAppError(thrown: unknown, isDependencyFailure: (error: unknown) => bo
   if (thrown instanceof AppError) return thrown
   if (isDependencyFailure(thrown)) return new AppError('database_unavailable', { cause: thrown })
   const code = thrown instanceof Error && 'code' in thrown ? FASTIFY_ERROR_CODES[String(thrown.code)] : undefined
-  return new AppError(code ?? 'internal_error', { cause: thrown })
+  return new AppError(code ?? codeOfStatus(thrown) ?? 'internal_error', { cause: thrown })
+}
+
+/** Reads the status of an error that a plugin raised for the request's fault. */
+function codeOfStatus(thrown: unknown): ErrorCode | undefined {
+  if (!(thrown instanceof Error) || !('statusCode' in thrown)) return undefined
+  const status = Number(thrown.statusCode)
+  if (status === 403 || status === 404) return 'not_found'
+  return status >= 400 && status < 500 ? 'malformed_http' : undefined
 }
 
 /** Collects the methods of every route that is added later. Returns a function that looks up the methods of a path. */

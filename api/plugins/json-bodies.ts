@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Admission } from '../admission/admission.ts'
-import { readBodyBytes } from '../request/body-bytes.ts'
+import { readBodyBytes, UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { parseJsonBody } from '../request/json-body.ts'
 import { SMALL_BODY_BYTES, UnparsedJson } from '../request/worker-threads/request-preparer.ts'
 
@@ -11,8 +11,9 @@ import { SMALL_BODY_BYTES, UnparsedJson } from '../request/worker-threads/reques
  */
 export function addJsonBodies(app: FastifyInstance, { reservationOf }: Pick<Admission, 'reservationOf'>): void {
   app.addContentTypeParser('application/json', async (request: FastifyRequest, payload: IncomingMessage) => {
-    const reservation = reservationOf(request)
-    const bytes = await readBodyBytes(request, payload, (arrivedBytes) => reservation?.count(arrivedBytes))
+    // No route reads it, and nothing has reserved memory for it.
+    if (request.is404) return undefined
+    const bytes = await readBodyBytes(request, payload, reservationOf(request) ?? UNLIMITED_ARRIVAL)
     if (bytes.length === 0) return undefined
     return bytes.length <= SMALL_BODY_BYTES ? parseJsonBody(bytes) : new UnparsedJson(bytes)
   })

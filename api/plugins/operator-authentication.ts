@@ -1,15 +1,24 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { Allowances } from './allowances.ts'
+
+/** Wrong tokens that a client may present; an operator who mistypes is not locked out for long. */
+const GUESSES_PER_MINUTE = 10
+const GUESSES = 'operator-guesses'
 
 /**
  * Restricts every route of `app`, which should be a separate scope, to requests that present `token`: as a bearer
- * token, or as the password of any user, for which browsers prompt. Others get 401, and only reading is allowed.
+ * token, or as the password of any user, for which browsers prompt. Others get 401, and 429 after too many wrong tokens
+ * from their network. Only reading is allowed.
  */
-export function addOperatorAuthentication(app: FastifyInstance, token: string): void {
+export function addOperatorAuthentication(app: FastifyInstance, token: string, allowances: Allowances): void {
   app.addHook('onRequest', async (request, reply) => {
     reply.header('cache-control', 'no-store')
     const presented = readToken(request.headers.authorization)
-    if (presented === undefined || !isSame(presented, token))
+    const isWrong = presented !== undefined && !isSame(presented, token)
+    if (presented !== undefined) limitGuesses(allowances, request.ip, isWrong)
+    if (presented === undefined || isWrong)
       return reply
         .status(401)
         .header('www-authenticate', 'Basic realm="farebox operators", charset="UTF-8"')
@@ -18,6 +27,15 @@ export function addOperatorAuthentication(app: FastifyInstance, token: string): 
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return reply.status(405).header('allow', 'GET, HEAD').send({ error: 'read_only' })
   })
+}
+
+/** Throws `rate_limited` once the guesses are used up, for the right token too: otherwise guessing could go on. */
+function limitGuesses(allowances: Allowances, address: string, isWrong: boolean): void {
+  if (!isWrong && allowances.has(GUESSES, address, GUESSES_PER_MINUTE)) return
+  const { retryAfterSeconds } = allowances.take(GUESSES, address, GUESSES_PER_MINUTE)
+  if (retryAfterSeconds === null) return
+  const message = 'Too many wrong operator tokens from this address. Retry after the delay in Retry-After.'
+  throw new AppError('rate_limited', { message, retryAfterSeconds })
 }
 
 function readToken(authorization: string | undefined): string | undefined {

@@ -3,10 +3,17 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from '#shared/runtime/logger.ts'
 import './request-telemetry.ts'
 
-/** Sends the request id in both headers that clients read, and logs one line per response. */
+/**
+ * Sends the request id in both headers that clients read, keeps browsers from guessing another content type, and logs
+ * one line per response.
+ */
 export function addRequestContext(app: FastifyInstance, logger: Logger): void {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers({ 'x-request-id': request.id, 'request-id': request.id })
+    reply.headers({
+      'x-request-id': request.id,
+      'request-id': request.id,
+      'x-content-type-options': 'nosniff',
+    })
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {

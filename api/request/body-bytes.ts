@@ -2,29 +2,43 @@ import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import { collectBytes } from './byte-buffer.ts'
 
+/** Follows the arrival of a body, and may end it. */
+export interface BodyArrival {
+  /** Called with how much has arrived. Throws `overloaded` when there is no room for it. */
+  count(arrivedBytes: number): void
+  /** Registers the function that ends the reading of a body that arrives too slowly. */
+  onTooSlow(stop: (error: AppError) => void): void
+}
+
+/** For bodies that nothing limits but their length. */
+export const UNLIMITED_ARRIVAL: BodyArrival = { count: () => undefined, onTooSlow: () => undefined }
+
 /**
  * Reads a body into a separate buffer that can be transferred to a thread. Throws `body_too_large` as soon as the limit
- * is exceeded. `onBytes` is called for every chunk, and what it throws ends the reading.
+ * is exceeded. What `arrival` throws or reports ends the reading.
  */
 export async function readBodyBytes(
   request: FastifyRequest,
   payload: NodeJS.ReadableStream,
-  onBytes: (arrivedBytes: number) => void,
+  arrival: BodyArrival,
 ): Promise<Buffer> {
   const { bodyLimit } = request.routeOptions
   const announced = request.headers['content-length']
   const announcedBytes = announced === undefined ? null : Number(announced)
   if (announcedBytes !== null && announcedBytes > bodyLimit) throw new AppError('body_too_large')
-  const collected = collectBytes(announcedBytes)
+  const collected = collectBytes(announcedBytes ?? bodyLimit)
   let arrivedBytes = 0
   const { promise, resolve, reject } = Promise.withResolvers<void>()
+  arrival.onTooSlow(reject)
   const onData = (chunk: Buffer) => {
     arrivedBytes += chunk.length
     try {
       if (arrivedBytes > bodyLimit) throw new AppError('body_too_large')
-      onBytes(arrivedBytes)
+      arrival.count(arrivedBytes)
       collected.add(chunk)
     } catch (error) {
+      // What still arrives is not collected.
+      payload.off('data', onData)
       reject(error)
     }
   }
@@ -41,6 +55,9 @@ export async function readBodyBytes(
     await promise
     if (announcedBytes !== null && arrivedBytes !== announcedBytes) throw new AppError('invalid_json')
     return collected.toBuffer()
+  } catch (error) {
+    collected.discard()
+    throw error
   } finally {
     // Not destroyed: the caller, who is still sending, must be able to read the error response.
     payload.off('data', onData).off('end', onEnd).off('close', onAborted)

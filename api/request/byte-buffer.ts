@@ -1,34 +1,44 @@
 /** Bytes that arrive in chunks. */
 export interface CollectedBytes {
   add(chunk: Buffer): void
+  /** Ends the collection. */
   toBuffer(): Buffer
+  /** Frees the memory of a body that is not wanted any more, without waiting for the garbage collector. */
+  discard(): void
+}
+
+const FIRST_CAPACITY_BYTES = 64 * 1024
+
+/**
+ * Returns the memory for a body of at most `maximumBytes`, of which `arrivedBytes` have arrived: it is doubled whenever
+ * it is full. Announcing a large body therefore takes little memory until the bytes follow.
+ */
+export function capacityFor(arrivedBytes: number, maximumBytes: number): number {
+  let capacity = FIRST_CAPACITY_BYTES
+  while (capacity < arrivedBytes) capacity *= 2
+  return Math.min(capacity, maximumBytes)
 }
 
 /**
- * Collects at most `maximumBytes` bytes, or any number without that limit. With a maximum, chunks are written directly
- * to their place, so that an upload is never in memory twice; the operating system commits only the pages that are
- * written to.
+ * Collects at most `maximumBytes` bytes in memory that grows with them. Growing copies each byte once on average and
+ * frees the previous memory immediately.
  */
-export function collectBytes(maximumBytes: number | null): CollectedBytes {
-  return maximumBytes === null ? collectChunks() : collectInPlace(maximumBytes)
-}
-
-function collectInPlace(maximumBytes: number): CollectedBytes {
-  const memory = Buffer.allocUnsafeSlow(maximumBytes)
+export function collectBytes(maximumBytes: number): CollectedBytes {
+  let memory = new ArrayBuffer(capacityFor(0, maximumBytes))
   let end = 0
   return {
     add: (chunk) => {
-      end += chunk.copy(memory, end)
+      const capacity = capacityFor(end + chunk.length, maximumBytes)
+      if (capacity > memory.byteLength) memory = memory.transfer(capacity)
+      end += chunk.copy(new Uint8Array(memory), end)
     },
-    toBuffer: () => memory.subarray(0, end),
-  }
-}
-
-function collectChunks(): CollectedBytes {
-  const chunks: Buffer[] = []
-  return {
-    add: (chunk) => void chunks.push(chunk),
-    toBuffer: () => Buffer.concat(chunks),
+    toBuffer: () => {
+      if (memory.byteLength - end > FORM_OVERHEAD_BYTES) memory = memory.transfer(end)
+      return Buffer.from(memory, 0, end)
+    },
+    discard: () => {
+      memory = memory.transfer(0)
+    },
   }
 }
 

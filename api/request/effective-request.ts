@@ -3,7 +3,9 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import type { DecoderCaller } from './audio/decoder-queue.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
+import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
 import { finishRequest, type Prepared, type PreparedRequest } from './prepare-request.ts'
 import { readMultipartRequest } from './upload.ts'
 import type { RequestPreparer } from './worker-threads/request-preparer.ts'
@@ -33,11 +35,9 @@ interface EffectiveContent {
   readonly audio: Uint8Array | null
 }
 
-interface ReadOptions {
-  /** Whether the request carries a payment: it may wait for a decoder where unpaid requests are rejected. */
-  readonly isPaying: boolean
-  /** Called with how much of a form has arrived; what it throws ends the reading. */
-  readonly onBytes?: (arrivedBytes: number) => void
+interface ReadOptions extends DecoderCaller {
+  /** Follows the arrival of a form. */
+  readonly arrival?: BodyArrival
 }
 
 /**
@@ -50,7 +50,7 @@ export async function readEffectiveRequest(
   request: FastifyRequest,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
-  const prepared = await prepare(dependencies, operation, request, options.onBytes)
+  const prepared = await prepare(dependencies, operation, request, options.arrival)
   return await finish(dependencies, operation, prepared, options)
 }
 
@@ -58,35 +58,44 @@ export async function readEffectiveRequest(
 export async function readQuotedRequest(
   dependencies: Dependencies,
   body: unknown,
+  caller: DecoderCaller,
 ): Promise<{ operation: AnyOperation; effectiveRequest: EffectiveRequest }> {
   const { operation, prepared } = await dependencies.preparer.prepareQuote(body)
-  const effectiveRequest = await finish(dependencies, operation, prepared, { isPaying: false })
+  const effectiveRequest = await finish(dependencies, operation, prepared, caller)
   return { operation, effectiveRequest }
 }
 
 async function prepare(
-  { preparer }: Dependencies,
+  { preparer, catalog }: Dependencies,
   operation: AnyOperation,
   request: FastifyRequest,
-  onBytes: ReadOptions['onBytes'] = () => undefined,
+  arrival: BodyArrival = UNLIMITED_ARRIVAL,
 ): Promise<Prepared> {
-  const { upload: field, bodySchema } = operation
+  const { upload, bodySchema } = operation
+  const field = upload && { ...upload, maximumBytes: uploadLimit(upload.maximumBytes, catalog) }
   if (!field || !request.isMultipart()) return await preparer.prepareRequest(operation, request.body)
-  const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, onBytes)
+  const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, arrival)
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
+}
+
+/** Returns the size at which a form's file is cut off: the catalog's limit may be lower than the operation's. */
+function uploadLimit(maximumBytes: number, { models }: Catalog): number {
+  const limits = models.flatMap((model) => (model.category === 'speech_to_text' ? [model.maximumAudioBytes] : []))
+  return Math.min(maximumBytes, ...limits)
 }
 
 async function finish(
   dependencies: Dependencies,
   operation: AnyOperation,
   prepared: Prepared,
-  options: ReadOptions,
+  caller: DecoderCaller,
 ): Promise<EffectiveRequest> {
   if (prepared.kind === 'request') return withContent(prepared, null)
   const { body, upload, uploadParam } = prepared
   const { audio, sha256 } = upload
-  const { durationMs } = await dependencies.mp3Inspector.inspect(upload, { ...options, param: uploadParam })
-  const effective = operation.effectiveRequest(body, { sha256, bytes: audio.length, durationMs })
+  const { durationMs } = await dependencies.mp3Inspector.inspect(upload, { ...caller, param: uploadParam })
+  const measured = { sha256, bytes: audio.length, durationMs }
+  const effective = operation.effectiveRequest(body, measured, dependencies.catalog)
   return withContent(finishRequest(operation, effective, dependencies.catalog), audio)
 }
 

@@ -13,7 +13,8 @@ export function invalidField(error: z.ZodError, body: unknown): AppError {
 }
 
 export function unknownField(name: string): AppError {
-  return new AppError('unknown_field', { param: name, message: `${quoted(name)} is not a field of this endpoint.` })
+  const param = shortName(name)
+  return new AppError('unknown_field', { param, message: `${quoted(name)} is not a field of this endpoint.` })
 }
 
 export function missingField(name: string): AppError {
@@ -21,7 +22,18 @@ export function missingField(name: string): AppError {
 }
 
 export function repeatedField(name: string): AppError {
-  return new AppError('duplicate_field', { param: name, message: `${quoted(name)} was sent more than once.` })
+  return new AppError('duplicate_field', {
+    param: shortName(name),
+    message: `${quoted(name)} was sent more than once.`,
+  })
+}
+
+/** Longer than any field of any endpoint; a caller's own name may have megabytes. */
+const MAXIMUM_NAME_LENGTH = 64
+
+/** Returns a caller's field name for an error, cut when it is longer than any of ours. */
+export function shortName(name: string): string {
+  return name.length > MAXIMUM_NAME_LENGTH ? `${name.slice(0, MAXIMUM_NAME_LENGTH)}…` : name
 }
 
 /** JSON names of Zod's types. */
@@ -54,7 +66,9 @@ function article(noun: string): string {
 
 function paramOf(path: readonly PropertyKey[]): string {
   return path
-    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index > 0 ? '.' : ''}${String(part)}`))
+    .map((part, index) =>
+      typeof part === 'number' ? `[${part}]` : `${index > 0 ? '.' : ''}${shortName(String(part))}`,
+    )
     .join('')
 }
 
@@ -76,6 +90,7 @@ function describeValue(value: unknown): string {
   return Array.isArray(value) ? 'an array' : 'an object'
 }
 
-function quoted(text: string): string {
+/** Returns a caller's text in quotes, shortened. */
+export function quoted(text: string): string {
   return JSON.stringify(text.length > MAXIMUM_ECHO_LENGTH ? `${text.slice(0, MAXIMUM_ECHO_LENGTH)}…` : text)
 }

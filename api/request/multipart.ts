@@ -2,8 +2,10 @@ import type { Multipart } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
+import type { BodyArrival } from './body-bytes.ts'
 import { collectBytes } from './byte-buffer.ts'
-import { repeatedField } from './field-errors.ts'
+import { quoted, repeatedField, shortName } from './field-errors.ts'
+import { createDelimiterCounter, type DelimiterCounter } from './form-delimiters.ts'
 
 /** Longer than any option of any endpoint. */
 const MAXIMUM_FIELD_BYTES = 4096
@@ -14,19 +16,24 @@ const REPLACEMENT_CHARACTER = '\uFFFD'
 /**
  * Reads a form with one file and text fields. Converts text to the types of the JSON request, booleans and integers;
  * text that cannot be converted is left for validation to reject. `file` is `null` when none was sent. Throws what
- * `onBytes` throws.
+ * `arrival` throws or reports.
  */
 export async function readMultipart(
   request: FastifyRequest,
   upload: UploadField,
-  onBytes: (arrivedBytes: number) => void,
+  arrival: BodyArrival,
 ): Promise<{ fields: Record<string, unknown>; file: Uint8Array | null }> {
   const fields: Record<string, unknown> = {}
   let file: Uint8Array | null = null
-  const drainRest = enforceBodyLimit(request, onBytes)
+  const delimiters = createDelimiterCounter(request.headers['content-type'] ?? '')
+  const drainRest = enforceBodyLimit(request, arrival, delimiters)
+  let parts = 0
   try {
     for await (const part of request.parts(partLimits(upload))) {
-      const { fieldname: name } = part
+      parts += 1
+      // Undefined for a part without a name, which the type does not say.
+      const name = part.fieldname as string | undefined
+      if (name === undefined) throw new AppError('invalid_multipart', { message: 'A part of the form has no name.' })
       if (part.type === 'file') {
         if (name !== upload.multipartField) throw unexpectedFile(name, upload)
         if (file !== null) throw repeatedField(name)
@@ -36,6 +43,11 @@ export async function readMultipart(
         fields[name] = readField(part, upload)
       }
     }
+    // An option that was lost would change what is sold.
+    if (delimiters.total() !== parts + 1)
+      throw new AppError('invalid_multipart', {
+        message: 'A part of the multipart body could not be read. Check its delimiter line and its headers.',
+      })
     return { fields, file }
   } catch (cause) {
     throw toAppError(cause)
@@ -68,15 +80,23 @@ function partLimits(upload: UploadField) {
  */
 function enforceBodyLimit(
   { raw, headers, routeOptions: { bodyLimit } }: FastifyRequest,
-  onBytes: (arrivedBytes: number) => void,
+  arrival: BodyArrival,
+  delimiters: DelimiterCounter,
 ): () => void {
   const tooLarge = new AppError('body_too_large')
   if (Number(headers['content-length']) > bodyLimit) throw tooLarge
   let arrivedBytes = 0
   let isRead = false
   let isRefused = false
-  raw.on('data', ({ length }: Buffer) => {
-    arrivedBytes += length
+  const refuse = (error: unknown) => {
+    if (isRead || isRefused) return
+    isRefused = true
+    // The form parser listens for errors and fails with this one.
+    raw.emit('error', error)
+  }
+  arrival.onTooSlow(refuse)
+  raw.on('data', (chunk: Buffer) => {
+    arrivedBytes += chunk.length
     if (isRefused) return
     if (isRead) {
       if (arrivedBytes > bodyLimit) raw.destroy()
@@ -84,11 +104,10 @@ function enforceBodyLimit(
     }
     try {
       if (arrivedBytes > bodyLimit) throw tooLarge
-      onBytes(arrivedBytes)
+      arrival.count(arrivedBytes)
+      delimiters.add(chunk)
     } catch (error) {
-      isRefused = true
-      // The form parser listens for errors and fails with this one.
-      raw.emit('error', error)
+      refuse(error)
     }
   })
   return () => {
@@ -117,20 +136,28 @@ async function readFile(
   })
   // Immediately, not after the rest of the part has arrived.
   part.file.once('limit', () => part.file.destroy(tooLarge))
-  const collected = collectBytes(announced === undefined ? null : Math.min(Number(announced), upload.maximumBytes))
-  for await (const chunk of part.file) collected.add(chunk as Buffer)
-  if (part.file.truncated) throw tooLarge
-  return collected.toBuffer()
+  const collected = collectBytes(Math.min(Number(announced ?? Number.POSITIVE_INFINITY), upload.maximumBytes))
+  try {
+    for await (const chunk of part.file) collected.add(chunk as Buffer)
+    if (part.file.truncated) throw tooLarge
+    return collected.toBuffer()
+  } catch (error) {
+    collected.discard()
+    throw error
+  }
 }
 
 function readField(part: Extract<Multipart, { type: 'field' }>, { formTypes }: UploadField): unknown {
   const { fieldname: name, value } = part
   if (part.valueTruncated)
-    throw new AppError('invalid_field', { param: name, message: `${name} has more than ${MAXIMUM_FIELD_BYTES} bytes.` })
+    throw new AppError('invalid_field', {
+      param: shortName(name),
+      message: `${shortName(name)} has more than ${MAXIMUM_FIELD_BYTES} bytes.`,
+    })
   // A part with content type JSON is already parsed; validation checks its type.
   if (typeof value !== 'string') return value
   if (value.includes(REPLACEMENT_CHARACTER))
-    throw new AppError('invalid_field', { param: name, message: `${name} must be valid UTF-8.` })
+    throw new AppError('invalid_field', { param: shortName(name), message: `${shortName(name)} must be valid UTF-8.` })
   return typedValue(value, formTypes[name])
 }
 
@@ -142,7 +169,7 @@ function typedValue(text: string, type: 'boolean' | 'integer' | undefined): unkn
 
 function unexpectedFile(name: string, { multipartField }: UploadField): AppError {
   return new AppError('unknown_field', {
-    param: name,
-    message: `${JSON.stringify(name)} is not a file of this endpoint; the file is ${JSON.stringify(multipartField)}.`,
+    param: shortName(name),
+    message: `${quoted(name)} is not a file of this endpoint; the file is ${JSON.stringify(multipartField)}.`,
   })
 }

@@ -1,4 +1,4 @@
-import type { Catalog } from '#shared/catalog/catalog.ts'
+import { type Catalog, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
@@ -35,12 +35,19 @@ export type Prepared = PreparedRequest | PreparedUpload
 export function prepareBody(operation: AnyOperation, body: unknown, catalog: Catalog): Prepared {
   const { upload, bodySchema } = operation
   if (!upload)
-    return finishRequest(operation, operation.effectiveRequest(readJsonRequest(body, bodySchema), null), catalog)
+    return finishRequest(
+      operation,
+      operation.effectiveRequest(readJsonRequest(body, bodySchema), null, catalog),
+      catalog,
+    )
   const read = readJsonUpload(body, upload, bodySchema)
   return { kind: 'upload', body: read.body, upload: measureAudio(read.audio), uploadParam: read.uploadParam }
 }
 
-/** Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. */
+/**
+ * Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. The catalog of
+ * the quote is the one of its time: voices retire while the process runs.
+ */
 export function finishRequest(operation: AnyOperation, effective: JsonValue, catalog: Catalog): PreparedRequest {
   const json = Buffer.from(canonicalText(effective))
   return {
@@ -48,7 +55,7 @@ export function finishRequest(operation: AnyOperation, effective: JsonValue, cat
     publicModel: operation.publicModel(effective),
     requestDigest: sha256Hex(json),
     json,
-    quote: () => operation.quote(effective, catalog),
+    quote: () => operation.quote(effective, withoutRetiredVoices(catalog, new Date())),
   }
 }
 

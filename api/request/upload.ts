@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import { decodeCanonicalBase64 } from '#shared/operations/canonical-base64.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
+import type { BodyArrival } from './body-bytes.ts'
 import { missingField } from './field-errors.ts'
 import { asObject, parseFields } from './json-body.ts'
 import { readMultipart } from './multipart.ts'
@@ -23,9 +24,9 @@ export async function readMultipartRequest<Body>(
   request: FastifyRequest,
   upload: UploadField,
   bodySchema: z.ZodType<Body>,
-  onBytes: (arrivedBytes: number) => void,
+  arrival: BodyArrival,
 ): Promise<UploadRequest<Body>> {
-  const { fields, file } = await readMultipart(request, upload, onBytes)
+  const { fields, file } = await readMultipart(request, upload, arrival)
   const body = parseFields(bodySchema, fields)
   if (file === null) throw missingField(upload.multipartField)
   return { body, audio: file, uploadParam: upload.multipartField }

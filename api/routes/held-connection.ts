@@ -1,5 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+interface HoldOptions {
+  readonly holdMs: number
+  /** Aborts when held callers must be answered because the process stops. */
+  readonly stopping: AbortSignal
+  /** Called when the caller is no longer held. */
+  readonly freePlace: () => void
+}
+
 /** How long a caller may be kept waiting; `release` removes the timer and the listeners. */
 export interface HeldConnection {
   /** Aborts when the caller must be answered. */
@@ -7,24 +15,43 @@ export interface HeldConnection {
   readonly release: () => void
 }
 
-/** For unpaid requests, and paid ones above the connection limit: they are answered with the job's current state. */
-export const respondImmediately: HeldConnection = { stopWaiting: AbortSignal.abort(), release: () => undefined }
+/** For callers who cannot be kept waiting: they are answered with the job's current state. */
+export const RESPOND_IMMEDIATELY: HeldConnection = { stopWaiting: AbortSignal.abort(), release: () => undefined }
+
+/**
+ * How long a caller is held who has closed the sending half of the connection. Most calls are done by then. Whether such
+ * a caller still reads or is gone cannot be seen, so they must not keep a place for long.
+ */
+const HALF_CLOSED_HOLD_MS = 10_000
 
 /**
  * Holds a caller for at most `holdMs`, until they disconnect or the process stops. Uses its own timer: the one of
  * `AbortSignal.timeout` would stay in memory for all that time after the response.
  */
-export function holdConnection({ raw: reply }: FastifyReply, holdMs: number, stopping: AbortSignal): HeldConnection {
+export function holdConnection(
+  { raw: { socket } }: FastifyRequest,
+  { raw: reply }: FastifyReply,
+  { holdMs, stopping, freePlace }: HoldOptions,
+): HeldConnection {
   const ended = new AbortController()
   const end = () => ended.abort()
-  if (stopping.aborted) end()
+  let timer = setTimeout(end, holdMs)
+  const shorten = () => {
+    clearTimeout(timer)
+    timer = setTimeout(end, Math.min(holdMs, HALF_CLOSED_HOLD_MS))
+  }
+  // The caller may have disconnected before the hold began.
+  if (stopping.aborted || reply.closed) end()
   stopping.addEventListener('abort', end)
   reply.on('close', end)
-  const timer = setTimeout(end, holdMs)
+  if (socket.readableEnded) shorten()
+  else socket.on('end', shorten)
   return {
     stopWaiting: ended.signal,
     release: () => {
+      freePlace()
       clearTimeout(timer)
+      socket.off('end', shorten)
       reply.off('close', end)
       stopping.removeEventListener('abort', end)
     },

@@ -1,9 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
-import { type Category, type CategoryId, categories, categoryOf } from '#shared/catalog/categories.ts'
-import { generatedImages, generatedSpeech } from '#shared/catalog/generated-media.ts'
+import { type Category, type CategoryId, categoryOf } from '#shared/catalog/categories.ts'
+import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { operations } from '#shared/operations/registry.ts'
+import { largestTextBytes } from '#shared/operations/text/text-quote.ts'
 import { type categorySchema, type modelListSchema, modelSchema } from '../schemas/models.ts'
 import { addStaticJson } from './static-response.ts'
 
@@ -12,12 +13,12 @@ export function addModelRoutes(app: FastifyInstance, { catalog }: { catalog: Cat
   addStaticJson(app, '/v1/models', modelList(catalog))
 }
 
-function modelList({ version, models }: Catalog): z.infer<typeof modelListSchema> {
+function modelList({ version, models, common }: Catalog): z.infer<typeof modelListSchema> {
   return {
     object: 'list',
     catalog_version: version,
-    categories: categories.flatMap((category) => listedCategory(category, models)),
-    data: models.map(listedModel),
+    categories: common.categories.flatMap((category) => listedCategory(category, models)),
+    data: models.map((model) => listedModel(model, common)),
     has_more: false,
     first_id: models.at(0)?.id ?? null,
     last_id: models.at(-1)?.id ?? null,
@@ -44,18 +45,18 @@ function listedCategory(
   ]
 }
 
-function listedModel(model: Model): z.infer<typeof modelSchema> {
-  const { inputModalities, outputModalities } = categoryOf(model.category)
+function listedModel(model: Model, common: CommonTerms): z.infer<typeof modelSchema> {
+  const { inputModalities, outputModalities } = categoryOf(model.category, common.categories)
   return modelSchema.parse({
     id: model.id,
     object: 'model',
     created: model.created,
-    owned_by: 'farebox',
+    owned_by: common.owner,
     category: model.category,
     input_modalities: inputModalities,
     output_modalities: outputModalities,
     supported_endpoints: operationsOf(model.category).map(({ path }) => path),
-    ...limitsOf(model),
+    ...limitsOf(model, common),
   })
 }
 
@@ -63,18 +64,22 @@ function operationsOf(categoryId: CategoryId) {
   return operations.filter(({ category }) => category === categoryId)
 }
 
-function limitsOf(model: Model) {
+function limitsOf(model: Model, { images, speech }: CommonTerms) {
   switch (model.category) {
     case 'text_generation':
-      return { context_window: model.contextWindow, max_output_tokens: model.maximumOutputTokens }
+      return {
+        context_window: model.contextWindow,
+        max_input_bytes: largestTextBytes(model),
+        max_output_tokens: model.maximumOutputTokens,
+      }
     case 'image_generation':
       return {
-        supported_image_sizes: generatedImages.sizes,
-        supported_aspect_ratios: generatedImages.aspectRatios,
-        response_formats: generatedImages.responseFormats,
+        supported_image_sizes: images.sizes,
+        supported_aspect_ratios: images.aspectRatios,
+        response_formats: images.responseFormats,
       }
     case 'text_to_speech':
-      return { maximum_characters: model.maximumCharacters, response_formats: generatedSpeech.responseFormats }
+      return { maximum_characters: model.maximumCharacters, response_formats: speech.responseFormats }
     case 'speech_to_text':
       return {
         maximum_audio_duration_ms: model.maximumAudioDurationMs.toString(),

@@ -1,8 +1,13 @@
 import type { FastifyInstance, FastifyPluginCallback } from 'fastify'
+import type { Allowances } from '../plugins/allowances.ts'
 import { addOperatorAuthentication } from '../plugins/operator-authentication.ts'
 
 /** Path of the queue board. */
 export const OPERATOR_BOARD_PATH = '/operator/queues'
+
+/** The pages load only their own files, style their elements inline, and are never framed. */
+const PAGE_POLICY =
+  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 
 export interface OperatorBoard {
   /** The token that operators present. */
@@ -12,11 +17,24 @@ export interface OperatorBoard {
 }
 
 /** Adds the queue board behind operator authentication; without a token the route does not exist. */
-export async function addOperatorBoard(app: FastifyInstance, board: OperatorBoard | null): Promise<void> {
+export async function addOperatorBoard(
+  app: FastifyInstance,
+  board: OperatorBoard | null,
+  allowances: Allowances,
+): Promise<void> {
   if (!board) return
   await app.register(
     async (scope) => {
-      addOperatorAuthentication(scope, board.token)
+      scope.addHook('onRequest', (_request, reply, done) => {
+        reply.headers({ 'content-security-policy': PAGE_POLICY, 'x-frame-options': 'DENY' })
+        done()
+      })
+      const { errorHandler } = scope
+      // The pages bring an error handler of their own, which answers everything with a 500 of its own.
+      scope.addHook('onRoute', (route) => {
+        route.errorHandler = errorHandler
+      })
+      addOperatorAuthentication(scope, board.token, allowances)
       await scope.register(board.pages)
     },
     { prefix: OPERATOR_BOARD_PATH },

@@ -8,8 +8,10 @@ import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/chall
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { withinTrace } from '../plugins/request-telemetry.ts'
+import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
+import { clientGroups } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
-import { holdConnection, respondImmediately, sendInterimResponses } from './held-connection.ts'
+import { holdConnection, RESPOND_IMMEDIATELY, sendInterimResponses } from './held-connection.ts'
 
 /** Codes that parsing a body throws before the route's handler runs. */
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -85,7 +87,7 @@ async function respondTo(
 ): Promise<FastifyReply> {
   const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
-  const connection = reservation?.mayBeHeld ? holdConnection(reply, limits.holdMs, limits.stopping) : respondImmediately
+  let connection = RESPOND_IMMEDIATELY
   // The work counts until it is done, even if its caller disconnects.
   reservation?.retain()
   try {
@@ -93,9 +95,14 @@ async function respondTo(
       ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
       : await withinTrace(request, () =>
           handlePaidRequest(dependencies, operation, request, {
-            isPaying: reservation?.isPaying ?? false,
-            stopWaiting: connection.stopWaiting,
-            onBytes: (arrivedBytes) => reservation?.count(arrivedBytes),
+            client: clientGroups(request.ip),
+            hasPriority: reservation?.hasPriority ?? false,
+            arrival: reservation ?? UNLIMITED_ARRIVAL,
+            startWaiting: (job) => {
+              const freePlace = limits.admission.hold(request, job)
+              if (freePlace) connection = holdConnection(request, reply, { ...limits, freePlace })
+              return connection.stopWaiting
+            },
             releaseBody: () => reservation?.releaseBody(),
           }),
         )

@@ -2,41 +2,35 @@ import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { categoryOf } from '#shared/catalog/categories.ts'
-import { generatedImages, generatedSpeech } from '#shared/catalog/generated-media.ts'
+import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
 import { addStaticJson } from './static-response.ts'
-
-/**
- * The launch promotion: callers pay the published prices without a service fee (test/contract/specification.md, S7).
- */
-const SERVICE_FEE_BASIS_POINTS = 0
-const PROMOTION = 'Launch promotion: no service fee.'
 
 /** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.md, R4). */
 export function addPricingRoutes(app: FastifyInstance, { catalog }: { catalog: Catalog }): void {
   const body: z.infer<typeof pricingCatalogSchema> = {
     object: 'pricing_catalog',
     catalog_version: catalog.version,
-    service_fee_basis_points: SERVICE_FEE_BASIS_POINTS,
-    promotion: PROMOTION,
-    data: catalog.models.map(pricingEntry),
+    service_fee_basis_points: catalog.common.serviceFeeBasisPoints,
+    promotion: catalog.common.promotion,
+    data: catalog.models.map((model) => pricingEntry(model, catalog.common)),
   }
   addStaticJson(app, '/v1/pricing', body)
 }
 
-function pricingEntry(model: Model): z.infer<typeof pricingEntrySchema> {
+function pricingEntry(model: Model, common: CommonTerms): z.infer<typeof pricingEntrySchema> {
   return pricingEntrySchema.parse({
     model: model.id,
     category: model.category,
     currency: 'USD',
-    billing_mode: categoryOf(model.category).billingMode,
-    ...billingOf(model),
+    billing_mode: categoryOf(model.category, common.categories).billingMode,
+    ...billingOf(model, common),
     minimum_charge_usd: model.minimumChargeUsd,
     maximum_charge_usd: model.maximumChargeUsd,
   })
 }
 
-function billingOf(model: Model) {
+function billingOf(model: Model, { images, speech }: CommonTerms) {
   switch (model.category) {
     case 'text_generation':
       return {
@@ -45,23 +39,23 @@ function billingOf(model: Model) {
       }
     case 'image_generation':
       return {
-        size: generatedImages.sizes[0],
-        aspect_ratio: generatedImages.aspectRatios[0],
-        supported_image_sizes: generatedImages.sizes,
-        supported_aspect_ratios: generatedImages.aspectRatios,
+        size: images.sizes[0],
+        aspect_ratio: images.aspectRatios[0],
+        supported_image_sizes: images.sizes,
+        supported_aspect_ratios: images.aspectRatios,
         price_per_successful_image_usd: model.pricePerImageUsd,
-        response_formats: generatedImages.responseFormats,
-        default_response_format: generatedImages.defaultResponseFormat,
-        url_retention_hours: generatedImages.urlRetentionHours,
+        response_formats: images.responseFormats,
+        default_response_format: images.defaultResponseFormat,
+        url_retention_hours: images.urlRetentionHours,
       }
     case 'text_to_speech':
       return {
         price_per_thousand_characters_usd: model.pricePerThousandCharactersUsd,
         maximum_characters: model.maximumCharacters,
-        response_formats: generatedSpeech.responseFormats,
-        default_response_format: generatedSpeech.defaultResponseFormat,
+        response_formats: speech.responseFormats,
+        default_response_format: speech.defaultResponseFormat,
         default_voice: model.defaultVoice,
-        url_retention_hours: generatedSpeech.urlRetentionHours,
+        url_retention_hours: speech.urlRetentionHours,
       }
     case 'speech_to_text':
       return {

@@ -7,6 +7,8 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../admission/admission.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
+import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
+import { clientGroups } from '../request/client-address.ts'
 import type { EffectiveRequest } from '../request/effective-request.ts'
 import { requireJson } from '../request/headers.ts'
 import { requireAvailable } from '../request/require-available.ts'
@@ -15,6 +17,7 @@ import type { quoteSchema } from '../schemas/quotes.ts'
 /** Reads an operation and its JSON body as its endpoint does, with the same defaults, measurements and 400s. */
 type ReadQuotedRequest = (
   body: unknown,
+  caller: DecoderCaller,
 ) => Promise<{ readonly operation: AnyOperation; readonly effectiveRequest: EffectiveRequest }>
 
 interface QuoteDependencies {
@@ -42,7 +45,8 @@ export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependen
       const reservation = dependencies.admission.reservationOf(request)
       reservation?.retain()
       try {
-        const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body)
+        const caller = { client: clientGroups(request.ip), hasPriority: false }
+        const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body, caller)
         const quote = renderQuote(dependencies, operation, effectiveRequest)
         return await reply.header('cache-control', 'no-store').send(quote)
       } finally {

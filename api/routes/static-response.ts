@@ -6,28 +6,50 @@ const MAXIMUM_AGE_SECONDS = 300
 
 const ETAG_DIGITS = 32
 
+/** A body that is sent many times, with its strong validator. */
+export interface Representation {
+  readonly contentType: string
+  readonly bytes: Buffer
+  readonly etag: string
+}
+
+function representationOf(contentType: string, body: string): Representation {
+  return { contentType, bytes: Buffer.from(body), etag: `"${sha256Hex(body).slice(0, ETAG_DIGITS)}"` }
+}
+
+/** Returns `value` as JSON, ready to be sent. */
+export function jsonRepresentation(value: unknown): Representation {
+  return representationOf('application/json; charset=utf-8', JSON.stringify(value))
+}
+
 /**
- * Adds `GET` and `HEAD` of a body that does not change while the process runs, with a strong `ETag` of the content,
+ * Adds `GET` and `HEAD` of the representation that `current` returns, with a strong `ETag` of the content,
  * `Cache-Control`, and 304 when the client already has it (RFC 9110, 13.1.2).
  */
-export function addStaticResponse(
-  app: FastifyInstance,
-  path: string,
-  { contentType, body }: { contentType: string; body: string },
-): void {
-  const etag = `"${sha256Hex(body).slice(0, ETAG_DIGITS)}"`
+export function addCachedResponse(app: FastifyInstance, path: string, current: () => Representation): void {
   const cacheControl = `public, max-age=${MAXIMUM_AGE_SECONDS}`
-  const bytes = Buffer.from(body)
   app.get(path, (request, reply) => {
+    const { contentType, bytes, etag } = current()
     reply.headers({ etag, 'cache-control': cacheControl })
     if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
     return reply.header('content-type', contentType).send(bytes)
   })
 }
 
+/** Adds a response whose body does not change while the process runs. */
+export function addStaticResponse(
+  app: FastifyInstance,
+  path: string,
+  { contentType, body }: { contentType: string; body: string },
+): void {
+  const representation = representationOf(contentType, body)
+  addCachedResponse(app, path, () => representation)
+}
+
 /** Adds a static response with `value` as JSON. */
 export function addStaticJson(app: FastifyInstance, path: string, value: unknown): void {
-  addStaticResponse(app, path, { contentType: 'application/json; charset=utf-8', body: JSON.stringify(value) })
+  const representation = jsonRepresentation(value)
+  addCachedResponse(app, path, () => representation)
 }
 
 /** Compares weakly, as If-None-Match requires: caches and proxies mark tags as weak when they recompress. */

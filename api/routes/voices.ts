@@ -1,31 +1,42 @@
 import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
-import type { Catalog, SpeechModel } from '#shared/catalog/catalog.ts'
+import { type Catalog, type SpeechModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import type { voiceListSchema, voiceSchema } from '../schemas/voices.ts'
-import { addStaticJson } from './static-response.ts'
-
-/** The public provider name; the upstream deployment behind it stays private. */
-const PROVIDER = 'speechvendor'
+import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /**
  * Adds `GET /v1/audio/voices`, with exactly the specified fields; the list is empty while no speech model is available.
+ * A voice leaves the list after its retirement date.
  */
-export function addVoiceRoutes(app: FastifyInstance, { catalog }: { catalog: Catalog }): void {
-  const models = catalog.models.filter((model): model is SpeechModel => model.category === 'text_to_speech')
-  const body: z.infer<typeof voiceListSchema> = {
-    object: 'list',
-    defaults: Object.fromEntries(models.map(({ id, defaultVoice }) => [id, defaultVoice])),
-    data: models.length === 0 ? [] : catalog.voices.map((voice) => listedVoice(voice, models)),
-  }
-  addStaticJson(app, '/v1/audio/voices', body)
+export function addVoiceRoutes(app: FastifyInstance, { catalog, now }: { catalog: Catalog; now: () => Date }): void {
+  let listed = { offered: catalog, representation: jsonRepresentation(voiceList(catalog)) }
+  addCachedResponse(app, '/v1/audio/voices', () => {
+    const offered = withoutRetiredVoices(catalog, now())
+    if (offered.voices.length !== listed.offered.voices.length)
+      listed = { offered, representation: jsonRepresentation(voiceList(offered)) }
+    return listed.representation
+  })
 }
 
-function listedVoice(voice: Catalog['voices'][number], models: readonly SpeechModel[]): z.infer<typeof voiceSchema> {
+function voiceList(catalog: Catalog): z.infer<typeof voiceListSchema> {
+  const models = catalog.models.filter((model): model is SpeechModel => model.category === 'text_to_speech')
+  return {
+    object: 'list',
+    defaults: Object.fromEntries(models.map(({ id, defaultVoice }) => [id, defaultVoice])),
+    data: models.length === 0 ? [] : catalog.voices.map((voice) => listedVoice(voice, models, catalog)),
+  }
+}
+
+function listedVoice(
+  voice: Catalog['voices'][number],
+  models: readonly SpeechModel[],
+  { common }: Catalog,
+): z.infer<typeof voiceSchema> {
   return {
     id: voice.id,
     name: voice.name,
     description: voice.description,
-    provider: PROVIDER,
+    provider: common.voiceProvider,
     languages: [...voice.languages],
     models: models.map(({ id }) => id),
     default_for_models: models.filter(({ defaultVoice }) => defaultVoice === voice.id).map(({ id }) => id),

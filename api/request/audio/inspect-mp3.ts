@@ -1,9 +1,8 @@
-import pLimit from 'p-limit'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
-import { overloaded, UNPAID_SHARE } from '../overloaded.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
+import { createDecoderQueue, type DecoderCaller, type DecoderLimits, type DecoderQueue } from './decoder-queue.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
 
@@ -20,26 +19,20 @@ export type InspectionOutcome =
   | { readonly outcome: 'accepted'; readonly inspection: Mp3Inspection }
   | { readonly outcome: 'rejected'; readonly code: 'unsupported_audio' | 'audio_too_long'; readonly message: string }
 
-export interface Mp3InspectorDependencies {
+export interface Mp3InspectorDependencies extends DecoderLimits {
   /** Undefined without ffmpeg: uploads that the frame walk rejects are still rejected, others are answered 503. */
   readonly decode: DecodeAudio | undefined
   readonly cache: InspectionCache<InspectionOutcome>
   readonly limits: { readonly maximumBytes: number; readonly maximumDurationMs: number }
-  /** Limit of concurrent decodes. */
-  readonly concurrency: number
-  /** Limit of uploads that wait for a decoder; each keeps its bytes in memory. */
-  readonly maximumWaiting: number
   /** Stops all decodes on shutdown. */
   readonly signal?: AbortSignal
   /** Called with the reason why inspection was unavailable, which the public error does not contain. */
   readonly onUnavailable?: (reason: string) => void
 }
 
-export interface InspectionOptions {
+export interface InspectionOptions extends DecoderCaller {
   /** The field that errors name (`file`, `audio_base64`). */
   readonly param?: string
-  /** Whether the request carries a payment. Some of the waiting places are reserved for those. */
-  readonly isPaying?: boolean
 }
 
 export interface Mp3Inspector {
@@ -51,18 +44,11 @@ export interface Mp3Inspector {
    * `retryAfterSeconds`) when too many wait; `audio_inspection_unavailable` when the decoder fails for another reason.
    * Repeated calls are free while the outcome is cached.
    */
-  readonly inspect: (upload: MeasuredUpload, options?: InspectionOptions) => Promise<Mp3Inspection>
-  /**
-   * Returns the seconds until an unpaid upload may find a place to wait for a decoder, or `null` when there is one now.
-   * Lets admission reject requests before their upload that `inspect` would reject after it.
-   */
-  readonly unpaidRetryAfterSeconds: () => number | null
-  /** Returns how many decodes are running and waiting, and how many may run. */
-  readonly load: () => { readonly busy: number; readonly waiting: number; readonly places: number }
+  readonly inspect: (upload: MeasuredUpload, options: InspectionOptions) => Promise<Mp3Inspection>
+  /** Lets admission reject requests before their upload that `inspect` would reject after it. */
+  readonly retryAfterSeconds: DecoderQueue['retryAfterSeconds']
+  readonly load: DecoderQueue['load']
 }
-
-// The time to decode half an hour of stereo, alone on one core, rounded up.
-const SECONDS_PER_DECODE = 2
 
 function withThousands(value: number): string {
   return value.toLocaleString('en-US')
@@ -81,31 +67,24 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
 }
 
 /**
- * Creates the inspector, which judges the frame walk first and then decodes the upload, at most `concurrency` at a
- * time. An upload that fails the walk never waits for a decoder.
+ * Creates the inspector, which judges the frame walk first and then decodes the upload in its turn. An upload that
+ * fails the walk never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
-  const { decode, cache, limits, concurrency, maximumWaiting, signal, onUnavailable } = dependencies
-  const decoders = pLimit(concurrency)
+  const { decode, cache, limits, signal, onUnavailable } = dependencies
+  const decoders = createDecoderQueue(dependencies)
 
   function unavailable(reason: string): AppError {
     onUnavailable?.(reason)
     return new AppError('audio_inspection_unavailable', { cause: reason })
   }
 
-  function retryAfterSeconds(isPaying: boolean): number | null {
-    const places = concurrency + (isPaying ? maximumWaiting : Math.floor(maximumWaiting * UNPAID_SHARE))
-    // p-limit activates a task a microtask after it is added, so only the sum of both counts is reliable.
-    if (decoders.activeCount + decoders.pendingCount < places) return null
-    return Math.ceil(((decoders.pendingCount + 1) / concurrency) * SECONDS_PER_DECODE)
-  }
-
-  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, isPaying: boolean): Promise<InspectionOutcome> {
+  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<InspectionOutcome> {
     if (decode === undefined) throw unavailable('no ffmpeg was found')
-    const seconds = retryAfterSeconds(isPaying)
-    if (seconds !== null) throw overloaded('Every audio decoder is busy.', seconds)
     const plan = planDecode(audio, walk)
-    const decoded = await decoders(decode, audio, plan, signal === undefined ? {} : { signal })
+    const decoded = await decoders.run(caller, walk.durationMs, () =>
+      decode(audio, plan, signal === undefined ? {} : { signal }),
+    )
     if (decoded.outcome === 'unavailable') throw unavailable(decoded.reason)
     if (decoded.outcome === 'undecodable') {
       return reject('unsupported_audio', 'The upload is not a decodable MP3: the decoder fails on it.')
@@ -116,7 +95,7 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
   }
 
-  async function examine({ audio, walk }: MeasuredUpload, isPaying: boolean): Promise<InspectionOutcome> {
+  async function examine({ audio, walk }: MeasuredUpload, caller: DecoderCaller): Promise<InspectionOutcome> {
     if (walk.outcome === 'unsupported') {
       return reject('unsupported_audio', `The upload is not a decodable MP3: found ${walk.found}.`)
     }
@@ -125,12 +104,13 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
       const limit = withThousands(limits.maximumDurationMs)
       return reject('audio_too_long', `The audio lasts ${duration} ms; the limit is ${limit} ms.`)
     }
-    return await decodeInTurn(audio, walk, isPaying)
+    return await decodeInTurn(audio, walk, caller)
   }
 
   return {
-    unpaidRetryAfterSeconds: () => retryAfterSeconds(false),
-    inspect: async (upload, { param, isPaying = false } = {}) => {
+    retryAfterSeconds: decoders.retryAfterSeconds,
+    load: decoders.load,
+    inspect: async (upload, { param, ...caller }) => {
       const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }
       if (audio.length > limits.maximumBytes) {
@@ -141,10 +121,9 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
           ...field,
         })
       }
-      const outcome = await cache.get(sha256, () => examine(upload, isPaying))
+      const outcome = await cache.get(sha256, () => examine(upload, caller))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })
     },
-    load: () => ({ busy: decoders.activeCount, waiting: decoders.pendingCount, places: concurrency }),
   }
 }

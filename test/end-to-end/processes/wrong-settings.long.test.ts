@@ -429,11 +429,11 @@ describe.skipIf(!haveRedis())('the settings of API and worker', () => {
     // A check that takes seconds counts as down.
     await expect.poll(queue).toBe('ok')
     await redis.client.config('SET', 'maxmemory-policy', 'allkeys-lru')
-    expect(await queue()).toBe('down')
+    await expect.poll(queue).toBe('down')
     await redis.client.config('SET', 'maxmemory-policy', 'noeviction')
     await expect.poll(queue).toBe('ok')
     await redis.kill()
-    expect(await queue()).toBe('down')
+    await expect.poll(queue).toBe('down')
     await redis.restart()
     await expect.poll(queue).toBe('ok')
     await api.stop()

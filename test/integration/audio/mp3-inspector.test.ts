@@ -37,7 +37,8 @@ async function startInspector(concurrency = 2, maximumWaiting = 100) {
   const { inspect } = createMp3Inspector({ decode, cache, limits, concurrency, maximumWaiting })
   return {
     spawned,
-    inspect: async (audio: Uint8Array) => await inspect(measureAudio(audio), { param: 'file', isPaying: true }),
+    inspect: async (audio: Uint8Array) =>
+      await inspect(measureAudio(audio), { param: 'file', client: ['192.0.2.1'], hasPriority: true }),
   }
 }
 
@@ -172,8 +173,8 @@ describe.skipIf(!havePrograms('ffmpeg', 'lame', 'sox'))('inspecting whole upload
     expect(await answerTo(joinBytes(garbage, noise, garbage.subarray(0, 1)))).toContain('more than 65,536 bytes')
   })
 
-  test('decodes twenty identical concurrent uploads once, and limits different ones to the queue’s bound', async () => {
-    const { inspect, spawned } = await startInspector(2, 3)
+  test('decodes twenty identical concurrent uploads once, and limits different ones of one client to three quarters of the waiting places', async () => {
+    const { inspect, spawned } = await startInspector(2, 4)
     const same = generateMp3({ durationMs: 2000, seed: 'same' })
     await Promise.all(Array.from({ length: 20 }, () => inspect(same)))
     await inspect(same)

@@ -27,11 +27,11 @@ function inspectorWith(
     cache,
     limits,
     concurrency: options.concurrency ?? 2,
-    maximumWaiting: options.maximumWaiting ?? 3,
+    maximumWaiting: options.maximumWaiting ?? 4,
     onUnavailable: (reason) => reasons.push(reason),
   })
   const inspect = (audio: Uint8Array, sha256: string, param = 'file') =>
-    inspector.inspect({ audio, sha256, walk: walkFrames(audio) }, { param, isPaying: true })
+    inspector.inspect({ audio, sha256, walk: walkFrames(audio) }, { param, client: ['192.0.2.1'], hasPriority: true })
   return { inspect, reasons, clock }
 }
 
@@ -127,7 +127,7 @@ function blockedDecoder() {
 describe('limiting concurrent decodes', () => {
   test('limits running and waiting decodes and rejects the rest with a retry time', async () => {
     const { decode, releaseAll, most } = blockedDecoder()
-    const { inspect } = inspectorWith(decode, { concurrency: 2, maximumWaiting: 3 })
+    const { inspect } = inspectorWith(decode, { concurrency: 2, maximumWaiting: 4 })
     const all = Array.from({ length: 20 }, (_, index) =>
       inspect(generateMp3({ ...clip, seed: `${index}` }), `${index}`),
     )

@@ -1,0 +1,113 @@
+import type { Socket } from 'node:net'
+import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { clientGroups } from '../request/client-address.ts'
+import { overloaded } from '../request/overloaded.ts'
+
+/** Limits of the connections to one process. */
+export interface ConnectionLimits {
+  readonly connections: number
+  /** Per network of a client; behind a trusted proxy, of the requests in progress that it forwards for the client. */
+  readonly connectionsPerClient: number
+}
+
+/** Time limit from a new connection, or the end of the previous response, to the end of a request's head. */
+export const HEAD_TIMEOUT_MS = 30_000
+/** How often that limit is checked. */
+export const HEAD_CHECK_MS = 5000
+
+const RETRY_SECONDS = 5
+const REFUSAL = [
+  'HTTP/1.1 503 Service Unavailable',
+  'content-length: 0',
+  `retry-after: ${RETRY_SECONDS}`,
+  'cache-control: no-store',
+  'connection: close',
+]
+
+/**
+ * Limits connections: of everybody, which keeps the process below the operating system's limit of open files, and of
+ * each client, so that one client does not take all of them. Connections beyond a limit are closed before they are read.
+ * Connections of trusted proxies carry the requests of all clients, so there the requests in progress are limited.
+ */
+export function addConnectionLimits(
+  app: FastifyInstance,
+  { connections, connectionsPerClient }: ConnectionLimits,
+  trustedProxies: readonly string[] = [],
+): void {
+  const isProxy = createProxyCheck(trustedProxies)
+  const connectionsOf = createCounts(connectionsPerClient)
+  const requestsOf = createCounts(connectionsPerClient)
+  app.server.maxConnections = connections
+  app.server.on('connection', (socket: Socket) => {
+    const { remoteAddress = '' } = socket
+    if (isProxy(remoteAddress)) return
+    const release = connectionsOf.take(clientGroups(remoteAddress))
+    if (release) socket.once('close', release)
+    else socket.end(`${REFUSAL.join('\r\n')}\r\n\r\n`, () => socket.destroy())
+  })
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!isProxy(request.socket.remoteAddress ?? '')) return done()
+    const release = requestsOf.take(clientGroups(request.ip))
+    if (!release) throw overloaded('Too many requests of this address are in progress.', RETRY_SECONDS)
+    reply.raw.once('close', release)
+    done()
+  })
+  answerHalfClosedConnections(app)
+}
+
+/**
+ * Answers clients that close the sending half of the connection after their request. Node would treat them as
+ * disconnected, and drop the response of every request that is not answered immediately.
+ */
+function answerHalfClosedConnections({ server }: FastifyInstance): void {
+  // A property of Node's HTTP server that is neither documented nor typed.
+  Object.assign(server, { httpAllowHalfOpen: true })
+}
+
+interface Counts {
+  /** Returns the function that counts back, or `null` at the limit. */
+  take(groups: readonly string[]): (() => void) | null
+}
+
+function createCounts(limit: number): Counts {
+  const counts = new Map<string, number>()
+  return {
+    take: (groups) => {
+      if (groups.some((group) => (counts.get(group) ?? 0) >= limit)) return null
+      for (const group of groups) counts.set(group, (counts.get(group) ?? 0) + 1)
+      return () => {
+        for (const group of groups) {
+          const left = (counts.get(group) ?? 0) - 1
+          if (left > 0) counts.set(group, left)
+          else counts.delete(group)
+        }
+      }
+    },
+  }
+}
+
+/** The names of networks that `TRUSTED_PROXIES` may contain, as Fastify defines them. */
+const NAMED_NETWORKS: Readonly<Record<string, readonly string[]>> = {
+  loopback: ['127.0.0.1/8', '::1/128'],
+  linklocal: ['169.254.0.0/16', 'fe80::/10'],
+  uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
+}
+
+/** Returns whether an address is one of the trusted ones, in the notations that Fastify accepts. */
+function createProxyCheck(trusted: readonly string[]): (address: string) => boolean {
+  const list = new BlockList()
+  for (const network of trusted.flatMap((entry) => NAMED_NETWORKS[entry.trim()] ?? [entry.trim()])) {
+    const [address = '', size] = network.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (size === undefined) list.addAddress(address, family)
+    else list.addSubnet(address, isIPv4(size) ? prefixLength(size) : Number(size), family)
+  }
+  return (address) => (isIPv4(address) ? list.check(address) : isIPv6(address) && list.check(address, 'ipv6'))
+}
+
+/** Returns the length of a netmask such as 255.255.0.0. */
+function prefixLength(mask: string): number {
+  const bits = mask.split('.').map((part) => Number(part).toString(2).padStart(8, '0'))
+  return bits.join('').replaceAll('0', '').length
+}
