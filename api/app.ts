@@ -6,9 +6,17 @@ import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
 import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
+import type { Allowances } from './plugins/allowances.ts'
+import {
+  addConnectionLimits,
+  type ConnectionLimits,
+  HEAD_CHECK_MS,
+  HEAD_TIMEOUT_MS,
+} from './plugins/connection-limits.ts'
 import { addCors } from './plugins/cors.ts'
 import { addDraining } from './plugins/draining.ts'
-import { addErrorHandling, answerMalformedHttp } from './plugins/errors.ts'
+import { addErrorHandling, answerMalformedHttp, answerUnroutable } from './plugins/errors.ts'
+import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
@@ -38,6 +46,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Returns whether a thrown error was caused by a dependency and not by the request. */
   readonly isDependencyFailure: (error: unknown) => boolean
   readonly admission: Admission
+  readonly connectionLimits: ConnectionLimits
   readonly holdMs: number
   /** Aborts when the process begins to shut down: it reports not ready but still serves every request. */
   readonly draining: AbortSignal
@@ -46,6 +55,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
+  /** Bounds the guesses of the operator's token. */
+  readonly allowances: Allowances
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
@@ -70,19 +81,28 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
     trustProxy: dependencies.trustedProxies ?? false,
     bodyLimit: MAXIMUM_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    http: {
+      headersTimeout: HEAD_TIMEOUT_MS,
+      connectionsCheckingInterval: HEAD_CHECK_MS,
+      // Node would answer without a body; the HTTP rules require the header.
+      requireHostHeader: false,
+    },
     forceCloseConnections: 'idle',
     // A request that still arrives while closing is served normally instead of getting Fastify's own 503.
     return503OnClosing: false,
     clientErrorHandler: answerMalformedHttp,
+    frameworkErrors: answerUnroutable,
     routerOptions: { ignoreTrailingSlash: false },
   })
   app.removeAllContentTypeParsers()
   addJsonBodies(app, dependencies.admission)
-  continueAfterAdmission(app)
   addRequestTelemetry(app, { ...dependencies, operations })
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
+  addConnectionLimits(app, dependencies.connectionLimits, dependencies.trustedProxies)
   await addCors(app)
+  addHttpRules(app)
+  continueAfterAdmission(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)
   await addRoutes(app, dependencies)
   return app
@@ -91,6 +111,8 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
 /** Sends `100 Continue` only after admission, so that a rejected client never uploads its body. */
 function continueAfterAdmission(app: FastifyInstance): void {
   app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response))
+  // Node would answer 417 without a body; the HTTP rules refuse other expectations.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response))
   app.addHook('preParsing', (request, reply, payload, done) => {
     if (request.headers.expect?.toLowerCase() === '100-continue') reply.raw.writeContinue()
     done(null, payload)
@@ -106,11 +128,11 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addBalanceRoutes(app, dependencies)
   addQuoteRoutes(app, {
     ...dependencies,
-    readQuotedRequest: (body) => readQuotedRequest(dependencies, body),
+    readQuotedRequest: (body, caller) => readQuotedRequest(dependencies, body, caller),
   })
   addReceiptRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
   await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   await addDiscoveryRoutes(app, { ...dependencies, operations })
-  await addOperatorBoard(app, dependencies.operatorBoard)
+  await addOperatorBoard(app, dependencies.operatorBoard, dependencies.allowances)
 }

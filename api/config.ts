@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
+import { extraOutputSeconds, LONGEST_OUTPUT_TOKENS, outputTimeSettings } from '#shared/operations/text/output-time.ts'
+import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
+import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
@@ -38,6 +40,7 @@ export const settingsSchema = z.object({
   RPC_URL: z.url(),
   RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
   PAY_TO: address,
+  ...payerCodeSettings,
   FACILITATOR_ADDRESSES: z
     .string()
     .transform((list) => list.split(','))
@@ -56,21 +59,19 @@ export const settingsSchema = z.object({
   RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
   AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
+  /** For an answer of ordinary length; a longer one needs more. */
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
-  /** Limit of one payer's open exposure, in USDC. */
-  MAXIMUM_OPEN_EXPOSURE_USDC: z
-    .string()
-    .regex(/^\d{1,9}(\.\d{1,6})?$/)
-    .default('20')
-    .transform(atomicFromDollars),
+  ...outputTimeSettings,
+  ...exposureSettings,
+  ...newPayerSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** After SIGTERM: how long /readyz returns 503 while requests are still served, until load balancers send no more. */
   DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
   /** How long held callers may then keep waiting, before a 503 lets them attach to another process. */
   DRAIN_SECONDS: z.coerce.number().positive().default(30),
-  /** The private file that maps public models to upstream deployments; the API reads only the model ids. */
+  /** The private file that maps public models to upstream deployments; the API reads ids of models and voices only. */
   DEPLOYMENTS_FILE: z.string().min(1),
-  /** Overrides prices and availability. */
+  /** Overrides prices, limits, availability, the default voice and retirement dates of voices. */
   CATALOG_FILE: z.string().min(1).optional(),
   CONTACT_EMAIL: z.email(),
   /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
@@ -78,10 +79,15 @@ export const settingsSchema = z.object({
     .string()
     .transform((list) => list.split(','))
     .optional(),
-  /** Per client address, across all API processes when the queue is in Redis; bursts of up to a minute's worth. */
+  /**
+   * Per client (an IPv4 address or an IPv6 /64; a /48 has ten times as much), across all API processes when the queue
+   * is in Redis; bursts of up to a minute's worth.
+   */
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
-  /** The same for requests that carry a payment for a challenge of this service. */
+  /** The same for requests of payers with a payment that verified on chain within the last hour. */
   PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
+  /** Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free. */
+  NEW_PAYER_VERIFICATIONS_PER_MINUTE: z.coerce.number().int().positive().default(300),
   FFMPEG_PATH: z.string().optional(),
   /** Grants operators access to the queue board, which is disabled without it. */
   OPERATOR_TOKEN: z.string().min(32).optional(),
@@ -90,10 +96,18 @@ export const settingsSchema = z.object({
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),
   /** Large bodies that are parsed and measured concurrently, each on a separate thread. */
   PREPARATION_THREADS: z.coerce.number().int().min(1).max(64).default(2),
-  /** Limit of request bodies in memory; at least two of the largest. */
+  /** Limit of request bodies in memory, an eighth of which is for bodies up to 64 KB; at least two of the largest. */
   MAXIMUM_BODY_MEGABYTES: z.coerce.number().int().min(80).default(512),
-  /** Limit of paid requests in progress: nearly all of them wait for their result. */
+  /** Limit of callers that wait for the results of their paid requests. */
   MAXIMUM_HELD_CONNECTIONS: z.coerce.number().int().min(1).default(5000),
+  /** The same for one payer; by default two fifths of MAXIMUM_HELD_CONNECTIONS. */
+  MAXIMUM_HELD_PER_PAYER: z.coerce.number().int().min(1).optional(),
+  /** The same for one client (an IPv4 address, an IPv6 /64 or a /48); by default half of MAXIMUM_HELD_CONNECTIONS. */
+  MAXIMUM_HELD_PER_CLIENT: z.coerce.number().int().min(1).optional(),
+  /** Limit of open connections; further ones are closed immediately. */
+  MAXIMUM_CONNECTIONS: z.coerce.number().int().min(1).default(20_000),
+  /** Limit of connections of one client, or of its requests in progress behind TRUSTED_PROXIES. */
+  MAXIMUM_CONNECTIONS_PER_CLIENT: z.coerce.number().int().min(1).default(4000),
   /** New work of a kind is rejected while accepted work of that kind has waited longer than this. */
   MAXIMUM_QUEUE_AGE_SECONDS: z.coerce.number().positive().default(60),
   /**
@@ -117,6 +131,13 @@ const configSchema = settingsSchema.check(
     const message =
       'set exactly one of FACILITATOR_ADDRESSES (the addresses of the workers’ settlement keys) and FACILITATOR_URL'
     issues.push({ code: 'custom', path: ['FACILITATOR_ADDRESSES'], message, input: undefined })
+  },
+  ({ value: { AUTHORIZATION_LIFETIME_SECONDS: lifetime, ...value }, issues }) => {
+    const longest = { maximum_output_tokens: LONGEST_OUTPUT_TOKENS }
+    const needed = value.MINIMUM_AUTHORIZATION_SECONDS + extraOutputSeconds(longest, value.OUTPUT_TOKENS_PER_SECOND)
+    if (lifetime >= needed) return
+    const message = `must be at least ${Math.ceil(needed)}: MINIMUM_AUTHORIZATION_SECONDS and the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it`
+    issues.push({ code: 'custom', path: ['AUTHORIZATION_LIFETIME_SECONDS'], message, input: undefined })
   },
 )
 

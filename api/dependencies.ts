@@ -3,6 +3,9 @@ import type { OpenedJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
+import { findModel } from '#shared/catalog/catalog.ts'
+import { transcriptionModel } from '#shared/catalog/published-models.ts'
+import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import type { AppDependencies } from './app.ts'
 import { composeAdmission } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
@@ -38,11 +41,25 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     waitsForLedger: false,
     now,
   })
-  const store = createAdmissionStore(pool)
-  const { mp3Inspector, ...audio } = await composeAudioInspection(config, { metrics, logger, stopping })
+  const store = createAdmissionStore(pool, {
+    budget: unchargedBudget(config),
+    newPayers: config.NEW_PAYER_EXPOSURE_USDC,
+  })
+  const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
+    metrics,
+    logger,
+    stopping,
+    model: findModel(published, 'speech_to_text', transcriptionModel.id) ?? transcriptionModel,
+  })
   const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
   resources.defer(() => preparer.close())
-  const admission = composeAdmission(config, resources, { metrics, logger, mp3Inspector, store })
+  const admission = composeAdmission(config, resources, {
+    metrics,
+    logger,
+    mp3Inspector,
+    store,
+    ...payment.dependencies,
+  })
   const outcomes = openOutcomes(config, resources, { store, logger })
   const operatorBoard = await createOperatorBoard(config, queue)
   const opened = resources.move()
@@ -80,6 +97,10 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     },
     readinessWarnings: payment.readinessWarnings,
     isDependencyFailure: isConnectionFailure,
+    connectionLimits: {
+      connections: config.MAXIMUM_CONNECTIONS,
+      connectionsPerClient: config.MAXIMUM_CONNECTIONS_PER_CLIENT,
+    },
     holdMs: config.HOLD_SECONDS * 1000,
     interimAnswerMs: (config.INTERIM_ANSWER_SECONDS ?? defaultInterimSeconds(config)) * 1000,
     stopping,

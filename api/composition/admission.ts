@@ -1,52 +1,82 @@
 import type { Registry } from 'prom-client'
 import { openSharedAllowances } from '#shared/adapters/redis/shared-allowances.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAdmission } from '../admission/admission.ts'
 import { createLoadGate, type LoadLimits } from '../admission/load-gate.ts'
-import { createPayingCheck } from '../admission/paying-callers.ts'
+import { createPayingCallers } from '../admission/paying-callers.ts'
 import { createQueueAgeReader } from '../admission/queue-age.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
-import { createRateLimiter } from '../plugins/rate-limits.ts'
+import { createPayerMemory } from '../paid-request/payment/payer-memory.ts'
+import { createAllowances } from '../plugins/allowances.ts'
+import { createRateLimiter, createVerificationLimiter } from '../plugins/rate-limits.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { addLoadMetrics } from '../telemetry/metrics.ts'
+
+const SPEED_CHECK_MS = 1000
+
+/** Defaults of the limits of waiting callers, as shares of all of them. */
+const HELD_SHARE_OF_PAYER = 2 / 5
+const HELD_SHARE_OF_CLIENT = 1 / 2
+/** A client that retries while its earlier connection is not yet known to be lost holds two. */
+const HELD_PER_JOB = 3
 
 export interface AdmissionOptions {
   readonly metrics: Registry
   readonly logger: Logger
   readonly mp3Inspector: Mp3Inspector
   readonly store: AdmissionStore
+  readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
 }
 
 /** Composes load shedding and rate limits. */
 export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
-  { metrics, logger, mp3Inspector, store }: AdmissionOptions,
-): Pick<AppDependencies, 'admission' | 'limitRate'> {
-  const isPaying = createPayingCheck(config.CHALLENGE_SECRET)
+  { metrics, logger, mp3Inspector, store, verifier }: AdmissionOptions,
+): Pick<AppDependencies, 'admission' | 'allowances' | 'limitRate' | 'limitVerifications' | 'payers'> {
+  const payers = createPayerMemory()
+  const payingCallers = createPayingCallers({
+    challengeSecret: config.CHALLENGE_SECRET,
+    isSignedByPayer: (authorization) => verifier.isSignedByPayer(authorization),
+    isRefused: (authorization) => payers.findRefusal(authorization) !== null,
+    isKnown: (payer) => payers.isKnown(payer),
+  })
   const gate = createLoadGate(loadLimits(config))
   addLoadMetrics(metrics, gate)
+  const judging = setInterval(() => gate.judgeSpeeds(), SPEED_CHECK_MS)
+  resources.defer(() => clearInterval(judging))
   const queueAge = createQueueAgeReader(store, logger, () => performance.now())
-  const allowances = openSharedAllowances(config)
-  resources.defer(() => allowances?.close())
+  const shared = openSharedAllowances(config)
+  resources.defer(() => shared?.close())
+  const allowances = createAllowances({ shared, logger })
   return {
-    admission: createAdmission({ gate, isPaying, queueAge, mp3Inspector, store }),
+    payers,
+    allowances,
+    admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, store }),
     limitRate: createRateLimiter({
+      allowances,
       requestsPerMinute: config.REQUESTS_PER_MINUTE,
       paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
-      isPaying,
-      shared: allowances,
-      logger,
+      isKnownPayer: payingCallers.isKnownPayer,
     }),
+    limitVerifications: createVerificationLimiter(allowances, config.NEW_PAYER_VERIFICATIONS_PER_MINUTE),
   }
 }
 
 function loadLimits(config: ApiConfig): LoadLimits {
+  const total = config.MAXIMUM_HELD_CONNECTIONS
+  const { MAXIMUM_HELD_PER_PAYER: perPayer, MAXIMUM_HELD_PER_CLIENT: perClient } = config
   return {
     bodyBytes: config.MAXIMUM_BODY_MEGABYTES * 1024 * 1024,
-    heldConnections: config.MAXIMUM_HELD_CONNECTIONS,
+    held: {
+      total,
+      perPayer: perPayer ?? Math.ceil(total * HELD_SHARE_OF_PAYER),
+      perClient: perClient ?? Math.ceil(total * HELD_SHARE_OF_CLIENT),
+      perJob: HELD_PER_JOB,
+    },
     queueAgeMs: config.MAXIMUM_QUEUE_AGE_SECONDS * 1000,
   }
 }

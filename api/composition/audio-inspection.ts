@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import { transcriptionModel } from '#shared/catalog/published-models.ts'
+import type { TranscriptionModel } from '#shared/catalog/catalog.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
 import { createFfmpegDecoder } from '../request/audio/decode-with-ffmpeg.ts'
@@ -17,12 +17,14 @@ export interface AudioInspectionOptions {
   readonly metrics: Registry
   readonly logger: Logger
   readonly stopping: AbortSignal
+  /** The published limits, whether or not the model is available: an endpoint without a deployment still validates. */
+  readonly model: Pick<TranscriptionModel, 'maximumAudioBytes' | 'maximumAudioDurationMs'>
 }
 
 /** Composes the inspection of MP3s. Without ffmpeg the process starts, but is not ready. */
 export async function composeAudioInspection(
   config: ApiConfig,
-  { metrics, logger, stopping }: AudioInspectionOptions,
+  { metrics, logger, stopping, model }: AudioInspectionOptions,
 ): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks }> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const mp3Inspector = createMp3Inspector({
@@ -31,11 +33,7 @@ export async function composeAudioInspection(
       maximumEntries: CACHED_INSPECTIONS,
       timeToLiveMs: config.CHALLENGE_LIFETIME_SECONDS * 1000,
     }),
-    // The published limits, whether or not the model is available: an endpoint without a deployment still validates.
-    limits: {
-      maximumBytes: transcriptionModel.maximumAudioBytes,
-      maximumDurationMs: transcriptionModel.maximumAudioDurationMs,
-    },
+    limits: { maximumBytes: model.maximumAudioBytes, maximumDurationMs: model.maximumAudioDurationMs },
     concurrency: config.DECODERS,
     maximumWaiting: config.DECODER_WAITING,
     signal: stopping,

@@ -7,8 +7,8 @@ import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { ApiConfig } from '../config.ts'
 
 /**
- * Reads the published catalog and the part of it that deployments serve. Only model ids are taken from the private
- * file.
+ * Reads the published catalog and the part of it that deployments serve. Only ids of models and aliases of voices are
+ * taken from the private file.
  */
 export async function readCatalogs({
   CATALOG_FILE: overrides,
@@ -17,8 +17,8 @@ export async function readCatalogs({
   const published = await namingSetting('CATALOG_FILE', async () =>
     overrides === undefined ? publishedCatalog : overrideCatalog(publishedCatalog, await readFile(overrides, 'utf8')),
   )
-  const deployments = await namingSetting('DEPLOYMENTS_FILE', async () =>
-    parseDeploymentsFile(await readFile(file, 'utf8')),
+  const available = await namingSetting('DEPLOYMENTS_FILE', async () =>
+    availableCatalog(published, servedModels(parseDeploymentsFile(await readFile(file, 'utf8')))),
   )
-  return { published, available: availableCatalog(published, servedModels(deployments)) }
+  return { published, available }
 }

@@ -11,6 +11,7 @@ import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-fun
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
@@ -49,9 +50,11 @@ export interface PaymentParts {
 export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
   const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
   const chainClock = createChainClock(chain, now)
-  const gas = createGasReader(chain, createFeeEstimator(chain))
-  const own = createAuthorizationVerifier(chain, CHAIN_ID)
+  const estimateFees = createFeeEstimator(chain)
+  const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
+  const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
+  const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: remote ? null : estimateFees })
   return {
     dependencies: {
       terms: {
@@ -63,12 +66,13 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         facilitators: await readFacilitators(config, remote),
         maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
         minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
+        outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
         challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
       },
       challengeSecret: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,
       signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
-      verifier: remote ? createRemoteVerifier(remote, own) : own,
+      verifier: remote ? createRemoteVerifier(remote, own, payerCode) : own,
       chainClock,
       payerFunds: createPayerFundsReader(chain, () => performance.now()),
       maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,

@@ -73,6 +73,11 @@ function header(description: string, schema: JsonSchema = text) {
   return { description, schema }
 }
 
+/** A header of a 200 whose body is the media itself; JSON has the same in its body. */
+function mediaHeader(description: string, schema: JsonSchema) {
+  return { ...header(`Only with the MP3 as the body. ${description}`, schema), required: false }
+}
+
 export const headers = {
   'PAYMENT-REQUIRED': header('The x402 v2 challenge as Base64-encoded JSON. Authoritative.'),
   'PAYMENT-RESPONSE': header('The x402 v2 settlement response as Base64-encoded JSON.'),
@@ -81,6 +86,10 @@ export const headers = {
   'X-Request-ID': header('Identifies this response in support requests.'),
   'X-Catalog-Version': header('The version of the catalog that the call was priced with.'),
   'Retry-After': header('Seconds to wait before a retry.', { type: 'integer' }),
+  'X-Media-URL': mediaHeader('Where it is hosted. A capability.', { type: 'string', format: 'uri' }),
+  'X-Media-Expires-At': mediaHeader('When that URL expires.', { type: 'string', format: 'date-time' }),
+  'X-Audio-Duration-Ms': mediaHeader('Its duration.', { type: 'integer' }),
+  'X-Input-Characters': mediaHeader('The characters that were charged.', { type: 'integer' }),
   ETag: header('A strong validator of the content.'),
   Allow: header('The methods of this route.'),
   'Content-Range': header('The range of bytes in this response, and the total size.'),
@@ -92,7 +101,7 @@ export const parameters = {
     in: 'header',
     required: true,
     description:
-      'Identifies the request. Send the same key with the unpaid request, its signed retry and every repetition. Must be hard to guess.',
+      'Identifies the request. Send the same key with the unpaid request, its signed retry and every repetition. Must be hard to guess. Another request under the key gets 409 while its challenge is valid, and permanently once a call under it was accepted that did not end uncharged.',
     schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$', minLength: 1, maxLength: 255 },
   },
   PaymentSignature: {
@@ -119,10 +128,16 @@ function failure(description: string, ...names: readonly HeaderName[]) {
   }
 }
 
+/** Sent with the challenge that answers a refused payment, and with no other. */
+const RETRY_AFTER_REFUSAL = {
+  ...header('After a refused payment: seconds to wait before the same payment is verified again.', { type: 'integer' }),
+  required: false,
+}
+
 function challenge(description: string) {
   return {
     description,
-    headers: headerReferences('X-Request-ID', 'PAYMENT-REQUIRED'),
+    headers: { ...headerReferences('X-Request-ID', 'PAYMENT-REQUIRED'), 'Retry-After': RETRY_AFTER_REFUSAL },
     content: { 'application/json': { schema: { $ref: '#/components/schemas/PaymentRequired' } } },
   }
 }
@@ -133,13 +148,16 @@ const failures = {
   401: failure('The receipt’s token is required.'),
   402: challenge('Payment is required. Nothing was executed and nothing was charged.'),
   404: failure('Not found, or not accessible with this token.'),
+  408: failure('The request arrived too slowly.'),
   409: failure('The x-idempotency-key or the payment belongs to a different request.'),
-  410: failure('The result is past its retention period; the receipt is still available.'),
+  410: failure(
+    'The result, or with an Accept header for media its hosted file, is past its retention period. X-Receipt-ID names the receipt, which is still available.',
+  ),
   412: challenge(
     'Permit2 is not approved to spend the payer’s USDC, and the payment includes no gas-sponsored permit.',
   ),
   413: failure('The body is larger than any valid request.'),
-  415: failure('The content type is not supported.'),
+  415: failure('The content type, the charset or the content encoding is not supported.'),
   416: {
     description: 'The range lies outside of the media. The response has no body.',
     headers: headerReferences('X-Request-ID', 'Content-Range'),

@@ -4,7 +4,7 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { headers, parameters, responses, sharedSchemas } from './components.ts'
 import { freePaths } from './free-paths.ts'
-import { GUIDANCE } from './guidance.ts'
+import { DATA_HANDLING, GUIDANCE } from './guidance.ts'
 import { paidPaths } from './paid-paths.ts'
 import { supportPaths } from './support-paths.ts'
 
@@ -36,8 +36,7 @@ export function buildOpenApiDocument({
       title: 'farebox',
       version: INTERFACE_VERSION,
       summary: 'Pay-per-request AI model router',
-      description:
-        'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.',
+      description: `Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.\n\n${DATA_HANDLING}`,
       contact: { name: 'farebox operator', email: contactEmail, url: new URL('/docs/', publicBaseUrl).href },
       license: { name: 'MIT', identifier: 'MIT' },
       'x-guidance': GUIDANCE,

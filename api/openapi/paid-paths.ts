@@ -1,5 +1,6 @@
 import type { Catalog } from '#shared/catalog/catalog.ts'
-import { priceBounds } from '#shared/catalog/price-bounds.ts'
+import { type PriceBounds, priceBounds } from '#shared/catalog/price-bounds.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { hoistDefinitions, type JsonSchema } from '../schemas/json-schema.ts'
@@ -18,7 +19,10 @@ export function paidPaths(operations: readonly AnyOperation[], catalog: Catalog,
     paths: Object.fromEntries(
       operations.map((operation) => [operation.path, { post: paidOperation(operation, catalog, terms) }]),
     ),
-    schemas: Object.assign({}, ...operations.map(schemasOf)) as Record<string, JsonSchema>,
+    schemas: Object.assign({}, ...operations.map((operation) => schemasOf(operation, catalog))) as Record<
+      string,
+      JsonSchema
+    >,
   }
 }
 
@@ -27,14 +31,21 @@ function schemaName(id: string, kind: 'Request' | 'FormRequest' | 'Result'): str
   return `${id.charAt(0).toUpperCase()}${id.slice(1)}${kind}`
 }
 
-function schemasOf(operation: AnyOperation): Record<string, JsonSchema> {
-  const form = multipartRequestSchema(operation)
+function schemasOf(operation: AnyOperation, catalog: Catalog): Record<string, JsonSchema> {
+  const form = multipartRequestSchema(operation, catalog)
   return {
-    ...hoistDefinitions(schemaName(operation.id, 'Request'), jsonRequestSchema(operation)),
+    ...hoistDefinitions(schemaName(operation.id, 'Request'), jsonRequestSchema(operation, catalog)),
     ...(form ? hoistDefinitions(schemaName(operation.id, 'FormRequest'), form) : {}),
     ...hoistDefinitions(schemaName(operation.id, 'Result'), resultSchemaOf(operation)),
   }
 }
+
+/** The headers of a 200 whose body is the media itself. */
+const MEDIA_HEADERS = ['X-Media-URL', 'X-Media-Expires-At', 'X-Audio-Duration-Ms', 'X-Input-Characters'] as const
+
+/** The rules of every body that no schema of a single field states. */
+const BODY_RULES =
+  'JSON in UTF-8 with at most 64 levels of nesting and 200,000 values, in which no object repeats a name. No text, names of properties included, may contain U+0000 or a lone surrogate. Anything else is answered with 400 before the price.'
 
 function paidOperation(operation: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
   const { id, summary, description, category, requestExample, resultExample, mediaResponse } = operation
@@ -54,6 +65,7 @@ function paidOperation(operation: AnyOperation, catalog: Catalog, terms: Payment
     ],
     requestBody: {
       required: true,
+      description: BODY_RULES,
       content: {
         'application/json': { schema: reference('Request'), example: requestExample },
         ...(operation.upload ? { 'multipart/form-data': { schema: reference('FormRequest') } } : {}),
@@ -64,24 +76,33 @@ function paidOperation(operation: AnyOperation, catalog: Catalog, terms: Payment
         description: 'The result. Result, payment and receipt are stored.',
         headers: headerReferences(
           ...(['X-Request-ID', 'X-Receipt-ID', 'X-Receipt-Token', 'PAYMENT-RESPONSE', 'X-Catalog-Version'] as const),
+          ...(mediaResponse ? MEDIA_HEADERS : []),
         ),
         content: {
           'application/json': { schema: reference('Result'), example: resultExample },
           ...(mediaResponse ? { [mediaResponse.contentType]: { schema: { type: 'string', format: 'binary' } } } : {}),
         },
       },
-      ...failureReferences(400, 402, 409, 410, 412, 413, 415, 429, 503),
+      ...failureReferences(400, 402, 408, 409, 410, 412, 413, 415, 429, 503),
     },
   }
 }
 
 /**
+ * An operator may have disabled every model of a category: the description, which does not change with availability,
+ * then states the standard bounds.
+ */
+function boundsOf({ category }: AnyOperation, catalog: Catalog): PriceBounds {
+  const bounds = priceBounds(catalog, category) ?? priceBounds(publishedCatalog, category)
+  if (!bounds) throw new Error(`there is no model of ${category} to state a price for`)
+  return bounds
+}
+
+/**
  * Returns price bounds and protocol in the format of discovery services (agentcash discovery specification, section 7).
  */
-function paymentInfo({ id, category }: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
-  const bounds = priceBounds(catalog, category)
-  if (!bounds) throw new Error(`the catalog has no model to price ${id} with`)
-  const { minimumChargeUsd: min, maximumChargeUsd: max } = bounds
+function paymentInfo(operation: AnyOperation, catalog: Catalog, terms: PaymentTerms) {
+  const { minimumChargeUsd: min, maximumChargeUsd: max } = boundsOf(operation, catalog)
   return {
     price:
       min === max ? { mode: 'fixed', currency: 'USD', amount: max } : { mode: 'dynamic', currency: 'USD', min, max },

@@ -51,7 +51,7 @@ const quotes = support({
     }),
   },
   content: json({ $ref: '#/components/schemas/Quote' }),
-  failures: [400, 413, 415, 429, 503],
+  failures: [400, 408, 413, 415, 429, 503],
 })
 
 const receipts = support({

@@ -6,15 +6,20 @@ import type { JobQueue } from '#shared/jobs/job-queue.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import { authorizationOf } from '#shared/payment/authorization.ts'
+import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
+import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
+import type { BodyArrival } from '../request/body-bytes.ts'
 import { readEffectiveRequest } from '../request/effective-request.ts'
 import { readIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
 import { requireAvailable } from '../request/require-available.ts'
@@ -26,6 +31,7 @@ import type { OutcomeAwaiter } from './job/await-outcome.ts'
 import { findOwnJob } from './job/find-own-job.ts'
 import { requestedMedia, respondWithMedia } from './job/media-response.ts'
 import { type PaidResponse, respond } from './job/respond.ts'
+import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
 import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
 import { verifyAuthorization } from './payment/verify-authorization.ts'
 
@@ -46,6 +52,10 @@ export interface PaidRequestDependencies {
   readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly payerFunds: PayerFundsReader
+  readonly balances: BalanceReader
+  readonly payers: PayerMemory
+  /** Called before the first verification of a payer that is not known. Throws `rate_limited` (429). */
+  readonly limitVerifications: (request: FastifyRequest) => void
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
@@ -54,13 +64,14 @@ export interface PaidRequestDependencies {
 }
 
 /** The connection that a paid request arrived on. */
-export interface Caller {
-  /** Whether the request carries a payment for a challenge of this service; not verified yet. */
-  readonly isPaying: boolean
-  /** Aborts when the caller has waited long enough or has disconnected; the job continues either way. */
-  readonly stopWaiting: AbortSignal
-  /** Called with how much of a form has arrived. Throws `overloaded` when there is no room for more. */
-  readonly onBytes: (arrivedBytes: number) => void
+export interface Caller extends DecoderCaller {
+  /**
+   * Called when the caller begins to wait for a job. The signal aborts when they have waited long enough, have
+   * disconnected or cannot be kept waiting; the job continues in any case.
+   */
+  readonly startWaiting: (job: { readonly jobId: string; readonly payer: string }) => AbortSignal
+  /** Follows the arrival of a form. */
+  readonly arrival: BodyArrival
   /** Called when the request body is no longer needed in memory. */
   readonly releaseBody: () => void
 }
@@ -85,21 +96,24 @@ export async function handlePaidRequest(
   const paymentHeader = readPaymentHeader(request.headers)
   if (paymentHeader === null) return await quoteAndChallenge(dependencies, paidRequest, request.id)
 
+  const recent = findRecentRefusal(dependencies, paymentHeader, paidRequest)
+  if (recent) return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
   const binding = await findBinding(dependencies.store, paidRequest)
   try {
-    const payment = await readAuthorization(dependencies, paymentHeader, paidRequest)
-    const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment)
+    const payment = readAuthorization(dependencies, paymentHeader, paidRequest)
+    const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment, request)
     tracer.describe({ jobId: job.jobId, payer: payment.authorization.payer })
     effectiveRequest.releaseContent()
     caller.releaseBody()
-    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(job.jobId, caller.stopWaiting, job))
+    const stopWaiting = caller.startWaiting({ jobId: job.jobId, payer: payment.authorization.payer })
+    const outcome = await tracer.stage('hold', () => dependencies.outcomes.wait(job.jobId, stopWaiting, job))
     const response = respond(outcome, dependencies, operation, job.isNew)
     const media = requestedMedia(operation, request.headers.accept)
     return media ? await respondWithMedia(dependencies, response, media) : response
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure is answered as it is.
     if (!isRefusedPayment(error)) throw error
-    return await quoteAndChallenge(dependencies, paidRequest, request.id, error)
+    return await refuse(dependencies, paidRequest, paymentHeader, request.id, error)
   }
 }
 
@@ -108,10 +122,43 @@ async function quoteAndChallenge(
   dependencies: PaidRequestDependencies,
   paidRequest: PaidRequest,
   requestId: string,
-  refusal?: AppError,
 ): Promise<PaidResponse> {
   const challenge = await bindQuote(dependencies, paidRequest)
+  return renderChallenge(dependencies, challenge, requestId)
+}
+
+/** Renders the challenge to sign instead of a refused payment, and remembers what the chain refused. */
+async function refuse(
+  dependencies: PaidRequestDependencies,
+  paidRequest: PaidRequest,
+  { decoded }: PaymentHeader,
+  requestId: string,
+  error: AppError,
+): Promise<PaidResponse> {
+  const challenge = await bindQuote(dependencies, paidRequest)
+  const refusal =
+    decoded.outcome === 'decoded'
+      ? dependencies.payers.rememberRefusal(authorizationOf(decoded.payment), error, challenge)
+      : error
   return renderChallenge(dependencies, challenge, requestId, refusal)
+}
+
+/**
+ * Returns the refusal of a payment that the chain refused a moment ago, for the same key and request, while its
+ * challenge is valid. It is answered without a statement or an RPC call, since repeating it costs the caller nothing.
+ */
+function findRecentRefusal(
+  { payers, now }: Pick<PaidRequestDependencies, 'payers' | 'now'>,
+  { decoded }: PaymentHeader,
+  { idempotencyKey, requestDigest }: PaidRequest,
+): RecentRefusal | null {
+  if (decoded.outcome !== 'decoded') return null
+  const recent = payers.findRefusal(authorizationOf(decoded.payment))
+  const isSame =
+    recent?.challenge.idempotencyKey === idempotencyKey &&
+    recent.challenge.requestDigest === requestDigest &&
+    recent.challenge.expiresAt > now()
+  return isSame ? recent : null
 }
 
 /** Returns the payer's job under this key; without one, verifies the payment and accepts a new job. */
@@ -120,12 +167,13 @@ async function findOrAcceptJob(
   paidRequest: PaidRequest,
   binding: CurrentBinding | null,
   payment: PresentedPayment,
+  request: FastifyRequest,
 ): Promise<ServingJob> {
-  const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment.authorization)
+  const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment)
   const existing = await findExisting()
   if (existing !== null) return { jobId: existing, isNew: false }
   try {
-    return await verifyAndAccept(dependencies, paidRequest, binding, payment)
+    return await verifyAndAccept(dependencies, paidRequest, binding, payment, request)
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
     const settledMeanwhile = isRefusedPayment(error) ? await findExisting() : null
@@ -140,12 +188,13 @@ async function verifyAndAccept(
   paidRequest: PaidRequest,
   binding: CurrentBinding | null,
   payment: PresentedPayment,
+  request: FastifyRequest,
 ): Promise<ServingJob> {
   const { catalog, tracer } = dependencies
   const { operation, effectiveRequest } = paidRequest
   requireAvailable(catalog, operation, effectiveRequest.publicModel)
   const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
-  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge))
+  const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))
   return await tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))
 }
 

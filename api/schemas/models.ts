@@ -24,7 +24,22 @@ export const modelSchema = z.looseObject({
   input_modalities: z.array(modalitySchema),
   output_modalities: z.array(modalitySchema),
   supported_endpoints: z.array(z.enum(operations.map(({ path }) => path))),
-  context_window: z.int().positive().optional(),
+  context_window: z
+    .int()
+    .positive()
+    .meta({
+      description:
+        'Tokens of input and output together. The input is counted as its proven maximum, one token for each UTF-8 byte, so a request is refused at max_input_bytes at the latest.',
+    })
+    .optional(),
+  max_input_bytes: z
+    .int()
+    .nonnegative()
+    .meta({
+      description:
+        'The most UTF-8 bytes of text that a request with a single message and max_tokens 1 may have, by context window and price bound. Every further token of max_tokens, message, tool and image leaves room for fewer.',
+    })
+    .optional(),
   max_output_tokens: z.int().positive().optional(),
   supported_image_sizes: z.array(z.string()).optional(),
   supported_aspect_ratios: z.array(z.string()).optional(),

@@ -1,9 +1,11 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { type JsonSchema, jsonSchemaOf } from './json-schema.ts'
 
 /** Returns the schema of an operation's JSON request: its fields, and its upload, if any, as Base64. */
-export function jsonRequestSchema({ bodySchema, upload }: AnyOperation): JsonSchema {
-  const body = jsonSchemaOf(bodySchema, 'input')
+export function jsonRequestSchema(operation: AnyOperation, catalog: Catalog): JsonSchema {
+  const body = fieldsSchema(operation, catalog)
+  const { upload } = operation
   if (!upload) return body
   return withField(body, upload.jsonField, {
     type: 'string',
@@ -19,14 +21,25 @@ export function jsonRequestSchema({ bodySchema, upload }: AnyOperation): JsonSch
  * Returns the schema of the `multipart/form-data` request, or `null` for an operation without upload. Other fields keep
  * their JSON types.
  */
-export function multipartRequestSchema({ bodySchema, upload }: AnyOperation): JsonSchema | null {
+export function multipartRequestSchema(operation: AnyOperation, catalog: Catalog): JsonSchema | null {
+  const { upload } = operation
   if (!upload) return null
-  return withField(jsonSchemaOf(bodySchema, 'input'), upload.multipartField, {
+  return withField(fieldsSchema(operation, catalog), upload.multipartField, {
     type: 'string',
     format: 'binary',
     contentMediaType: 'audio/mpeg',
     description: 'One MP3. File name and content type are ignored; only the bytes count.',
   })
+}
+
+/** Returns the schema of the fields other than the upload, with the catalog's defaults. */
+function fieldsSchema({ bodySchema, catalogDefaults }: AnyOperation, catalog: Catalog): JsonSchema {
+  const schema = jsonSchemaOf(bodySchema, 'input')
+  const defaults = Object.entries(catalogDefaults?.(catalog) ?? {})
+  if (defaults.length === 0) return schema
+  const properties = schema['properties'] as Record<string, JsonSchema>
+  const changed = defaults.map(([name, value]) => [name, { ...properties[name], default: value }])
+  return { ...schema, properties: { ...properties, ...Object.fromEntries(changed) } }
 }
 
 export function resultSchemaOf({ resultSchema }: AnyOperation): JsonSchema {

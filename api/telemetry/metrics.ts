@@ -57,7 +57,7 @@ export function addDecoderMetrics(registry: Registry, inspector: Pick<Mp3Inspect
 export function addLoadMetrics(registry: Registry, gate: Pick<LoadGate, 'currentLoad'>): void {
   const load = new Gauge({
     name: 'farebox_load',
-    help: 'Bytes of request bodies in memory (limited by MAXIMUM_BODY_MEGABYTES) and paid requests in progress (limited by MAXIMUM_HELD_CONNECTIONS)',
+    help: 'Bytes of request bodies in memory (limited by MAXIMUM_BODY_MEGABYTES) and callers that wait for their results (limited by MAXIMUM_HELD_CONNECTIONS)',
     labelNames: ['of'],
     registers: [registry],
     collect: () => {

@@ -29,8 +29,11 @@ const IMAGE = 'textmodel-3.1-flash-lite-image'
 /** Far below the authorization's lifetime; it only elapses through {@link advanceWorkerClock}. */
 const TIMEOUT_SECONDS = 60
 const [PROVIDER_TIMEOUT_SECONDS, SETTLEMENT_MARGIN_SECONDS] = [120, 60]
-/** Consecutive failures that open a circuit, and its pause before a trial call (`workers/providers/route.ts`). */
-const [FAILURES_TO_OPEN, CIRCUIT_PAUSE_SECONDS] = [5, 15]
+/**
+ * Definite failures that open a circuit, how long they count, and its pause before a trial call
+ * (`workers/providers/circuit.ts`).
+ */
+const [FAILURES_TO_OPEN, CIRCUIT_WINDOW_SECONDS, CIRCUIT_PAUSE_SECONDS] = [5, 120, 15]
 const SHIFTED_CLOCK = new URL('../support/processes/shifted-clock.ts', import.meta.url).href
 
 function testDeployments({ deployments }: DeploymentsFileInput, unusedPort: number): DeploymentsFileInput {
@@ -207,9 +210,9 @@ const outcomeUnknown = ({ routes }: CallKind): Observation => ({
   attempts: ['failed_ambiguous'],
 })
 const emptyOutput = ({ routes }: CallKind): Observation => ({
-  ...uncharged(503, 'provider_empty_output', 'new_payment'),
+  ...uncharged(503, 'provider_empty_output', 'never'),
   calls: [routes[0]],
-  attempts: ['failed_definite'],
+  attempts: ['failed_empty'],
 })
 const rejected = ({ routes }: CallKind): Observation => ({
   ...uncharged(400, 'provider_rejected', 'never'),
@@ -266,24 +269,29 @@ const FAULT_CASES: readonly FaultCase[] = [
 ]
 
 describe('a failure of the first deployment', () => {
-  test.each(FAULT_CASES)('%s, when the first deployment answers with %s: %s', async (_, __, outcome, kind, fault) => {
-    const expected = OUTCOMES[outcome](kind)
-    const idempotencyKey = randomUUID()
-    const headers = await signFor(kind, idempotencyKey)
-    await sandbox.setFaults([{ ...fault, route: kind.routes[0] }])
-    const calls = await callCount()
-    const sending = send(kind, idempotencyKey, headers)
-    if (fault.fault === 'hang') {
-      await until(async () => (await callCount()) > calls)
-      await advanceWorkerClock(TIMEOUT_SECONDS)
-    }
-    expect(await sending).toEqual(expected)
+  test.each(FAULT_CASES)(
+    '%s, when the first deployment answers with %s: %s [spec O13]',
+    async (_, __, outcome, kind, fault) => {
+      // The failures of earlier cases no longer count.
+      await advanceWorkerClock(CIRCUIT_WINDOW_SECONDS)
+      const expected = OUTCOMES[outcome](kind)
+      const idempotencyKey = randomUUID()
+      const headers = await signFor(kind, idempotencyKey)
+      await sandbox.setFaults([{ ...fault, route: kind.routes[0] }])
+      const calls = await callCount()
+      const sending = send(kind, idempotencyKey, headers)
+      if (fault.fault === 'hang') {
+        await until(async () => (await callCount()) > calls)
+        await advanceWorkerClock(TIMEOUT_SECONDS)
+      }
+      expect(await sending).toEqual(expected)
 
-    // The same authorization gets the same answer without another call.
-    expect(await send(kind, idempotencyKey, headers)).toEqual({ ...expected, calls: [], charged: 0n })
-    if (expected.status === 200) return
-    expect(await pay(kind, idempotencyKey)).toEqual(paid(kind, [kind.routes[0]], ['succeeded']))
-  })
+      // The same authorization gets the same answer without another call.
+      expect(await send(kind, idempotencyKey, headers)).toEqual({ ...expected, calls: [], charged: 0n })
+      if (expected.status === 200) return
+      expect(await pay(kind, idempotencyKey)).toEqual(paid(kind, [kind.routes[0]], ['succeeded']))
+    },
+  )
 })
 
 describe('a deployment', () => {
@@ -301,11 +309,20 @@ describe('a deployment', () => {
     expect(await pay(speech)).toEqual(paid(speech, [first], ['succeeded']))
   })
 
+  test('keeps calling a deployment whose outcomes are unknown for one payer only', async () => {
+    const kind = chatWith(BREAKING)
+    const [first] = kind.routes
+    await sandbox.setFaults([{ fault: 'resetAfterRead', times: FAILURES_TO_OPEN, route: first }])
+    for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(outcomeUnknown(kind))
+    expect(await pay(kind)).toEqual(paid(kind, [first], ['succeeded']))
+    await advanceWorkerClock(CIRCUIT_WINDOW_SECONDS)
+  })
+
   test('skips a deployment that keeps failing, and tries it again after a pause', async () => {
     const kind = chatWith(BREAKING)
     const [first, second] = kind.routes
-    await sandbox.setFaults([{ fault: 'resetAfterRead', times: FAILURES_TO_OPEN, route: first }])
-    for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(outcomeUnknown(kind))
+    await sandbox.setFaults([{ fault: 'status', status: 401, times: FAILURES_TO_OPEN, route: first }])
+    for (let call = 0; call < FAILURES_TO_OPEN; call += 1) expect(await pay(kind)).toEqual(failedOver(kind))
     // It has recovered but is not called. Setting the clock back a minute keeps a slow call within the pause.
     await advanceWorkerClock(-60)
     expect(await pay(kind)).toEqual(paid(kind, [second], ['succeeded']))
@@ -318,7 +335,7 @@ describe('a deployment', () => {
 /** Returns a deadline that leaves time for one call and its settlement, plus a minute. */
 const deadlineAfterCall = () => secondsFromNow(aheadSeconds + PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS + 60)
 
-describe('the end of failover [spec O13]', () => {
+describe('the end of failover', () => {
   test.each([
     ['chat', chat],
     ['speech', speech],
@@ -339,7 +356,7 @@ describe('the end of failover [spec O13]', () => {
   test.each([
     ['chat', chat],
     ['speech', speech],
-  ])('failover stops at an ambiguous failure of the second deployment: %s', async (_, kind) => {
+  ])('failover stops at an ambiguous failure of the second deployment: %s [spec O13]', async (_, kind) => {
     const idempotencyKey = randomUUID()
     const headers = await signFor(kind, idempotencyKey)
     await sandbox.setFaults([

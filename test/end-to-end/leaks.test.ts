@@ -1,17 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { type AnswerGate, startAnswerGate } from '../support/http/answer-gate.ts'
+import { type ModerationServer, sendJson, startModerationServer, verdicts } from '../support/http/moderation-server.ts'
 import { startTestSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
 
 /** Marks everything that belongs to the vendors; no answer to a caller may contain it. */
 const VENDOR = 'vendorcanary'
 /** Marks everything that a caller sends or a model generates; nothing kept for operators may contain it. */
 const CALLER = 'callercanary'
+
+const SCREENING_KEY = 'screening-key-of-the-operator'
 
 /** One model for each of the three wire formats of text. */
 const [ON_GEMINI, ON_ANTHROPIC, ON_OPEN] = ['textmodel-2.5-flash', 'textmodel-2.5-pro', 'textmodel-3.5-flash'] as const
@@ -55,12 +58,15 @@ function canaryModel(upstreamModel: string): string {
 let sandbox: TestSandbox
 /** Holds back the vendors' answers; the deployments file names its address as theirs. */
 let vendors: AnswerGate
+/** The safety dependency: screens every text before it goes to a vendor. */
+let moderation: ModerationServer
 /** Names, ids, addresses and keys of the service and its vendors, which no answer may contain. */
 let vendorSecrets: readonly string[]
 /** Content and credentials of callers, collected along the way, which neither logs nor queue may contain. */
 const callerSecrets = new Set<string>([CALLER])
 
 beforeAll(async () => {
+  moderation = await startModerationServer()
   sandbox = await startTestSandbox({
     connections: async (real) => {
       vendors = await startAnswerGate(real.upstreamUrl)
@@ -68,12 +74,18 @@ beforeAll(async () => {
     },
     deployments: canaryDeployments,
     apiEnvironment: { LOG_LEVEL: 'debug' },
-    workerEnvironment: { LOG_LEVEL: 'debug' },
+    workerEnvironment: {
+      LOG_LEVEL: 'debug',
+      SCREENING_BASE_URL: moderation.baseUrl,
+      SCREENING_API_KEY: SCREENING_KEY,
+      SCREENING_MODEL: 'omni-moderation',
+    },
   })
   const secrets = secretsSchema.parse(JSON.parse(await readFile(join(sandbox.directory, 'secrets.json'), 'utf8')))
   vendorSecrets = [
     VENDOR,
     secrets.upstreamApiKey,
+    SCREENING_KEY,
     new URL(vendors.url).host,
     secrets.challengeSecret,
     secrets.receiptSecret,
@@ -91,6 +103,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await sandbox.stop()
   await vendors.stop()
+  await moderation.stop()
 })
 beforeEach(() => sandbox.setFaults([]))
 
@@ -356,12 +369,55 @@ describe('the vendors’ secrets', () => {
     for (const path of paths) {
       const { everything } = await readAnswer(await fetch(`${sandbox.info.baseUrl}${path}`))
       // The pages name the client libraries that they are compatible with.
-      expectNoneOf(vendorSecrets.slice(0, 6), everything)
+      expectNoneOf(vendorSecrets.slice(0, 7), everything)
     }
   })
 })
 
 const errorSchema = z.looseObject({ error: z.looseObject({ code: z.string() }) })
+
+describe('safety screening', () => {
+  const call = CALLS[0] as PaidCall
+  afterEach(() => moderation.answerWith(verdicts()))
+
+  /** Pays for the call and expects an error; nothing may have been sent to a vendor, charged or revealed. */
+  async function expectScreenedOut(): Promise<Record<string, unknown>> {
+    const [calls, screenings] = [(await sandbox.upstreamCalls()).length, moderation.calls.length]
+    const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
+    const { status, body, everything } = await pay(call)
+    expect(await sandbox.upstreamCalls()).toHaveLength(calls)
+    expect(await sandbox.chain.transfersTo(sandbox.info.payTo)).toHaveLength(transfers)
+    expectNoneOf([...vendorSecrets, CALLER, 'violence'], everything)
+    expect(moderation.calls.slice(screenings)).toMatchObject([
+      {
+        path: '/v1/moderations',
+        headers: { authorization: `Bearer ${SCREENING_KEY}` },
+        body: { input: expect.arrayContaining([`${CALLER} chat`]), model: 'omni-moderation' },
+      },
+    ])
+    return { status, ...errorSchema.parse(JSON.parse(body)).error }
+  }
+
+  test('answers 503 without a vendor call or a charge while the screening service is down [spec T9]', async () => {
+    moderation.answerWith((_, response) => sendJson(response, { error: {} }, 500))
+    expect(await expectScreenedOut()).toMatchObject({
+      status: 503,
+      code: 'screening_unavailable',
+      payment: 'none',
+      retry: 'new_payment',
+    })
+  })
+
+  test('answers 400 without a vendor call or a charge to a flagged text [spec O35]', async () => {
+    moderation.answerWith(verdicts((text) => (text.includes('chat') ? ['violence'] : [])))
+    expect(await expectScreenedOut()).toMatchObject({
+      status: 400,
+      code: 'content_rejected',
+      payment: 'none',
+      retry: 'never',
+    })
+  })
+})
 
 describe('the callers’ content and credentials', () => {
   let mediaStatuses: readonly number[] = []
@@ -395,7 +451,7 @@ describe('the callers’ content and credentials', () => {
       const log = await readFile(join(directory, name), 'utf8')
       expect(log).toContain(name === 'worker.log' ? 'provider call failed' : 'request failed')
       expectNoneOf(callerSecrets, log)
-      const keys = vendorSecrets.slice(1, 6).filter((secret) => !secret.includes(':'))
+      const keys = vendorSecrets.slice(1, 7).filter((secret) => !secret.includes(':'))
       expectNoneOf([...keys, 'simulated transcript'], log)
     }
   })

@@ -188,6 +188,14 @@ describe('a worker’s /metrics', () => {
       'farebox_absorbed_usdc_atomic{reason="ambiguous"}': Number(unchargedMaximum),
       'farebox_absorbed_jobs{reason="withheld"}': 1,
       'farebox_absorbed_usdc_atomic{reason="withheld"}': Number(row?.withheld),
+      ...Object.fromEntries(
+        ['empty', 'rejected', 'replaced', 'reverted'].flatMap((reason) => [
+          [`farebox_absorbed_jobs{reason="${reason}"}`, 0],
+          [`farebox_absorbed_usdc_atomic{reason="${reason}"}`, 0],
+        ]),
+      ),
+      // New payers: one call with an unknown outcome, one withheld result.
+      farebox_new_payer_exposure_usdc_atomic: Number(unchargedMaximum) + Number(row?.withheld),
       farebox_open_exposure_usdc_atomic: 0,
       farebox_jobs_in_review: 0,
     })
@@ -342,7 +350,7 @@ function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
 
 async function readLedgerTotals() {
   const samples = await scrape(ports.worker)
-  const names = /^farebox_(ledger|charged|absorbed|open_exposure|jobs_in_review)/
+  const names = /^farebox_(ledger|charged|absorbed|open_exposure|new_payer_exposure|jobs_in_review)/
   return Object.fromEntries([...samples].filter(([series]) => names.test(series)))
 }
 

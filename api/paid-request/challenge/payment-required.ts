@@ -67,6 +67,7 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
       'content-type': 'application/json; charset=utf-8',
       'payment-required': encodeHeader(header),
       'cache-control': 'no-store',
+      ...(refusal?.retryAfterSeconds === undefined ? {} : { 'retry-after': refusal.retryAfterSeconds.toString() }),
     },
     // The body of statement L3 (test/contract/specification.md), with the protocol's own fields next to it. Where both
     // define `error`, L3 applies.

@@ -67,18 +67,18 @@ export function renderProbeChallenge(
     validUntil: new Date(now().getTime() + terms.challengeLifetimeSeconds * 1000),
     message: `A call costs at most ${maximumChargeUsd} USDC. Send a request with the header x-idempotency-key to get its own price.`,
     extra: { facilitatorAddress: terms.facilitators[0] },
-    extensions: bazaarExtension(operation),
+    extensions: bazaarExtension(operation, catalog),
     requestId,
   })
 }
 
 /** Describes an operation for listing services: schemas in outline, each with a valid example. */
-function bazaarExtension(operation: AnyOperation): Record<string, unknown> {
+function bazaarExtension(operation: AnyOperation, catalog: Catalog): Record<string, unknown> {
   const { requestExample, resultExample } = operation
   const declared = declareDiscoveryExtension({
     bodyType: 'json',
     input: requestExample,
-    inputSchema: outlineSchema(jsonRequestSchema(operation), REQUEST_DEPTH),
+    inputSchema: outlineSchema(jsonRequestSchema(operation, catalog), REQUEST_DEPTH),
     output: { example: resultExample, schema: outlineSchema(resultSchemaOf(operation), RESULT_DEPTH) },
   })
   return withMethod(declared)

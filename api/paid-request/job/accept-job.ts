@@ -12,6 +12,7 @@ import type { EffectiveRequest } from '../../request/effective-request.ts'
 import type { RequestPreparer } from '../../request/worker-threads/request-preparer.ts'
 import type { Challenge } from '../challenge/challenge.ts'
 import type { VerifiedPayment } from '../payment/verify-authorization.ts'
+import { unchargedWorkError } from './uncharged-work-error.ts'
 
 /** Calls settle within seconds, so some are settled by the time of the retry. */
 const OPEN_WORK_RETRY_SECONDS = 2
@@ -36,14 +37,14 @@ export interface ServingJob {
 /**
  * Stages the upload if there is one, then claims the payment and creates the job: a failure before the claim leaves
  * only an encrypted object whose key is lost. Returns the existing job when a concurrent request came first. Throws the
- * 409s of a key or payment that belongs to another request, the refusals of a payer with too much open work, and
- * `storage_unavailable`.
+ * 409s of a key or payment that belongs to another request, the refusals of a payer with too much open or
+ * uncharged work, and `storage_unavailable`.
  */
 export async function acceptJob(
   dependencies: Dependencies,
   challenge: Challenge,
   { publicModel, requestDigest, content }: EffectiveRequest,
-  { authorization, ...verified }: VerifiedPayment,
+  { authorization, challengeTokenSha256, ...verified }: VerifiedPayment,
 ): Promise<ServingJob> {
   const { uploads } = dependencies
   const { json, audio } = content()
@@ -56,6 +57,7 @@ export async function acceptJob(
     effectiveJson: json,
     quote: challenge.quote,
     authorization,
+    challengeTokenSha256,
     stagedUpload,
     origin: dependencies.tracer.current() ?? { requestId: null, traceparent: null },
   })
@@ -73,7 +75,7 @@ export async function acceptJob(
     case 'exists':
       return { jobId: acceptance.jobId, isNew: false }
     case 'other_request':
-      throw new AppError('idempotency_key_reused')
+      throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
     case 'authorization_already_used':
     case 'permit_already_used':
       throw new AppError(acceptance.outcome, { retryAfterSeconds: OPEN_WORK_RETRY_SECONDS })
@@ -81,6 +83,11 @@ export async function acceptJob(
     case 'exceeds_open_limit':
     case 'unpaid_debt':
       throw exposureError(acceptance, dependencies.maximumOpenExposure)
+    case 'uncharged_work_limit':
+      throw unchargedWorkError(acceptance.exhausted)
+    case 'new_payer_limit':
+    case 'settlement_retry_limit':
+      throw new AppError(acceptance.outcome, { retryAfterSeconds: acceptance.retryAfterSeconds })
   }
 }
 
@@ -90,7 +97,7 @@ export async function acceptJob(
  */
 async function acceptWithinFunds(
   { store, payerFunds, maximumOpenExposure }: Dependencies,
-  { needsPermit, verifiedAtMs }: Omit<VerifiedPayment, 'authorization'>,
+  { needsPermit, verifiedAtMs }: Pick<VerifiedPayment, 'needsPermit' | 'verifiedAtMs'>,
   job: Omit<NewJob, 'exposure'>,
 ): Promise<Acceptance> {
   const { payer } = job.authorization

@@ -1,11 +1,12 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, PresentedClaim } from '#shared/jobs/admission-store.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
-import type { Authorization } from '#shared/payment/authorization.ts'
 
 /**
  * Returns the job that this payer already has under this key and that answers the request, or `null` when a new job
- * must be accepted. Throws `authorization_already_used` and `idempotency_key_reused` (409).
+ * must be accepted. Throws `authorization_already_used` and `idempotency_key_reused` (409), and
+ * `fresh_signature_required` (402) for a payment that was accepted with another challenge token: once it is settled,
+ * anyone can read its signature on chain, and only the token shows that the caller is the one who was accepted.
  *
  * A job that ended uncharged is retried only with a fresh authorization: the previous one may have been used for a
  * provider call whose outcome is unknown.
@@ -13,12 +14,16 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 export async function findOwnJob(
   store: Pick<AdmissionStore, 'findPriorWork'>,
   idempotencyKey: string,
-  authorization: Authorization,
+  payment: PresentedClaim,
 ): Promise<string | null> {
-  const { holder, claimedFor } = await store.findPriorWork(idempotencyKey, authorization)
-  if (claimedFor !== null && claimedFor !== holder?.jobId) throw new AppError('authorization_already_used')
+  const { holder, claim } = await store.findPriorWork(idempotencyKey, payment)
+  if (claim !== null && claim.jobId !== holder?.jobId) throw new AppError('authorization_already_used')
   if (!holder) return null
-  if (holder.payer !== authorization.payer) throw new AppError('idempotency_key_reused')
+  if (holder.payer !== payment.authorization.payer) {
+    if (holder.isReleasable) return null
+    throw new AppError('idempotency_key_reused', { param: 'x-idempotency-key' })
+  }
+  if (claim !== null && !claim.hasSameToken) throw new AppError('fresh_signature_required')
   const canBePaidAgain = statesBefore('accepted').includes(holder.state) || holder.state === 'settlement_failed'
-  return claimedFor !== null || !canBePaidAgain ? holder.jobId : null
+  return claim !== null || !canBePaidAgain ? holder.jobId : null
 }

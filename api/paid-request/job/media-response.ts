@@ -4,6 +4,7 @@ import { hashMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import type { MediaResponse } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import { acceptQuality } from '../../request/accept-quality.ts'
 import type { PaidResponse } from './respond.ts'
 
 interface Dependencies {
@@ -11,11 +12,18 @@ interface Dependencies {
   readonly media: Pick<ObjectStore, 'get'>
 }
 
-/** Returns the operation's media response when the `Accept` header asks for it. */
-export function requestedMedia({ mediaResponse }: AnyOperation, accept = ''): MediaResponse | null {
-  const types = accept.split(',').map((entry) => entry.split(';', 1)[0]?.trim().toLowerCase() ?? '')
-  return mediaResponse && types.some((type) => mediaResponse.accepts(type)) ? mediaResponse : null
+/**
+ * Returns the operation's media response when the `Accept` header prefers it to JSON. JSON is preferred when both are
+ * equal, and is the answer when the header accepts neither: the call is paid for.
+ */
+export function requestedMedia({ mediaResponse }: AnyOperation, accept: string | undefined): MediaResponse | null {
+  if (!mediaResponse) return null
+  const quality = Math.max(...mediaResponse.acceptedAs.map((type) => acceptQuality(accept, type)))
+  return quality > acceptQuality(accept, 'application/json') ? mediaResponse : null
 }
+
+const FILE_EXPIRED =
+  'The hosted file of this call has expired. Its JSON result is still available: repeat the same request with "Accept: application/json".'
 
 /**
  * Replaces the JSON result with the media themselves; the other fields travel in headers. Throws `result_expired` (410)
@@ -28,9 +36,10 @@ export async function respondWithMedia(
 ): Promise<PaidResponse> {
   const { url, headers: mediaHeaders } = mediaResponse.read(JSON.parse(String(response.body)))
   const found = await store.findMedia(hashMediaToken(url.slice(url.lastIndexOf('/') + 1)))
-  // The caller gets the receipt headers even when the file is gone.
-  const { 'content-type': _, ...headers } = response.headers
-  if (!found) throw new AppError('result_expired', { headers })
+  // The receipt's token and the proof of settlement come with the result only; its id is no secret.
+  const { 'x-receipt-id': receiptId = '' } = response.headers
+  const headers = { 'x-receipt-id': receiptId }
+  if (!found) throw new AppError('result_expired', { headers, message: FILE_EXPIRED })
   const bytes = await media.get(found.objectKey).catch((cause: unknown) => {
     throw new AppError('media_unavailable', { headers, cause })
   })

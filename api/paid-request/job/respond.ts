@@ -1,5 +1,6 @@
 import { encodePaymentResponseHeader } from '@x402/core/http'
 import { AppError } from '#shared/errors/app-error.ts'
+import { ERROR_CODES } from '#shared/errors/error-codes.ts'
 import type { JobOutcome } from '#shared/jobs/job.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
@@ -39,10 +40,14 @@ export function respond(
     case 'completed':
       return { ...renderResult(outcome, dependencies, operation), outcome: isNew ? 'completed' : 'replayed' }
     case 'expired':
-      throw new AppError('result_expired', { headers: receiptHeaders(outcome, dependencies.receiptSecrets) })
+      throw new AppError('result_expired', { headers: { 'x-receipt-id': outcome.receiptId } })
     case 'failed':
     case 'settlement_failed':
-      throw new AppError(outcome.failureCode)
+      // The next payment is answered with the exact time.
+      throw new AppError(
+        outcome.failureCode,
+        ERROR_CODES[outcome.failureCode].status === 429 ? { retryAfterSeconds: RETRY_AFTER_SECONDS } : {},
+      )
     case 'review':
       throw new AppError('settlement_under_review')
     case 'accepted':

@@ -10,6 +10,8 @@ import { resourceUrl } from '../challenge/payment-required.ts'
 /** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
 export interface PresentedPayment {
   readonly authorization: Authorization
+  /** SHA-256 of the token of the challenge that it answers. */
+  readonly challengeTokenSha256: string
   /** When the challenge that it answers expires. */
   readonly challengeExpiresAt: Date
   /**
@@ -31,11 +33,11 @@ interface Dependencies {
  * `invalid_payment_header` (400), `challenge_mismatch` (409) when it was signed for another request, and the 402 code
  * of whatever differs from the challenge.
  */
-export async function readAuthorization(
+export function readAuthorization(
   { terms, publicBaseUrl, challengeSecret, verifier }: Dependencies,
   { decoded }: PaymentHeader,
   subject: ChallengeSubject,
-): Promise<PresentedPayment> {
+): PresentedPayment {
   if (decoded.outcome === 'malformed')
     throw new AppError('invalid_payment_header', {
       param: 'PAYMENT-SIGNATURE',
@@ -55,12 +57,13 @@ export async function readAuthorization(
   if (!opened.matchesRequest) throw new AppError('challenge_mismatch')
   requireAmount(accepted.amount, opened.quotedMaximum.toString())
   requireAmount(authorization.authorizedMaximum.toString(), opened.quotedMaximum.toString())
-  if (!(await verifier.isSignedByPayer(authorization))) throw new AppError('payment_signature_invalid')
+  if (!verifier.isSignedByPayer(authorization)) throw new AppError('payment_signature_invalid')
   const resource = resourceUrl(subject.operation, publicBaseUrl)
   return {
     authorization,
+    challengeTokenSha256: opened.tokenSha256,
     challengeExpiresAt: opened.expiresAt,
-    alteredTerm: findAlteredTerm(decoded.payment, authorization, { ...terms, resource }),
+    alteredTerm: findAlteredTerm(decoded.payment, authorization, { ...terms, resource, expiresAt: opened.expiresAt }),
   }
 }
 
@@ -80,12 +83,16 @@ function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, 
 
 /**
  * Returns the first part of the echoed challenge that was changed and that the signature does not cover, or `null`.
- * `extra` may gain members and the resource may be left out, but what is paid for, and how, must not differ.
+ * `extra` may gain members and the resource may be left out, but what is paid for, how, and until when must not differ.
  */
 function findAlteredTerm(
   { accepted, resourceUrl }: SignedPayment,
   authorization: Authorization,
-  { maxTimeoutSeconds, resource }: Pick<PaymentTerms, 'maxTimeoutSeconds'> & { readonly resource: string },
+  {
+    maxTimeoutSeconds,
+    resource,
+    expiresAt,
+  }: Pick<PaymentTerms, 'maxTimeoutSeconds'> & { readonly resource: string; readonly expiresAt: Date },
 ): string | null {
   const { extra = {} } = accepted
   const facilitator = extra['facilitatorAddress']
@@ -94,9 +101,16 @@ function findAlteredTerm(
     accepted.maxTimeoutSeconds !== maxTimeoutSeconds && 'accepted.maxTimeoutSeconds',
     (typeof facilitator !== 'string' || !isSameAddress(facilitator, authorization.facilitator)) &&
       'accepted.extra.facilitatorAddress',
+    !isTimeWithin(extra['expiresAt'], expiresAt) && 'accepted.extra.expiresAt',
     ...Object.entries(SIGNING_TERMS).map(([name, value]) => extra[name] !== value && `accepted.extra.${name}`),
   ]
   return altered.find((term) => term !== false) ?? null
+}
+
+/** Returns whether `text` is a time in ISO 8601, spelled as challenges spell it, within the second of `second`. */
+function isTimeWithin(text: unknown, second: Date): boolean {
+  if (typeof text !== 'string' || !/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/.test(text)) return false
+  return Math.floor(Date.parse(text) / 1000) === second.getTime() / 1000
 }
 
 /** Compares addresses case-insensitively, except for the `x` of the `0x` prefix. */

@@ -1,21 +1,29 @@
+import type { FastifyRequest } from 'fastify'
 import { AppError } from '#shared/errors/app-error.ts'
+import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
+import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Challenge } from '../challenge/challenge.ts'
+import type { PayerMemory } from './payer-memory.ts'
 import type { PresentedPayment } from './read-authorization.ts'
 
 interface Dependencies {
   readonly terms: PaymentTerms
   readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
+  readonly balances: BalanceReader
+  readonly payers: PayerMemory
+  /** Called before the first verification of a payer that is not known. Throws `rate_limited` (429). */
+  readonly limitVerifications: (request: FastifyRequest) => void
   readonly now: () => Date
 }
 
 /** A payment that is accepted for new work. */
-export interface VerifiedPayment {
-  readonly authorization: Authorization
+export interface VerifiedPayment extends Pick<PresentedPayment, 'authorization' | 'challengeTokenSha256'> {
   /** Whether it can be settled only by submitting the permit that it includes. */
   readonly needsPermit: boolean
   /** Start of the verification, on the process's monotonic clock. */
@@ -24,14 +32,16 @@ export interface VerifiedPayment {
 
 /**
  * Verifies that a payment can pay for new work: valid long enough, at the price of the challenge, and settleable on
- * chain at its maximum. Throws the 402 and 412 codes otherwise, and `payment_network_unavailable` (503) when the chain
- * cannot be read.
+ * chain at its maximum. Throws the 402 and 412 codes otherwise, `rate_limited` (429) when too many new payers come from
+ * the caller's network, and `payment_network_unavailable` (503) when the chain cannot be read.
  */
 export async function verifyAuthorization(
-  { terms, verifier, chainClock, now }: Dependencies,
-  { authorization, challengeExpiresAt, alteredTerm }: PresentedPayment,
+  dependencies: Dependencies,
+  { authorization, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
+  request: FastifyRequest,
 ): Promise<VerifiedPayment> {
+  const { terms, verifier, chainClock, payers, now } = dependencies
   const verifiedAtMs = performance.now()
   if (alteredTerm !== null)
     throw new AppError('payment_terms_mismatch', {
@@ -39,11 +49,16 @@ export async function verifyAuthorization(
     })
   if (challengeExpiresAt <= now()) throw new AppError('challenge_expired')
   if (authorization.authorizedMaximum !== challenge.quote.quotedMaximum) throw new AppError('payment_amount_mismatch')
+  // The same payment under another key: the signature does not cover the key.
+  const recent = payers.findRefusal(authorization)
+  if (recent) throw recent.error
   const nowSeconds = BigInt(Math.floor((await chainClock.chainNow()).getTime() / 1000))
-  requireTime(authorization.deadline, nowSeconds, terms)
+  const neededSeconds = secondsNeeded(terms, challenge)
+  requireTime(authorization.deadline, nowSeconds, neededSeconds)
   if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
-  requireGasSponsoringTerms(authorization, nowSeconds, terms)
+  requireGasSponsoringTerms(authorization, nowSeconds, terms, neededSeconds)
 
+  if (!payers.isKnown(authorization.payer)) await requireBalance(dependencies, authorization, request)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
@@ -51,14 +66,38 @@ export async function verifyAuthorization(
     const { code, detail } = verification
     throw new AppError(code, detail === undefined ? {} : { message: detail })
   }
-  return { authorization, needsPermit: verification.needsPermit, verifiedAtMs }
+  payers.rememberVerified(authorization.payer)
+  return { authorization, challengeTokenSha256, needsPermit: verification.needsPermit, verifiedAtMs }
+}
+
+/**
+ * Throws `insufficient_funds` for a payer who cannot pay at all. Only new payers are asked: an account without funds
+ * costs a stranger nothing, so it must cost one RPC call and not the several of a simulation and its diagnosis.
+ */
+async function requireBalance(
+  { balances, limitVerifications }: Dependencies,
+  { payer, authorizedMaximum }: Authorization,
+  request: FastifyRequest,
+): Promise<void> {
+  limitVerifications(request)
+  const balance = await balances.readBalance(payer)
+  if (balance >= authorizedMaximum) return
+  const [available, needed] = [dollarsFromAtomic(balance), dollarsFromAtomic(authorizedMaximum)]
+  throw new AppError('insufficient_funds', {
+    message: `The payer has ${available} USDC; ${needed} USDC is needed.`,
+  })
+}
+
+/** Returns how long a payment must still be valid; a request that may have a long answer needs more. */
+function secondsNeeded(terms: PaymentTerms, { quote }: Pick<Challenge, 'quote'>): number {
+  return terms.minimumRemainingSeconds + Math.ceil(extraOutputSeconds(quote.terms, terms.outputTokensPerSecond))
 }
 
 /** Throws unless the provider call and the settlement both fit before the signature expires. */
-function requireTime(deadline: bigint, nowSeconds: bigint, { minimumRemainingSeconds }: PaymentTerms): void {
-  if (deadline - nowSeconds < BigInt(minimumRemainingSeconds))
+function requireTime(deadline: bigint, nowSeconds: bigint, neededSeconds: number): void {
+  if (deadline - nowSeconds < BigInt(neededSeconds))
     throw new AppError('payment_expired', {
-      message: `The payment must stay valid for at least ${minimumRemainingSeconds} seconds.`,
+      message: `The payment must stay valid for at least ${neededSeconds} seconds.`,
     })
 }
 
@@ -66,9 +105,10 @@ function requireGasSponsoringTerms(
   { gasSponsoring, ...signed }: Authorization,
   nowSeconds: bigint,
   terms: PaymentTerms,
+  neededSeconds: number,
 ): void {
   if (!gasSponsoring) return
-  requireTime(gasSponsoring.deadline, nowSeconds, terms)
+  requireTime(gasSponsoring.deadline, nowSeconds, neededSeconds)
   const problem =
     (gasSponsoring.from !== signed.payer && 'from is not the payer') ||
     (gasSponsoring.asset !== signed.asset && 'asset is not the challenged one') ||

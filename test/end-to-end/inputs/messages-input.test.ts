@@ -157,6 +157,21 @@ describe('images', () => {
   })
 })
 
+describe('names of tools', () => {
+  test.each(['line\nbreak', 'tab\t', '\u0001', '\u0085'])(
+    'rejects %j, which every vendor would refuse',
+    async (name) => {
+      const body = endpoint.bodyWith({ tools: [{ name, input_schema: { type: 'object' } }] })
+      await endpoint.expectRefused(body, { code: 'invalid_field', param: 'tools', says: ['tools', 'control'] })
+    },
+  )
+  test('accepts names of other characters', async () => {
+    const names = ['get_weather', 'wetter abfragen', 'météo', 'x'.repeat(200)]
+    const tools = names.map((name) => ({ name, input_schema: { type: 'object' } }))
+    await endpoint.expectChallenged(endpoint.bodyWith({ tools }))
+  })
+})
+
 describe('extra properties', () => {
   testExtraProperties(endpoint)
 })

@@ -143,6 +143,12 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
       openExposure: nothing,
       unchargedFailures: [{ count: 1 }],
       absorbedCost: { ambiguousAttempts: { count: 1, totalAtomic: '5034' } },
+      unchargedWork: {
+        byKind: [{ kind: 'unknown_outcome', count: 1, totalAtomic: '5034' }],
+        byPayer: { count: 1, totalAtomic: '5034', payers: 1 },
+        unrecordedAttempts: nothing,
+      },
+      newPayers: { openAtomic: '0', owedOrUnchargedAtomic: '5034' },
       reconciliation: {
         ledger: sums,
         chain: sums,
@@ -163,6 +169,8 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
     expect(output).toMatch(new RegExp(`settlements confirmed in the period +6 +${usdc}\n`))
     expect(output).toMatch(new RegExp(`their transfers on chain +6 +${usdc}\n`))
     expect(output).toMatch(/other transfers to our recipients +1 +0\.000777\n/)
+    expect(output).toMatch(/Uncharged work by payer: 0\.005034 in 1 entries of 1 payers\n {2}0x/)
+    expect(output).toMatch(/unknown_outcome +1 +0\.005034\n/)
     expect(output).toContain('Ledger and chain agree to the atomic unit.')
     expect(errors).toMatch(/blocks read/)
   })

@@ -387,6 +387,9 @@ describe('payments that are refused without a trace', () => {
       ['accepted.extra.assetTransferMethod', 'eip3009', 'payment_terms_mismatch'],
       ['accepted.extra.facilitatorAddress', `0x${'12'.repeat(20)}`, 'payment_terms_mismatch'],
       ['accepted.extra.facilitatorAddress', null, 'payment_terms_mismatch'],
+      ['accepted.extra.expiresAt', undefined, 'payment_terms_mismatch'],
+      ['accepted.extra.expiresAt', '2099-01-01T00:00:00.000Z', 'payment_terms_mismatch'],
+      ['accepted.extra.expiresAt', 4_070_908_800, 'payment_terms_mismatch'],
       ['accepted.scheme', 'UPTO', 'payment_scheme_mismatch'],
       ['accepted.scheme', ' upto', 'payment_scheme_mismatch'],
       ['accepted.scheme', '', 'payment_scheme_mismatch'],
@@ -473,6 +476,8 @@ describe('payments that are refused without a trace', () => {
     ['of an account, wrapped without need (ERC-6492)', wrapUndeployed, {}],
     ['wrapped by a multi-owner wallet', wrapMultiOwner, {}],
     ['in the compact form (EIP-2098)', toCompactForm, {}],
+    ['with the mirrored s (EIP-2)', withMirroredS, {}],
+    ['with a v of 0 or 1', (genuine) => `${genuine.slice(0, -2)}0${genuine.endsWith('1b') ? 0 : 1}`, {}],
     ['of the largest accepted size', () => `0x${'ab'.repeat(4096)}`, {}],
   ])('answers 402 payment_signature_invalid to a signature %s', async (_, wrap, terms) => {
     const { idempotencyKey, required } = await challenge()
@@ -554,6 +559,14 @@ function wrapUndeployed(signature: Hex): Hex {
 function wrapMultiOwner(signature: Hex): Hex {
   const shape = [{ type: 'tuple', components: [{ type: 'uint256' }, { type: 'bytes' }] }] as const
   return encodeAbiParameters(shape, [[0n, signature]])
+}
+
+/** Returns the other signature that `ecrecover` maps to the same signer. */
+function withMirroredS(signature: Hex): Hex {
+  const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+  const s = order - BigInt(`0x${signature.slice(66, 130)}`)
+  const v = signature.endsWith('1b') ? '1c' : '1b'
+  return `0x${signature.slice(2, 66)}${s.toString(16).padStart(64, '0')}${v}`
 }
 
 function toCompactForm(signature: Hex): Hex {

@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { catalogOf } from '../../support/payer/paid-call.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+import { until } from '../../support/until.ts'
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 let sandbox: SharedSandbox
 beforeAll(async () => {
@@ -18,6 +22,7 @@ test('answers an unpaid request with the specified 402 and calls no vendor [spec
   const answer = await sandbox.transcribe()
   expect(answer.status).toBe(402)
   const required = decodePaymentRequiredHeader(answer.headers.get('payment-required') ?? '')
+  expect(required.x402Version).toBe(2)
   expect(required.accepts).toMatchObject([
     {
       scheme: 'upto',
@@ -30,6 +35,7 @@ test('answers an unpaid request with the specified 402 and calls no vendor [spec
   expect(required.extensions).toHaveProperty('eip2612GasSponsoring')
   expect(await answer.json()).toMatchObject({
     error: 'Payment Required',
+    message: expect.stringMatching(/./),
     price: { amount: '0.005034', currency: 'USDC', type: 'maximum' },
     paymentInfo: { x402Version: 2, scheme: 'upto', network: 'eip155:8453', asset: sandbox.info.usdc.toLowerCase() },
   })
@@ -41,6 +47,12 @@ test('a payer without gas and allowance pays exactly the charge and receives the
   const { idempotencyKey, headers } = await signTranscription()
   const answer = await sandbox.transcribe({ idempotencyKey, headers })
   expect(answer.status).toBe(200)
+  for (const name of ['x-receipt-id', 'x-request-id'])
+    expect([name, answer.headers.get(name)]).toEqual([name, expect.stringMatching(UUID)])
+  expect(answer.headers.get('x-receipt-token')).toMatch(/^k\d+\.[\w-]{43}$/)
+  expect(answer.headers.get('x-catalog-version')).toBe(
+    (await catalogOf(sandbox.info.baseUrl, 'pricing')).catalog_version,
+  )
   expect(await answer.json()).toMatchObject({
     model: 'speechvendor/scribe-v2',
     text: expect.stringContaining('I am the farebox'),
@@ -66,7 +78,15 @@ test('twenty concurrent copies of a signed request make one provider call, one t
   const { idempotencyKey, headers } = await signTranscription()
   const calls = (await sandbox.upstreamCalls()).length
   const transfers = (await sandbox.chain.transfersTo(sandbox.info.payTo)).length
-  const answers = await Promise.all(Array.from({ length: 20 }, () => sandbox.transcribe({ idempotencyKey, headers })))
+  // Three of them are held, the others are asked to come back.
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () =>
+      until(async () => {
+        const answer = await sandbox.transcribe({ idempotencyKey, headers })
+        return answer.status === 503 ? null : answer
+      }),
+    ),
+  )
   expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200))
   expect(new Set(await Promise.all(answers.map((answer) => answer.text()))).size).toBe(1)
   expect(new Set(answers.map((answer) => answer.headers.get('x-receipt-token'))).size).toBe(1)

@@ -1,6 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { x402UptoPermit2ProxyABI } from '@x402/evm'
+import pg from 'pg'
+import { decodeFunctionData } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { expectErrorBody, expectNeverRetry } from '../../support/http/expect-refusal.ts'
@@ -65,18 +69,48 @@ function sendPayment(idempotencyKey: string, payment: unknown): Promise<Response
   return sandbox.transcribe({ idempotencyKey, headers: paymentHeader(payment) })
 }
 
+function transcriptionBody(): Record<string, unknown> {
+  return { model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }
+}
+
+/** Asks for a chat completion of up to this many tokens. */
+const askChat = (max_tokens: number, idempotencyKey: string, headers: Record<string, string> = {}) =>
+  fetch(`${sandbox.info.baseUrl}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+    body: JSON.stringify({
+      model: 'textmodel-3.5-flash-lite',
+      messages: [{ role: 'user', content: 'Hello' }],
+      max_tokens,
+    }),
+  })
+
+/** Pays for a chat completion with a signature that is valid for `seconds`. */
+const payForChat = async (max_tokens: number, seconds: number) => {
+  const idempotencyKey = randomUUID()
+  const required = challengeOf(await askChat(max_tokens, idempotencyKey))
+  const payment = await signCustomPayment(required, payer, { terms: { deadline: secondsFromNow(seconds) } })
+  const answer = await askChat(max_tokens, idempotencyKey, paymentHeader(payment))
+  return [answer.status, await answer.json()] as const
+}
+
+const expiredUnless = (seconds: number) => [
+  402,
+  { code: 'payment_expired', message: `The payment must stay valid for at least ${seconds} seconds.` },
+]
+
 /** Sends the payment to the API with a short timeout for the chain. */
 function sendToImpatientApi(idempotencyKey: string, payment: unknown): Promise<Response> {
   return fetch(`${sandbox.info.baseUrls[1]}${PATH}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...paymentHeader(payment) },
-    body: JSON.stringify({ model: 'speechvendor/scribe-v2', audio_base64: sandbox.sample.toString('base64') }),
+    body: JSON.stringify(transcriptionBody()),
   })
 }
 
 async function expectPaid(answer: Response): Promise<void> {
   const body = await answer.text()
-  expect({ status: answer.status, body }).toMatchObject({ status: 200 })
+  expect(`${answer.status} ${body}`).toMatch(/^200/)
 }
 
 interface RefusalBody {
@@ -112,7 +146,7 @@ async function expectFreshChallenge(answer: Response, code: string, status = 402
         amount: PRICE.toString(),
         asset: sandbox.info.usdc.toLowerCase(),
         payTo: sandbox.info.payTo.toLowerCase(),
-        extra: { challenge: expect.stringMatching(/^[\w-]+\.[\w-]+$/) },
+        extra: { challenge: expect.stringMatching(/^[\w-]+\.[\w-]{22}\.[\w-]{43}$/) },
       },
     ],
   })
@@ -120,6 +154,11 @@ async function expectFreshChallenge(answer: Response, code: string, status = 402
   expect(answer.headers.get('cache-control')).toBe('no-store')
   expect(answer.headers.get('x-request-id')).toBe(body.request_id)
   return body
+}
+
+/** Counts the calls that ask the chain about a payment. */
+function countReads(): number {
+  return rpc.calls.filter((method) => method === 'eth_call' || method === 'eth_getCode').length
 }
 
 async function countMoneyAndWork() {
@@ -139,6 +178,26 @@ const malformed = (says: readonly string[] = []) => ({
 })
 
 const base64 = (text: string | Buffer) => Buffer.from(text).toString('base64')
+
+/** Reads the newest settlement from the chain, as the payload of a payment. */
+async function readSettledPayment() {
+  const [newest] = (await sandbox.chain.transfersTo(sandbox.info.payTo)).toReversed()
+  const { input } = await sandbox.chain.client.getTransaction({ hash: newest?.transactionHash ?? '0x' })
+  const { functionName, args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: input })
+  if (functionName !== 'settle') throw new Error(`settled by ${functionName}`)
+  const [permit, , owner, witness, signature] = args
+  return {
+    signature,
+    permit2Authorization: {
+      from: owner,
+      permitted: { token: permit.permitted.token, amount: permit.permitted.amount.toString() },
+      spender: DEVNET_ADDRESSES.uptoProxy,
+      nonce: permit.nonce.toString(),
+      deadline: permit.deadline.toString(),
+      witness: { to: witness.to, facilitator: witness.facilitator, validAfter: witness.validAfter.toString() },
+    },
+  }
+}
 
 async function makePaidCall() {
   const { idempotencyKey, required } = await challenge()
@@ -402,8 +461,9 @@ describe('a refused payment calls no provider and moves no money', () => {
       ['an object', () => ({})],
       ['empty', () => ''],
       ['without its tag', (genuine) => genuine.split('.')[0]],
-      ['with another tag', (genuine) => `${genuine.split('.')[0]}.${'A'.repeat(43)}`],
-      ['with another body', (genuine) => `e30.${genuine.split('.')[1]}`],
+      ['with another tag', (genuine) => genuine.replace(/[^.]+$/, 'A'.repeat(43))],
+      ['with another body', (genuine) => genuine.replace(/^[^.]+/, 'e30')],
+      ['without its random part', (genuine) => genuine.replace(/\.[^.]+\./, '.')],
       ['with an additional part', (genuine) => `${genuine}.x`],
       ['signed with another secret', () => 'eyJrIjoiIiwiZCI6IiIsIm0iOiIxIiwiZSI6OTk5OTk5OTk5OX0.AAAA'],
     ])('answers 402 payment_terms_mismatch to a challenge token that is %s', async (_, forge) => {
@@ -474,6 +534,11 @@ describe('a refused payment calls no provider and moves no money', () => {
     })
   })
 
+  test('answers 402 to a payment that would expire during the longest answer that the request may have', async () => {
+    expect(await payForChat(65_536, 700)).toMatchObject(expiredUnless(744))
+    expect(await payForChat(16_384, 300)).toMatchObject(expiredUnless(360))
+  })
+
   test.each<[string, string, () => Partial<SignedTerms>]>([
     ['a deadline in the past', 'payment_expired', () => ({ deadline: secondsFromNow(-1) })],
     ['a deadline of zero', 'payment_expired', () => ({ deadline: 0n })],
@@ -494,6 +559,34 @@ describe('a refused payment calls no provider and moves no money', () => {
     const { idempotencyKey, required } = await challenge()
     const answer = await sendPayment(idempotencyKey, await signCustomPayment(required, poor))
     await expectFreshChallenge(answer, 'insufficient_funds')
+  })
+  test('answers the same refused payment from memory for seconds, without an RPC call or a statement', async () => {
+    const poor = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n })
+    const { idempotencyKey, required } = await challenge()
+    const payment = await signCustomPayment(required, poor, { permit: {} })
+    const callsBefore = countReads()
+    const first = await sendPayment(idempotencyKey, payment)
+    expect(first.headers.get('retry-after')).toMatch(/^([1-9]|10)$/)
+    const { message } = (await first.clone().json()) as { message: string }
+    await expectFreshChallenge(first, 'insufficient_funds')
+    expect(countReads() - callsBefore).toBe(1)
+
+    const locking = new pg.Client(sandbox.info.databaseUrl)
+    await locking.connect()
+    try {
+      // Not jobs: the age of the queues is read once a second, however many requests arrive.
+      await locking.query('BEGIN; LOCK TABLE idempotency_keys, authorizations IN ACCESS EXCLUSIVE MODE')
+      // Ends early on a machine so slow that the refusal is about to be forgotten.
+      for (let [sent, waitSeconds] = [0, 10]; sent < 20 && waitSeconds > 3; sent += 1) {
+        const again = await sendPayment(idempotencyKey, payment)
+        waitSeconds = Number(again.headers.get('retry-after'))
+        expect(again.headers.get('retry-after')).toMatch(/^([1-9]|10)$/)
+        expect(await expectFreshChallenge(again, 'insufficient_funds')).toMatchObject({ message })
+      }
+    } finally {
+      await locking.end()
+    }
+    expect(countReads() - callsBefore).toBe(1)
   })
   test('answers 412 with a challenge to a payer without allowance and without gas sponsoring [spec O16]', async () => {
     const { idempotencyKey, required } = await challenge()
@@ -559,11 +652,43 @@ describe('an accepted payment', () => {
     await expectNeverRetry(await sendPayment(idempotencyKey, await signCustomPayment(required, intruder)), {
       status: 409,
       code: 'idempotency_key_reused',
-      param: null,
+      param: 'x-idempotency-key',
     })
     expect(await countMoneyAndWork()).toEqual(after)
   })
-  test('returns no result to a replay whose signature is forged or missing [spec A5]', async () => {
+  test('returns no result for the signature that settled the call, which anyone can read on chain', async () => {
+    const { idempotencyKey, payment, after } = await makePaidCall()
+    // A stranger has the key, the body, and a node: the payment as it was settled, and an unpaid request's challenge.
+    const published = await readSettledPayment()
+    const { required } = await challenge(idempotencyKey)
+    const rebuilt = { x402Version: 2, resource: required.resource, accepted: required.accepts[0], payload: published }
+    const answer = await sendPayment(idempotencyKey, rebuilt)
+    expect(answer.headers.get('x-receipt-token')).toBeNull()
+    await expectFreshChallenge(answer, 'fresh_signature_required')
+    // Its payer sends the accepted payment again, or signs another challenge.
+    const fresh = await signCustomPayment(required, payer)
+    for (const own of [payment, fresh]) await expectPaid(await sendPayment(idempotencyKey, own))
+    expect(await countMoneyAndWork()).toEqual(after)
+  })
+  test('gives the key of an uncharged call to another payer and another request once its challenge has expired', async () => {
+    const { idempotencyKey, required } = await challenge()
+    await sandbox.setFaults([{ fault: 'status', status: 500, body: '{}', headers: {} }])
+    const failed = await sendPayment(idempotencyKey, await signCustomPayment(required, payer))
+    expect(failed.status).toBe(503)
+    await sandbox.setFaults([])
+    const other = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: true })
+    const body = { ...transcriptionBody(), language: 'en' }
+    const headers = paymentHeader(await signCustomPayment(required, other))
+    expect((await sandbox.transcribe({ idempotencyKey, body })).status).toBe(409)
+    expect((await sandbox.transcribe({ idempotencyKey, headers })).status).toBe(409)
+    await sandbox.sql("UPDATE idempotency_keys SET expires_at = now() - interval '1 s' WHERE idempotency_key = $1", [
+      idempotencyKey,
+    ])
+    const { required: anew } = await challenge(idempotencyKey, body)
+    const paid = paymentHeader(await signCustomPayment(anew, other))
+    await expectPaid(await sandbox.transcribe({ idempotencyKey, body, headers: paid }))
+  })
+  test('returns no result to a replay whose signature is forged or missing', async () => {
     const { idempotencyKey, payment, after } = await makePaidCall()
     const answer = await sendPayment(idempotencyKey, withValue(payment, 'payload.signature', `0x${'11'.repeat(64)}1b`))
     await expectFreshChallenge(answer, 'payment_signature_invalid')
@@ -621,12 +746,13 @@ describe('while the chain is unavailable', () => {
   )
   test('answers 503 when the reason of a refusal can no longer be read', async () => {
     const { idempotencyKey, required } = await challenge()
-    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n, approved: false })
+    const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: PRICE, approved: false })
     const payment = await signCustomPayment(required, payer)
-    rpc.setFaultFor(1, Number.POSITIVE_INFINITY, failing)
+    // Balance, code and simulation pass.
+    rpc.setFaultFor(3, Number.POSITIVE_INFINITY, failing)
     await expectNetworkUnavailable(await sendPayment(idempotencyKey, payment))
     rpc.setFault(null)
-    await expectFreshChallenge(await sendPayment(idempotencyKey, payment), 'insufficient_funds')
+    await expectFreshChallenge(await sendPayment(idempotencyKey, payment), 'permit2_allowance_required', 412)
   })
   test('issues challenges and rejects malformed payments while the chain is unavailable', async () => {
     rpc.setFault(failing)

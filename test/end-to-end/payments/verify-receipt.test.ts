@@ -195,8 +195,11 @@ describe('a changed receipt', () => {
   })
 
   it('recomputes the charge of an earlier receipt version without a calculation', async () => {
-    const { calculation: _, ...earlier } = genuine
-    expect(await verifyFile(signAgain(earlier))).toMatchObject({
+    const { calculation, ...earlier } = genuine
+    const [input, output] = (calculation as { lines: Fields[] }).lines
+    const quantities = { maximum_input_tokens: input?.['at_most'], maximum_output_tokens: output?.['at_most'] }
+    const unit_prices = { ...(genuine['unit_prices'] as Fields), ...quantities }
+    expect(await verifyFile(signAgain({ ...earlier, unit_prices }))).toMatchObject({
       exitCode: 0,
       failed: [],
       skipped: ['calculation', 'result'],

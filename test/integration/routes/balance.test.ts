@@ -130,7 +130,7 @@ describe('a failed balance lookup [spec F6]', () => {
   )
 })
 
-it('GET /v1/balance is rate limited [spec O33]', async () => {
+it('GET /v1/balance answers 429 with Retry-After to an address that asks too often [spec O33]', async () => {
   const limited = await composeApp((composed) =>
     addBalanceRoutes(composed, {
       terms,
@@ -139,5 +139,8 @@ it('GET /v1/balance is rate limited [spec O33]', async () => {
     }),
   )
   const ask = () => limited.inject(`/v1/balance?address=${terms.payTo}`)
-  expect([(await ask()).statusCode, (await ask()).statusCode]).toEqual([200, 429])
+  const [first, second] = [await ask(), await ask()]
+  expect([first.statusCode, second.statusCode]).toEqual([200, 429])
+  expect([first.headers['retry-after'], second.headers['retry-after']]).toEqual([undefined, '60'])
+  expect(second.json()).toMatchObject({ error: { code: 'rate_limited', payment: 'none', retry: 'same_request' } })
 })

@@ -6,6 +6,7 @@ import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAdmission } from '../../../api/admission/admission.ts'
 import { createLoadGate } from '../../../api/admission/load-gate.ts'
+import { createAllowances } from '../../../api/plugins/allowances.ts'
 import { addCors } from '../../../api/plugins/cors.ts'
 import { addErrorHandling } from '../../../api/plugins/errors.ts'
 import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
@@ -26,6 +27,7 @@ export const terms: PaymentTerms = {
   facilitators: ['0x2222222222222222222222222222222222222222'],
   maxTimeoutSeconds: 900,
   minimumRemainingSeconds: 360,
+  outputTokensPerSecond: 128,
   challengeLifetimeSeconds: 600,
 }
 
@@ -37,15 +39,17 @@ export const signer = createStatementSigner(PUBLIC_BASE_URL, [
 
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
+/** Creates the allowances of a single process. */
+export const newAllowances = () => createAllowances({ shared: null, logger: silent })
+
 /** Creates the limits of a single process. */
 export function limitTo(requestsPerMinute: number): RateLimiter {
   const paidRequestsPerMinute = requestsPerMinute
   return createRateLimiter({
+    allowances: newAllowances(),
     requestsPerMinute,
     paidRequestsPerMinute,
-    isPaying: () => false,
-    shared: null,
-    logger: silent,
+    isKnownPayer: () => false,
   })
 }
 
@@ -54,10 +58,14 @@ export const limitRate = limitTo(1_000_000)
 
 /** Admits everything that a test sends. */
 export const admission = createAdmission({
-  gate: createLoadGate({ bodyBytes: 1024 ** 3, heldConnections: 1000, queueAgeMs: 1000 }),
-  isPaying: () => false,
+  gate: createLoadGate({
+    bodyBytes: 1024 ** 3,
+    held: { total: 1000, perPayer: 1000, perClient: 1000, perJob: 1000 },
+    queueAgeMs: 1000,
+  }),
+  payingCallers: { isPaying: () => false, isKnownPayer: () => false },
   queueAge: async () => 0,
-  mp3Inspector: { unpaidRetryAfterSeconds: () => null },
+  mp3Inspector: { retryAfterSeconds: () => null },
   store: { hasJob: async () => false },
 })
 
@@ -74,10 +82,13 @@ export async function composeApp(addRoutes: (app: FastifyInstance) => void | Pro
 }
 
 /** Composes the three lists of a catalog. */
-export function composeLists(catalog: Catalog = publishedCatalog): Promise<FastifyInstance> {
+export function composeLists(
+  catalog: Catalog = publishedCatalog,
+  now: () => Date = () => new Date(),
+): Promise<FastifyInstance> {
   return composeApp((app) => {
     addModelRoutes(app, { catalog })
     addPricingRoutes(app, { catalog })
-    addVoiceRoutes(app, { catalog })
+    addVoiceRoutes(app, { catalog, now })
   })
 }

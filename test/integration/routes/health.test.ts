@@ -67,6 +67,62 @@ describe('health routes', () => {
     expect((await ask('/readyz', { database: up }, warnings)).json()).toMatchObject({ status: 'ok', warnings: [] })
   })
 
+  it('/readyz runs one set of checks for a thousand requests at the same time', async () => {
+    let [checks, warnings] = [0, 0]
+    const app = await composeApp((composed) =>
+      addHealthRoutes(
+        composed,
+        { chain: async () => void (checks += 1) },
+        { clock_skew: async () => (warnings += 1) < 0 },
+        new AbortController().signal,
+        () => 0,
+      ),
+    )
+    const answers = await Promise.all(Array.from({ length: 1000 }, () => app.inject('/readyz')))
+    expect(new Set(answers.map(({ statusCode }) => statusCode))).toEqual(new Set([200]))
+    expect([checks, warnings]).toEqual([1, 1])
+  })
+
+  it('/readyz runs its checks once a second and reports a change after a second', async () => {
+    let [time, isUp, checks] = [0, true, 0]
+    const check = async () => {
+      checks += 1
+      if (!isUp) throw new Error('down')
+    }
+    const app = await composeApp((composed) =>
+      addHealthRoutes(composed, { chain: check }, {}, new AbortController().signal, () => time),
+    )
+    const statusAt = async (milliseconds: number) => {
+      time = milliseconds
+      return (await app.inject('/readyz')).statusCode
+    }
+    expect([await statusAt(0), checks]).toEqual([200, 1])
+    isUp = false
+    expect([await statusAt(999), checks]).toEqual([200, 1])
+    expect([await statusAt(1000), checks]).toEqual([503, 2])
+    isUp = true
+    expect([await statusAt(1999), checks]).toEqual([503, 2])
+    expect([await statusAt(2000), checks]).toEqual([200, 3])
+  })
+
+  it('/readyz starts no second set of checks while one is in progress', async () => {
+    let [time, checks] = [0, 0]
+    const held = Promise.withResolvers<void>()
+    const check = () => {
+      checks += 1
+      return held.promise
+    }
+    const app = await composeApp((composed) =>
+      addHealthRoutes(composed, { chain: check }, {}, new AbortController().signal, () => time),
+    )
+    const first = app.inject('/readyz').then(({ statusCode }) => statusCode)
+    await expect.poll(() => checks).toBe(1)
+    time = 1500
+    const second = app.inject('/readyz').then(({ statusCode }) => statusCode)
+    held.resolve()
+    expect([await first, await second, checks]).toEqual([200, 200, 1])
+  })
+
   it('/readyz of a stopping process is 503 immediately, regardless of dependencies', async () => {
     const answer = await ask('/readyz', { database: hangs }, {}, AbortSignal.abort())
     expect({ status: answer.statusCode, body: answer.json() }).toEqual({

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { z } from 'zod'
+import { createCatalog } from '#shared/catalog/catalog.ts'
+import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { modelListSchema } from '../../../api/schemas/models.ts'
 import { pricingCatalogSchema } from '../../../api/schemas/pricing.ts'
@@ -72,6 +74,8 @@ describe('GET /v1/models', async () => {
   it('GET /v1/models publishes the limits of each category [spec E44]', () => {
     for (const model of list.data.slice(0, 7)) {
       expect(model.context_window).toBe(1_048_576)
+      // A byte counts as a token; the price bound leaves the most expensive model less room.
+      expect(model.max_input_bytes).toBe(model.id === 'textmodel-2.5-pro' ? 613_265 : 1_048_287)
       expect(model.max_output_tokens).toBeLessThanOrEqual(65_536)
     }
     expect(limitsOf('textmodel-3.1-flash-lite-image')).toMatchObject({
@@ -180,14 +184,14 @@ describe('GET /v1/audio/voices', async () => {
     })
   })
 
-  it('GET /v1/audio/voices has one default, which is a voice of the list [spec E55]', () => {
+  it('GET /v1/audio/voices has one default, which is a voice of the list', () => {
     expect(voices.defaults).toEqual({ 'speechvendor/flash-v2.5': 'darian' })
     expect(voices.data.filter((voice) => voice.default_for_models.length > 0)).toHaveLength(1)
   })
 })
 
 describe('unavailable models', async () => {
-  const reduced = await composeLists(availableCatalog(publishedCatalog, new Set(['textmodel-2.5-pro'])))
+  const reduced = await composeLists(availableCatalog(publishedCatalog, new Map([['textmodel-2.5-pro', 'all']])))
 
   it('the models list omits unavailable models and their categories', async () => {
     const list = await read('/v1/models', modelListSchema, reduced)
@@ -208,7 +212,7 @@ describe('unavailable models', async () => {
   })
 
   it('the models list of an empty catalog has no categories, models or ids', async () => {
-    const empty = await composeLists(availableCatalog(publishedCatalog, new Set()))
+    const empty = await composeLists(availableCatalog(publishedCatalog, new Map()))
     expect(await read('/v1/models', modelListSchema, empty)).toMatchObject({
       categories: [],
       data: [],
@@ -218,12 +222,59 @@ describe('unavailable models', async () => {
   })
 })
 
+describe('what all models have in common', () => {
+  const { common } = publishedCatalog
+  const [category, ...otherCategories] = common.categories
+  if (!category) throw new Error('there are no categories')
+  const inCategory = (changes: Partial<typeof category>) => ({
+    categories: [{ ...category, ...changes }, ...otherCategories],
+  })
+  const lists = ['/v1/models', '/v1/pricing', '/v1/audio/voices'] as const
+
+  it.each<[string, Partial<Record<keyof CommonTerms, unknown>>, (typeof lists)[number]]>([
+    ['the promotion', { promotion: null }, '/v1/pricing'],
+    ['the service fee', { serviceFeeBasisPoints: 100 }, '/v1/pricing'],
+    ['the lifetime of image URLs', { images: { ...common.images, urlRetentionHours: 24 } }, '/v1/pricing'],
+    ['the lifetime of speech URLs', { speech: { ...common.speech, urlRetentionHours: 48 } }, '/v1/pricing'],
+    ['the sizes of images', { images: { ...common.images, sizes: ['2K'] } }, '/v1/models'],
+    ['the formats of speech', { speech: { ...common.speech, responseFormats: ['wav'] } }, '/v1/models'],
+    ['the description of a category', inCategory({ description: 'Other words.' }), '/v1/models'],
+    ['the billing mode of a category', inCategory({ billingMode: 'measured_characters' }), '/v1/pricing'],
+    ['the owner of models', { owner: 'other' }, '/v1/models'],
+    ['the provider of voices', { voiceProvider: 'othervendor' }, '/v1/audio/voices'],
+  ])('the catalog version changes with %s, which a list publishes [spec V3c]', async (_, changes, path) => {
+    const catalog = createCatalog({ ...publishedCatalog, common: { ...common, ...changes } as CommonTerms })
+    expect((await (await composeLists(catalog)).inject(path)).body).not.toBe((await app.inject(path)).body)
+    expect(catalog.version).not.toBe(publishedCatalog.version)
+  })
+})
+
+describe('a voice with a retirement date', () => {
+  it('a voice leaves the list after its retirement date while the process runs, and the ETag changes [spec V6]', async () => {
+    const [first, ...others] = publishedCatalog.voices
+    if (!first) throw new Error('there are no voices')
+    const retiring = { ...first, retirementDate: '2027-01-31' }
+    const catalog = createCatalog({ ...publishedCatalog, voices: [...others, retiring] })
+    let now = new Date('2027-01-31T23:00:00Z')
+    const dated = await composeLists(catalog, () => now)
+    const before = await dated.inject('/v1/audio/voices')
+    expect(voiceListSchema.parse(before.json()).data.at(-1)).toMatchObject({
+      id: first.id,
+      retirement_date: '2027-01-31',
+    })
+    now = new Date('2027-02-01T00:00:00Z')
+    const after = await dated.inject('/v1/audio/voices')
+    expect(voiceListSchema.parse(after.json()).data.map(({ id }) => id)).toEqual(others.map(({ id }) => id))
+    expect(after.headers.etag).not.toBe(before.headers.etag)
+  })
+})
+
 describe.each(['/v1/models', '/v1/pricing', '/v1/audio/voices'])('caching of %s', (url) => {
   it('a list has a strong ETag that changes with its content', async () => {
     const { headers } = await app.inject(url)
     expect(headers.etag).toMatch(/^"[0-9a-f]{32}"$/)
     expect(headers['cache-control']).toBe('public, max-age=300')
-    const reduced = await composeLists(availableCatalog(publishedCatalog, new Set()))
+    const reduced = await composeLists(availableCatalog(publishedCatalog, new Map()))
     expect((await reduced.inject(url)).headers.etag).not.toBe(headers.etag)
   })
 

@@ -7,6 +7,7 @@ import multipart from '@fastify/multipart'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
+import { UNLIMITED_ARRIVAL } from '../../../api/request/body-bytes.ts'
 import { readMultipart } from '../../../api/request/multipart.ts'
 import { composeApp } from './compose-app.ts'
 
@@ -19,7 +20,7 @@ let port: number
 beforeAll(async () => {
   app = await composeApp(async (composed) => {
     await composed.register(multipart)
-    composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload, () => undefined))
+    composed.post('/form', { bodyLimit: BODY_LIMIT }, (request) => readMultipart(request, upload, UNLIMITED_ARRIVAL))
   })
   port = Number(new URL(await app.listen({ port: 0, host: '127.0.0.1' })).port)
 })

@@ -142,7 +142,7 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
 it('an operation of an unavailable category has no challenge', () => {
   const [operation] = operations
   if (!operation) throw new Error('there are no operations')
-  const catalog = availableCatalog(publishedCatalog, new Set())
+  const catalog = availableCatalog(publishedCatalog, new Map())
   expect(() => renderProbeChallenge({ ...dependencies, catalog }, operation, 'request-1')).toThrow(
     expect.objectContaining({ code: 'model_unavailable' }),
   )

@@ -30,7 +30,8 @@ const app = await composeApp((composed) =>
     terms,
     limitRate,
     admission,
-    readQuotedRequest: (body) => readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, body),
+    readQuotedRequest: (body, caller) =>
+      readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, body, caller),
   }),
 )
 
@@ -115,11 +116,15 @@ describe('a request that cannot be quoted', () => {
     expect(answer.json()).toMatchObject({ type: 'error', error: { code, param, payment: 'none', retry: 'never' } })
   })
 
-  it.each(['[]', '"text"', '{'])(
-    'POST /v1/quotes answers a body that is not a JSON object (%s) with 400',
+  it.each(['[]', '"text"', 'null', '7', '', '{'])(
+    'POST /v1/quotes answers a body that is not a JSON object (%s) with 400 and a sentence about the body',
     async (payload) => {
       const headers = { 'content-type': 'application/json' }
-      expect((await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })).statusCode).toBe(400)
+      const answer = await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })
+      expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
+        status: 400,
+        body: { error: { code: 'invalid_json', param: null, message: expect.stringMatching(/^The request body /) } },
+      })
     },
   )
 

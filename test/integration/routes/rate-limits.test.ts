@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
 import { openSharedAllowances, type RedisAllowances } from '#shared/adapters/redis/shared-allowances.ts'
-import { createRateLimiter, type SharedAllowances } from '../../../api/plugins/rate-limits.ts'
+import { createAllowances, type SharedAllowances } from '../../../api/plugins/allowances.ts'
+import { createRateLimiter } from '../../../api/plugins/rate-limits.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { composeApp } from './compose-app.ts'
 
@@ -27,12 +28,10 @@ async function startProcess(shared: SharedAllowances | null, requestsPerMinute =
   const logged: string[] = []
   const log = (message: string) => logged.push(message)
   const limitRate = createRateLimiter({
+    allowances: createAllowances({ shared, logger: { info: log, warn: log, error: log }, now: () => 0 }),
     requestsPerMinute,
     paidRequestsPerMinute: PAID_LIMIT,
-    isPaying: ({ headers }) => headers['payment-signature'] !== undefined,
-    shared,
-    logger: { info: log, warn: log, error: log },
-    now: () => 0,
+    isKnownPayer: ({ headers }) => headers['payment-signature'] !== undefined,
   })
   const app = await composeApp((composed) => {
     composed.get('/limited', async (request, reply) => {
@@ -41,7 +40,11 @@ async function startProcess(shared: SharedAllowances | null, requestsPerMinute =
     })
   })
   apps.push(app)
-  return { logged, ask: (headers: Record<string, string> = {}) => app.inject({ url: '/limited', headers }) }
+  return {
+    logged,
+    ask: (headers: Record<string, string> = {}, remoteAddress = '203.0.113.1') =>
+      app.inject({ url: '/limited', headers, remoteAddress }),
+  }
 }
 
 type Process = Awaited<ReturnType<typeof startProcess>>
@@ -54,6 +57,13 @@ async function statuses({ ask }: Process, count: number, headers: Record<string,
   const answers = []
   for (let sent = 0; sent < count; sent += 1) answers.push((await ask(headers)).statusCode)
   return answers
+}
+
+/** Asks once from each address. */
+async function answered({ ask }: Process, addresses: readonly string[]): Promise<number> {
+  let count = 0
+  for (const address of addresses) count += (await ask({}, address)).statusCode === 200 ? 1 : 0
+  return count
 }
 
 async function startRedis(): Promise<TestRedis> {
@@ -121,6 +131,39 @@ describe('rate limits in one process', () => {
     expect(new Set(await statuses(alone, 100, payment))).toEqual(new Set([200]))
     expect((await alone.ask()).statusCode).toBe(429)
   })
+  it('all addresses of an IPv6 /64 share one allowance', async () => {
+    const alone = await startProcess(null)
+    const addresses = Array.from({ length: LIMIT * 2 }, (_, host) => `2001:db8:1:1::${(host + 1).toString(16)}`)
+    expect(await answered(alone, addresses)).toBe(LIMIT)
+    expect((await alone.ask({}, '2001:db8:1:2::1')).statusCode).toBe(200)
+  })
+
+  it('all /64 networks of an IPv6 /48 share ten times the allowance', async () => {
+    const alone = await startProcess(null)
+    const addresses = Array.from({ length: LIMIT * 11 }, (_, network) => `2001:db8:2:${network.toString(16)}::1`)
+    expect(await answered(alone, addresses)).toBe(LIMIT * 10)
+    expect((await alone.ask({}, '2001:db8:3::1')).statusCode).toBe(200)
+  })
+
+  it('a network beyond its own allowance takes nothing from the others of its /48', async () => {
+    const alone = await startProcess(null)
+    const noisy = Array.from({ length: LIMIT * 20 }, () => '2001:db8:4:1::1')
+    expect(await answered(alone, noisy)).toBe(LIMIT)
+    expect(
+      await answered(
+        alone,
+        Array.from({ length: LIMIT }, () => '2001:db8:4:2::1'),
+      ),
+    ).toBe(LIMIT)
+  })
+
+  it('an IPv4 address and its IPv6-mapped form are one client, and its neighbors are others', async () => {
+    const alone = await startProcess(null)
+    const forms = ['198.51.100.7', '::ffff:198.51.100.7', '::ffff:c633:6407']
+    expect(await answered(alone, Array.from({ length: LIMIT }, () => forms).flat())).toBe(LIMIT)
+    expect((await alone.ask({}, '::ffff:198.51.100.8')).statusCode).toBe(200)
+  })
+
   it('a queue in PostgreSQL shares no allowances between processes', () => {
     const settings = { DATABASE_URL: 'postgres://not-used', QUEUE_PREFIX: '{farebox}' }
     expect(openSharedAllowances(settings)).toBeNull()
@@ -144,6 +187,18 @@ describe.skipIf(!haveRedis())('rate limits over Redis', () => {
     expect(await remaining(second)).toBe(Math.floor(secondShare.left) - 1)
     await expect.poll(async () => (await second.ask()).statusCode).toBe(429)
     await expect.poll(async () => (await first.ask()).statusCode).toBe(429)
+  })
+
+  it('API processes share the allowance of an IPv6 /64 and of its /48', async () => {
+    const shared = open((await startRedis()).url)
+    const [first, second] = [await startProcess(shared), await startProcess(shared)]
+    await untilReachable(shared)
+    await answered(
+      first,
+      Array.from({ length: LIMIT }, (_, host) => `2001:db8:5:1::${(host + 1).toString(16)}`),
+    )
+    await expect.poll(async () => (await second.ask({}, '2001:db8:5:1::ffff')).statusCode).toBe(429)
+    expect((await second.ask({}, '2001:db8:5:2::1')).statusCode).toBe(200)
   })
 
   it('no request is rejected while Redis is down; limits are shared again afterwards, each logged once', async () => {

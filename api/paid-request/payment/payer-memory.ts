@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { ErrorCode } from '#shared/errors/error-codes.ts'
+import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
+import type { Challenge } from '../challenge/challenge.ts'
+
+/**
+ * How long a refused payment is answered from memory. A payer who adds funds and repeats the same payment waits at most
+ * this long; a newly signed one is verified immediately.
+ */
+const REFUSAL_MS = 10_000
+/** How long a payer counts as known after a payment that verified. */
+const KNOWN_MS = 3_600_000
+/** Upper bounds of the two memories; the least recently used entries are dropped first. */
+const MAXIMUM_REFUSALS = 20_000
+const MAXIMUM_PAYERS = 100_000
+
+/** Refusals that the state of the chain decides: asking again within seconds would cost the same RPC calls again. */
+const CHAIN_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'insufficient_funds',
+  'permit2_allowance_required',
+  'payer_has_code',
+  'payment_nonce_used',
+  'payment_rejected',
+])
+
+/**
+ * Refusals after which a payer is no longer known. Others may be provoked by a stranger, who presents a payment of this
+ * payer that is already settled and therefore public.
+ */
+const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'insufficient_funds',
+  'permit2_allowance_required',
+  'payer_has_code',
+])
+
+/** A payment that the chain refused a moment ago, with the challenge that its refusal offered. */
+export interface RecentRefusal {
+  readonly error: AppError
+  readonly challenge: Challenge
+}
+
+/**
+ * What this process recently learned about payers from the chain. Bounded and never shared: it saves work, and decides
+ * nothing about money.
+ */
+export interface PayerMemory {
+  /** Returns whether a payment of this payer verified on chain within the last hour, and no lack of means was found since. */
+  isKnown(payer: `0x${string}`): boolean
+  /** Returns the refusal of exactly this payment, permit included, with the seconds after which it is forgotten. */
+  findRefusal(authorization: Authorization): RecentRefusal | null
+  /** Also forgets the payer's refusals: the funds may have arrived since. */
+  rememberVerified(payer: `0x${string}`): void
+  /** Returns the error with the time to wait before the same payment is verified again; other errors unchanged. */
+  rememberRefusal(authorization: Authorization, error: AppError, challenge: Challenge): AppError
+}
+
+/** Creates an empty memory. `now` is monotonic, in milliseconds. */
+export function createPayerMemory(now: () => number = () => performance.now()): PayerMemory {
+  const refusals = new LRUCache<string, RecentRefusal & { readonly at: number }>({ max: MAXIMUM_REFUSALS })
+  const verifiedAt = new LRUCache<string, number>({ max: MAXIMUM_PAYERS })
+  return {
+    isKnown: (payer) => now() - (verifiedAt.get(payer) ?? Number.NEGATIVE_INFINITY) < KNOWN_MS,
+    findRefusal: (authorization) => {
+      const refusal = refusals.get(digestOf(authorization))
+      const leftMs = refusal ? refusal.at + REFUSAL_MS - now() : 0
+      if (!refusal || leftMs <= 0 || (verifiedAt.get(authorization.payer) ?? Number.NEGATIVE_INFINITY) > refusal.at)
+        return null
+      return { error: withDelay(refusal.error, leftMs), challenge: refusal.challenge }
+    },
+    rememberVerified: (payer) => {
+      verifiedAt.set(payer, now())
+    },
+    rememberRefusal: (authorization, error, challenge) => {
+      if (!CHAIN_REFUSALS.has(error.code)) return error
+      if (LACK_OF_MEANS.has(error.code)) verifiedAt.delete(authorization.payer)
+      refusals.set(digestOf(authorization), { error, challenge, at: now() })
+      return withDelay(error, REFUSAL_MS)
+    },
+  }
+}
+
+/** Covers everything that the chain would judge, the unsigned parts included. */
+function digestOf(authorization: Authorization): string {
+  return createHash('sha256').update(storedAuthorization(authorization)).digest('base64')
+}
+
+function withDelay({ code, message }: AppError, delayMs: number): AppError {
+  return new AppError(code, { message, retryAfterSeconds: Math.ceil(delayMs / 1000) })
+}

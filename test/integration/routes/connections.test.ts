@@ -1,0 +1,261 @@
+import { EventEmitter, once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import multipart from '@fastify/multipart'
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { transcriptions } from '#shared/operations/transcriptions.ts'
+import { createAdmission } from '../../../api/admission/admission.ts'
+import { createLoadGate } from '../../../api/admission/load-gate.ts'
+import { addConnectionLimits, type ConnectionLimits } from '../../../api/plugins/connection-limits.ts'
+import { addErrorHandling, answerMalformedHttp } from '../../../api/plugins/errors.ts'
+import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
+import { UNLIMITED_ARRIVAL } from '../../../api/request/body-bytes.ts'
+import { readMultipart } from '../../../api/request/multipart.ts'
+import { holdConnection } from '../../../api/routes/held-connection.ts'
+import { until } from '../../support/until.ts'
+
+const { upload } = transcriptions
+if (!upload) throw new Error('transcriptions take an upload')
+const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+interface AppOptions extends Partial<ConnectionLimits> {
+  readonly trustedProxies?: string[]
+  readonly headersTimeout?: number
+  /** The hold of a caller, by default longer than a test. */
+  readonly holdMs?: number
+}
+
+/** Serves a JSON route, a form and a held caller with the plugins that every request of the API passes. */
+async function serve(options: AppOptions = {}) {
+  const { connections = 100, connectionsPerClient = 100, trustedProxies, headersTimeout = 60_000 } = options
+  let nowMs = 0
+  const gate = createLoadGate(
+    {
+      bodyBytes: 80 * 1024 * 1024,
+      held: { total: 10, perPayer: 10, perClient: 10, perJob: 10 },
+      queueAgeMs: 1000,
+    },
+    () => nowMs,
+  )
+  const admission = createAdmission({
+    gate,
+    payingCallers: { isPaying: () => false, isKnownPayer: () => false },
+    queueAge: async () => 0,
+    mp3Inspector: { retryAfterSeconds: () => null },
+    store: { hasJob: async () => false },
+  })
+  const app = fastify({
+    trustProxy: trustedProxies ?? false,
+    forceCloseConnections: true,
+    clientErrorHandler: answerMalformedHttp,
+    http: { headersTimeout, connectionsCheckingInterval: 20 },
+  })
+  app.removeAllContentTypeParsers()
+  addErrorHandling(app, () => false, silent)
+  addConnectionLimits(app, { connections, connectionsPerClient }, trustedProxies)
+  addJsonBodies(app, admission)
+  await app.register(multipart)
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.method === 'POST') await admission.admit(request, reply, { operation: null, idempotencyKey: null })
+  })
+  app.post('/json', async ({ body }) => {
+    await delay(20)
+    return { body }
+  })
+  app.post('/form', (request) =>
+    readMultipart(request, upload as NonNullable<typeof upload>, admission.reservationOf(request) ?? UNLIMITED_ARRIVAL),
+  )
+  const held: string[] = []
+  app.post('/held', async (request, reply) => {
+    const { stopWaiting, release } = holdConnection(request, reply, {
+      holdMs: options.holdMs ?? 600_000,
+      stopping: new AbortController().signal,
+      freePlace: () => held.push('freed'),
+    })
+    held.push('held')
+    if (!stopWaiting.aborted) await once(stopWaiting, 'abort')
+    release()
+    return { state: 'in progress' }
+  })
+  const port = Number(new URL(await app.listen({ port: 0, host: '127.0.0.1' })).port)
+  onTestFinished(() => app.close())
+  return {
+    app,
+    port,
+    held,
+    load: gate.currentLoad,
+    /** Lets a time pass that is judged each second. */
+    pass: (seconds: number) => {
+      for (let passed = 0; passed < seconds; passed += 1) {
+        nowMs += 1000
+        gate.judgeSpeeds()
+      }
+    },
+  }
+}
+
+function open(port: number, allowHalfOpen = false): Socket {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
+  socket.on('error', () => undefined)
+  onTestFinished(() => void socket.destroy())
+  return socket
+}
+
+const post = (path: string, headers: Record<string, string | number>, body = '') =>
+  [`POST ${path} HTTP/1.1`, 'host: test', ...Object.entries(headers).map((pair) => pair.join(': ')), '', body].join(
+    '\r\n',
+  )
+
+const json = { 'content-type': 'application/json' }
+
+describe('a body that arrives too slowly', () => {
+  it.each([
+    ['/json', json],
+    ['/form', { 'content-type': 'multipart/form-data; boundary=b' }],
+  ])('is answered 408 at %s, and its connection is closed', async (path, headers) => {
+    const { port, pass, load } = await serve()
+    const socket = open(port)
+    socket.write(post(path, { ...headers, 'content-length': 100 }, '--b\r\n'))
+    await until(() => load().bodyBytes > 0)
+    await delay(50)
+    pass(17)
+    const answer = await text(socket)
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+    expect(answer).toMatch(/\r\nconnection: close\r\n/i)
+    expect(answer).toContain('"code":"request_timeout"')
+    expect(answer).toContain('"payment":"none"')
+    await until(() => load().bodyBytes === 0)
+  })
+})
+
+it('a request to an unknown route is answered without reading its body', async () => {
+  const { port } = await serve()
+  const socket = open(port)
+  socket.write(post('/nowhere', { ...json, 'content-length': 100_000 }))
+  const [chunk] = (await once(socket, 'data')) as [Buffer]
+  expect(chunk.toString()).toMatch(/^HTTP\/1\.1 404 /)
+})
+
+describe('a head that never ends', () => {
+  it('answers 408 to the beginning of a request', async () => {
+    const { port } = await serve({ headersTimeout: 100 })
+    const socket = open(port)
+    socket.write('POST /json HTTP/1.1\r\nhost: te')
+    const answer = await text(socket)
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+    expect(answer).toContain('"code":"request_timeout"')
+  })
+  it('closes a connection without a request, and sends nothing', async () => {
+    const { port } = await serve({ headersTimeout: 100 })
+    expect(await text(open(port))).toBe('')
+  })
+})
+
+describe('a client that closes the sending half of its connection', () => {
+  it('is answered although the answer takes a while', async () => {
+    const { port } = await serve()
+    const socket = open(port, true)
+    socket.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*\{"body":\{\}\}$/)
+  })
+  it('is not held at all when the connection was lost before the hold began', () => {
+    const { stopWaiting, release } = holdConnection(
+      { raw: { socket: new EventEmitter() } } as unknown as FastifyRequest,
+      { raw: Object.assign(new EventEmitter(), { closed: true }) } as unknown as FastifyReply,
+      { holdMs: 280_000, stopping: new AbortController().signal, freePlace: () => undefined },
+    )
+    expect(stopWaiting.aborted).toBe(true)
+    release()
+  })
+  it('is answered after the hold', async () => {
+    const { port, held } = await serve({ holdMs: 50 })
+    const socket = open(port, true)
+    socket.end(post('/held', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(socket)).toContain('in progress')
+    expect(held).toEqual(['held', 'freed'])
+  })
+  it.each([
+    ['before', true],
+    ['after', false],
+  ])('is held for ten seconds when it does so %s the hold begins, since it may be gone', (_, isEnded) => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    const socket = Object.assign(new EventEmitter(), { readableEnded: isEnded })
+    const { stopWaiting, release } = holdConnection(
+      { raw: { socket } } as unknown as FastifyRequest,
+      { raw: new EventEmitter() } as unknown as FastifyReply,
+      { holdMs: 280_000, stopping: new AbortController().signal, freePlace: () => undefined },
+    )
+    if (!isEnded) {
+      vi.advanceTimersByTime(200_000)
+      socket.emit('end')
+    }
+    vi.advanceTimersByTime(9_999)
+    expect(stopWaiting.aborted).toBe(false)
+    vi.advanceTimersByTime(1)
+    expect(stopWaiting.aborted).toBe(true)
+    release()
+    expect(socket.listenerCount('end')).toBe(0)
+  })
+})
+
+/** Waits until the server has this many connections. */
+async function opened(app: FastifyInstance, count: number): Promise<void> {
+  await until(async () => {
+    const current = await new Promise<number>((resolve) => {
+      app.server.getConnections((_, connections) => resolve(connections))
+    })
+    return current === count
+  })
+}
+
+describe('connections', () => {
+  it('closes connections beyond the limit of the process', async () => {
+    const { app, port } = await serve({ connections: 2 })
+    const sockets = [open(port), open(port)]
+    await opened(app, 2)
+    expect(await text(open(port))).toBe('')
+    sockets[0]?.destroy()
+    await opened(app, 1)
+    const next = open(port)
+    next.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(next)).toMatch(/^HTTP\/1\.1 200 OK/)
+  })
+  it('answers 503 to connections beyond the limit of a client, until others are closed', async () => {
+    const { app, port } = await serve({ connectionsPerClient: 2 })
+    const sockets = [open(port), open(port)]
+    await opened(app, 2)
+    expect(await text(open(port))).toMatch(/^HTTP\/1\.1 503 Service Unavailable\r\n[^]*retry-after: 5\r\n/)
+    sockets[0]?.destroy()
+    await opened(app, 1)
+    const next = open(port)
+    next.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(next)).toMatch(/^HTTP\/1\.1 200 OK/)
+  })
+  it.each([['127.0.0.1'], ['127.0.0.0/255.0.0.0'], ['loopback']])(
+    'limits the requests in progress of a client instead behind the trusted proxy %s',
+    async (proxy) => {
+      const { port, held } = await serve({ connectionsPerClient: 2, trustedProxies: [proxy] })
+      const send = (client: string) => {
+        const socket = open(port)
+        socket.write(
+          post('/held', { ...json, 'x-forwarded-for': client, 'content-length': 2, connection: 'close' }, '{}'),
+        )
+        return socket
+      }
+      const sockets = [send('2001:db8:1:1::1'), send('2001:db8:1:1::2')]
+      await until(() => held.length === 2)
+      const answer = await text(send('2001:db8:1:1::3'))
+      expect(answer).toMatch(/^HTTP\/1\.1 503 /)
+      expect(answer).toContain('"code":"overloaded"')
+      send('2001:db8:2:1::1')
+      await until(() => held.length === 3)
+      sockets[0]?.resetAndDestroy()
+      await until(() => held.includes('freed'))
+      send('2001:db8:1:1::3')
+      await until(() => held.length === 5)
+    },
+  )
+})
