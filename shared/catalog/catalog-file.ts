@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
-import { type Catalog, createCatalog, type Model } from './catalog.ts'
+import { type Catalog, createCatalog, type Model, type Voice } from './catalog.ts'
 
 /** Decimal dollars with at most six decimals, as in the published lists. */
 const price = z.string().regex(/^\d{1,6}(\.\d{1,6})?$/, { error: 'must be decimal dollars with at most six decimals' })
@@ -53,26 +53,43 @@ const CATALOG_FIELDS: Readonly<Record<string, string>> = {
   maximum_audio_bytes: 'maximumAudioBytes',
 }
 
-const fileSchema = z.strictObject({ models: z.record(z.string(), z.unknown()) })
+const voiceOverrideSchema = z.strictObject({ retirement_date: z.iso.date().nullable().optional() })
+
+const fileSchema = z.strictObject({
+  models: z.record(z.string(), z.unknown()),
+  voices: z.record(z.string(), z.unknown()).optional(),
+})
 
 /**
  * Returns `published` with the overrides of an operator's file, whose content is `text`:
- * `{"models": {"<id>": {"enabled": false}, "<id>": {"max_output_tokens": 8192}}}`.
+ * `{"models": {"<id>": {"enabled": false}, "<id>": {"max_output_tokens": 8192}}, "voices": {"<alias>":
+ * {"retirement_date": "2027-01-31"}}}`.
  *
  * Limits and bounds of a call can only be narrowed, because the interface publishes them. Throws an `Error` with the
- * model, the field and the allowed range, which is meant to stop the start of a process.
+ * model or voice, the field and the allowed range, which is meant to stop the start of a process.
  */
 export function overrideCatalog(published: Catalog, text: string): Catalog {
-  const { models: overrides } = parse(fileSchema, parseJson(text), 'catalog file')
-  const ids = published.models.map(({ id }) => id)
-  const unknown = Object.keys(overrides).find((id) => !ids.includes(id))
-  if (unknown !== undefined)
-    throw new Error(`catalog file: there is no model "${unknown}"; the models are ${ids.join(', ')}`)
-  const models = published.models.flatMap((model) => overrideModel(model, overrides[model.id] ?? {}, published))
-  return createCatalog({ models, voices: published.voices })
+  const overrides = parse(fileSchema, parseJson(text), 'catalog file')
+  refuseUnknown('model', overrides.models, published.models)
+  refuseUnknown('voice', overrides.voices ?? {}, published.voices)
+  const voices = published.voices.map((voice) => overrideVoice(voice, overrides.voices?.[voice.id] ?? {}))
+  const models = published.models.flatMap((model) => overrideModel(model, overrides.models[model.id] ?? {}, voices))
+  return createCatalog({ models, voices, common: published.common })
 }
 
-function overrideModel(model: Model, override: unknown, { voices }: Catalog): Model[] {
+function refuseUnknown(kind: string, overrides: object, known: readonly { readonly id: string }[]): void {
+  const ids = known.map(({ id }) => id)
+  const unknown = Object.keys(overrides).find((id) => !ids.includes(id))
+  if (unknown !== undefined)
+    throw new Error(`catalog file: there is no ${kind} "${unknown}"; the ${kind}s are ${ids.join(', ')}`)
+}
+
+function overrideVoice(voice: Voice, override: unknown): Voice {
+  const { retirement_date } = parse(voiceOverrideSchema, override, `catalog file, voice "${voice.id}"`)
+  return retirement_date === undefined ? voice : { ...voice, retirementDate: retirement_date }
+}
+
+function overrideModel(model: Model, override: unknown, voices: readonly Voice[]): Model[] {
   const subject = `catalog file, model "${model.id}"`
   const { enabled = true, ...changes } = parse(overrideSchemas[model.category], override, subject)
   if (!enabled) return []
@@ -86,9 +103,18 @@ function overrideModel(model: Model, override: unknown, { voices }: Catalog): Mo
       throw new Error(`${subject}: ${field} is ${value}; the published limit is ${bound}`)
   }
   refuseWiderBounds(subject, model, changed)
-  if (changed.category === 'text_to_speech' && !voices.some(({ id }) => id === changed.defaultVoice))
-    throw new Error(`${subject}: there is no voice "${changed.defaultVoice}"`)
+  if (changed.category === 'text_to_speech') refuseDefaultVoice(subject, changed.defaultVoice, voices)
   return [changed]
+}
+
+/** A default that retires would turn valid requests without a voice into errors on that day. */
+function refuseDefaultVoice(subject: string, alias: string, voices: readonly Voice[]): void {
+  const voice = voices.find(({ id }) => id === alias)
+  if (!voice) throw new Error(`${subject}: there is no voice "${alias}"`)
+  if (voice.retirementDate !== null)
+    throw new Error(
+      `${subject}: its default voice "${alias}" has the retirement date ${voice.retirementDate}; set default_voice to a voice without one`,
+    )
 }
 
 function refuseWiderBounds(subject: string, published: Model, changed: Model): void {

@@ -1,4 +1,5 @@
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
+import { type CommonTerms, commonTerms } from './common-terms.ts'
 
 /** The fields of every published model. Prices are decimal dollars, `created` is in Unix seconds. */
 interface PublishedModel {
@@ -13,7 +14,10 @@ export interface TextModel extends PublishedModel {
   readonly category: 'text_generation'
   readonly inputPerMillionTokensUsd: string
   readonly outputPerMillionTokensUsd: string
-  /** Tokens of input and output together. */
+  /**
+   * Tokens of input and output together. A request is held against it with the proven maximum of its input, one token
+   * for each UTF-8 byte, so text reaches `max_input_bytes` of the models list long before it has this many tokens.
+   */
   readonly contextWindow: number
   readonly maximumOutputTokens: number
 }
@@ -46,7 +50,7 @@ export interface Voice {
   readonly name: string
   readonly description: string
   readonly languages: readonly string[]
-  /** ISO date after which the voice is no longer available, or `null`. */
+  /** ISO date (UTC) of the last day on which the voice is offered, or `null`. */
   readonly retirementDate: string | null
 }
 
@@ -56,13 +60,19 @@ export interface Catalog {
   readonly version: string
   /** Enabled models only, in the order they are listed. */
   readonly models: readonly Model[]
+  /** Offered voices only, in the order they are listed. */
   readonly voices: readonly Voice[]
+  readonly common: CommonTerms
 }
+
+/** The content of a catalog; `common` defaults to the published terms. */
+export type CatalogContent = Pick<Catalog, 'models' | 'voices'> & { readonly common?: CommonTerms }
 
 const VERSION_DIGITS = 16
 
 /** Creates a catalog and derives its version from its content. */
-export function createCatalog(content: Omit<Catalog, 'version'>): Catalog {
+export function createCatalog({ models, voices, common = commonTerms }: CatalogContent): Catalog {
+  const content = { models, voices, common }
   const plain = JSON.parse(JSON.stringify(content)) as Parameters<typeof canonicalJson>[0]
   return { version: `catalog-${sha256Hex(canonicalJson(plain)).slice(0, VERSION_DIGITS)}`, ...content }
 }
@@ -76,4 +86,15 @@ export function findModel<C extends Model['category']>(
   return catalog.models.find(
     (model): model is Extract<Model, { category: C }> => model.category === category && model.id === id,
   )
+}
+
+/**
+ * Returns the catalog without the voices whose retirement date is before `now`. The version stays: it covers the dates,
+ * which were published long before.
+ */
+export function withoutRetiredVoices(catalog: Catalog, now: Date): Catalog {
+  const today = now.toISOString().slice(0, 'YYYY-MM-DD'.length)
+  const isRetired = ({ retirementDate }: Voice) => retirementDate !== null && retirementDate < today
+  if (!catalog.voices.some(isRetired)) return catalog
+  return { ...catalog, voices: catalog.voices.filter((voice) => !isRetired(voice)) }
 }

@@ -1,6 +1,4 @@
-import type { Model } from './catalog.ts'
-
-export type CategoryId = Model['category']
+export type CategoryId = 'text_generation' | 'image_generation' | 'text_to_speech' | 'speech_to_text'
 export type Modality = 'text' | 'image' | 'video' | 'audio'
 
 /** The properties that all models of a category share. Their endpoints are the operations of the category. */
@@ -52,8 +50,8 @@ export const categories: readonly Category[] = [
 ]
 
 /** Returns the category with this id; every model has one. */
-export function categoryOf(id: CategoryId): Category {
-  const category = categories.find((candidate) => candidate.id === id)
+export function categoryOf(id: CategoryId, among: readonly Category[] = categories): Category {
+  const category = among.find((candidate) => candidate.id === id)
   if (!category) throw new Error(`there is no category ${id}`)
   return category
 }

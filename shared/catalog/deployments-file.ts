@@ -28,7 +28,7 @@ const deploymentSchema = z.strictObject({
   requests_per_minute: positiveInteger.optional(),
   /** For one whole call; the worker's own limit is the upper bound. */
   timeout_seconds: z.number().positive().optional(),
-  /** Public voice alias → the upstream's voice id. */
+  /** Public voice alias → the upstream's voice id. Without it the upstream is called with the public aliases. */
   voices: z.record(z.string().min(1), z.string().min(1)).optional(),
   /** Options of the adapter. */
   options: z.record(z.string(), z.json()).optional(),
@@ -61,7 +61,16 @@ export function parseDeploymentsFile(text: string): DeploymentsFile {
   return parsed.data
 }
 
-/** Returns the public models that at least one deployment serves. Needs no key. */
-export function servedModels(file: DeploymentsFile): ReadonlySet<string> {
-  return new Set(file.deployments.flatMap(({ serves }) => serves))
+/** What deployments serve: the public models, and for each of them the voices, or `all` when one takes any alias. */
+export type ServedModels = ReadonlyMap<string, ReadonlySet<string> | 'all'>
+
+/** Returns the public models that at least one deployment serves, with their voices. Needs no key. */
+export function servedModels({ deployments }: DeploymentsFile): ServedModels {
+  const ids = new Set(deployments.flatMap(({ serves }) => serves))
+  return new Map([...ids].map((id) => [id, voicesOf(deployments.filter(({ serves }) => serves.includes(id)))]))
+}
+
+function voicesOf(deployments: readonly DeploymentEntry[]): ReadonlySet<string> | 'all' {
+  if (deployments.some(({ voices }) => voices === undefined)) return 'all'
+  return new Set(deployments.flatMap(({ voices = {} }) => Object.keys(voices)))
 }

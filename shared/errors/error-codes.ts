@@ -111,7 +111,17 @@ export const ERROR_CODES = {
   payment_not_yet_valid: { ...paymentRefused, message: 'The payment is not valid yet.' },
   payment_nonce_used: { ...paymentRefused, message: 'The payment nonce has already been used on chain.' },
   insufficient_funds: { ...paymentRefused, message: 'The payer’s USDC balance is lower than the signed maximum.' },
+  payer_has_code: {
+    ...paymentRefused,
+    message:
+      'The payer’s account has code (a smart account or an EIP-7702 delegation). Pay from an account without code, or one that delegates to an allowed contract.',
+  },
   payment_rejected: { ...paymentRefused, message: 'The chain rejects this payment.' },
+  fresh_signature_required: {
+    ...paymentRefused,
+    message:
+      'This payment was accepted before with another challenge, so it proves nothing now: settled payments are public. Sign the new challenge; a call that is already paid for is not charged again.',
+  },
   challenge_expired: { ...paymentRefused, message: 'The challenge has expired. Sign the new one.' },
   settlement_failed: {
     ...paymentRefused,
@@ -162,6 +172,14 @@ export const ERROR_CODES = {
     retry: 'never',
     payment: 'none',
   },
+  request_timeout: {
+    status: 408,
+    kind: 'invalid_request',
+    message:
+      'The request arrived too slowly: after 15 seconds a body must have arrived at 64 KiB per second on average. No payment was taken; repeat the request over a faster connection.',
+    retry: 'same_request',
+    payment: 'none',
+  },
   unsupported_content_type: {
     status: 415,
     kind: 'invalid_request',
@@ -169,10 +187,25 @@ export const ERROR_CODES = {
     retry: 'never',
     payment: 'none',
   },
+  unsupported_content_encoding: {
+    status: 415,
+    kind: 'invalid_request',
+    message: 'The body has a content-encoding. Send it without compression and without the header content-encoding.',
+    retry: 'never',
+    payment: 'none',
+  },
+  expectation_failed: {
+    status: 417,
+    kind: 'invalid_request',
+    message: 'The only supported expectation is 100-continue. Send the request without the header expect.',
+    retry: 'never',
+    payment: 'none',
+  },
   result_expired: {
     status: 410,
     kind: 'not_found',
-    message: 'The result of this request is past its retention period. The receipt is still available.',
+    message:
+      'The result of this request is past its retention period. The receipt in X-Receipt-ID is still available with the token that came with the result.',
     retry: 'never',
     payment: 'settled',
   },
@@ -188,6 +221,22 @@ export const ERROR_CODES = {
     ...limited,
     message:
       'The payer’s funds are reserved for other calls in progress. Nothing was charged; retry when they have settled, or add funds.',
+  },
+  uncharged_work_limit: {
+    ...limited,
+    retry: 'new_payment',
+    message:
+      'Too many calls of this payer ended without a charge. Nothing was charged; retry after the delay in Retry-After.',
+  },
+  settlement_retry_limit: {
+    ...limited,
+    message:
+      'Several settlements of this payer were reverted on chain. The result is kept; pay for it after the delay in Retry-After, with funds that stay available until the settlement.',
+  },
+  new_payer_limit: {
+    ...limited,
+    message:
+      'Payers without a history have too much work in progress or uncharged at the moment. Nothing was charged; retry after the delay in Retry-After.',
   },
   model_unavailable: { ...unavailable, message: 'This model is currently unavailable. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
@@ -230,17 +279,29 @@ export const ERROR_CODES = {
     ...invalidRequest,
     message: 'The model provider rejects this input, and would reject it again. Nothing was charged.',
   },
+  request_unsupported: {
+    ...invalidRequest,
+    message:
+      'No provider of this model supports everything that this request asks for. Nothing was charged. Leave out an option, or choose another voice.',
+  },
   provider_outcome_unknown: {
     ...uncharged,
     message: 'The model provider did not finish this request. Nothing was charged.',
   },
   provider_empty_output: {
     ...uncharged,
-    message: 'The model provider returned no usable output. Nothing was charged.',
+    // The same request has mostly the same outcome, and each repetition is work that nobody pays for.
+    retry: 'never',
+    message: 'The model provider returned no usable output for this request. Nothing was charged. Change the request.',
   },
   authorization_too_short: {
     ...uncharged,
     message: 'The payment would have expired before its settlement, so the work was not started. Nothing was charged.',
+  },
+  work_not_started: {
+    ...uncharged,
+    message:
+      'The work could not be started in time, because something that it depends on was unavailable. Nothing was charged; retry with a fresh payment.',
   },
   upload_expired: { ...uncharged, message: 'The staged upload is no longer readable. Nothing was charged.' },
   internal_error: {

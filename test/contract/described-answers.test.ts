@@ -1,5 +1,11 @@
+import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import { addBalanceRoutes } from '../../api/routes/balance.ts'
+import { composeApp, limitTo, terms } from '../integration/routes/compose-app.ts'
 import { type InterfaceDescription, readDescription } from '../support/http/described-answers.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
+import { createPayer } from '../support/payer/payer.ts'
 import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/processes/observed-sandbox.ts'
 import { keyHeader } from './sdks/sdk-contract.ts'
 
@@ -59,7 +65,7 @@ async function expectStatuses(expected: readonly unknown[], ...requests: (() => 
   expect(received).toEqual(expected.map((status) => [status, expect.any(String)]))
 }
 
-it.each(PAID_PATHS)('%s answers as described with 402, 200, 400, 409 and 415 [spec S2, F1]', async (path) => {
+it.each(PAID_PATHS)('%s answers as described with 402, 200, 400, 409 and 415 [spec S2, F1, T6, O30]', async (path) => {
   const headers = keyHeader()
   await expectStatuses(
     [402, 200, 400, 409, 415, 400, expect.toBeOneOf([402, 405]), 400],
@@ -87,6 +93,36 @@ it.each(PAID_PATHS)('%s answers as described with 503 when every vendor is down 
   } finally {
     await sandbox.setFaults([])
   }
+})
+
+it('a payer whose calls cost too much without a charge gets 429 with what counted and when to retry', async () => {
+  const path = '/v1/chat/completions'
+  await expectStatuses([402, 200], () => send(path, { pays: true, json: bodyOf(path) }))
+  await sandbox.sql(
+    `INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer, created_at)
+     SELECT job_id, id, network, payer, 'empty_output', 5000000, false, now() - interval '59 minutes'
+     FROM authorizations WHERE payer = $1 LIMIT 1`,
+    [sandbox.payer.address.toLowerCase()],
+  )
+  try {
+    await expectStatuses([402, 429], () => send(path, { pays: true, json: bodyOf(path) }))
+  } finally {
+    await sandbox.sql('DELETE FROM uncharged_work WHERE payer = $1', [sandbox.payer.address.toLowerCase()])
+  }
+  const { headers, body } = sandbox.answers.at(-1) as ObservedAnswer
+  const retryAfter = Number(headers.get('retry-after'))
+  expect(retryAfter).toBeGreaterThan(0)
+  expect(retryAfter).toBeLessThanOrEqual(60)
+  expect(JSON.parse(body.toString())).toMatchObject({
+    error: {
+      code: 'uncharged_work_limit',
+      payment: 'none',
+      retry: 'new_payment',
+      message: expect.stringMatching(
+        /^Recent calls .* count 5\S* USDC \(calls without usable output 5\b.*Retry in \d+ seconds/,
+      ),
+    },
+  })
 })
 
 it('/v1/audio/speech answers as described when it returns the MP3 itself', async () => {
@@ -132,6 +168,53 @@ it('the free and support routes answer as described [spec O20, O21, O30]', async
     cases.map(([status]) => status),
     ...cases.map(([, request]) => request),
   )
+})
+
+it('the paid endpoints answer as described with 412, 413 and 410 [spec O30]', async () => {
+  const path = '/v1/audio/speech'
+  const [headers, unapproved] = [keyHeader(), await createPayer(sandbox.info.rpcUrl)]
+  const required = challengeOf(await send(path, { json: bodyOf(path), headers }))
+  const payment = paymentHeader(await signCustomPayment(required, unapproved))
+  const call = keyHeader()
+  const paid = await send(path, { pays: true, json: bodyOf(path), headers: { ...call, accept: 'audio/mpeg' } })
+  const token = (paid.headers.get('x-media-url') ?? '').split('/').at(-1) ?? ''
+  await sandbox.sql('UPDATE media SET expires_at = now() WHERE token_sha256 = $1', [
+    createHash('sha256').update(token).digest('hex'),
+  ])
+  const large = { ...bodyOf(path), input: 'x'.repeat(300_000) }
+  await expectStatuses(
+    [412, 413, 402, 410],
+    () => send(path, { json: bodyOf(path), headers: { ...headers, ...payment } }),
+    () => send(path, { json: large }),
+    () => send(path, { pays: true, json: bodyOf(path), headers: { ...call, accept: 'audio/mpeg' } }),
+  )
+})
+
+it('an endpoint answers as described with 429 [spec O30]', async () => {
+  const limited = await composeApp((app) =>
+    addBalanceRoutes(app, { terms, balances: { readBalance: async () => atomicAmount(0n) }, limitRate: limitTo(1) }),
+  )
+  const path = '/v1/balance'
+  const answers = [await limited.inject(`${path}?address=${terms.payTo}`), await limited.inject(path)]
+  expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 429])
+  const problems = answers.map(({ statusCode: status, headers, rawPayload: body }) =>
+    description.problemsOf({
+      method: 'GET',
+      path,
+      status,
+      headers: new Headers(headers as Record<string, string>),
+      body,
+      idempotencyKey: null,
+    }),
+  )
+  expect(problems).toEqual([[], []])
+})
+
+it('only a 200 has a receipt token [spec A5]', () => {
+  const withToken = sandbox.answers.filter(({ headers }) => headers.has('x-receipt-token'))
+  expect(new Set(withToken.map(({ status }) => status))).toEqual(new Set([200]))
+  const refused = new Set(sandbox.answers.map(({ status }) => status).filter((status) => status >= 400))
+  expect([...refused]).toEqual(expect.arrayContaining([400, 401, 402, 404, 405, 409, 410, 412, 413, 415, 503]))
 })
 
 it('the comparison with the description finds undescribed statuses, types and fields', async () => {

@@ -3,9 +3,11 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { validate } from '@scalar/openapi-validator'
 import { describe, expect, it } from 'vitest'
+import { createCatalog } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { buildOpenApiDocument } from '../../api/openapi/document.ts'
+import { llmsText } from '../../api/openapi/guidance.ts'
 import { isProbe, renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
 import { addBalanceRoutes } from '../../api/routes/balance.ts'
 import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
@@ -29,7 +31,7 @@ interface Schema {
 }
 interface Document {
   openapi: string
-  info: { version: string; contact: Record<string, string>; 'x-guidance': string }
+  info: { version: string; description: string; contact: Record<string, string>; 'x-guidance': string }
   paths: Record<string, Record<string, Operation>>
   components: { schemas: Record<string, Schema> }
 }
@@ -158,6 +160,51 @@ describe('the OpenAPI document', () => {
     for (const name of closed) expect(schemaOf(`${name}Request`).additionalProperties).toBe(false)
     for (const name of ['CreateChatCompletion', 'CreateMessage'])
       expect(schemaOf(`${name}Request`).additionalProperties).not.toBe(false)
+  })
+
+  it('the OpenAPI document has the headers of an MP3 answer on speech, and on no other operation', () => {
+    const names = ['X-Media-URL', 'X-Media-Expires-At', 'X-Audio-Duration-Ms', 'X-Input-Characters']
+    const withMedia = paid.filter(({ responses }) => {
+      const { headers } = responses['200'] as { headers: Record<string, unknown> }
+      return names.every((name) => headers[name] !== undefined)
+    })
+    expect(withMedia.map(({ operationId }) => operationId)).toEqual(['createSpeech'])
+  })
+
+  it('the OpenAPI document states the rules of validation that the specification leaves open [spec O38]', () => {
+    expect(schemaOf('CreateSpeechRequest').properties['input']).toMatchObject({
+      minLength: 1,
+      maxLength: 2000,
+      pattern: '[\\p{L}\\p{N}]',
+      description: expect.stringContaining('letter or number'),
+    })
+    for (const form of ['Request', 'FormRequest'])
+      expect(schemaOf(`CreateTranscription${form}`).properties['language']).toMatchObject({
+        maxLength: 64,
+        pattern: '^\\P{Cc}*$',
+      })
+    for (const { requestBody } of paid)
+      expect(requestBody).toMatchObject({
+        description: expect.stringMatching(/64 levels.*200,000.*U\+0000.*surrogate/),
+      })
+    for (const name of ['CreateChatCompletionRequest', 'CreateMessageRequest'])
+      expect(JSON.stringify(schemaOf(name))).toContain('http is refused')
+  })
+
+  it('the OpenAPI document and llms.txt say what is stored of a call, and for how long [spec O42]', () => {
+    const said = [document.info.description, llmsText(publishedCatalog, PUBLIC_BASE_URL)]
+    for (const text of said) expect(text).toMatch(/seven days.*permanently: the receipt.*digests.*write-ahead log/s)
+  })
+
+  it('the OpenAPI document states the default voice of the catalog', () => {
+    const models = publishedCatalog.models.map((model) =>
+      model.category === 'text_to_speech' ? { ...model, defaultVoice: 'talia' } : model,
+    )
+    const other = buildOpenApiDocument({ ...input, publishedCatalog: createCatalog({ ...publishedCatalog, models }) })
+    const voiceIn = (text: unknown) =>
+      (text as typeof document).components.schemas['CreateSpeechRequest']?.properties['voice']
+    expect(voiceIn(document)).toMatchObject({ default: 'darian' })
+    expect(voiceIn(other)).toMatchObject({ default: 'talia' })
   })
 
   it('the OpenAPI document has no empty schema for a specified object', () => {

@@ -10,6 +10,7 @@ import { parse } from 'yaml'
 import { z } from 'zod'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
+import { extraOutputSeconds, LONGEST_OUTPUT_TOKENS } from '#shared/operations/text/output-time.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
 import {
@@ -159,8 +160,13 @@ describe('processes', () => {
   })
 
   test('a worker may finish the longest provider call before it is stopped', () => {
-    const { DRAIN_SECONDS, PROVIDER_TIMEOUT_SECONDS } = readConfigOf.worker(service('worker').environment)
-    expect(DRAIN_SECONDS).toBeGreaterThanOrEqual(PROVIDER_TIMEOUT_SECONDS)
+    const { DRAIN_SECONDS, PROVIDER_TIMEOUT_SECONDS, OUTPUT_TOKENS_PER_SECOND } = readConfigOf.worker(
+      service('worker').environment,
+    )
+    const longest = { maximum_output_tokens: LONGEST_OUTPUT_TOKENS }
+    expect(DRAIN_SECONDS).toBeGreaterThanOrEqual(
+      PROVIDER_TIMEOUT_SECONDS + extraOutputSeconds(longest, OUTPUT_TOKENS_PER_SECOND),
+    )
   })
 
   test('API, worker and settler wait for schema and bucket', () => {

@@ -4,6 +4,8 @@ import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 
 const override = (models: Record<string, unknown>) => overrideCatalog(publishedCatalog, JSON.stringify({ models }))
+const voices = (overrides: Record<string, unknown>, models: Record<string, unknown> = {}) =>
+  overrideCatalog(publishedCatalog, JSON.stringify({ models, voices: overrides }))
 const TEXT = 'textmodel-3.6-flash'
 const IMAGE = 'textmodel-3.1-flash-lite-image'
 const SPEECH = 'speechvendor/flash-v2.5'
@@ -83,7 +85,26 @@ describe('an operator’s catalog file', () => {
     expect(() => override(models)).toThrow(message)
   })
 
-  it('rejects text that is not JSON and members other than models', () => {
+  it('gives a voice a retirement date, which changes the version', () => {
+    const catalog = voices({ eldrin: { retirement_date: '2027-01-31' }, talia: {}, jade: { retirement_date: null } })
+    expect(catalog.voices.filter(({ retirementDate }) => retirementDate !== null)).toMatchObject([
+      { id: 'eldrin', retirementDate: '2027-01-31' },
+    ])
+    expect(catalog.version).not.toBe(publishedCatalog.version)
+  })
+
+  it('rejects a retirement date of a default voice, of an unknown voice, and one that is no date', () => {
+    const retired = { darian: { retirement_date: '2027-01-31' } }
+    expect(() => voices(retired)).toThrow(
+      /default voice "darian" has the retirement date 2027-01-31; set default_voice/,
+    )
+    expect(voices(retired, { [SPEECH]: { default_voice: 'talia' } }).models).toHaveLength(10)
+    expect(() => voices({ alloy: {} })).toThrow(/no voice "alloy"; the voices are darian, talia, /)
+    expect(() => voices({ talia: { retirement_date: 'soon' } })).toThrow(/voice "talia".*retirement_date/s)
+    expect(() => voices({ talia: { name: 'Thalia' } })).toThrow(/voice "talia".*name/s)
+  })
+
+  it('rejects text that is not JSON and members other than models and voices', () => {
     expect(() => overrideCatalog(publishedCatalog, '{')).toThrow('not valid JSON')
     expect(() => overrideCatalog(publishedCatalog, '{"models":{},"model":{}}')).toThrow(/catalog file.*model/s)
     expect(() => overrideCatalog(publishedCatalog, '[]')).toThrow('catalog file')

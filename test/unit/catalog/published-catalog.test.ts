@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createCatalog, type Model } from '#shared/catalog/catalog.ts'
+import { createCatalog, type Model, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
@@ -14,6 +14,12 @@ function textPrice(model: (typeof textModels)[number], inputTokens: bigint, outp
   const input = atomicRoundedUp(priceOf(unitPrice(model.inputPerMillionTokensUsd, MILLION), inputTokens))
   return input + atomicRoundedUp(priceOf(unitPrice(model.outputPerMillionTokensUsd, MILLION), outputTokens))
 }
+
+const speechWith = (voices: readonly string[] | 'all') =>
+  availableCatalog(
+    publishedCatalog,
+    new Map([['speechvendor/flash-v2.5', voices === 'all' ? voices : new Set(voices)]]),
+  )
 
 describe('the published catalog', () => {
   it('lists exactly the specified models, in the specified order [spec R3]', () => {
@@ -98,7 +104,7 @@ describe('the catalog version', () => {
       publishedCatalog,
       createCatalog({ models: [{ ...first, maximumChargeUsd: '0.7' }, ...others], voices }),
       createCatalog({ models, voices: [{ ...voice, retirementDate: '2027-01-01' }, ...otherVoices] }),
-      availableCatalog(publishedCatalog, new Set([first.id])),
+      availableCatalog(publishedCatalog, new Map([[first.id, 'all']])),
     ].map(({ version }) => version)
     expect(new Set(versions).size).toBe(4)
   })
@@ -106,16 +112,44 @@ describe('the catalog version', () => {
 
 describe('availableCatalog', () => {
   it('keeps the models with a deployment, in their order', () => {
-    const available = availableCatalog(
-      publishedCatalog,
-      new Set(['speechvendor/scribe-v2', 'textmodel-2.5-pro', 'else']),
-    )
+    const served = ['speechvendor/scribe-v2', 'textmodel-2.5-pro', 'else'].map((id) => [id, 'all'] as const)
+    const available = availableCatalog(publishedCatalog, new Map(served))
     expect(available.models.map(({ id }) => id)).toEqual(['textmodel-2.5-pro', 'speechvendor/scribe-v2'])
   })
 
   it('a category without available models has no price bounds', () => {
-    const available = availableCatalog(publishedCatalog, new Set(['textmodel-2.5-pro']))
+    const available = availableCatalog(publishedCatalog, new Map([['textmodel-2.5-pro', 'all']]))
     expect(priceBounds(available, 'image_generation')).toBeUndefined()
     expect(priceBounds(available, 'text_generation')).toBeDefined()
+  })
+
+  it('keeps the voices that a deployment has, in their order', () => {
+    expect(speechWith(['bella', 'alloy', 'darian']).voices.map(({ id }) => id)).toEqual(['darian', 'bella'])
+    expect(speechWith('all').voices).toHaveLength(20)
+    expect(speechWith('all').version).not.toBe(speechWith(['darian']).version)
+  })
+
+  it('refuses to start without a deployment of the default voice, and says what to do', () => {
+    expect(() => speechWith(['talia', 'jade'])).toThrow(
+      'no deployment of "speechvendor/flash-v2.5" has its default voice "darian": add the voice to "voices" of a deployment, or set default_voice of the model in CATALOG_FILE to talia, jade',
+    )
+    expect(() => speechWith([])).toThrow('a voice that a deployment has')
+  })
+})
+
+describe('withoutRetiredVoices', () => {
+  const [first, ...others] = voices
+  const retiring = createCatalog({
+    models,
+    voices: first ? [{ ...first, retirementDate: '2027-01-31' }, ...others] : [],
+  })
+
+  it.each([
+    ['2027-01-31T23:59:59.999Z', 20],
+    ['2027-02-01T00:00:00Z', 19],
+  ])('offers a voice until the end of its retirement date, in UTC: at %s there are %i', (time, count) => {
+    const offered = withoutRetiredVoices(retiring, new Date(time))
+    expect(offered.voices).toHaveLength(count)
+    expect(offered.version).toBe(retiring.version)
   })
 })

@@ -87,6 +87,27 @@ describe('queue settings', () => {
   })
 })
 
+describe('time settings', () => {
+  it('a long answer fits into an authorization with the defaults', () => {
+    expect(readApiConfig(API_SETTINGS)).toMatchObject({ OUTPUT_TOKENS_PER_SECOND: 128 })
+    expect(readWorkerConfig(WORKER_SETTINGS)).toMatchObject({ OUTPUT_TOKENS_PER_SECOND: 128 })
+  })
+
+  it.each([
+    ['lifetime that is too short', { AUTHORIZATION_LIFETIME_SECONDS: '743' }, 'at least 744'],
+    ['minimum that is too long', { MINIMUM_AUTHORIZATION_SECONDS: '517' }, 'at least 901'],
+    ['writing speed that is too slow', { OUTPUT_TOKENS_PER_SECOND: '64' }, 'at least 1128'],
+  ])('the API does not start with a %s for the longest answer that it sells', (_name, changes, message) => {
+    expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow('AUTHORIZATION_LIFETIME_SECONDS')
+    expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow(message)
+  })
+
+  it('the API starts with a lifetime that is just long enough', () => {
+    const { AUTHORIZATION_LIFETIME_SECONDS } = readApiConfig({ ...API_SETTINGS, AUTHORIZATION_LIFETIME_SECONDS: '744' })
+    expect(AUTHORIZATION_LIFETIME_SECONDS).toBe(744)
+  })
+})
+
 describe('object store settings', () => {
   it('requires exactly one of OBJECT_STORE_DIRECTORY and S3_BUCKET', () => {
     expect(() => readApiConfig(API_WITHOUT_STORE)).toThrow('set either OBJECT_STORE_DIRECTORY or S3_BUCKET')
@@ -103,5 +124,28 @@ describe('object store settings', () => {
     ['MEDIA_DELIVERY', { OBJECT_STORE_DIRECTORY: '/objects', MEDIA_DELIVERY: 'redirect' }],
   ])('rejects incomplete object store settings with an error that names %s', (name, changes) => {
     expect(() => readApiConfig({ ...API_WITHOUT_STORE, ...changes })).toThrow(name)
+  })
+})
+
+describe('settings of payers and gas', () => {
+  it('no delegate is allowed by default, and those of ALLOWED_DELEGATES are in lower case', () => {
+    const [one, other] = [`0x${'A'.repeat(40)}`, `0x${'b'.repeat(40)}`]
+    for (const read of [
+      (changes: object) => readApiConfig({ ...API_SETTINGS, ...changes }),
+      (changes: object) => readWorkerConfig({ ...WORKER_SETTINGS, ...changes }),
+    ]) {
+      expect(read({}).ALLOWED_DELEGATES).toEqual([])
+      expect(read({ ALLOWED_DELEGATES: '' }).ALLOWED_DELEGATES).toEqual([])
+      expect(read({ ALLOWED_DELEGATES: `${one},${other}` }).ALLOWED_DELEGATES).toEqual([one.toLowerCase(), other])
+      for (const list of ['0x12', `${one},`, `${one};${other}`, 'all'])
+        expect(() => read({ ALLOWED_DELEGATES: list })).toThrow('ALLOWED_DELEGATES')
+    }
+  })
+
+  it('fees are limited to 5 gwei unless the operator chooses another maximum', () => {
+    expect(readWorkerConfig(WORKER_SETTINGS).MAXIMUM_FEE_PER_GAS_WEI).toBe(5_000_000_000n)
+    expect(readWorkerConfig({ ...WORKER_SETTINGS, MAXIMUM_FEE_PER_GAS_WEI: '7' }).MAXIMUM_FEE_PER_GAS_WEI).toBe(7n)
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, MAXIMUM_FEE_PER_GAS_WEI: '0' })).toThrow('MAXIMUM_FEE_PER_GAS')
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, NATIVE_TOKEN_USD: '0' })).toThrow('NATIVE_TOKEN_USD')
   })
 })

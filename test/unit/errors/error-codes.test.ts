@@ -3,7 +3,7 @@ import { AppError } from '#shared/errors/app-error.ts'
 import { ERROR_CODES, type ErrorCode, type ErrorCodeEntry } from '#shared/errors/error-codes.ts'
 
 /** The statuses of statement O30 in test/contract/specification.md. */
-const ALLOWED_STATUSES = [400, 401, 402, 404, 405, 409, 410, 412, 413, 415, 429, 503]
+const ALLOWED_STATUSES = [400, 401, 402, 404, 405, 408, 409, 410, 412, 413, 415, 417, 429, 503]
 
 const CODES: readonly (readonly [ErrorCode, ErrorCodeEntry])[] = Object.entries(ERROR_CODES) as [
   ErrorCode,

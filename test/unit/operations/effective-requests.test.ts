@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
+import { createCatalog } from '#shared/catalog/catalog.ts'
 import { canonicalJson } from '#shared/digests/canonical-json.ts'
 import { dataUri, jpegHead, pngHead } from './sample-images.ts'
-import { effectiveOf, IMAGE_MODEL, SPEECH_MODEL, TEXT_MODEL } from './small-catalog.ts'
+import { effectiveOf, IMAGE_MODEL, SPEECH_MODEL, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
 
 const [chat, message] = ['createChatCompletion', 'createMessage'] as const
 const hello = [{ role: 'user', content: 'Hello' }]
@@ -109,7 +110,7 @@ test('a different text, model, output ceiling or option changes the request', ()
   expect(new Set(texts).size).toBe(variants.length)
 })
 
-test('translates a complete chat history with tools, images and refusals [spec E17]', () => {
+test('translates a complete chat history with tools, images and refusals', () => {
   const request = chatRequest({
     messages: [
       { role: 'system', content: 'One' },
@@ -302,4 +303,16 @@ test('image and speech requests spell out defaults and drop the deprecated size 
     ...speech,
     speed_thousandths: 703,
   })
+})
+
+test('speech without a voice is spoken by the default voice of the catalog [spec E55]', () => {
+  const models = smallCatalog.models.map((model) =>
+    model.category === 'text_to_speech' ? { ...model, defaultVoice: 'bella' } : model,
+  )
+  const catalog = createCatalog({ ...smallCatalog, models })
+  const body = { model: SPEECH_MODEL, input: 'x' }
+  expect(effectiveOf('createSpeech', body, catalog)).toMatchObject({ voice: 'bella' })
+  expect(effectiveOf('createSpeech', { ...body, voice: 'darian' }, catalog)).toMatchObject({ voice: 'darian' })
+  const without = createCatalog({ ...smallCatalog, models: [] })
+  expect(effectiveOf('createSpeech', body, without)).toMatchObject({ voice: 'darian' })
 })

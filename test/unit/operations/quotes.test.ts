@@ -1,10 +1,12 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { createCatalog } from '#shared/catalog/catalog.ts'
+import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { textModels } from '#shared/catalog/published-models.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { pixelSize } from '#shared/operations/text/image-bytes.ts'
 import { imageTokenBound, MAXIMUM_IMAGE_TOKENS } from '#shared/operations/text/image-tokens.ts'
-import type { TextTerms } from '#shared/operations/text/text-quote.ts'
+import { largestTextBytes, type TextTerms } from '#shared/operations/text/text-quote.ts'
 import { dataUri, gifHead, jpegHead, pngHead, webpHead } from './sample-images.ts'
 import { IMAGE_MODEL, quoteOf, SPEECH_MODEL, smallCatalog, TEXT_MODEL } from './small-catalog.ts'
 
@@ -57,7 +59,7 @@ test('both families quote the same maximum for the same request', () => {
   expect(quoteOf(message, body)).toEqual(quoteOf(chat, body))
 })
 
-test('the quote never falls as max_tokens or the input grows [spec E4]', () => {
+test('the quote never falls as max_tokens or the input grows', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 59_999 }), text, (maxTokens, said) => {
       const quote = textQuote(said, { max_tokens: maxTokens }).quotedMaximum
@@ -109,6 +111,30 @@ test('rejects input and output that together exceed the context window', () => {
     param: 'messages',
     message: expect.stringContaining('which is 1 more than the 200000') as string,
   })
+})
+
+test.each(textModels)(
+  'the published input bytes of $id are the most text that one message can have [spec O39]',
+  (model) => {
+    const quote = (bytes: number) => {
+      const messages = [{ role: 'user', content: 'x'.repeat(bytes) }]
+      return quoteOf('createMessage', { model: model.id, messages, max_tokens: 1 }, publishedCatalog)
+    }
+    const largest = largestTextBytes(model)
+    expect(quote(largest).quotedMaximum).toBeLessThanOrEqual(766_952n)
+    expect(refusalOf(() => quote(largest + 1))).toMatchObject({
+      code: model.id === TEXT_MODEL ? 'maximum_price_exceeded' : 'context_length_exceeded',
+      entry: { status: 400 },
+    })
+  },
+)
+
+test('the published input bytes of a model without an input price follow its context window alone', () => {
+  const [model] = textModels
+  if (!model) throw new Error('no text model')
+  const free = { ...model, inputPerMillionTokensUsd: '0', contextWindow: 1000 }
+  expect(largestTextBytes(free)).toBe(1000 - 1 - 288)
+  expect(largestTextBytes({ ...free, contextWindow: 100 })).toBe(0)
 })
 
 test('rejects a maximum above the bound of one call and states the excess', () => {

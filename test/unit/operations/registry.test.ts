@@ -33,7 +33,7 @@ export const misspelledOperation: OperationId = 'createSpeach'
 export const missingAdapters: Record<AdapterName, Adapter> = { gemini: adapters.gemini }
 
 test.each(operations)('$id has an execution and a category', ({ id, category }) => {
-  const executionOf = createExecutions({ fetch: () => Promise.reject(new Error('no image is fetched here')) })
+  const executionOf = createExecutions({ fetchAll: () => Promise.reject(new Error('no image is fetched here')) })
   expect(executionOf(id)).toBeDefined()
   expect(categories.map((known) => known.id)).toContain(category)
 })

@@ -50,9 +50,13 @@ export function fieldFault(operationId: string, body: unknown): AppError | null 
 }
 
 /** Returns the effective request of a valid body after a JSON round trip, validated by its own schema. */
-export function effectiveOf(operationId: string, body: unknown): ReturnType<AnyOperation['effectiveRequest']> {
+export function effectiveOf(
+  operationId: string,
+  body: unknown,
+  catalog = smallCatalog,
+): ReturnType<AnyOperation['effectiveRequest']> {
   const operation = operationById(operationId)
-  const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null)
+  const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null, catalog)
   return operation.effectiveRequestSchema.parse(JSON.parse(JSON.stringify(effective)))
 }
 

@@ -1,0 +1,28 @@
+import { type Category, categories } from './categories.ts'
+import { generatedImages, generatedSpeech } from './generated-media.ts'
+
+/** What the models, pricing and voices lists publish for all models alike. Part of the catalog, and of its version. */
+export interface CommonTerms {
+  readonly serviceFeeBasisPoints: number
+  /** `null` without a promotion. */
+  readonly promotion: string | null
+  /** `owned_by` of every model. */
+  readonly owner: string
+  /** The public provider name of voices; the upstream deployment behind it stays private. */
+  readonly voiceProvider: string
+  /** In the order they are listed. */
+  readonly categories: readonly Category[]
+  readonly images: typeof generatedImages
+  readonly speech: typeof generatedSpeech
+}
+
+export const commonTerms: CommonTerms = {
+  // The launch promotion: callers pay the published prices without a service fee (test/contract/specification.md, S7).
+  serviceFeeBasisPoints: 0,
+  promotion: 'Launch promotion: no service fee.',
+  owner: 'farebox',
+  voiceProvider: 'speechvendor',
+  categories,
+  images: generatedImages,
+  speech: generatedSpeech,
+}
