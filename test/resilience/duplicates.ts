@@ -8,7 +8,7 @@ import {
   upstreamCallsByKey,
 } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
-import { startStandaloneSandbox } from '../support/processes/test-sandbox.ts'
+import { startStandaloneSandbox, WITHOUT_BUDGETS } from '../support/processes/test-sandbox.ts'
 import { type OuterServiceKind, parseOn, startCampaignServices } from './stack/outer-services.ts'
 
 /** Ten to each API. */
@@ -52,9 +52,9 @@ export async function runDuplicates({
     outerServices: services.settings,
     apis: 2,
     workers: 2,
-    apiEnvironment: { REQUESTS_PER_MINUTE: '1000000' },
+    apiEnvironment: { ...WITHOUT_BUDGETS, REQUESTS_PER_MINUTE: '1000000' },
     // No worker is lost here, and a starved one must keep its jobs.
-    workerEnvironment: { LEASE_SECONDS: '60' },
+    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '60' },
   })
   try {
     const { info, chain } = sandbox

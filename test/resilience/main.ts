@@ -12,6 +12,7 @@ const campaigns: Readonly<Record<string, string>> = {
   'rpc-lies': 'an RPC node that returns false answers',
   'payer-attacks':
     'payers who move funds, revoke the allowance, or burn or spend the nonce, at every stage of a payment',
+  purse: 'an attacker with little money, many wallets and many addresses, next to honest payers',
   'payer-overdraft': 'many concurrent calls paid from one small wallet',
 }
 

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { payChat, payChatPatiently, type SignedChat, signChat, upstreamCallsByKey } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../support/processes/test-sandbox.ts'
 import { type LossyQueue, lossyQueues, type QueueKind } from './queue-wipe/lossy-queue.ts'
 import { parseOn, startCampaignServices } from './stack/outer-services.ts'
 import { untilNoneLeft, untilReached } from './stack/until-reached.ts'
@@ -45,8 +45,13 @@ export async function runQueueWipe(options: QueueWipeOptions): Promise<QueueWipe
   try {
     const sandbox = await startStandaloneSandbox({
       outerServices: { ...lossy.services, ...services.settings },
-      apiEnvironment: { HOLD_SECONDS: '1', REQUESTS_PER_MINUTE: '1000000', RPC_TIMEOUT_MS: '60000' },
-      workerEnvironment: { WORKER_CONCURRENCY: String(WORKER_CONCURRENCY), LEASE_SECONDS: '60' },
+      apiEnvironment: {
+        ...WITHOUT_BUDGETS,
+        HOLD_SECONDS: '1',
+        REQUESTS_PER_MINUTE: '1000000',
+        RPC_TIMEOUT_MS: '60000',
+      },
+      workerEnvironment: { ...WITHOUT_BUDGETS, WORKER_CONCURRENCY: String(WORKER_CONCURRENCY), LEASE_SECONDS: '60' },
     })
     try {
       return { queue, ...(await loseQueue(sandbox, lossy, options)) }

@@ -10,7 +10,7 @@ import {
   upstreamCallsByKey,
 } from '../support/payer/chat-call.ts'
 import { createPayer, type Payer } from '../support/payer/payer.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../support/processes/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../support/processes/test-sandbox.ts'
 import { type RpcStage, type RpcWatch, watchRpc } from './stack/rpc-watch.ts'
 
 /** Short, so that hanging calls end soon, yet many times the latency of a working node. */
@@ -79,8 +79,14 @@ export async function startWatchedStack({
       return real
     },
     environmentOf: (name) => ({ RPC_URL: name.startsWith('api') ? rpcUrls.api : rpcUrls.worker }),
-    apiEnvironment: { HOLD_SECONDS: String(holdSeconds), RPC_TIMEOUT_MS: String(rpcTimeoutMs), ...apiEnvironment },
+    apiEnvironment: {
+      ...WITHOUT_BUDGETS,
+      HOLD_SECONDS: String(holdSeconds),
+      RPC_TIMEOUT_MS: String(rpcTimeoutMs),
+      ...apiEnvironment,
+    },
     workerEnvironment: {
+      ...WITHOUT_BUDGETS,
       RPC_TIMEOUT_MS: String(rpcTimeoutMs),
       // The only worker lives as long as its stack, so only starvation could cost it a lease.
       LEASE_SECONDS: '60',

@@ -14,9 +14,8 @@ export interface CallRequest {
   readonly audio: Uint8Array | null
 }
 
-/** Returns a small valid request that differs from every other. */
-export function newCallRequest(kind: CallKind): CallRequest {
-  const marker = `call-${randomUUID()}`
+/** Returns a small valid request that differs from every other; with the same `marker`, texts are the same again. */
+export function newCallRequest(kind: CallKind, marker = `call-${randomUUID()}`): CallRequest {
   switch (kind) {
     case 'chat':
       return textRequest('/v1/chat/completions', marker, {

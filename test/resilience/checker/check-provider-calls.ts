@@ -54,9 +54,7 @@ function checkCallsOf(
     violations.push({ invariant, jobId, detail: `call ${unrecorded.id} was made before its attempt was recorded` })
   const billable = made.filter(mayBeBilled).length
   const paid = new Set(attempts.filter(isNotDefinite).map(({ authorizationId }) => authorizationId)).size
-  // The vendor may have billed an empty answer too, and it uses the payment up.
-  const empty = attempts.filter(({ isEmptyAnswer }) => isEmptyAnswer).length
-  if (billable > paid + empty)
+  if (billable > paid)
     violations.push({ invariant, jobId, detail: `${billable} calls that may be billed for ${paid} payments` })
   const unpayable = made.find(({ arrivedAt }) => arrivedAt > (call.unpayableSince ?? Infinity) + UNDER_WAY_MS)
   if (unpayable)

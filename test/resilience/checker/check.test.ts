@@ -57,7 +57,6 @@ const sound = {
         jobId: 'job',
         authorizationId: 'authorization',
         state: 'succeeded',
-        isEmptyAnswer: false,
         startedAt: 1999,
       },
     ],

@@ -105,9 +105,7 @@ export interface AttemptEntry {
   readonly id: string
   readonly jobId: string
   readonly authorizationId: string
-  readonly state: 'open' | 'succeeded' | 'failed_definite' | 'failed_ambiguous'
-  /** A complete answer without content: a definite failure despite its status. */
-  readonly isEmptyAnswer: boolean
+  readonly state: 'open' | 'succeeded' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'
   readonly startedAt: number
 }
 

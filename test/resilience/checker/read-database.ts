@@ -54,7 +54,8 @@ type AsJson<Entry> = {
 }
 
 const JOBS = `SELECT json_build_object(
-    'id', id, 'idempotencyKey', idempotency_key, 'state', state, 'payer', payer, 'authorizationId', authorization_id,
+    'id', id, 'idempotencyKey', coalesce(idempotency_key, 'released by ' || id), 'state', state, 'payer', payer,
+    'authorizationId', authorization_id,
     'stagedUploadId', staged_upload_id, 'quotedMaximum', quoted_maximum::text, 'chargeAmount', charge_amount::text,
     'resultBody', result_body, 'resultDigest', result_digest, 'receiptId', receipt_id, 'failureCode', failure_code
   ) AS entry FROM jobs ORDER BY accepted_at`
@@ -66,7 +67,6 @@ const AUTHORIZATIONS = `SELECT json_build_object(
 /** Milliseconds rounded down, as in the upstream's log. */
 const ATTEMPTS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'authorizationId', authorization_id, 'state', state,
-    'isEmptyAnswer', state = 'failed_definite' AND coalesce(reason ~ '^(HTTP 200|the speech is not)', false),
     'startedAt', floor(extract(epoch FROM started_at) * 1000)
   ) AS entry FROM upstream_attempts ORDER BY started_at`
 

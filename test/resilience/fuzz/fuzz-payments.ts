@@ -10,7 +10,7 @@ import {
   signCustomPayment,
 } from '../../support/payer/custom-payment.ts'
 import { createPayer } from '../../support/payer/payer.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { type PaymentMutation, paymentMutation } from './payment-mutations.ts'
 
 const PATH = '/v1/chat/completions'
@@ -32,7 +32,7 @@ export type FuzzTally = Record<string, number>
 export async function fuzzPayments({ runs, seed }: { runs: number; seed: number }): Promise<FuzzTally> {
   const sandbox = await startStandaloneSandbox({
     // A node that verifies ten payments concurrently answers late, and a timeout would not be a documented rejection.
-    apiEnvironment: { RPC_TIMEOUT_MS: '60000' },
+    apiEnvironment: { ...WITHOUT_BUDGETS, RPC_TIMEOUT_MS: '60000' },
   })
   try {
     const pid = sandbox.pidOf('api')

@@ -62,7 +62,7 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   core('worker.claimJob.after'),
   point('worker.openStagedUpload.after', { kinds: UPLOAD }),
   core('worker.uploads.get.after', { kinds: UPLOAD }),
-  point('worker.releaseJob.before', { kinds: UPLOAD, after: 'worker.uploads.get.before' }),
+  point('worker.deferJob.before', { kinds: UPLOAD, after: 'worker.uploads.get.before' }),
   core('worker.verifier.verify.after'),
   point('worker.startAttempt.before'),
   point('worker.startAttempt.before', { action: 'stop' }),

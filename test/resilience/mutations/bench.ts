@@ -7,7 +7,7 @@ import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import { challengeOf, paymentHeader, type SignedTerms, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { randomNonce } from '../../support/payer/sign-authorization.ts'
-import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
+import { startStandaloneSandbox, type TestSandbox, WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { type CallKind, type CallRequest, newCallRequest } from '../calls/call-requests.ts'
 import { newCallRecord, readCallerAnswer } from '../calls/recorded-call.ts'
 import { check } from '../checker/check.ts'
@@ -84,8 +84,8 @@ export async function startBench({
     apiEntry: 'test/resilience/processes/api.ts',
     workerEntry: 'test/resilience/processes/worker.ts',
     // Long enough that every answer is final, unless the client runs out of patience.
-    apiEnvironment: { HOLD_SECONDS: '240' },
-    workerEnvironment: { LEASE_SECONDS: '60', SWEEP_SECONDS: '0.2' },
+    apiEnvironment: { ...WITHOUT_BUDGETS, HOLD_SECONDS: '240' },
+    workerEnvironment: { ...WITHOUT_BUDGETS, LEASE_SECONDS: '60', SWEEP_SECONDS: '0.2' },
     environmentOf: () => ({ FAULT_POINTS_DIRECTORY: pointsDirectory }),
   })
   const points = createPointControl(pointsDirectory)

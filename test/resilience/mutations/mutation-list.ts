@@ -175,7 +175,7 @@ export const mutations: readonly Mutation[] = [
       {
         file: 'api/paid-request/job/find-own-job.ts',
         within: 'findOwnJob',
-        change: dropAlternative('claimedFor'),
+        change: dropAlternative('claim'),
       },
     ],
   },

@@ -11,6 +11,7 @@ import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-f
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import type { TestRedis } from '../../support/processes/redis-server.ts'
+import { WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { createPayingCaller, type PayingCaller } from '../calls/paying-caller.ts'
 import type { LedgerSources } from '../checker/collect.ts'
 import { objectsInBucket, objectsInFolder } from '../checker/read-objects.ts'
@@ -101,8 +102,14 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       apiEntry: 'test/resilience/processes/api.ts',
       workerEntry: 'test/resilience/processes/worker.ts',
       // So short that clients also re-attach to a job that recovers slowly.
-      apiEnvironment: { REQUESTS_PER_MINUTE: '1000000', HOLD_SECONDS: '10', ...options.apiEnvironment },
+      apiEnvironment: {
+        ...WITHOUT_BUDGETS,
+        REQUESTS_PER_MINUTE: '1000000',
+        HOLD_SECONDS: '10',
+        ...options.apiEnvironment,
+      },
       workerEnvironment: {
+        ...WITHOUT_BUDGETS,
         LEASE_SECONDS: String(LEASE_SECONDS),
         SWEEP_SECONDS: '0.2',
         FEE_BUMP_AFTER_SECONDS: '1',

@@ -6,7 +6,7 @@ interface Reference {
   $ref?: string
 }
 interface DescribedResponse extends Reference {
-  headers?: Record<string, Reference & { schema: JsonSchema }>
+  headers?: Record<string, Reference & { schema: JsonSchema; required?: boolean }>
   content?: Record<string, { schema: JsonSchema }>
 }
 interface Document {
@@ -53,8 +53,8 @@ function headerProblems(
 ): string[] {
   return Object.entries(headers).flatMap(([name, described]) => {
     const value = answer.headers.get(name)
-    if (value === null) return [`the header ${name} is missing`]
-    const schema = resolve(document, described)?.schema ?? true
+    const { schema = true, required = true } = resolve(document, described) ?? {}
+    if (value === null) return required ? [`the header ${name} is missing`] : []
     const isNumber = typeof schema === 'object' && schema.type === 'integer'
     return zodProblems(compile(schema), isNumber ? Number(value) : value).map((problem) => `${name}: ${problem}`)
   })

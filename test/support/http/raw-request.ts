@@ -53,6 +53,28 @@ export async function sendRaw(
   }
 }
 
+/** Sends bytes as they are over a separate socket. Returns everything that arrives until the API closes it. */
+export async function exchangeBytes(baseUrl: string, bytes: string): Promise<string> {
+  const { hostname, port } = new URL(baseUrl)
+  const socket = connect(Number(port), hostname)
+  const closed = Promise.withResolvers<void>()
+  const received: Buffer[] = []
+  socket.on('data', (chunk: Buffer) => received.push(chunk))
+  socket.on('close', () => closed.resolve())
+  socket.on('error', (error) => closed.reject(error))
+  socket.setTimeout(PATIENCE_MS, () => socket.destroy(new Error('the connection was not closed in time')))
+  socket.write(Buffer.from(bytes, 'latin1'))
+  await closed.promise
+  return Buffer.concat(received).toString('latin1')
+}
+
+/** Parses the first answer among received bytes. */
+export function firstAnswer(received: string): Response {
+  const answer = parseAnswer(Buffer.from(received, 'latin1'))
+  if (!answer) throw new Error(`no complete answer: ${received}`)
+  return answer
+}
+
 function parseAnswer(received: Buffer): Response | null {
   const headEnd = received.indexOf('\r\n\r\n')
   if (headEnd < 0) return null

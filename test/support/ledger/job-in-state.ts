@@ -145,8 +145,10 @@ export const fencedWrites = {
   recordSettlement: {
     to: 'settling',
     run: async ({ settlement }, job) => {
-      const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce: 0n, sign: signRandomBytes }
-      return (await settlement.recordSettlement(job, terms)) === 'stale' ? 'stale' : 'written'
+      const earlier = await settlement.readEarlierSettlements(job)
+      const lookedUp = earlier.map(({ settlementId }) => settlementId)
+      const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce: 0n, sign: signRandomBytes, lookedUp }
+      return typeof (await settlement.recordSettlement(job, terms)) === 'string' ? 'stale' : 'written'
     },
   },
   completeJob: {

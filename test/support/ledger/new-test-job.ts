@@ -53,6 +53,7 @@ export function newTestJob(overrides: Partial<TestJob> = {}): TestJob {
     effectiveJson: Buffer.from(JSON.stringify(EFFECTIVE_REQUEST)),
     quote: { quotedMaximum: TEST_PRICE, catalogVersion: 'catalog-test', terms: TERMS },
     authorization: testAuthorization(),
+    challengeTokenSha256: sha256Hex('the token of the challenge'),
     stagedUpload: newStagedUpload(),
     exposure: AMPLE_FUNDS,
     origin: { requestId: randomUUID(), traceparent: null },

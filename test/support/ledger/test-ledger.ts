@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { createReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
@@ -10,8 +10,19 @@ import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import { PATIENCE_MS } from '../patience.ts'
 import { createTestDatabase, type TestDatabase } from './test-database.ts'
+
+/** The default budget of uncharged work, and no limit on new payers, which every test's payers are. */
+export const TEST_LIMITS: AdmissionLimits = {
+  budget: {
+    windowSeconds: 3600,
+    perPayer: atomicFromDollars('1'),
+    maximumForgiven: atomicFromDollars('20'),
+  },
+  newPayers: atomicFromDollars('1000000'),
+}
 
 /** The ledger over a separate database: every store, and plain SQL. */
 export interface TestLedger {
@@ -47,11 +58,11 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
   return {
     url: database.url,
     pool,
-    admission: createAdmissionStore(pool),
-    execution: createExecutionStore(pool),
+    admission: createAdmissionStore(pool, TEST_LIMITS),
+    execution: createExecutionStore(pool, TEST_LIMITS.budget),
     settlement: createSettlementStore(pool),
     retention: createRetentionStore(pool),
-    reports: createReportsStore(pool),
+    reports: createReportsStore(pool, TEST_LIMITS.budget),
     sql,
     fingerprint: () => fingerprint(sql),
     close: async () => {

@@ -41,8 +41,12 @@ export async function startSharedServices(): Promise<SharedServices> {
     startSandbox({
       directory: join(directory, `sandbox-${worker}`),
       databaseUrl: (await copyDatabase(await database())).url,
-      // Thousands of requests a minute come from one address.
-      apiEnvironment: { ...PATIENT_SETTINGS, REQUESTS_PER_MINUTE: '1000000' },
+      // Thousands of requests a minute, and a new payer for each test, come from one address.
+      apiEnvironment: {
+        ...PATIENT_SETTINGS,
+        REQUESTS_PER_MINUTE: '1000000',
+        NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
+      },
       workerEnvironment: PATIENT_SETTINGS,
     })
   const answer = async (path: string): Promise<unknown> => {

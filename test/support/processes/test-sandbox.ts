@@ -18,6 +18,13 @@ import type { SharedSandboxPlace } from './shared-services.ts'
 const PAYER_FUNDS_ATOMIC = 1_000_000_000n
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
 
+/** Campaigns provoke more uncharged work, and from more new payers, than any limit of a deployment would allow. */
+export const WITHOUT_BUDGETS = {
+  UNCHARGED_BUDGET_USDC: '1000000',
+  NEW_PAYER_EXPOSURE_USDC: '1000000',
+  NEW_PAYER_VERIFICATIONS_PER_MINUTE: '1000000',
+}
+
 /** A whole farebox of real processes, with what a test observes from outside. */
 export interface SharedSandbox {
   readonly info: SandboxInfo

@@ -19,6 +19,7 @@ import { noTracing } from '#shared/runtime/tracing.ts'
 import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/server.ts'
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
+import { createRemoteImages, REMOTE_IMAGE_LIMITS } from '../../../workers/executions/remote-images.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createElevenLabsTranscription } from '../../../workers/providers/elevenlabs/transcription.ts'
@@ -78,6 +79,8 @@ export interface TestWorker {
   run(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   /** Runs a deferred job immediately. */
   runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
+  /** Runs a deferred job as one that has been deferred for `seconds`. */
+  runDeferredFor(jobId: string, seconds: number, changes?: Partial<TestWorkerDependencies>): Promise<void>
   view(jobId: string): Promise<JobView>
   /** Returns dependencies that reach the chain through another proxy and settle with another key. */
   through(
@@ -91,6 +94,8 @@ export interface AcceptOptions {
   readonly payer?: Payer
   readonly signed?: AuthorizationChanges
   readonly effective?: Partial<typeof EFFECTIVE_REQUEST>
+  /** Another MP3 of the same duration as the default one. */
+  readonly audio?: Uint8Array
 }
 
 export interface AcceptedJob {
@@ -126,17 +131,19 @@ export async function startTestWorker(): Promise<TestWorker> {
   }
   const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
-    executionStore: { ...ledger.execution, releaseJob: releasedForLong(ledger) },
+    executionStore: { ...ledger.execution, deferJob: deferredForLong(ledger) },
     settlementStore: ledger.settlement,
     uploads,
     receiptSecretId: 'first',
     media: uploads,
     publicBaseUrl: 'http://api.test',
-    executionOf: createExecutions(createImageFetcher()),
+    executionOf: createExecutions(createRemoteImages(createImageFetcher(), { ...REMOTE_IMAGE_LIMITS, places: 8 })),
     screener: noScreening,
     ...routedTo([deployment], PATIENCE_MS),
+    outputTokensPerSecond: 128,
     settlementMarginMs: 1000,
     leaseMs: PATIENCE_MS,
+    longestDeferralMs: { fail: 300_000, owe: 900_000, withhold: 86_400_000, review: 86_400_000 },
     queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
     serves: new Set(QUEUE_NAMES),
     claimedJobs: new Set(),
@@ -158,9 +165,8 @@ export async function startTestWorker(): Promise<TestWorker> {
     dependencies,
     deployment,
     through,
-    accept: async ({ payer: given, signed, effective } = {}) => {
+    accept: async ({ payer: given, signed, effective, audio = generateMp3(AUDIO) } = {}) => {
       const payer = given ?? (await createPayer(devnet.rpcUrl))
-      const audio = generateMp3(AUDIO)
       const request = newTestJob({
         authorization: await signAuthorization(devnet, payer, signed),
         effectiveJson: Buffer.from(
@@ -178,6 +184,13 @@ export async function startTestWorker(): Promise<TestWorker> {
     run,
     runNow: async (jobId, changes) => {
       await ledger.sql('UPDATE jobs SET run_after = now() WHERE id = $1', [jobId])
+      await run(jobId, changes)
+    },
+    runDeferredFor: async (jobId, seconds, changes) => {
+      const aged = `UPDATE jobs SET run_after = now(), deferred_since = now() - make_interval(secs => $2),
+          payment_blocked_since = CASE WHEN payment_blocked_since IS NOT NULL THEN now() - make_interval(secs => $2) END
+        WHERE id = $1 AND deferred_since IS NOT NULL RETURNING id`
+      if ((await ledger.sql(aged, [jobId, seconds])).length === 0) throw new Error(`job ${jobId} is not deferred`)
       await run(jobId, changes)
     },
     view: (jobId) => readView(ledger, jobId),
@@ -199,8 +212,8 @@ export function routedTo(
 }
 
 /** Defers jobs by a minute more than requested, so that one is still deferred when the test reads it. */
-function releasedForLong({ execution }: TestLedger): TestWorkerDependencies['executionStore']['releaseJob'] {
-  return (job, delayMs) => execution.releaseJob(job, delayMs > 0 ? delayMs + PATIENCE_MS : 0)
+function deferredForLong({ execution }: TestLedger): TestWorkerDependencies['executionStore']['deferJob'] {
+  return (job, delayMs, ...others) => execution.deferJob(job, delayMs + PATIENCE_MS, ...others)
 }
 
 /** Returns the chain dependencies of a worker, through a proxy. */

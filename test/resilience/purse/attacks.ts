@@ -1,0 +1,272 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { x402UptoPermit2ProxyABI } from '@x402/evm'
+import { decodeFunctionData, type Hex, zeroAddress } from 'viem'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { delegateTo } from '../../support/chain/delegating-payer.ts'
+import { generateMp3 } from '../../support/media/mp3-generator.ts'
+import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
+import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { newCallRequest } from '../calls/call-requests.ts'
+import type { CallerAnswer, CallRecord } from '../checker/ledgers.ts'
+import { reorganize } from '../nemesis/chain-faults.ts'
+import type { CampaignStack } from '../stack/stack.ts'
+import { type AttackCall, type AttackTarget, sendAttackCall, signAttackCall } from './attack-calls.ts'
+import { type ClientAddress, clientAddress } from './client-address.ts'
+import type { Wallets } from './wallets.ts'
+
+/** What every attack works with. */
+export interface AttackContext extends AttackTarget {
+  readonly stack: CampaignStack
+  readonly wallets: Wallets
+  /** Number of client addresses. */
+  readonly addresses: number
+  /** Receives each call that a vendor may be asked to work on. */
+  readonly records: CallRecord[]
+}
+
+/** A way to cost the operator or other callers something. */
+export interface Attack {
+  /** Pause between attempts. */
+  readonly pauseMs: number
+  /** How many attempts run concurrently; default 1. */
+  readonly concurrent?: number
+  /** Returns what came of the attempt, for the tally. */
+  attempt(context: AttackContext, turn: number): Promise<string>
+}
+
+/** Texts that the simulated vendors react to, through the fault rules of {@link VENDOR_RULES}. */
+const SAY_NOTHING = 'answer with a blank'
+const NEVER_END = 'write until the time is up'
+const TAKE_LONG = 'take your time'
+/** Time in which an attacker moves the money away while the vendor works. */
+const LONG_MS = 1500
+
+/** Rules under which only the attackers' calls end badly at the vendor. */
+export const VENDOR_RULES = [
+  { fault: 'emptyText', times: 'always', containing: SAY_NOTHING },
+  { fault: 'hang', times: 'always', containing: NEVER_END },
+  { fault: 'none', times: 'always', containing: TAKE_LONG, delayMs: LONG_MS },
+] as const
+
+/** Covers the maximum of one of these chats. */
+const LOAN_ATOMIC = 100_000n
+const IDLE_UPLOADS = 40
+const IDLE_UPLOAD_MS = 8000
+const DUPLICATES = 30
+const HOUR_OF_AUDIO_MS = 600_000
+const SLOW_HOLD_MS = 3000
+const CODE_MODES = ['accepts', 'needs_gas', 'reverts_with_bytes', 'burns_gas'] as const
+/** The simulation still passes, and the block that mines the settlement is behind it. */
+const BLOCKS_UNTIL_REVERT = 6n
+
+const from = ({ addresses }: AttackContext, turn: number): ClientAddress => clientAddress(turn % addresses)
+
+export const ATTACKS: Readonly<Record<string, Attack>> = {
+  'payments of empty wallets': {
+    pauseMs: 100,
+    attempt: async (context, turn) => {
+      const payer = await createPayer(context.rpcUrl, { usdcAtomic: 0n })
+      const client = from(context, turn)
+      const call = await signAttackCall(context, client, payer)
+      if (!call) return 'no challenge'
+      const answers: string[] = []
+      for (let sent = 0; sent < 5; sent += 1) answers.push(label(await sendAttackCall(context, client, call)))
+      return distinct(answers)
+    },
+  },
+  'uploads that never come': {
+    pauseMs: 100,
+    attempt: async (context, turn) => {
+      const payer = await createPayer(context.rpcUrl, { usdcAtomic: 0n })
+      const call = await signAttackCall(context, from(context, turn), payer)
+      if (!call) return 'no challenge'
+      const sockets = Array.from({ length: IDLE_UPLOADS }, (_, index) => {
+        const socket = from(context, turn * IDLE_UPLOADS + index).open(context.baseUrl)
+        const fields = { ...call.headers, host: new URL(context.baseUrl).host, 'content-length': '26000000' }
+        const head = Object.entries(fields).map(([name, value]) => `${name}: ${value}`)
+        socket.write(`POST /v1/audio/transcriptions HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n{"model":`)
+        return socket
+      })
+      await delay(IDLE_UPLOAD_MS)
+      for (const socket of sockets) socket.destroy()
+      return 'held'
+    },
+  },
+  'unpaid keys': {
+    pauseMs: 20,
+    concurrent: 2,
+    attempt: async (context, turn) => {
+      const { path, body } = newCallRequest('chat')
+      const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
+      return String((await from(context, turn).request(`${context.baseUrl}${path}`, { headers, body }))?.status)
+    },
+  },
+  'readiness checks': {
+    pauseMs: 20,
+    attempt: async (context, turn) =>
+      String((await from(context, turn).request(`${context.baseUrl}/readyz`, { method: 'GET' }))?.status),
+  },
+  'long uploads without payment': {
+    pauseMs: 200,
+    concurrent: 2,
+    attempt: async (context, turn) => {
+      const audio = generateMp3({ durationMs: HOUR_OF_AUDIO_MS, seed: randomUUID(), bitrate: 32, mode: 'mono' })
+      const body = { model: 'speechvendor/scribe-v2', audio_base64: Buffer.from(audio).toString('base64') }
+      const headers = { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() }
+      const sent = { headers, body: JSON.stringify(body) }
+      const response = await clientAddress(turn % 4).request(`${context.baseUrl}/v1/audio/transcriptions`, sent)
+      return String(response?.status)
+    },
+  },
+  'answers ended by a stop sequence': paidBy({ fields: { stop: ['Hello'] } }),
+  'answers without content': paidBy({ text: SAY_NOTHING }),
+  'answers that outlast the time limit': paidBy({ text: NEVER_END }),
+  'images that cannot be fetched': paidBy({
+    fields: {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'What is this?' },
+            { type: 'image_url', image_url: { url: 'https://127.0.0.1/none.png' } },
+          ],
+        },
+      ],
+    },
+  }),
+  'money moved while the vendor works': {
+    pauseMs: 200,
+    attempt: (context, turn) =>
+      context.wallets.lend(LOAN_ATOMIC, async (wallet) => {
+        const call = await paidCall(context, turn, wallet, { text: TAKE_LONG })
+        if (!call) return 'no challenge'
+        const answered = sendAttackCall(context, from(context, turn), call)
+        await delay(LONG_MS / 2)
+        await wallet.spendAll()
+        const answer = await answered
+        // A payer whose result is withheld asks for more.
+        const next = await paidCall(context, turn, wallet, {})
+        return distinct([
+          label(answer),
+          next ? label(await sendAttackCall(context, from(context, turn), next)) : 'none',
+        ])
+      }),
+  },
+  'wallets with code': {
+    pauseMs: 200,
+    attempt: async (context, turn) => {
+      const wallet = context.wallets.delegating[turn % 2]
+      if (!wallet) return 'no wallet'
+      await wallet.setMode(CODE_MODES[turn % CODE_MODES.length] ?? 'accepts')
+      const call = await paidCall(context, turn, wallet, {})
+      return call ? label(await sendAttackCall(context, from(context, turn), call)) : 'no challenge'
+    },
+  },
+  'code set while the vendor works, which burns the gas of the settlement': {
+    pauseMs: 500,
+    attempt: async (context, turn) => {
+      const wallet = context.wallets.delegating[2 + (turn % 2)]
+      if (!wallet) return 'no wallet'
+      await delegateTo(wallet, wallet.delegate)
+      const head = BigInt(await callRpc<string>(context.rpcUrl, 'eth_blockNumber', []))
+      await wallet.setMode('accepts_until_block', head + BLOCKS_UNTIL_REVERT)
+      await delegateTo(wallet, zeroAddress)
+      const call = await paidCall(context, turn, wallet, { text: TAKE_LONG })
+      if (!call) return 'no challenge'
+      const answered = sendAttackCall(context, from(context, turn), call)
+      await delay(LONG_MS / 2)
+      await delegateTo(wallet, wallet.delegate)
+      return label(await answered)
+    },
+  },
+  'many duplicates of one slow call': {
+    pauseMs: 500,
+    attempt: (context, turn) =>
+      context.wallets.lend(LOAN_ATOMIC, async (wallet) => {
+        const call = await paidCall(context, turn, wallet, { text: TAKE_LONG })
+        if (!call) return 'no challenge'
+        const sent = Array.from({ length: DUPLICATES }, (_, index) =>
+          sendAttackCall(context, from(context, turn + index), call, SLOW_HOLD_MS),
+        )
+        return distinct((await Promise.all(sent)).map(label))
+      }),
+  },
+  'results of others, by their payment on chain': { pauseMs: 500, attempt: stealResult },
+  reorganizations: {
+    pauseMs: 10_000,
+    attempt: async ({ stack, rpcUrl }) => {
+      stack.reorganizedAt.push(Date.now())
+      await reorganize(rpcUrl, 1)
+      return 'done'
+    },
+  },
+}
+
+/** Returns an attack that pays honestly for a call of this kind, in the hope that it ends without a charge. */
+function paidBy(change: Parameters<typeof signAttackCall>[3]): Attack {
+  return {
+    pauseMs: 100,
+    concurrent: 2,
+    attempt: (context, turn) =>
+      context.wallets.lend(LOAN_ATOMIC, async (wallet) => {
+        const call = await paidCall(context, turn, wallet, change)
+        return call ? label(await sendAttackCall(context, from(context, turn), call)) : 'no challenge'
+      }),
+  }
+}
+
+async function paidCall(
+  context: AttackContext,
+  turn: number,
+  wallet: Payer,
+  change: Parameters<typeof signAttackCall>[3],
+): Promise<AttackCall | null> {
+  const call = await signAttackCall(context, from(context, turn), wallet, change)
+  if (call) context.records.push(call.record)
+  return call
+}
+
+/** Reads an honest payer's signature from the chain and presents it with a challenge of one's own. */
+async function stealResult(context: AttackContext, turn: number): Promise<string> {
+  const { stack, rpcUrl, baseUrl } = context
+  const done = stack.caller.records.filter(
+    ({ outcome, path }) => outcome === 'released' && path.endsWith('completions'),
+  )
+  const victim = done[turn % Math.max(1, done.length)]
+  const hash = victim?.answers.at(-1)?.transaction
+  if (!victim || !hash) return 'nothing to steal yet'
+  const settlement = await callRpc<{ input: Hex } | null>(rpcUrl, 'eth_getTransactionByHash', [hash])
+  if (!settlement) return 'removed from the chain'
+  const { args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: settlement.input })
+  const [signature] = (args as readonly unknown[]).slice(-1) as [Hex]
+  const { path, body } = newCallRequest('chat', victim.marker)
+  const headers = { 'content-type': 'application/json', 'x-idempotency-key': victim.idempotencyKey }
+  const challenge = await from(context, turn).request(`${baseUrl}${path}`, { headers, body })
+  if (challenge?.status !== 402) return label(null)
+  const required = challengeOf(challenge)
+  const payer = stack.payers.approved.find(({ address }) => address === victim.payer)
+  if (!payer) return 'nothing to steal yet'
+  const [permit] = args as unknown as readonly [{ nonce: bigint; deadline: bigint; permitted: { amount: bigint } }]
+  // The payer's own key only shapes the message; what is sent is the signature from the chain.
+  const payment = await signCustomPayment(required, payer, {
+    terms: { nonce: permit.nonce, deadline: permit.deadline, amount: permit.permitted.amount },
+  })
+  ;(payment['payload'] as { signature: Hex }).signature = signature
+  const stolen = await from(context, turn).request(`${baseUrl}${path}`, {
+    headers: { ...headers, ...paymentHeader(payment) },
+    body,
+  })
+  return stolen?.status === 200 ? STOLEN : String(stolen?.status)
+}
+
+/** The outcome that must never occur. */
+export const STOLEN = '200: the result was given away'
+
+function label(answer: CallerAnswer | null): string {
+  return answer ? `${answer.status} ${answer.code ?? ''}`.trim() : 'no answer'
+}
+
+function distinct(labels: readonly string[]): string {
+  return [...new Set(labels)].sort().join(', ')
+}
