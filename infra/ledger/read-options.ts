@@ -1,11 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
 
-Prints revenue, charges by model, failures, absorbed cost, exposure, debts and review items, and reconciles
-the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
+Prints revenue, charges by model, failures, absorbed cost, uncharged work, exposure, debts and review items,
+and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
 
   --from TIME      ISO 8601 (default: 24 hours before --to)
   --to TIME        ISO 8601 (default: now)
@@ -16,7 +17,7 @@ the ledger with the chain to the atomic unit. A period contains what finished at
   --help           show this text
 
 Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO and FACILITATOR_ADDRESSES (comma-separated)
-add addresses to those in the ledger.
+add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
 
 Exit code: 0 when ledger and chain agree, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
@@ -35,6 +36,8 @@ export interface LedgerOptions {
   /** In addition to the addresses in the ledger; lower case. */
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
+  /** The window of uncharged work, as the processes have it. */
+  readonly windowSeconds: number
 }
 
 const addresses = z
@@ -58,6 +61,7 @@ const environmentSchema = z.object({
   RPC_URL: z.url({ error: 'is not set, or not a URL' }),
   PAY_TO: addresses.optional(),
   FACILITATOR_ADDRESSES: addresses.optional(),
+  UNCHARGED_WINDOW_SECONDS: exposureSettings.UNCHARGED_WINDOW_SECONDS,
 })
 
 const sandboxPathSchema = z.object({ SANDBOX_FILE: z.string().min(1).default('.farebox/sandbox.json') })
@@ -91,6 +95,7 @@ export async function readOptions(
     logRange: BigInt(logRange),
     recipients: settings.PAY_TO ?? [],
     facilitators: settings.FACILITATOR_ADDRESSES ?? [],
+    windowSeconds: settings.UNCHARGED_WINDOW_SECONDS,
   }
 }
 

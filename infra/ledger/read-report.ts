@@ -1,4 +1,5 @@
-import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import { readNewPayerExposure } from '#shared/adapters/postgres/new-payer-exposure.ts'
+import type { Pool, Sql } from '#shared/adapters/postgres/pool.ts'
 import { type AbsorbedCost, readAbsorbedCost } from '#shared/adapters/postgres/reports/absorbed-cost.ts'
 import { type ModelCharges, readChargesByModel } from '#shared/adapters/postgres/reports/charges-by-model.ts'
 import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
@@ -7,10 +8,18 @@ import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amoun
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
 import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
+import { readSettlementGas, type SettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
 import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
+import { readUnchargedWork, type UnchargedWorkReport } from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
+
+export interface NewPayerReport {
+  readonly openAtomic: bigint
+  readonly owedOrUnchargedAtomic: bigint
+  readonly windowSeconds: number
+}
 
 /** Totals of a period, and of the work and money open now. */
 export interface LedgerReport {
@@ -19,15 +28,19 @@ export interface LedgerReport {
   readonly chargesByModel: readonly ModelCharges[]
   readonly unchargedFailures: readonly FailureCount[]
   readonly absorbedCost: AbsorbedCost
+  readonly unchargedWork: UnchargedWorkReport
+  /** What new payers together have open, owe, and caused without a charge within the window, now. */
+  readonly newPayers: NewPayerReport
   readonly openExposure: PayerAmounts
   readonly debts: PayerAmounts
+  readonly settlementGas: SettlementGas
   readonly settlingNow: CountAndSum
   readonly review: ReviewItems
   readonly unfinished: readonly UnfinishedJobs[]
 }
 
 /** Reads the report from one snapshot, so that its totals agree with each other while jobs continue. */
-export async function readReport(pool: Pool, period: LedgerPeriod): Promise<LedgerReport> {
+export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds: number): Promise<LedgerReport> {
   return await inTransaction(pool, async (sql) => {
     await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
     return {
@@ -36,11 +49,19 @@ export async function readReport(pool: Pool, period: LedgerPeriod): Promise<Ledg
       chargesByModel: await readChargesByModel(sql, period),
       unchargedFailures: await readUnchargedFailures(sql, period),
       absorbedCost: await readAbsorbedCost(sql, period),
+      unchargedWork: await readUnchargedWork(sql, period),
+      newPayers: await readNewPayers(sql, windowSeconds),
       openExposure: await readOpenExposure(sql),
       debts: await readDebts(sql),
+      settlementGas: await readSettlementGas(sql, period),
       settlingNow: await readSettlingNow(sql),
       review: await readReviewItems(sql),
       unfinished: await readUnfinishedJobs(sql),
     }
   })
+}
+
+async function readNewPayers(sql: Sql, windowSeconds: number): Promise<NewPayerReport> {
+  const { open, lasting } = await readNewPayerExposure(sql, windowSeconds)
+  return { openAtomic: open, owedOrUnchargedAtomic: lasting, windowSeconds }
 }

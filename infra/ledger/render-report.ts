@@ -6,7 +6,7 @@ import type { Reconciliation } from './reconcile.ts'
 
 /** Renders the report as text, one section for each topic, with aligned columns. Amounts are USDC with six decimals. */
 export function renderReport(report: LedgerReport, reconciliation: Reconciliation | null): string {
-  const { period, revenue, absorbedCost, review } = report
+  const { period, revenue, absorbedCost, review, settlementGas } = report
   return [
     `Ledger from ${period.from} to ${period.to}`,
     ...section('Revenue', [['charges completed', ...sum(revenue)]]),
@@ -29,7 +29,28 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
     ...section('Absorbed upstream cost (at the price to callers)', [
       ['withheld results, at their charge', ...sum(absorbedCost.withheldCharges)],
       ['calls with unknown outcome, at most', ...sum(absorbedCost.ambiguousAttempts)],
+      ['calls without usable output, at most', ...sum(absorbedCost.emptyOutputs)],
+      ['rejected requests, at the minimum charge', ...sum(absorbedCost.rejectedRequests)],
       ['results generated again later, at most', ...sum(absorbedCost.replacedResults)],
+      ['settlements that reverted, at their gas', ...sum(absorbedCost.revertedSettlements)],
+    ]),
+    ...section('Gas of settlements (at NATIVE_TOKEN_USD)', [
+      ['confirmed settlements', ...sum(settlementGas.confirmed)],
+      ['their charges', '', usdc(settlementGas.chargedAtomic)],
+      ['of these cost more than they charged, by', ...sum(settlementGas.atLoss)],
+      ['reverted settlements', ...sum(settlementGas.reverted)],
+    ]),
+    ...section('Uncharged work (counted against the budgets of payers)', [
+      ...report.unchargedWork.byKind.map((row) => [row.kind, ...sum(row)]),
+      ['failed calls without a record', ...sum(report.unchargedWork.unrecordedAttempts)],
+    ]),
+    ...payers('Uncharged work by payer', report.unchargedWork.byPayer, 'entries'),
+    ...section(`New payers now (limited together by NEW_PAYER_EXPOSURE_USDC)`, [
+      ['open', usdc(report.newPayers.openAtomic)],
+      [
+        `owed or uncharged in ${duration(report.newPayers.windowSeconds * 1000)}`,
+        usdc(report.newPayers.owedOrUnchargedAtomic),
+      ],
     ]),
     ...payers('Open exposure now', report.openExposure),
     ...payers('Debts (work done, payment failed)', report.debts),
@@ -86,10 +107,14 @@ function renderReconciliation(reconciliation: Reconciliation): readonly string[]
   ]
 }
 
-function payers(title: string, { count, totalAtomic, payers, greatest }: PayerAmounts): readonly string[] {
+function payers(
+  title: string,
+  { count, totalAtomic, payers, greatest }: PayerAmounts,
+  counted = 'jobs',
+): readonly string[] {
   const shown = greatest.length < payers ? `, the largest ${greatest.length} shown` : ''
   return section(
-    `${title}: ${usdc(totalAtomic)} in ${count} jobs of ${payers} payers${shown}`,
+    `${title}: ${usdc(totalAtomic)} in ${count} ${counted} of ${payers} payers${shown}`,
     greatest.map((payer) => [payer.payer, ...sum(payer)]),
   )
 }

@@ -3,7 +3,10 @@ import { type Exact, equals, over, parseExact, plus, roundedUp, times, whole } f
 import { messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 
-/** The quantity that a price of the published pricing applies to; `bound` names the field that caps the quantity. */
+/**
+ * The quantity that a price of the published pricing applies to. `bound` names the field of `unit_prices` that caps the
+ * quantity in receipts of earlier versions; in later ones it is `at_most` of the calculation.
+ */
 interface Priced {
   readonly usage: string
   readonly units: bigint
@@ -52,9 +55,10 @@ export function checkCharge(receipt: GivenReceipt): readonly Check[] {
   }
 }
 
-function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maximum_atomic }: GivenReceipt): Recomputed {
+function recompute(receipt: GivenReceipt): Recomputed {
+  const { unit_prices, quoted_maximum_atomic, authorized_maximum_atomic } = receipt
   const priceFields = Object.keys(unit_prices).filter((field) => field.endsWith('_usd') && !BOUNDS.has(field))
-  const lines = priceFields.map((field) => lineOf(field, usage, unit_prices))
+  const lines = priceFields.map((field) => lineOf(field, receipt))
   if (lines.length === 0) throw new Error('unit_prices contains no price')
   const sum = lines.reduce((total, { product }) => plus(total, product), whole(0))
   const rounded = roundedUp(times(sum, ATOMIC_PER_DOLLAR))
@@ -65,17 +69,27 @@ function recompute({ usage, unit_prices, quoted_maximum_atomic, authorized_maxim
   return { lines, sum, rounded, minimum, maximum, applied, charge: least(atLeast, maximum) }
 }
 
-function lineOf(field: string, usage: GivenReceipt['usage'], prices: GivenReceipt['unit_prices']): Line {
+function lineOf(field: string, receipt: GivenReceipt): Line {
+  const { usage, unit_prices: prices } = receipt
   const priced = PRICES[field]
   if (!priced) throw new Error(`this version of the command does not know the price ${field}`)
   const measured = usage[priced.usage]
   if (measured === undefined) throw new Error(`usage lacks ${priced.usage}, which ${field} applies to`)
-  const bound = priced.bound === undefined ? null : Number(prices[priced.bound])
-  if (Number.isNaN(bound)) throw new Error(`unit_prices lacks ${priced.bound}`)
+  const bound = priced.bound === undefined ? null : boundOf(priced.usage, priced.bound, receipt)
   const quantity = least(BigInt(measured), BigInt(bound ?? measured))
   const price = parseExact(String(prices[field]))
   const product = over(times(whole(quantity), price), whole(priced.units))
   return { usage: priced.usage, measured, atMost: bound, quantity, price, units: priced.units, product }
+}
+
+/**
+ * Returns the quantity that is charged at most. A wrong `at_most` cannot raise the charge: it stays within the quoted
+ * and the authorized maximum.
+ */
+function boundOf(usage: string, bound: string, { unit_prices, calculation }: GivenReceipt): number {
+  const atMost = unit_prices[bound] ?? calculation?.lines.find((line) => line.usage === usage)?.at_most
+  if (typeof atMost !== 'number') throw new Error(`neither unit_prices nor calculation has the maximum of ${usage}`)
+  return atMost
 }
 
 /** Checks each step of the receipt's calculation. Receipts of earlier versions have none. */
