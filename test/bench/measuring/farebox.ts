@@ -2,7 +2,11 @@ import type { SandboxOptions } from '../../../infra/sandbox/sandbox-options.ts'
 import { startStandaloneSandbox, type TestSandbox } from '../../support/processes/test-sandbox.ts'
 
 /** All load comes from one client address, so its rate limits would be the first bottleneck. */
-const UNLIMITED_RATE = { REQUESTS_PER_MINUTE: '100000000', PAID_REQUESTS_PER_MINUTE: '100000000' }
+const UNLIMITED_RATE = {
+  REQUESTS_PER_MINUTE: '100000000',
+  PAID_REQUESTS_PER_MINUTE: '100000000',
+  NEW_PAYER_VERIFICATIONS_PER_MINUTE: '100000000',
+}
 
 /** Starts a farebox of real processes, configured for load. */
 export function startFarebox({

@@ -51,7 +51,7 @@ export async function prepareOurs(
   const jobIds: string[] = []
   await inParallel(authorizations, 8, async (authorization, index) => {
     const job = await jobInState(ledger, 'generated', newTestJob({ authorization }))
-    await ledger.execution.releaseJob(job, 0)
+    await ledger.execution.releaseJob(job)
     jobIds[index] = job.id
   })
   const client = createChainClient(chain.devnet.rpcUrl)

@@ -6,7 +6,7 @@ import { createQueueBoard } from '#shared/adapters/bullmq/queue-board.ts'
 import { addOperatorBoard, OPERATOR_BOARD_PATH } from '../../../api/routes/operator-board.ts'
 import { createTestDatabase, type TestDatabase } from '../../support/ledger/test-database.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
-import { composeApp } from '../routes/compose-app.ts'
+import { composeApp, newAllowances } from '../routes/compose-app.ts'
 
 const TOKEN = 'an-operator-token-of-more-than-32-characters'
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
@@ -37,7 +37,7 @@ async function open(queueUrl: string): Promise<{ app: FastifyInstance; queue: Op
   const settings = { DATABASE_URL: database.url, QUEUE_URL: queueUrl, QUEUE_PREFIX: '{farebox-board}' }
   const queue = await openJobQueue(settings, () => undefined)
   const pages = createQueueBoard(queue, OPERATOR_BOARD_PATH)
-  const app = await composeApp((app) => addOperatorBoard(app, { token: TOKEN, pages }))
+  const app = await composeApp((app) => addOperatorBoard(app, { token: TOKEN, pages }, newAllowances()))
   opened.push({ app, queue })
   return { app, queue }
 }
@@ -114,8 +114,51 @@ describe('operator authentication', () => {
     }
   })
 
+  it('limits wrong tokens per network, and refuses the right one from there until the limit has recovered', async () => {
+    const { app } = await open(database.url)
+    const ask = async (headers: Record<string, string>, remoteAddress: string) =>
+      (await app.inject({ url: `${OPERATOR_BOARD_PATH}/static/x.js`, headers, remoteAddress })).statusCode
+    const guesses = []
+    for (let guess = 0; guess < 30; guess += 1)
+      guesses.push(await ask(bearer(`guess ${guess}`.padEnd(40, 'x').replace(' ', '')), `2001:db8::${guess + 1}`))
+    expect(guesses).toEqual(Array.from({ length: 30 }, (_, guess) => (guess < 10 ? 401 : 429)))
+    expect(await ask(bearer(TOKEN), '2001:db8::ffff')).toBe(429)
+    expect(await ask(bearer(TOKEN), '2001:db8:0:1::1')).toBe(404)
+  })
+
+  it('never limits the right token or requests without one', async () => {
+    const { app } = await open(database.url)
+    for (let asked = 0; asked < 30; asked += 1) {
+      const answers = [{}, bearer(TOKEN)].map((headers) => app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers }))
+      expect((await Promise.all(answers)).map(({ statusCode }) => statusCode)).toEqual([401, 200])
+    }
+  })
+
+  it('forbids framing, foreign scripts and content sniffing', async () => {
+    const { app } = await open(database.url)
+    for (const headers of [{}, bearer(TOKEN)]) {
+      const answer = await app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers })
+      expect(answer.headers['content-security-policy']).toMatch(/default-src 'self'.*frame-ancestors 'none'/)
+      expect(answer.headers['x-frame-options']).toBe('DENY')
+      expect(answer.headers['x-content-type-options']).toBe('nosniff')
+    }
+  })
+
+  it('answers paths that name no file, or one outside the pages, with the common error body', async () => {
+    const { app } = await open(database.url)
+    for (const path of ['..%2f..%2fpackage.json', '..%5c..%5cx', '.env', '%00', 'a%00.js', '', 'nothing.js', 'js/']) {
+      const answer = await app.inject({ url: `${OPERATOR_BOARD_PATH}/static/${path}`, headers: bearer(TOKEN) })
+      expect({ path, type: answer.headers['content-type'], body: answer.json() }).toMatchObject({
+        path,
+        type: 'application/json; charset=utf-8',
+        body: { type: 'error', error: { code: expect.stringMatching(/^(not_found|malformed_http)$/) } },
+      })
+      expect([400, 404]).toContain(answer.statusCode)
+    }
+  })
+
   it('serves no board when no token is configured', async () => {
-    const app = await composeApp((app) => addOperatorBoard(app, null))
+    const app = await composeApp((app) => addOperatorBoard(app, null, newAllowances()))
     expect((await app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers: bearer(TOKEN) })).statusCode).toBe(404)
     await app.close()
   })

@@ -186,15 +186,24 @@ describe('screening of a paid job', () => {
         role: 'assistant',
         content: 'canary answer',
         tool_calls: [
-          { id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"at":"canary argument"}' } },
+          {
+            id: 'canary id',
+            type: 'function',
+            function: { name: 'canary_call', arguments: '{"at":"canary argument"}' },
+          },
         ],
       },
-      { role: 'tool', tool_call_id: 'call_1', content: 'canary tool' },
+      { role: 'tool', tool_call_id: 'canary id', content: 'canary tool' },
       { role: 'user', content: [{ type: 'text', text: 'canary last' }] },
     ],
     tools: [
       { type: 'function', function: { name: 'look', description: 'canary tools', parameters: { type: 'object' } } },
     ],
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: 'canary_format', schema: { type: 'object', title: 'canary schema' } },
+    },
+    stop: ['canary stop'],
   }
   const requests: readonly (readonly [string, Record<string, unknown>, readonly string[]])[] = [
     [
@@ -204,10 +213,15 @@ describe('screening of a paid job', () => {
         'canary system',
         'canary question',
         'canary answer',
+        'canary id',
+        'canary_call',
         '{"at":"canary argument"}',
         'canary tool',
         'canary last',
         'look canary tools {"type":"object"}',
+        'canary_format',
+        '{"type":"object","title":"canary schema"}',
+        'canary stop',
       ],
     ],
     [
@@ -231,7 +245,7 @@ describe('screening of a paid job', () => {
   /** Accepts a paid request without an upload. */
   async function accept(operationId: string, body: Record<string, unknown>) {
     const operation = operationById(operationId)
-    const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null)
+    const effective = operation.effectiveRequest(operation.bodySchema.parse(body), null, publishedCatalog)
     const quote = operation.quote(effective, publishedCatalog)
     const payer = await createPayer(worker.devnet.rpcUrl)
     const job = {
@@ -342,7 +356,7 @@ describe('screening of a paid job', () => {
   })
 })
 
-it('rejected content is a final 400, unavailable screening a 503 that a new payment may retry [spec T9]', () => {
+it('rejected content is a final 400, unavailable screening a 503 that a new payment may retry', () => {
   expect(ERROR_CODES.content_rejected).toMatchObject({ status: 400, retry: 'never', payment: 'none' })
   expect(ERROR_CODES.screening_unavailable).toMatchObject({ status: 503, retry: 'new_payment', payment: 'none' })
 })
