@@ -86,7 +86,9 @@ export const settingsSchema = z.object({
   REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(6000),
   /** The same for requests of payers with a payment that verified on chain within the last hour. */
   PAID_REQUESTS_PER_MINUTE: z.coerce.number().int().positive().default(60_000),
-  /** Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free. */
+  /**
+   * Payments of all other payers that are verified on chain, per client: each costs RPC calls, and wallets are free.
+   */
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: z.coerce.number().int().positive().default(300),
   FFMPEG_PATH: z.string().optional(),
   /** Grants operators access to the queue board, which is disabled without it. */

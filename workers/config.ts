@@ -48,7 +48,9 @@ export const settingsSchema = z.object({
   PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().default(270),
   ...outputTimeSettings,
   SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
-  /** A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this. */
+  /**
+   * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this.
+   */
   MAXIMUM_START_DEFERRAL_SECONDS: z.coerce.number().positive().default(300),
   /**
    * A charge that only this payment prevents from being settled becomes a debt after this. At least the API's
@@ -63,11 +65,13 @@ export const settingsSchema = z.object({
   /** A transaction at the head of its nonce queue that is not mined within this time is replaced with a higher fee. */
   FEE_BUMP_AFTER_SECONDS: z.coerce.number().positive().default(15),
   /**
-   * Maximum fee per gas of any transaction. The default of 5 gwei is several hundred times the usual base fee of Base: it
-   * leaves room for busy hours, and a node that reports absurd fees cannot empty a key with one transaction.
+   * Maximum fee per gas of any transaction. The default of 5 gwei is several hundred times the usual base fee of Base:
+   * it leaves room for busy hours, and a node that reports absurd fees cannot empty a key with one transaction.
    */
   MAXIMUM_FEE_PER_GAS_WEI: z.coerce.bigint().positive().default(5_000_000_000n),
-  /** Price of the network's native token in US dollars, at which gas is compared with charges. A round figure is enough. */
+  /**
+   * Price of the network's native token in US dollars, at which gas is compared with charges. A round figure is enough.
+   */
   NATIVE_TOKEN_USD: z.coerce.number().positive().default(4000),
   /** Confirmations, the settlement's own block included, before its result is released. */
   CONFIRMATIONS: z.coerce.number().int().min(1).default(1),

@@ -7,7 +7,7 @@ import { overloaded } from '../request/overloaded.ts'
 /** Memory of a request in addition to its body. */
 const REQUEST_OVERHEAD_BYTES = 16 * 1024
 
-/** Bodies up to this size have memory of their own, so that large uploads never shut out a chat. */
+/** Bodies up to this size have memory reserved for them, so that large uploads never block a chat request. */
 const SMALL_BODY_BYTES = 64 * 1024
 const SMALL_BODY_SHARE = 1 / 8
 
@@ -16,15 +16,15 @@ const SLOW_START_MS = 15_000
 /** The average speed that a body must have after that: 0.5 Mbit/s. */
 const MINIMUM_BYTES_PER_SECOND = 64 * 1024
 /**
- * Speeds are judged once a second. A process that could not run for longer did not read what had arrived, so only this
- * much of the time counts.
+ * Speeds are judged once a second. During a longer step the process was blocked and could not read what had arrived, so
+ * only this much of the step counts.
  */
 const LONGEST_STEP_MS = 2000
 
 /** Bodies are read, and most work is done, within seconds. */
 const BODY_RETRY_SECONDS = 2
 
-/** A body as known before it is read. */
+/** What is known about a body before it is read. */
 export interface ExpectedBody {
   readonly client: ClientGroups
   /** The part of the memory that is open to this request. */
@@ -83,10 +83,11 @@ export function createBodyMemory(limit: number, now: () => number): BodyMemory {
 
   /** Throws unless the large bodies that this client has announced leave room for another; a lone one always fits. */
   function announceLargeBody({ client, share, ...body }: ExpectedBody): () => void {
-    const bytes = body.announcedBytes ?? body.maximumBytes
-    const ofClient = (limit * (1 - SMALL_BODY_SHARE) * share * SHARE_OF_FREE) / (SHARE_OF_FREE + 1)
-    const others = Math.max(...client.map((group) => announced.usedBy(group)))
-    if (others > 0 && others + bytes > ofClient)
+    // A body without an announced length counts as a small one; its memory is counted as it arrives.
+    const bytes = body.announcedBytes ?? SMALL_BODY_BYTES
+    const clientLimit = (limit * (1 - SMALL_BODY_SHARE) * share * SHARE_OF_FREE) / (SHARE_OF_FREE + 1)
+    const alreadyAnnounced = Math.max(...client.map((group) => announced.usedBy(group)))
+    if (alreadyAnnounced > 0 && alreadyAnnounced + bytes > clientLimit)
       throw overloaded('Too many large bodies of this address are being received.', BODY_RETRY_SECONDS)
     const key = body.idempotencyKey === null ? null : JSON.stringify([client[0], body.idempotencyKey])
     if (key !== null && keysOfLargeBodies.has(key))
@@ -135,7 +136,7 @@ export function createBodyMemory(limit: number, now: () => number): BodyMemory {
           try {
             resize(bytes, arrivedBytes <= SMALL_BODY_BYTES)
           } catch (error) {
-            // What has arrived is not read any further, and makes room for others.
+            // The rest is not read, and what has arrived makes room for others.
             release()
             throw error
           }

@@ -26,7 +26,7 @@ export interface HeldPlaces {
   readonly taken: () => number
 }
 
-/** Creates empty places. */
+/** Creates the places, all of them free. */
 export function createHeldPlaces(limits: HeldLimits): HeldPlaces {
   let taken = 0
   const counts = new Map<string, number>()

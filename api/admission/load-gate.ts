@@ -45,7 +45,7 @@ export interface LoadGate {
    * checked.
    */
   admit(work: RequestedWork): Promise<Reservation>
-  /** Holds callers whose jobs are accepted. Nobody takes a place before that, so none is taken for nothing. */
+  /** Takes a place for a caller whose job is accepted. None is taken earlier, so refused requests occupy no place. */
   readonly hold: HeldPlaces['take']
   /** Ends the reading of bodies that arrive too slowly. Called once a second. */
   readonly judgeSpeeds: () => void
@@ -74,7 +74,8 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
     // The upload of a signed retry was inspected for its quote.
     if (decoderRetryAfterSeconds !== null && !isPaying)
       return overloaded('Every audio decoder is busy.', decoderRetryAfterSeconds)
-    if (places.taken() >= limits.held.total * share)
+    // Only paid requests take a place.
+    if (isPaying && places.taken() >= limits.held.total * share)
       return overloaded('Too many paid requests are in progress.', HELD_RETRY_SECONDS)
     if (waitingMs <= limits.queueAgeMs * share) return null
     const seconds = Math.ceil(waitingMs / 2000)

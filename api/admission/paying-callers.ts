@@ -6,7 +6,7 @@ import { readPaymentHeader } from '../request/headers.ts'
 /** A property of a request, judged by its headers only and without network calls. */
 export type PayingCheck = (request: FastifyRequest) => boolean
 
-/** Judges which requests deserve the allowance and the room that are kept for paying callers. */
+/** Decides which requests may use the allowance and the capacity that are reserved for paying callers. */
 export interface PayingCallers {
   /** Returns whether a request carries a payment that is worth verifying. */
   readonly isPaying: PayingCheck
@@ -18,15 +18,15 @@ interface Dependencies {
   readonly challengeSecret: string
   /** Returns whether the named payer signed the authorization. Computed locally. */
   readonly isSignedByPayer: (authorization: Authorization) => boolean
-  /** Returns whether the chain refused this very payment a moment ago. */
+  /** Returns whether the chain recently refused exactly this payment. */
   readonly isRefused: (authorization: Authorization) => boolean
   readonly isKnown: (payer: `0x${string}`) => boolean
 }
 
 /**
  * Creates the checks, which run once per request. A request counts as paying when its payment answers a challenge that
- * this service issued for its key, is signed by the payer that it names, and was not refused a moment ago. So junk in
- * the header, and a payment that cannot be settled, gain no priority. Funds are verified later.
+ * this service issued for its key, is signed by the payer that it names, and was not recently refused. Junk in the
+ * header and payments that cannot be settled therefore gain no priority. Funds are verified later.
  */
 export function createPayingCallers(dependencies: Dependencies): PayingCallers {
   const judged = new WeakMap<FastifyRequest, { isPaying: boolean; isKnownPayer: boolean }>()

@@ -33,7 +33,7 @@ import { requestedMedia, respondWithMedia } from './job/media-response.ts'
 import { type PaidResponse, respond } from './job/respond.ts'
 import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
 import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
-import { verifyAuthorization } from './payment/verify-authorization.ts'
+import { type VerificationLimiter, verifyAuthorization } from './payment/verify-authorization.ts'
 
 /** Everything that handling a paid request needs, from validation to the response. */
 export interface PaidRequestDependencies {
@@ -54,8 +54,7 @@ export interface PaidRequestDependencies {
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
   readonly payers: PayerMemory
-  /** Called before the first verification of a payer that is not known. Throws `rate_limited` (429). */
-  readonly limitVerifications: (request: FastifyRequest) => void
+  readonly limitVerifications: VerificationLimiter
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
   readonly logger: Logger
@@ -144,8 +143,9 @@ async function refuse(
 }
 
 /**
- * Returns the refusal of a payment that the chain refused a moment ago, for the same key and request, while its
- * challenge is valid. It is answered without a statement or an RPC call, since repeating it costs the caller nothing.
+ * Returns the refusal of a payment that the chain recently refused for the same key and request, while its challenge is
+ * valid. It is repeated without a statement or an RPC call, since presenting the payment again costs the caller
+ * nothing.
  */
 function findRecentRefusal(
   { payers, now }: Pick<PaidRequestDependencies, 'payers' | 'now'>,

@@ -46,6 +46,8 @@ export interface Allowances {
    * their /48, which has ten times the allowance, since one customer is often given all of it.
    */
   take(kind: string, address: string, perMinute: number): Taken
+  /** Returns a token that was taken for work that turned out not to count. */
+  giveBack(kind: string, address: string, perMinute: number): void
   /** Returns whether a token is available, without taking it. */
   has(kind: string, address: string, perMinute: number): boolean
 }
@@ -92,6 +94,12 @@ export function createAllowances(options: AllowanceOptions): Allowances {
     }
   }
 
+  function returnOne(client: string, perMinute: number): void {
+    const bucket = refill(client, perMinute)
+    bucket.tokens = Math.min(perMinute, bucket.tokens + 1)
+    bucket.pendingTokens -= 1
+  }
+
   return {
     take: (kind, address, perMinute) => {
       const site = widerClientGroup(address)
@@ -103,6 +111,11 @@ export function createAllowances(options: AllowanceOptions): Allowances {
       if (site === null || taken.retryAfterSeconds !== null) return taken
       const ofSite = takeOfSite()
       return ofSite.remaining < taken.remaining ? ofSite : taken
+    },
+    giveBack: (kind, address, perMinute) => {
+      const site = widerClientGroup(address)
+      returnOne(`${kind}:${clientGroup(address)}`, perMinute)
+      if (site !== null) returnOne(`${kind}:${site}`, perMinute * SITE_FACTOR)
     },
     has: (kind, address, perMinute) => {
       const site = widerClientGroup(address)

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import { BlockList, isIPv4, isIPv6 } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { clientGroups } from '../request/client-address.ts'
+import { createFairPool } from '../request/fair-pool.ts'
 import { overloaded } from '../request/overloaded.ts'
 
 /** Limits of the connections to one process. */
@@ -26,8 +27,8 @@ const REFUSAL = [
 ]
 
 /**
- * Limits connections: of everybody, which keeps the process below the operating system's limit of open files, and of
- * each client, so that one client does not take all of them. Connections beyond a limit are closed before they are read.
+ * Limits connections: in total, which keeps the process below the operating system's limit of open files, and per
+ * client, so that one client does not take all of them. Connections beyond a limit are closed before they are read.
  * Connections of trusted proxies carry the requests of all clients, so there the requests in progress are limited.
  */
 export function addConnectionLimits(
@@ -38,13 +39,23 @@ export function addConnectionLimits(
   const isProxy = createProxyCheck(trustedProxies)
   const connectionsOf = createCounts(connectionsPerClient)
   const requestsOf = createCounts(connectionsPerClient)
+  const pool = createFairPool(connections)
   app.server.maxConnections = connections
   app.server.on('connection', (socket: Socket) => {
     const { remoteAddress = '' } = socket
     if (isProxy(remoteAddress)) return
-    const release = connectionsOf.take(clientGroups(remoteAddress))
-    if (release) socket.once('close', release)
-    else socket.end(`${REFUSAL.join('\r\n')}\r\n\r\n`, () => socket.destroy())
+    const client = clientGroups(remoteAddress)
+    const release = pool.fits(client, 1, 1) ? connectionsOf.take(client) : null
+    if (!release) {
+      socket.pause()
+      socket.end(`${REFUSAL.join('\r\n')}\r\n\r\n`, () => socket.destroy())
+      return
+    }
+    pool.take(client, 1)
+    socket.once('close', () => {
+      release()
+      pool.release(client, 1)
+    })
   })
   app.addHook('onRequest', (request, reply, done) => {
     if (!isProxy(request.socket.remoteAddress ?? '')) return done()
@@ -66,7 +77,7 @@ function answerHalfClosedConnections({ server }: FastifyInstance): void {
 }
 
 interface Counts {
-  /** Returns the function that counts back, or `null` at the limit. */
+  /** Counts one more for each group. Returns the function that undoes it, or `null` at the limit. */
   take(groups: readonly string[]): (() => void) | null
 }
 

@@ -50,7 +50,7 @@ export function answerMalformedHttp(failure: { code?: string }, socket: Socket):
   // Follows a request that asked for the connection to be closed, whose response may still be on its way.
   if (!socket.writable || failure.code === 'HPE_CLOSED_CONNECTION') return
   const error = new AppError(MALFORMED_HTTP_CODES[failure.code ?? ''] ?? 'malformed_http')
-  // An idle connection: browsers open some in advance and would take a response for that of their next request.
+  // Browsers open idle connections in advance and would take this response for that of their next request.
   if (error.code === 'request_timeout' && socket.bytesRead === 0) return void socket.destroy()
   const requestId = newRequestId()
   const body = JSON.stringify(errorBody(error, 'openai', requestId))
@@ -91,7 +91,7 @@ export function addErrorHandling(
   logger: Logger,
 ): void {
   app.setErrorHandler((thrown, request, reply) => {
-    // Fastify looks at the body of a request for which there is no route, too.
+    // Fastify also parses the body of a request without a route.
     if (request.is404 && !(thrown instanceof AppError)) return answerNotFound(request, reply)
     const error = toAppError(thrown, isDependencyFailure)
     if (error.entry.status >= 500) logFailure(logger, request, error)
@@ -118,7 +118,8 @@ const SHED_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ])
 
 /**
- * Logs a 5xx. Shed load is the caller's doing as often as a fault of the service: its line has no stack and is no error.
+ * Logs a 5xx. Shed load is often caused by callers rather than by a fault: it is logged as information, without a
+ * stack.
  */
 function logFailure(logger: Logger, request: FastifyRequest, error: AppError): void {
   const fields = {
@@ -220,7 +221,7 @@ function toAppError(thrown: unknown, isDependencyFailure: (error: unknown) => bo
   return new AppError(code ?? codeOfStatus(thrown) ?? 'internal_error', { cause: thrown })
 }
 
-/** Reads the status of an error that a plugin raised for the request's fault. */
+/** Maps an error that a plugin raised because of the request, by its status. */
 function codeOfStatus(thrown: unknown): ErrorCode | undefined {
   if (!(thrown instanceof Error) || !('statusCode' in thrown)) return undefined
   const status = Number(thrown.statusCode)

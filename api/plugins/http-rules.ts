@@ -7,15 +7,15 @@ const HOST = /^([\w.~!$&'()*+,;=%-]*|\[[0-9a-f:.]+\])(:\d{0,5})?$/i
 
 /**
  * Refuses requests that Node's parser accepts but that a proxy in front might read differently, or that ask for
- * something that this service would ignore: several or invalid `Host` headers, other transfer codings than `chunked`,
- * other expectations than `100-continue`, other versions than HTTP/1, encoded bodies and other charsets than UTF-8. Node
- * hides the protocol's name, so `RTSP/1.0` cannot be told from `HTTP/1.0`.
+ * something that this service would ignore: several or invalid `Host` headers, transfer codings other than `chunked`,
+ * expectations other than `100-continue`, versions other than HTTP/1, encoded bodies and charsets other than UTF-8.
+ * Node hides the protocol's name, so `RTSP/1.0` cannot be distinguished from `HTTP/1.0`.
  */
 export function addHttpRules(app: FastifyInstance): void {
   app.addHook('onRequest', (request, _reply, done) => {
     done(findViolation(request.raw) ?? undefined)
   })
-  // After the head was accepted, since a probe may announce any content type, and before the body is asked for.
+  // Runs after the head was accepted, since a probe may announce any content type, and before the body is requested.
   app.addHook('preParsing', (request, _reply, payload, done) => {
     done(findBodyViolation(request.raw.headers), payload)
   })
@@ -35,7 +35,7 @@ function findViolation({ httpVersion, rawHeaders, headers }: IncomingMessage): A
   return null
 }
 
-/** What follows on the connection may be read differently by others, so it is closed. */
+/** Creates the error of an ambiguous request. Closes the connection: a proxy may read what follows differently. */
 function malformed(message: string, param?: string): AppError {
   return new AppError('malformed_http', { message, ...(param && { param }), headers: { connection: 'close' } })
 }
@@ -47,7 +47,7 @@ function findBodyViolation({
   if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity')
     return new AppError('unsupported_content_encoding', { param: 'content-encoding' })
   const [, charset] = /;\s*charset\s*=\s*"?([^\s;"]*)/i.exec(type) ?? []
-  if (charset !== undefined && !/^utf-?8$/i.test(charset))
+  if (charset !== undefined && !/^(utf-?8|us-ascii|ascii|)$/i.test(charset))
     return new AppError('unsupported_content_type', {
       param: 'content-type',
       message: 'The body must be UTF-8. Send it with charset=utf-8 or without a charset.',

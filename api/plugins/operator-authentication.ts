@@ -29,7 +29,7 @@ export function addOperatorAuthentication(app: FastifyInstance, token: string, a
   })
 }
 
-/** Throws `rate_limited` once the guesses are used up, for the right token too: otherwise guessing could go on. */
+/** Throws `rate_limited` once the guesses are used up, for the correct token too: otherwise guessing could continue. */
 function limitGuesses(allowances: Allowances, address: string, isWrong: boolean): void {
   if (!isWrong && allowances.has(GUESSES, address, GUESSES_PER_MINUTE)) return
   const { retryAfterSeconds } = allowances.take(GUESSES, address, GUESSES_PER_MINUTE)

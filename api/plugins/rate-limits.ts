@@ -35,15 +35,15 @@ export function createRateLimiter(limits: RateLimits): RateLimiter {
 
 /**
  * Creates the limit of on-chain verifications for payers that are not known: each costs RPC calls, and a new wallet
- * costs a stranger nothing. Throws `rate_limited`.
+ * costs a stranger nothing. Throws `rate_limited`. Returns the function that gives the token back.
  */
 export function createVerificationLimiter(
   allowances: Allowances,
   verificationsPerMinute: number,
-): (request: FastifyRequest) => void {
+): (request: FastifyRequest) => () => void {
   return ({ ip }) => {
     const { retryAfterSeconds } = allowances.take('verifications', ip, verificationsPerMinute)
-    if (retryAfterSeconds === null) return
+    if (retryAfterSeconds === null) return () => allowances.giveBack('verifications', ip, verificationsPerMinute)
     const message =
       'Too many payments of new payers from this address. Nothing was charged; retry after the delay in Retry-After.'
     throw new AppError('rate_limited', { message, retryAfterSeconds })

@@ -14,7 +14,7 @@ export function acceptQuality(accept: string | undefined, mediaType: string): nu
   return covering.map((range) => ranges.get(range)).find((quality) => quality !== undefined) ?? 0
 }
 
-/** Reads one range and its quality value; other parameters do not tell the offered types apart. */
+/** Reads one range and its quality value; other parameters do not distinguish the offered types. */
 function readRange(entry: string): readonly [range: string, quality: number] {
   const [range = '', ...parameters] = entry.split(';').map((part) => part.trim().toLowerCase())
   const [, quality = '1'] = parameters.map((parameter) => QUALITY.exec(parameter)).find((match) => match) ?? []

@@ -4,18 +4,18 @@ import { collectBytes } from './byte-buffer.ts'
 
 /** Follows the arrival of a body, and may end it. */
 export interface BodyArrival {
-  /** Called with how much has arrived. Throws `overloaded` when there is no room for it. */
+  /** Records how many bytes have arrived. Throws `overloaded` when there is no room for them. */
   count(arrivedBytes: number): void
   /** Registers the function that ends the reading of a body that arrives too slowly. */
   onTooSlow(stop: (error: AppError) => void): void
 }
 
-/** For bodies that nothing limits but their length. */
+/** The arrival of a body that only its length limits. */
 export const UNLIMITED_ARRIVAL: BodyArrival = { count: () => undefined, onTooSlow: () => undefined }
 
 /**
  * Reads a body into a separate buffer that can be transferred to a thread. Throws `body_too_large` as soon as the limit
- * is exceeded. What `arrival` throws or reports ends the reading.
+ * is exceeded, and whatever `arrival` throws or reports.
  */
 export async function readBodyBytes(
   request: FastifyRequest,
@@ -37,7 +37,7 @@ export async function readBodyBytes(
       arrival.count(arrivedBytes)
       collected.add(chunk)
     } catch (error) {
-      // What still arrives is not collected.
+      // Bytes that still arrive are not collected.
       payload.off('data', onData)
       reject(error)
     }

@@ -1,17 +1,17 @@
 /** Bytes that arrive in chunks. */
 export interface CollectedBytes {
   add(chunk: Buffer): void
-  /** Ends the collection. */
+  /** Returns the collected bytes. Ends the collection. */
   toBuffer(): Buffer
-  /** Frees the memory of a body that is not wanted any more, without waiting for the garbage collector. */
+  /** Frees the memory of a body that is no longer needed, without waiting for the garbage collector. */
   discard(): void
 }
 
 const FIRST_CAPACITY_BYTES = 64 * 1024
 
 /**
- * Returns the memory for a body of at most `maximumBytes`, of which `arrivedBytes` have arrived: it is doubled whenever
- * it is full. Announcing a large body therefore takes little memory until the bytes follow.
+ * Returns the size of the memory for a body of at most `maximumBytes`, of which `arrivedBytes` have arrived: it is
+ * doubled whenever it is full. Announcing a large body therefore takes little memory until the bytes follow.
  */
 export function capacityFor(arrivedBytes: number, maximumBytes: number): number {
   let capacity = FIRST_CAPACITY_BYTES

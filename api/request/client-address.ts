@@ -22,8 +22,8 @@ export function widerClientGroup(address: string): string | null {
 }
 
 /**
- * Returns every network that limits per client count a caller by, the narrowest first: that of the host and, for IPv6,
- * that of the site.
+ * Returns the networks under which limits per client count a caller, the narrowest first: that of the host and, for
+ * IPv6, that of the site.
  */
 export function clientGroups(address: string): readonly string[] {
   const site = widerClientGroup(address)

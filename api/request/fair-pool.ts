@@ -1,12 +1,14 @@
 /**
- * The networks that a caller belongs to, which limits per client are counted by: that of the caller's host and, for
- * IPv6, that of its site.
+ * The networks of a caller, under which limits per client count it: that of the caller's host and, for IPv6, that of
+ * its site.
  */
 export type ClientGroups = readonly string[]
 
 /** A limited resource that clients share. */
 export interface FairPool {
-  /** Returns whether a client may take this much more; `share` is the part of the limit that is open to this kind of work. */
+  /**
+   * Returns whether a client may take this much more; `share` is the part of the limit that this kind of work may use.
+   */
   fits(client: ClientGroups, amount: number, share: number): boolean
   /** Counts what a client has taken. Call `fits` first. */
   take(client: ClientGroups, amount: number): void
@@ -15,14 +17,14 @@ export interface FairPool {
   readonly usedBy: (group: string) => number
 }
 
-/** How many times what is left free one client may use: a lone client gets three quarters of a pool. */
+/** A client may use at most this many times what it leaves free: a lone client gets three quarters of a pool. */
 export const SHARE_OF_FREE = 3
 
 /**
- * Creates a pool in which no client shuts the others out. A client may use at most three times what it leaves free, so
- * that a lone client gets three quarters of the pool, two that take turns get three sevenths each, and there is always
- * something left for the next one. What nobody else wants is not held back beyond that. An item that finds the pool empty always fits,
- * whatever its size, so that a small limit never blocks everyone permanently.
+ * Creates a pool that no client can use up alone. A client may use at most three times what it leaves free: a lone
+ * client gets three quarters of the pool, two that take turns get three sevenths each, and there is always something
+ * left for the next one. Beyond that, nothing is held back. An item that finds the pool empty always fits, whatever its
+ * size, so that a small limit never blocks everyone permanently.
  */
 export function createFairPool(limit: number): FairPool {
   let used = 0

@@ -6,7 +6,7 @@ export interface DelimiterCounter {
 
 /**
  * Creates the counter for a form with this content type. The form parser drops a part whose delimiter line has blanks
- * at its end (which RFC 2046, 5.1.1, allows) or whose head is unusable, and says nothing: only the count shows it.
+ * at its end (which RFC 2046, 5.1.1, allows) or whose head is unusable, without an error: only the count reveals it.
  */
 export function createDelimiterCounter(contentType: string): DelimiterCounter {
   const [, quoted, plain] = /;\s*boundary\s*=\s*(?:"([^"]*)"|([^\s;]*))/i.exec(contentType) ?? []

@@ -45,8 +45,8 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalog: Cat
 }
 
 /**
- * Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. The catalog of
- * the quote is the one of its time: voices retire while the process runs.
+ * Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. A quote uses
+ * the catalog as it is when it is made, since voices retire while the process runs.
  */
 export function finishRequest(operation: AnyOperation, effective: JsonValue, catalog: Catalog): PreparedRequest {
   const json = Buffer.from(canonicalText(effective))

@@ -15,12 +15,12 @@ export interface HeldConnection {
   readonly release: () => void
 }
 
-/** For callers who cannot be kept waiting: they are answered with the job's current state. */
+/** The connection of callers who cannot be kept waiting: they are answered with the job's current state. */
 export const RESPOND_IMMEDIATELY: HeldConnection = { stopWaiting: AbortSignal.abort(), release: () => undefined }
 
 /**
- * How long a caller is held who has closed the sending half of the connection. Most calls are done by then. Whether such
- * a caller still reads or is gone cannot be seen, so they must not keep a place for long.
+ * How long a caller who has closed the sending half of the connection is held. Most calls are done by then. It is not
+ * visible whether such a caller still reads, so they must not keep a place for long.
  */
 const HALF_CLOSED_HOLD_MS = 10_000
 

@@ -30,7 +30,7 @@ export async function addOperatorBoard(
         done()
       })
       const { errorHandler } = scope
-      // The pages bring an error handler of their own, which answers everything with a 500 of its own.
+      // The pages install an error handler that answers every error with an undocumented 500.
       scope.addHook('onRoute', (route) => {
         route.errorHandler = errorHandler
       })

@@ -36,7 +36,7 @@ export interface LedgerOptions {
   /** In addition to the addresses in the ledger; lower case. */
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
-  /** The window of uncharged work, as the processes have it. */
+  /** The window of uncharged work, as configured for the processes. */
   readonly windowSeconds: number
 }
 

@@ -15,8 +15,9 @@ export interface TextModel extends PublishedModel {
   readonly inputPerMillionTokensUsd: string
   readonly outputPerMillionTokensUsd: string
   /**
-   * Tokens of input and output together. A request is held against it with the proven maximum of its input, one token
-   * for each UTF-8 byte, so text reaches `max_input_bytes` of the models list long before it has this many tokens.
+   * Tokens of input and output together. A request is checked against it with the proven maximum of its input, one
+   * token for each UTF-8 byte, so text reaches `max_input_bytes` of the models list long before it has this many
+   * tokens.
    */
   readonly contextWindow: number
   readonly maximumOutputTokens: number

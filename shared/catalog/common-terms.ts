@@ -1,7 +1,9 @@
 import { type Category, categories } from './categories.ts'
 import { generatedImages, generatedSpeech } from './generated-media.ts'
 
-/** What the models, pricing and voices lists publish for all models alike. Part of the catalog, and of its version. */
+/**
+ * The terms that the lists of models, prices and voices publish for all models. Part of the catalog and its version.
+ */
 export interface CommonTerms {
   readonly serviceFeeBasisPoints: number
   /** `null` without a promotion. */

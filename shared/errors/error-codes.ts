@@ -290,7 +290,7 @@ export const ERROR_CODES = {
   },
   provider_empty_output: {
     ...uncharged,
-    // The same request has mostly the same outcome, and each repetition is work that nobody pays for.
+    // The same request usually has the same outcome, and each repetition is unpaid work.
     retry: 'never',
     message: 'The model provider returned no usable output for this request. Nothing was charged. Change the request.',
   },

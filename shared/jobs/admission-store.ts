@@ -20,7 +20,9 @@ export interface KeyBindingRequest {
 /** `quote` is the one of the key's first challenge, kept until that challenge expires. */
 export type KeyBinding = { outcome: 'bound'; quote: Quote<JsonValue>; expiresAt: Date } | { outcome: 'other_request' }
 
-/** The request a key is bound to: until its challenge expires or, with a job that did not end uncharged, for good. */
+/**
+ * The request a key is bound to: until its challenge expires or, with a job that did not end uncharged, permanently.
+ */
 export interface CurrentBinding {
   readonly requestDigest: string
   readonly quote: Quote<JsonValue>
@@ -31,7 +33,9 @@ export interface CurrentBinding {
 
 /** The jobs that a key and an authorization already belong to, read in one snapshot. */
 export interface PriorWork {
-  /** The job that the key is bound to. `isReleasable`: uncharged, and its challenge has expired, so others may take it. */
+  /**
+   * The job that the key is bound to. `isReleasable`: uncharged, and its challenge has expired, so others may take it.
+   */
   readonly holder: {
     readonly jobId: string
     readonly payer: string
@@ -46,7 +50,7 @@ export interface PriorWork {
 export interface PresentedClaim {
   readonly authorization: Authorization
   /** SHA-256 of the challenge token, which unlike the signature never appears on chain. */
-  readonly challengeTokenSha256: string
+  readonly challengeTokenSha256: string | null
 }
 
 export interface NewJob {
@@ -59,7 +63,7 @@ export interface NewJob {
   readonly quote: Quote<JsonValue>
   readonly authorization: Authorization
   /** SHA-256 of the challenge token that the authorization is accepted with, and can be presented again with. */
-  readonly challengeTokenSha256: string
+  readonly challengeTokenSha256: string | null
   /** `null` for requests without an upload. */
   readonly stagedUpload: StagedUpload | null
   readonly exposure: ExposureTerms

@@ -18,6 +18,8 @@ export type JobFailure = Failure & {
   readonly attempt: 'none' | 'failed_definite' | 'failed_empty' | 'failed_ambiguous'
   /** The charge that the measured usage would have had, where the vendor reported usage. */
   readonly measuredCharge?: AtomicAmount
+  /** Whether the service itself lost an ambiguous call. Such calls do not count against the payer's budget. */
+  readonly isLost?: true
 }
 
 /** A worker's access to jobs, from the claim to the stored result. Every write to a claimed job is fenced. */
@@ -29,7 +31,7 @@ export interface ExecutionStore {
   releaseJob(job: ClaimedJob): Promise<Written>
   /**
    * Ends the lease; the job runs again no earlier than `delayMs` from now, and later with each further deferral.
-   * `isPaymentBlocked`: nothing but the payment itself prevents its settlement. Default false.
+   * `isPaymentBlocked`: only the payment itself prevents its settlement. Default false.
    */
   deferJob(job: ClaimedJob, delayMs: number, isPaymentBlocked?: boolean): Promise<Written>
   /**
@@ -43,8 +45,8 @@ export interface ExecutionStore {
   /**
    * Returns the payer's other work that has a prior claim on their funds (accepted before this job, or already being
    * worked on), with the charges that settled since `funds` were read or, without a reading, within the last
-   * `verifiedMsAgo` milliseconds. `owes`: a result is withheld until they pay for it. `exhausted`: their uncharged work,
-   * once it has reached the budget.
+   * `verifiedMsAgo` milliseconds. `owes`: a result is withheld until they pay for it. `exhausted`: their uncharged
+   * work, once it has reached the budget.
    */
   readExposureAhead(
     job: ClaimedJob,

@@ -50,11 +50,13 @@ export interface ClaimedJob extends Job {
   readonly waitedMs: number
   /** Time from the first deferral in this state to this claim; 0 for a job that was not deferred in it. */
   readonly deferredMs: number
-  /** Time since when nothing but the payment itself has prevented its settlement; 0 when that is not so. */
+  /** How long only the payment itself has prevented its settlement; 0 when anything else has. */
   readonly paymentBlockedMs: number
   readonly sealed: SealedResult | null
   /** The settlement as this claim recorded it; `null` when it must be read. */
   readonly settlement: StoredSettlement | null
+  /** Whether the payer had no history when the job was accepted. */
+  readonly isNewPayer: boolean
 }
 
 /** A signed transaction, stored permanently: it may be mined until another one has used its account nonce. */

@@ -10,7 +10,7 @@ type Hex = `0x${string}`
 export type Debt =
   /** Unless the authorization expired first, which is the service's fault. */
   | 'unless_expired'
-  /** Unless it expired before the payment itself prevented its settlement, for which no deadline is an excuse. */
+  /** Unless it expired before the payment itself prevented its settlement; an expiry after that excuses nothing. */
   | 'unless_expired_before_block'
   | 'none'
 
@@ -34,7 +34,7 @@ export interface JobSettlementStore {
       lookedUp?: readonly string[]
     },
   ): Promise<StoredSettlement | 'stale' | 'settled_before'>
-  /** Returns the settlements of the job's earlier authorizations, none of which charged the payer when it was ended. */
+  /** Returns the settlements of the job's earlier authorizations, none of which had charged the payer when it ended. */
   readEarlierSettlements(job: ClaimedJob): Promise<readonly EarlierSettlement[]>
   /**
    * Moves generated → settling with an earlier settlement that charged the payer after all. The job's current

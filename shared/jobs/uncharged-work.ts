@@ -22,7 +22,10 @@ export function unchargedWorkOf(job: Pick<Job, 'terms' | 'authorization'>, failu
     case 'failed_empty':
       return { kind: 'empty_output', amount: atMost(failure.measuredCharge ?? maximum) }
     case 'failed_ambiguous':
-      return { kind: 'unknown_outcome', amount: atMost(failure.measuredCharge ?? maximum) }
+      return {
+        kind: failure.isLost === true ? 'lost_call' : 'unknown_outcome',
+        amount: atMost(failure.measuredCharge ?? maximum),
+      }
     case 'failed_definite':
     case 'none':
       return isCallersDoing(failure.code)
@@ -32,8 +35,8 @@ export function unchargedWorkOf(job: Pick<Job, 'terms' | 'authorization'>, failu
 }
 
 /**
- * Returns whether the failure follows from what the caller sent, by the error table: it would happen again. What was
- * quoted and no deployment can serve is the service's fault.
+ * Returns whether the failure follows from what the caller sent, by the error table: it would happen again. A request
+ * that was quoted although no deployment can serve it is the service's fault.
  */
 function isCallersDoing(code: JobFailure['code']): boolean {
   return ERROR_CODES[code].status === 400 && code !== 'request_unsupported'

@@ -29,10 +29,16 @@ export type OpenedChallenge =
       quotedMaximum: AtomicAmount
       matchesRequest: boolean
       expiresAt: Date
-      /** Identifies this token, for storage: the token itself is a capability. */
-      tokenSha256: string
+      /**
+       * Identifies this token, for storage: the token itself is a capability. `null` for one of the previous version,
+       * which has no random part, so that anyone with key and request could obtain it.
+       */
+      tokenSha256: string | null
     }
   | { outcome: 'forged' }
+
+/** Parts of a token with a random one; those of the previous version have two. */
+const RANDOM_PARTS = 3
 
 /** Random bytes of each token, so that nobody can derive or request the token of another challenge. */
 const RANDOM_BYTES = 16
@@ -65,7 +71,7 @@ export function openChallengeToken(
     quotedMaximum,
     matchesRequest: claims.k === sha256Hex(request.idempotencyKey) && claims.d === request.requestDigest,
     expiresAt: new Date(claims.e * 1000),
-    tokenSha256: sha256Hex(token),
+    tokenSha256: token.split('.').length === RANDOM_PARTS ? sha256Hex(token) : null,
   }
 }
 
@@ -78,8 +84,7 @@ function readClaims(token: unknown, secret: string) {
   if (typeof token !== 'string') return null
   const parts = token.split('.')
   const [body = '', tag = ''] = [parts[0], parts.at(-1)]
-  // Processes of the previous version issue tokens without a random part.
-  if (parts.length !== 3 && parts.length !== 2) return null
+  if (parts.length !== RANDOM_PARTS && parts.length !== RANDOM_PARTS - 1) return null
   const [given, expected] = [Buffer.from(tag), Buffer.from(mac(parts.slice(0, -1).join('.'), secret))]
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
   // Only JSON of this service has a valid tag, so parsing cannot fail on a client's input.

@@ -15,7 +15,7 @@ export const exposureSettings = {
   MAXIMUM_OPEN_EXPOSURE_USDC: dollars('20'),
   /**
    * A payer's uncharged work within the window, in USDC, beyond what they paid for within it. Payers who have settled
-   * less than this since ever are new.
+   * less than this in total are new.
    */
   UNCHARGED_BUDGET_USDC: dollars('1').refine((amount) => amount > 0n, 'must be more than 0'),
   UNCHARGED_WINDOW_SECONDS: z.coerce.number().int().min(60).max(604_800).default(3600),

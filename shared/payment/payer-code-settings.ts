@@ -3,8 +3,8 @@ import { z } from 'zod'
 /** The setting of API and workers for payers whose accounts have code. */
 export const payerCodeSettings = {
   /**
-   * Comma-separated contracts that a payer's account may delegate to (EIP-7702). Payers with any other code are refused:
-   * their account validates the payment itself and may accept it until the result exists.
+   * Comma-separated contracts that a payer's account may delegate to (EIP-7702). Payers with any other code are
+   * refused: their account validates the payment itself and may accept it until the result exists.
    */
   ALLOWED_DELEGATES: z
     .string()

@@ -12,8 +12,8 @@ export interface PaymentTerms {
   /** How long a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
   /**
-   * Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. A long
-   * answer needs more: see `extraOutputSeconds`.
+   * Minimum remaining validity of a signature at acceptance, in seconds: provider timeout plus settlement margin. A
+   * long answer needs more: see `extraOutputSeconds`.
    */
   readonly minimumRemainingSeconds: number
   readonly outputTokensPerSecond: number

@@ -27,7 +27,7 @@ const LONGEST_PAUSE_SECONDS = 3600
 const IN_TURN_SECONDS = 5
 
 /**
- * Returns how long a payer must wait before another authorization may settle a withheld result; 0 for not at all. Every
+ * Returns how long a payer must wait before another authorization may settle a withheld result; 0 for no wait. Every
  * revert costs the service gas and the payer nothing, so the pauses double with each one.
  */
 export function settlementPause({ ofJob, ofPayer, settlesAnother }: RevertHistory): number {

@@ -4,6 +4,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 export const UNCHARGED_KINDS = [
   'empty_output',
   'unknown_outcome',
+  'lost_call',
   'rejected_request',
   'replaced_result',
   'reverted_settlement',

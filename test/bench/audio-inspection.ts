@@ -1,7 +1,7 @@
 /**
- * Measures audio inspection: the walk over the frames alone, a whole inspection against bare ffmpeg on the same file, and
- * a cached inspection. The file is half an hour long at the highest constant bitrate that 25 MiB allow (112 kbit/s):
- * noise when lame and sox are installed, otherwise silence.
+ * Measures audio inspection: the walk over the frames alone, a whole inspection against bare ffmpeg on the same file,
+ * and a cached inspection. The file is half an hour long at the highest constant bitrate that 25 MiB allow (112
+ * kbit/s): noise when lame and sox are installed, otherwise silence.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

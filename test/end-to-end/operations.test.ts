@@ -56,8 +56,9 @@ afterAll(async () => {
 })
 
 /**
- * Sends two lists, an unknown route and an invalid request, then four priced requests: one is paid and replayed, one has its
- * connection reset by the provider, one is paid with a nonce that is invalidated in the meantime, and one is never paid.
+ * Sends two lists, an unknown route and an invalid request, then four priced requests: one is paid and replayed, one
+ * has its connection reset by the provider, one is paid with a nonce that is invalidated in the meantime, and one is
+ * never paid.
  */
 async function makeTraffic(): Promise<void> {
   const { baseUrl, rpcUrl } = sandbox.info

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { toHex } from 'viem'
 import type { RpcAnswer, RpcFault } from '../support/chain/rpc-proxy.ts'
 import { type ChatAnswer, type SignedChat, signChat } from '../support/payer/chat-call.ts'
@@ -31,8 +32,12 @@ interface Lie {
   readonly isOptional?: true
 }
 
+/** A little longer than the API remembers a refused payment. */
+const REMEMBERED_MS = 11_000
+
 const REVERTS: RpcFault = { kind: 'forge', answer: { error: { code: 3, message: 'execution reverted' } } }
-const SUCCEEDS: RpcFault = { kind: 'forge', answer: { result: '0x' } }
+/** Also a large number, where a balance is asked for. */
+const SUCCEEDS: RpcFault = { kind: 'forge', answer: { result: `0x${'0'.repeat(32)}${'f'.repeat(32)}` } }
 
 function lieAbout(change: (result: Record<string, unknown>) => unknown): RpcFault {
   const changeAnswer = (truth: RpcAnswer): RpcAnswer =>
@@ -75,7 +80,7 @@ const LIES: readonly Lie[] = [
   {
     name: 'verify: eth_call succeeds although the payment is invalid',
     payer: 'bad',
-    stages: ['verify'],
+    stages: ['balance', 'verify'],
     fault: SUCCEEDS,
     ends: ['402 insufficient_funds'],
     upstreamCalls: 0,
@@ -85,7 +90,7 @@ const LIES: readonly Lie[] = [
   {
     name: 'verify, re-check: eth_call succeeds although the payment is invalid',
     payer: 'bad',
-    stages: ['verify', 'recheck'],
+    stages: ['balance', 'verify', 'recheck'],
     fault: SUCCEEDS,
     ends: ['402 settlement_failed'],
     upstreamCalls: 1,
@@ -95,7 +100,7 @@ const LIES: readonly Lie[] = [
   {
     name: 'every eth_call succeeds although the payment is invalid (a node of another chain)',
     payer: 'bad',
-    stages: ['verify', 'recheck', 'prepare'],
+    stages: ['balance', 'verify', 'recheck', 'prepare'],
     fault: SUCCEEDS,
     ends: ['402 settlement_failed'],
     upstreamCalls: 1,
@@ -288,6 +293,8 @@ async function runLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedChat
   const lied: ChatAnswer[] = []
   await askUntilPaid(baseUrl, chat, lied, () => lie.isEndless === true && armed.hits > 0)
   rpc.heal(armed)
+  // A refusal by the chain is remembered for ten seconds.
+  if (lied.at(-1)?.status === 402) await delay(REMEMBERED_MS)
   const honest: ChatAnswer[] = []
   const isReview = () => honest.at(-1)?.code === 'settlement_under_review'
   await askUntilPaid(baseUrl, chat, honest)

@@ -30,37 +30,47 @@ export function imagePlaces(textJobs: number): number {
   return Math.ceil(textJobs / 2)
 }
 
+/** The payer of a call. */
+export interface ImageCaller {
+  readonly payer: string
+  /** New payers share half of the places: a wallet costs nothing, and its image servers may be arbitrarily slow. */
+  readonly isNewPayer: boolean
+}
+
 export interface RemoteImages {
   /**
-   * Fetches the images of one call, each URL once, on behalf of its payer. Throws `image_unavailable`, or `WorkDeferred`
-   * while the process or the payer has no place left.
+   * Fetches the images of one call, each URL once, on behalf of its payer. Throws `image_unavailable`, or
+   * `WorkDeferred` while the process, the payer or the new payers have no place left.
    */
-  fetchAll(urls: ReadonlySet<string>, payer: string): Promise<ReadonlyMap<string, RemoteImage>>
+  fetchAll(urls: ReadonlySet<string>, caller: ImageCaller): Promise<ReadonlyMap<string, RemoteImage>>
 }
 
 /**
- * Creates the fetching of a process. Image servers belong to callers and may be as slow as they like, so the time and
- * the number of jobs that wait for them are limited apart from the jobs that call providers.
+ * Creates the fetcher of the images that the calls of one process reference. Callers choose the image servers, which
+ * may be arbitrarily slow, so the time and the number of jobs that wait for them are limited separately.
  */
 export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLimits): RemoteImages {
   const taken = new Map<string, number>()
   const takenBy = (payer: string) => taken.get(payer) ?? 0
-  const add = (payer: string, change: 1 | -1) => {
+  let takenByNew = 0
+  const add = ({ payer, isNewPayer }: ImageCaller, change: 1 | -1) => {
+    takenByNew += isNewPayer ? change : 0
     const count = takenBy(payer) + change
     if (count === 0) taken.delete(payer)
     else taken.set(payer, count)
   }
   return {
-    async fetchAll(urls, payer) {
+    async fetchAll(urls, caller) {
       requireFew(urls)
       const total = [...taken.values()].reduce((sum, count) => sum + count, 0)
-      if (total >= limits.places || takenBy(payer) >= limits.placesPerPayer)
+      const isFull = total >= limits.places || (caller.isNewPayer && takenByNew >= Math.ceil(limits.places / 2))
+      if (isFull || takenBy(caller.payer) >= limits.placesPerPayer)
         throw new WorkDeferred('no place to fetch images', RETRY_MS)
-      add(payer, 1)
+      add(caller, 1)
       try {
         return await fetchWithin(fetcher, urls, limits.timeoutMs)
       } finally {
-        add(payer, -1)
+        add(caller, -1)
       }
     },
   }

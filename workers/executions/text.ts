@@ -5,7 +5,7 @@ import { chatCompletionResult, type TextResultFacts } from '#shared/operations/t
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
-import type { RemoteImages } from './remote-images.ts'
+import type { ImageCaller, RemoteImages } from './remote-images.ts'
 
 /** The part of a text execution that depends on the endpoint's family. */
 interface TextFamily {
@@ -38,7 +38,10 @@ function textExecution(family: TextFamily, remoteImages: RemoteImages): Executio
     screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
     prepare: async ({ job }) => {
       const { request, includeThoughtSignatures } = family.readRequest(job)
-      const inlined = await inlineRemoteImages(request, remoteImages, job.authorization.payer)
+      const inlined = await inlineRemoteImages(request, remoteImages, {
+        payer: job.authorization.payer,
+        isNewPayer: job.isNewPayer,
+      })
       return {
         call: async (deployment, options) => {
           if (!deployment.text) return unsupportedBy(deployment)
@@ -91,11 +94,11 @@ function textsOf(request: TextRequest): readonly string[] {
 async function inlineRemoteImages(
   request: TextRequest,
   remoteImages: RemoteImages,
-  payer: string,
+  caller: ImageCaller,
 ): Promise<TextRequest> {
   const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
   if (urls.size === 0) return request
-  const fetched = await remoteImages.fetchAll(urls, payer)
+  const fetched = await remoteImages.fetchAll(urls, caller)
   return {
     ...request,
     messages: request.messages.map(({ role, parts }) => ({

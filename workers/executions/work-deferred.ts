@@ -1,4 +1,4 @@
-/** Thrown while work is prepared: nothing is wrong with the request, but it must wait. */
+/** Thrown while work is prepared, when the request is valid but must wait. */
 export class WorkDeferred extends Error {
   override readonly name = 'WorkDeferred'
   readonly delayMs: number

@@ -76,8 +76,8 @@ type Readiness =
   | { readonly outcome: 'deferred'; readonly delayMs: number; readonly reason: string }
 
 /**
- * Screens the request and prepares what every deployment needs. Any other error fails the job: otherwise a request that
- * cannot be prepared would be retried until its authorization expires.
+ * Screens the request and prepares what every deployment needs. Any error but `WorkDeferred` fails the job: otherwise a
+ * request that cannot be prepared would be retried over and over.
  */
 async function prepareExecution(
   { executionOf, screener, logger }: GenerationDependencies,
@@ -135,7 +135,7 @@ async function tryDeployments(
   }
   return failed
     ? failWith(executionStore, job, {
-        // No retry can help when not one deployment supports the request.
+        // No retry can help when no deployment supports the request.
         code: unserviceable === router.countDeployments(job.publicModel) ? 'request_unsupported' : failed.failure.code,
         reason: failed.failure.reason,
         attempt: `failed_${failed.failure.certainty}`,
@@ -203,5 +203,6 @@ export async function failLostAttempt(
     code: 'provider_outcome_unknown',
     reason: 'the worker was lost during the provider call',
     attempt: 'failed_ambiguous',
+    isLost: true,
   })
 }

@@ -29,7 +29,7 @@ export async function deferJob(dependencies: DeferralDependencies, job: ClaimedJ
   await endJob(dependencies, job, deferral)
 }
 
-/** A debt counts from when only the payment was at fault: no outage before that makes its payer a debtor earlier. */
+/** Returns whether the limit has passed. The time of a debt starts when only the payment prevents its settlement. */
 function isTooLong(
   { longestDeferralMs: limits }: Pick<DeferralDependencies, 'longestDeferralMs'>,
   { deferredMs, paymentBlockedMs }: ClaimedJob,

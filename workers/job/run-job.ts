@@ -44,7 +44,7 @@ async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob
   }
 }
 
-/** A job in another state has not been deferred in it. */
+/** Returns the moved job. Its deferrals in the previous state do not count in the new one. */
 function movedFrom(previous: ClaimedJob, job: ClaimedJob): ClaimedJob {
   return job.state === previous.state ? job : { ...job, deferredMs: 0, paymentBlockedMs: 0 }
 }

@@ -14,7 +14,7 @@ export interface Deferral {
   /** Delay before the next attempt; it grows with each further deferral. */
   readonly delayMs: number
   readonly reason: string
-  /** How the job ends if this goes on for too long. */
+  /** How the job ends if the wait takes too long. */
   readonly ending: Ending
 }
 
@@ -23,7 +23,7 @@ export type Ending =
   /** accepted → failed, uncharged. */
   | 'fail'
   /**
-   * generated or settling → settlement_failed, as the payer's debt: no transaction can move money, and nothing but the
+   * generated or settling → settlement_failed, as the payer's debt: no transaction can move money, and only the
    * payment itself prevents its settlement.
    */
   | 'owe'

@@ -62,7 +62,7 @@ const CIRCUIT_OPENED: ProviderFailure = {
   reason: 'not sent: the deployment’s circuit has just opened',
 }
 
-/** The latest calls that the share of definite failures is taken of. */
+/** The number of latest calls among which the share of definite failures counts. */
 const RECENT_CALLS = 20
 
 /** How long a call counts. */
@@ -83,8 +83,8 @@ interface Health {
 }
 
 /**
- * Keeps the latest outcomes of a deployment, in two accounts, because callers can provoke one kind of failure and not
- * the other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
+ * Keeps two tallies of the latest outcomes of a deployment, because callers can provoke one kind of failure and not the
+ * other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
  * ambiguous one (a timeout, a server error) may be provoked by a request, so each payer has one vote, the outcome of
  * their latest call: however many calls one payer makes, they are never more than one of several.
  */

@@ -6,8 +6,8 @@ export function endsAtStopSequence({ stop_sequences: sequences = [] }: Pick<Text
 }
 
 /**
- * Returns the text of an answer. Blank text counts as none where something else is delivered, a call or a refusal; where
- * the blank text is the answer itself, it is delivered as it is.
+ * Returns the text of an answer. Blank text counts as none where something else is delivered, a call or a refusal;
+ * where the blank text is the answer itself, it is delivered as it is.
  */
 export function deliveredText(text: string, isWholeAnswer: boolean): string | null {
   return isWholeAnswer || text.trim() !== '' ? text : null

@@ -10,8 +10,8 @@ export type GeneratedImage =
   | ProviderFailure
 
 /**
- * Reads type and size of a generated image from its bytes. Anything but a PNG, JPEG or WebP of 1024 × 1024 pixels is not
- * what the caller pays for, although the vendor worked for it.
+ * Reads type and size of a generated image from its bytes. Anything but a PNG, JPEG or WebP of 1024 × 1024 pixels is
+ * not what the caller pays for, although the vendor worked for it.
  */
 export function readGeneratedImage(bytes: Uint8Array): GeneratedImage {
   const contentType = imageMediaType(bytes)

@@ -28,8 +28,8 @@ const codes = new Map(LANGUAGES.flatMap(({ short, code, name }) => [short, code,
 const shortCodes = new Map(LANGUAGES.toReversed().map(({ short, code }) => [code, short]))
 
 /**
- * Returns the ISO 639-3 code of a language that a vendor reports as a code (`en`, `en-US`, `eng`) or by its English name
- * (`english`). An unknown code is returned as it is, without its region; anything else is `undefined`.
+ * Returns the ISO 639-3 code of a language that a vendor reports as a code (`en`, `en-US`, `eng`) or by its English
+ * name (`english`). An unknown code is returned as it is, without its region; anything else is `undefined`.
  */
 export function languageCode(reported: string | null | undefined): string | undefined {
   const language = (reported ?? '').trim().toLowerCase()

@@ -13,12 +13,13 @@ export type ProviderFetch = (
 ) => Promise<Response>
 
 /**
- * Creates the `fetch` of provider calls. Node's own gives up when no header arrives for five minutes, and a vendor sends
- * none before a long answer is complete; each call has a time limit of its own. Node's `fetch` accepts only the agents of
+ * Creates the `fetch` of provider calls. Node's own aborts when no header arrives for five minutes, and a vendor sends
+ * none before a long answer is complete; each call has its own time limit. Node's `fetch` accepts only the agents of
  * the undici version that it contains, so undici's is used, whose forms are a class of its own.
  */
 export function createProviderFetch(): ProviderFetch {
-  const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 })
+  // Over HTTP/2 one reset would end the calls of all payers, and calls on a closing connection would be sent again.
+  const dispatcher = new Agent({ allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
   return async (url, { body, ...request }) => {
     const sent = body === undefined ? {} : { body: body instanceof FormData ? undiciForm(body) : body }
     return await fetch(url, { ...request, ...sent, dispatcher })

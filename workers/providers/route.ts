@@ -128,6 +128,7 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
   const nowMs = () => dependencies.now().getTime()
   const circuit = createCircuit(dependencies)
   let activeCalls = 0
+  let activeProbes = 0
   let pausedUntilMs = 0
   let startTimes: number[] = []
 
@@ -142,7 +143,7 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
       0,
       pausedUntilMs - nowMs(),
       // A half-open circuit allows one call, its probe, until the outcome is known.
-      circuit.waitMs() || (circuit.state() === 'half_open' && activeCalls > 0 ? FULL_RETRY_MS : 0),
+      circuit.waitMs() || (circuit.state() === 'half_open' && activeProbes > 0 ? FULL_RETRY_MS : 0),
       activeCalls >= maximumConcurrency ? FULL_RETRY_MS : 0,
       oldest !== undefined && startTimes.length >= requestsPerMinute ? oldest + MINUTE_MS - nowMs() : 0,
     )
@@ -150,12 +151,15 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
 
   const reserve = (): Reservation => {
     const startedMs = nowMs()
+    const probes = circuit.state() === 'half_open' ? 1 : 0
     let state: 'reserved' | 'running' | 'ended' = 'reserved'
     activeCalls += 1
+    activeProbes += probes
     startTimes.push(startedMs)
     const end = () => {
       state = 'ended'
       activeCalls -= 1
+      activeProbes -= probes
     }
     return {
       async run(call, payer) {

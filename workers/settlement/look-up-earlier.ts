@@ -17,13 +17,13 @@ export type EarlierLookUp =
   /** The job continues with `step` instead of settling its current authorization. */
   | { outcome: 'decided'; step: StepOutcome }
 
-/** Delay before the next look; a nonce that a reorganization released is used again within moments. */
+/** Delay before the next lookup; a nonce that a reorganization released is used again within moments. */
 const RETRY_MS = 1000
 
 /**
  * Looks up the settlements of the job's earlier authorizations before another one is settled. They had failed, but a
- * reorganization may have replaced the block that proved it. One that charged the payer settles the job, and the current
- * authorization is left alone.
+ * reorganization may have replaced the block that proved it. One that charged the payer settles the job, and the
+ * current authorization is not used.
  */
 export async function lookUpEarlier(
   { settlementStore, logger }: EarlierSettlementDependencies,

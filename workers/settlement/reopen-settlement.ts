@@ -19,7 +19,7 @@ export async function reopenSettlement(
     case 'surplus':
       logger.error('a payer was charged without need after a reorganization; refund them', { jobId })
       break
-    // The job's own next step looks at it; it is judged again until then.
+    // The next step of the job looks it up; until then it is judged again.
     case 'open':
       await settlementStore.judgeFailed(settlementId, null)
   }

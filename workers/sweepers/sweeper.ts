@@ -15,7 +15,7 @@ const LONGEST_ROUND_MS = 10_000
 
 /**
  * Runs each sweep every `intervalMs`, or less often if it asks for that, and never twice concurrently. A sweep that
- * finds full batches goes on, so that its work cannot arrive faster than it is done. Logs failures and retries.
+ * finds full batches continues, so that work cannot arrive faster than it is done. Logs failures and retries.
  */
 export function startSweepers(sweeps: readonly Sweep[], intervalMs: number, logger: Logger): { stop(): Promise<void> } {
   const running = new Set<Promise<void>>()

@@ -5,6 +5,7 @@ import { type ExhaustedBudget, UNCHARGED_KINDS, type UnchargedKind } from '#shar
 const KIND_NAMES: Record<UnchargedKind, string> = {
   empty_output: 'calls without usable output',
   unknown_outcome: 'calls with an unknown outcome',
+  lost_call: 'calls that the service lost',
   rejected_request: 'rejected requests',
   replaced_result: 'results that were generated again',
   reverted_settlement: 'settlements that reverted',

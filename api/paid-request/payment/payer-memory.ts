@@ -35,7 +35,7 @@ const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'payer_has_code',
 ])
 
-/** A payment that the chain refused a moment ago, with the challenge that its refusal offered. */
+/** A payment that the chain recently refused, with the challenge that its refusal offered. */
 export interface RecentRefusal {
   readonly error: AppError
   readonly challenge: Challenge
@@ -46,13 +46,16 @@ export interface RecentRefusal {
  * nothing about money.
  */
 export interface PayerMemory {
-  /** Returns whether a payment of this payer verified on chain within the last hour, and no lack of means was found since. */
+  /** Returns whether a payment of this payer verified on chain within the last hour and no later one lacked funds. */
   isKnown(payer: `0x${string}`): boolean
   /** Returns the refusal of exactly this payment, permit included, with the seconds after which it is forgotten. */
   findRefusal(authorization: Authorization): RecentRefusal | null
-  /** Also forgets the payer's refusals: the funds may have arrived since. */
+  /** Records a payment that verified, and forgets the payer's refusals: funds may have arrived since. */
   rememberVerified(payer: `0x${string}`): void
-  /** Returns the error with the time to wait before the same payment is verified again; other errors unchanged. */
+  /**
+   * Remembers a refusal by the chain, and returns it with the time to wait before the same payment is verified again.
+   * Returns other errors unchanged.
+   */
   rememberRefusal(authorization: Authorization, error: AppError, challenge: Challenge): AppError
 }
 
@@ -81,7 +84,7 @@ export function createPayerMemory(now: () => number = () => performance.now()): 
   }
 }
 
-/** Covers everything that the chain would judge, the unsigned parts included. */
+/** Returns a digest of everything that the chain would judge, including the unsigned parts. */
 function digestOf(authorization: Authorization): string {
   return createHash('sha256').update(storedAuthorization(authorization)).digest('base64')
 }

@@ -11,7 +11,7 @@ import { resourceUrl } from '../challenge/payment-required.ts'
 export interface PresentedPayment {
   readonly authorization: Authorization
   /** SHA-256 of the token of the challenge that it answers. */
-  readonly challengeTokenSha256: string
+  readonly challengeTokenSha256: string | null
   /** When the challenge that it answers expires. */
   readonly challengeExpiresAt: Date
   /**

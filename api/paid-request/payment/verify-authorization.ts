@@ -11,14 +11,19 @@ import type { Challenge } from '../challenge/challenge.ts'
 import type { PayerMemory } from './payer-memory.ts'
 import type { PresentedPayment } from './read-authorization.ts'
 
+/**
+ * Takes from the allowance of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
+ * the function that gives it back, for a payment that verifies.
+ */
+export type VerificationLimiter = (request: FastifyRequest) => () => void
+
 interface Dependencies {
   readonly terms: PaymentTerms
   readonly verifier: AuthorizationVerifier
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly balances: BalanceReader
   readonly payers: PayerMemory
-  /** Called before the first verification of a payer that is not known. Throws `rate_limited` (429). */
-  readonly limitVerifications: (request: FastifyRequest) => void
+  readonly limitVerifications: VerificationLimiter
   readonly now: () => Date
 }
 
@@ -58,7 +63,9 @@ export async function verifyAuthorization(
   if (authorization.validAfter > nowSeconds) throw new AppError('payment_not_yet_valid')
   requireGasSponsoringTerms(authorization, nowSeconds, terms, neededSeconds)
 
-  if (!payers.isKnown(authorization.payer)) await requireBalance(dependencies, authorization, request)
+  const isKnown = payers.isKnown(authorization.payer)
+  const giveBack = isKnown ? null : dependencies.limitVerifications(request)
+  if (!isKnown) await requireBalance(dependencies, authorization)
   const verification = await verifier.verify(authorization, authorization.authorizedMaximum)
   if (verification.outcome === 'unreachable')
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
@@ -67,19 +74,19 @@ export async function verifyAuthorization(
     throw new AppError(code, detail === undefined ? {} : { message: detail })
   }
   payers.rememberVerified(authorization.payer)
+  giveBack?.()
   return { authorization, challengeTokenSha256, needsPermit: verification.needsPermit, verifiedAtMs }
 }
 
 /**
- * Throws `insufficient_funds` for a payer who cannot pay at all. Only new payers are asked: an account without funds
- * costs a stranger nothing, so it must cost one RPC call and not the several of a simulation and its diagnosis.
+ * Throws `insufficient_funds` for a payer who cannot pay at all. Only new payers are checked: an account without funds
+ * costs a stranger nothing, so refusing it must take one RPC call instead of the several of a simulation and a
+ * diagnosis.
  */
 async function requireBalance(
-  { balances, limitVerifications }: Dependencies,
+  { balances }: Pick<Dependencies, 'balances'>,
   { payer, authorizedMaximum }: Authorization,
-  request: FastifyRequest,
 ): Promise<void> {
-  limitVerifications(request)
   const balance = await balances.readBalance(payer)
   if (balance >= authorizedMaximum) return
   const [available, needed] = [dollarsFromAtomic(balance), dollarsFromAtomic(authorizedMaximum)]

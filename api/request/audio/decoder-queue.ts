@@ -1,7 +1,7 @@
 import { type ClientGroups, createFairPool } from '../fair-pool.ts'
 import { overloaded, UNPAID_SHARE } from '../overloaded.ts'
 
-/** Who asks for a decoder. */
+/** The caller whose upload needs a decoder. */
 export interface DecoderCaller {
   readonly client: ClientGroups
   /** Whether the places that are kept for payers who have paid before are open to this caller. */
@@ -32,8 +32,8 @@ const SECONDS_PER_DECODE = 2
 const LONG_AUDIO_MS = 300_000
 
 /**
- * Audio by which a waiting upload moves forward in each millisecond: an hour of audio is overtaken by new uploads for
- * at most 36 seconds.
+ * Milliseconds of audio that each millisecond of waiting is worth: an hour of audio is overtaken by new uploads for at
+ * most 36 seconds.
  */
 const AGING_MS = 100
 
@@ -61,13 +61,13 @@ export function createDecoderQueue(
 
   const mayStart = (durationMs: number) =>
     busy < concurrency && !(isLong(durationMs) && concurrency > 1 && busyWithLong >= concurrency - 1)
-  const audioBefore = ({ caller, durationMs, since }: Waiting) =>
+  const weightedAudioMs = ({ caller, durationMs, since }: Waiting) =>
     durationMs + decoding.usedBy(caller.client[0] ?? '') - AGING_MS * (now() - since)
 
   function startNext(): void {
     const [first, ...others] = [...waiting].filter(({ durationMs }) => mayStart(durationMs))
     if (!first) return
-    const next = others.reduce((best, other) => (audioBefore(other) < audioBefore(best) ? other : best), first)
+    const next = others.reduce((best, other) => (weightedAudioMs(other) < weightedAudioMs(best) ? other : best), first)
     waiting.delete(next)
     places.release(next.caller.client, 1)
     next.start()

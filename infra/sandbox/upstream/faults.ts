@@ -7,7 +7,9 @@ const rule = {
   route: z.string().startsWith('/').optional(),
   /** The number of calls that the rule applies to; `always` keeps it. */
   times: z.union([positiveInteger, z.literal('always')]).default(1),
-  /** Text that the body of a call must contain; such a rule applies after any without it, when the body has been read. */
+  /**
+   * Text that the body of a call must contain; such a rule applies after any without it, when the body has been read.
+   */
   containing: z.string().min(1).optional(),
   /** Delay after the request was read. */
   delayMs: z.int().nonnegative().default(0),

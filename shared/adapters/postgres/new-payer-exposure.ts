@@ -19,8 +19,8 @@ interface ExposureRow {
 }
 
 /**
- * Sums up what new payers have open, owe and caused without a charge. A debt counts while it is younger than the window:
- * otherwise a stranger's unpaid debts would keep new payers out until the withheld results expire.
+ * Sums up what new payers have open, owe and caused without a charge. A debt counts while it is younger than the
+ * window: otherwise a stranger's unpaid debts would keep new payers out until the withheld results expire.
  */
 export async function readNewPayerExposure(sql: Sql, windowSeconds: number): Promise<NewPayerExposure> {
   const { rows } = await sql.query<ExposureRow>({

@@ -75,8 +75,8 @@ export const textUsageSchema = z.strictObject({
 
 export const textOutputSchema = z.strictObject({
   /**
-   * Visible text; `null` when the model only called tools or refused. It is empty when a stop sequence or the output limit
-   * ended the answer before its first character.
+   * Visible text; `null` when the model only called tools or refused. It is empty when a stop sequence or the output
+   * limit ended the answer before its first character.
    */
   text: z.string().nullable(),
   refusal: z.string().nullable(),

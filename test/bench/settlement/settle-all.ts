@@ -40,8 +40,8 @@ export interface Contestant {
 }
 
 /**
- * Prepares the whole durable path of a worker, without the queue, over jobs whose results are sealed, including the replacement
- * of stuck transactions.
+ * Prepares the whole durable path of a worker, without the queue, over jobs whose results are sealed, including the
+ * replacement of stuck transactions.
  */
 export async function prepareOurs(
   ledger: TestLedger,

@@ -89,7 +89,7 @@ describe('the header host', () => {
       expect((await send(['GET /healthz HTTP/1.1', `Host: ${name}`, 'Connection: close'])).status).toBe(200)
     },
   )
-  test('may be missing in HTTP/1.0', async () => {
+  test('accepts HTTP/1.0 without the header host', async () => {
     expect((await send(['GET /healthz HTTP/1.0'])).status).toBe(200)
   })
 })
@@ -105,7 +105,7 @@ describe('framing and versions', () => {
     const answer = await send(['GET /healthz HTTP/2.0', `Host: ${host()}`, 'Connection: close'])
     await expectNeverRetry(answer, { status: 400, code: 'malformed_http', param: null, says: ['HTTP/1.1'] })
   })
-  test('gives no second answer to what follows a request that closes the connection', async () => {
+  test('does not answer what follows a request that closes the connection', async () => {
     const one = `GET /healthz HTTP/1.1\r\nHost: ${host()}\r\nConnection: close\r\n\r\n`
     const received = await exchangeBytes(sandbox.info.baseUrl, one + one)
     expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
@@ -164,7 +164,7 @@ test.each(['/healthz', '/v1/models', '/openapi.json', '/docs', '/llms.txt', '/fa
 
 describe('names that a caller chose', () => {
   const long = 'n'.repeat(5000)
-  test('are shortened in the error about an unknown field', async () => {
+  test('shortens a long name in the error about an unknown field', async () => {
     const answer = await fetch(`${sandbox.info.baseUrl}/v1/audio/speech`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-idempotency-key': randomUUID() },
@@ -174,7 +174,7 @@ describe('names that a caller chose', () => {
     expect(JSON.parse(text)).toMatchObject({ error: { code: 'unknown_field', param: `${'n'.repeat(64)}…` } })
     expect(text.length).toBeLessThan(600)
   })
-  test('are shortened in the error about a duplicate', async () => {
+  test('shortens a long name in the error about a duplicate field', async () => {
     const answer = await post([['content-type', 'application/json']], `{"${long}":1,"${long}":2}`)
     const text = await answer.text()
     expect({ status: answer.status, isShort: text.length < 600 }).toEqual({ status: 400, isShort: true })

@@ -381,7 +381,8 @@ describe('audio_base64 [spec E61]', () => {
 })
 
 describe('the upload’s size and duration', () => {
-  // 128 kbit/s at 32 kHz: frames of 576 bytes. The rest of the 26,214,400 bytes is a partial last frame, which is tolerated.
+  // 128 kbit/s at 32 kHz: frames of 576 bytes. The rest of the 26,214,400 bytes is a partial last frame, which is
+  // tolerated.
   const largest = new Uint8Array(MAXIMUM_AUDIO_BYTES)
   largest.set(generateFrames(Math.floor(MAXIMUM_AUDIO_BYTES / 576), { sampleRate: 32_000 }, 'largest'))
   const tooLarge = new Uint8Array(MAXIMUM_AUDIO_BYTES + 1)

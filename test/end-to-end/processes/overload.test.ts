@@ -229,22 +229,22 @@ describe('one client that is after the room of others', () => {
   /** Large bodies first, then smaller and smaller ones for what they leave. */
   const sizes = [24, 12, 6, 3, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.001, 0.0001].flatMap((size) => [size, size, size, size])
 
-  it('shuts nobody out by announcing bodies that it does not send', async () => {
+  it('serves other clients while one announces bodies that it does not send', async () => {
     for (const size of sizes) await announce(size, STRANGER, { part: 0 })
     await expectServed()
   })
-  it('shuts nobody out by announcing bodies with forged payments', async () => {
+  it('serves other clients while one announces bodies with forged payments', async () => {
     const { idempotencyKey, headers } = await sign()
     const forged = { ...STRANGER, 'x-idempotency-key': idempotencyKey, ...forgeSignature(headers) }
     for (const size of sizes) await announce(size, forged, { part: 0 })
     await expectServed()
   })
-  it('shuts nobody out by filling as much memory as it is given', async () => {
+  it('serves other clients while one fills as much memory as it is given', async () => {
     for (const size of sizes) await announce(size, STRANGER)
     await until(async () => (await loadOf('body_bytes')) >= 36 * MEGABYTE)
     await expectServed()
   })
-  it('takes no place of held callers by payments whose bodies never come', async () => {
+  it('reserves no place of held callers for payments whose bodies never arrive', async () => {
     const poor = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n, approved: false })
     const { idempotencyKey, headers } = await signChat(baseUrl, poor)
     const unfunded = { ...STRANGER, 'x-idempotency-key': idempotencyKey, ...headers }

@@ -216,7 +216,7 @@ describe('a simulation that takes too long or returns too much', () => {
     expect(await settler.prepare(await signed(ordinary), MAXIMUM)).toMatchObject({ outcome: 'unreachable' })
   })
 
-  it('is the network’s failure when the network does not answer other calls either', async () => {
+  it('blames the network when other calls are not answered either', async () => {
     const { settler } = operatorAllowing([payer.delegate], 300)
     proxy.setFault(hangs, 'eth_call', 'eth_getCode')
     expect(await settler.prepare(await signed(), MAXIMUM)).toMatchObject({ outcome: 'unreachable' })

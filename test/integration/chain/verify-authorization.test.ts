@@ -91,11 +91,11 @@ describe('what an account without funds costs', () => {
       expect(await verify(await sign(payer, gasSponsored))).toEqual({ outcome: 'insufficient_funds', calls: 1 })
   })
 
-  it('the new payers of one address cost no RPC call beyond their limit, and known payers are not limited', async () => {
+  it('the empty accounts of one address cost no RPC call beyond their limit, and payers who can pay are not limited', async () => {
     const { verify } = startVerifying({ newPayersPerMinute: 3 })
     const known = await createPayer(devnet.rpcUrl)
     expect((await verify(await sign(known))).outcome).toBe('verified')
-    for (let sent = 0; sent < 2; sent += 1)
+    for (let sent = 0; sent < 3; sent += 1)
       expect((await verify(await sign(await emptyPayer()))).outcome).toBe('insufficient_funds')
     expect(await verify(await sign(await emptyPayer()))).toEqual({ outcome: 'rate_limited', calls: 0 })
     expect((await verify(await sign(known))).outcome).toBe('verified')

@@ -178,7 +178,7 @@ describe('reading the facilitator’s addresses', () => {
 })
 
 describe('a payer whose account has code', () => {
-  it('is refused with payer_has_code, although the facilitator accepts the payment', async () => {
+  it('refuses a payer whose account has code, although the facilitator accepts the payment', async () => {
     const payer = await createDelegatingPayer(devnet.rpcUrl)
     const authorization = await signAuthorization(devnet, payer, { gasSponsored: false })
     expect(await verify(authorization)).toMatchObject({ outcome: 'refused', code: 'payer_has_code' })
@@ -189,7 +189,7 @@ describe('a payer whose account has code', () => {
     expect(await allowing.verify(authorization, authorization.authorizedMaximum)).toMatchObject({ outcome: 'valid' })
   })
 
-  it('is unknown while our node cannot read the code, so no verdict of the facilitator counts', async () => {
+  it('ignores the facilitator’s verdict while our node cannot read the payer’s code', async () => {
     const authorization = await signAuthorization(devnet, await createPayer(devnet.rpcUrl))
     ourNode.setFault({ kind: 'status', status: 500 }, 'eth_getCode')
     expect(await verify(authorization)).toMatchObject({ outcome: 'unreachable' })

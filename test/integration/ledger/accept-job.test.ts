@@ -310,7 +310,7 @@ describe('prior work', () => {
     const job = newTestJob()
     await acceptTestJob(ledger, job)
     const { idempotencyKey, authorization, challengeTokenSha256 } = job
-    const hasSameToken = async (token: string) =>
+    const hasSameToken = async (token: string | null) =>
       (await ledger.admission.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: token })).claim
         ?.hasSameToken
     expect([await hasSameToken(challengeTokenSha256), await hasSameToken('0'.repeat(64))]).toEqual([true, false])

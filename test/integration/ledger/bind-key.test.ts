@@ -40,7 +40,7 @@ async function failedJob() {
 }
 
 describe('the key of a job that ended uncharged', () => {
-  it('stays with its payer and request until its challenge expires', async () => {
+  it('keeps the key of an uncharged job with its payer and request until its challenge expires', async () => {
     const { id, first, other, stranger } = await failedJob()
     expect(await bindTestKey(ledger, other)).toEqual({ outcome: 'other_request' })
     expect(await ledger.admission.acceptJob(stranger)).toEqual({ outcome: 'other_request' })
@@ -48,7 +48,7 @@ describe('the key of a job that ended uncharged', () => {
     expect(await ledger.admission.acceptJob(paidAgain(first as TestJob))).toEqual({ outcome: 'accepted', jobId: id })
   })
 
-  it('is bound to another request or payer once its challenge has expired, and the failed job keeps its rows', async () => {
+  it('binds the key of an uncharged job to another request or payer once its challenge has expired; the job keeps its rows', async () => {
     const { id, first, other } = await failedJob()
     await expire(first)
     expect(await ledger.admission.findBinding(first.idempotencyKey)).toBeNull()
@@ -64,7 +64,7 @@ describe('the key of a job that ended uncharged', () => {
     expect((await ledger.admission.findPriorWork(first.idempotencyKey, first)).claim).toMatchObject({ jobId: id })
   })
 
-  it('is bound to the same request of another payer once its challenge has expired', async () => {
+  it('binds the key of an uncharged job to the same request of another payer once its challenge has expired', async () => {
     const { id, first, stranger } = await failedJob()
     await expire(first)
     expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
@@ -88,7 +88,7 @@ describe('the key of a job that ended uncharged', () => {
     },
   )
 
-  it('is released or reopened, never both, when its payer comes back at the moment of its expiry', async () => {
+  it('either releases the key of an uncharged job or reopens the job, when its payer returns as it expires', async () => {
     const ids = await Promise.all(Array.from({ length: 20 }, failedJob))
     await Promise.all(ids.map(({ first }) => expire(first)))
     await Promise.all(

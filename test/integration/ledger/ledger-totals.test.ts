@@ -51,6 +51,7 @@ test('reports every queue of an empty ledger with zeros', async () => {
     uncharged: {
       empty_output: NONE,
       unknown_outcome: NONE,
+      lost_call: NONE,
       rejected_request: NONE,
       replaced_result: NONE,
       reverted_settlement: NONE,

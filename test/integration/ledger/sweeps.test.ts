@@ -172,6 +172,18 @@ describe('taking deferred jobs', () => {
     expect(await take(200)).toHaveLength(2)
   })
 
+  it('takes a lost provider call although a worker of the previous version left it marked as deferred', async () => {
+    const jobId = await acceptTestJob(ledger)
+    const job = await claimTestJob(ledger, jobId)
+    await ledger.execution.startAttempt(job, 'elevenlabs', null)
+    await ledger.sql(
+      `UPDATE jobs SET deferred_since = now(), deferrals = 1, lease_expires_at = now() - interval '1 second',
+         run_after = now() - interval '1 second', enqueued_at = NULL WHERE id = $1`,
+      [jobId],
+    )
+    expect((await ledger.execution.takeDueJobs(['generating'], 200)).map(({ id }) => id)).toContain(jobId)
+  })
+
   it('returns every deferred job of one payer in turn', async () => {
     const payer = randomAddress()
     const waiting = new Set<string>()
@@ -193,7 +205,7 @@ describe('taking deferred jobs', () => {
 })
 
 describe('the delay of a deferred job', () => {
-  it('grows with each deferral up to a limit, and starts again in the next state', async () => {
+  it('doubles the delay of a deferred job up to a limit, and starts again in the next state', async () => {
     const jobId = await acceptTestJob(ledger)
     const delays: number[] = []
     for (let deferral = 0; deferral < 8; deferral += 1) delays.push(await deferOnce(jobId))
@@ -212,7 +224,7 @@ describe('the delay of a deferred job', () => {
     expect(await deferralOf(jobId)).toEqual({ deferrals: 0, deferred_since: null })
   })
 
-  it('is counted from the first deferral in a state', async () => {
+  it('counts the time of deferral from the first one in a state', async () => {
     const jobId = await acceptTestJob(ledger)
     const job = await claimTestJob(ledger, jobId)
     expect(job.deferredMs).toBe(0)

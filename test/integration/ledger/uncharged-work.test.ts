@@ -116,6 +116,7 @@ describe('the record of uncharged work', () => {
       { kind: 'empty_output', amount: '5034' },
     ],
     ['an unknown outcome at the authorized maximum', UNKNOWN, { kind: 'unknown_outcome', amount: '5034' }],
+    ['a call that the service lost as one', { ...UNKNOWN, isLost: true }, { kind: 'lost_call', amount: '5034' }],
     [
       'a request that the provider rejected at the minimum charge',
       { code: 'provider_rejected', reason: 'test', attempt: 'failed_definite' },
@@ -154,7 +155,7 @@ describe('the record of uncharged work', () => {
     expect(await workOf(payer)).toEqual(work ? [{ ...work, deployment }] : [])
   })
 
-  it('is not written by a worker that lost its job', async () => {
+  it('writes no uncharged work for a worker that lost its job', async () => {
     const payer = randomAddress()
     const job = await jobInState(ledger, 'generating', jobOf(payer))
     expect(await ledger.execution.failJob({ ...job, fence: job.fence + 1n }, EMPTY)).toBe('stale')
@@ -216,7 +217,7 @@ describe('the budget of uncharged work', () => {
     expect(await accept(payer)).toMatchObject({ outcome: 'accepted' })
   })
 
-  it('grows by what the payer paid for within the window', async () => {
+  it('raises the budget by what the payer paid for within the window', async () => {
     const payer = randomAddress()
     await uncharged(payer, '1.2', 10)
     expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit' })
@@ -248,7 +249,7 @@ describe('the budget of uncharged work', () => {
     expect(await ledger.admission.acceptJob(paidAgain(request))).toMatchObject({ outcome: 'settles_again' })
   })
 
-  it('is read again for accepted work before a provider is called', async () => {
+  it('checks the budget of accepted work again before a provider is called', async () => {
     const payer = randomAddress()
     const job = await jobInState(ledger, 'accepted', jobOf(payer))
     const since = { funds: null, verifiedMsAgo: 0 }
@@ -262,7 +263,7 @@ describe('the budget of uncharged work', () => {
 })
 
 describe('unknown outcomes during an outage of a deployment', () => {
-  it('do not count when calls of three established payers to the same deployment ended so too', async () => {
+  it('excuses unknown outcomes when calls of three established payers to the same deployment ended unknown too', async () => {
     const payer = randomAddress()
     await uncharged(payer, '3', 12, { failure: UNKNOWN, deployment: 'down' })
     await othersFail(2, 'down')
@@ -283,7 +284,7 @@ describe('unknown outcomes during an outage of a deployment', () => {
     expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit', exhausted: { used: 3_000_000n } })
   })
 
-  it('do not count only up to the limit of open work', async () => {
+  it('excuses unknown outcomes only up to the limit of open work', async () => {
     const payer = randomAddress()
     await othersFail(3, 'capped')
     await uncharged(payer, '19', 12, { failure: UNKNOWN, deployment: 'capped' })
@@ -293,7 +294,7 @@ describe('unknown outcomes during an outage of a deployment', () => {
     expect(await accept(payer)).toMatchObject({ outcome: 'uncharged_work_limit', exhausted: { used: 2_000_000n } })
   })
 
-  it('do not excuse answers without usable output', async () => {
+  it('excuses no answers without usable output during an outage', async () => {
     const payer = randomAddress()
     await uncharged(payer, '1', 12, { deployment: 'half-down' })
     await othersFail(3, 'half-down')

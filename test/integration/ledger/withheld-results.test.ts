@@ -92,7 +92,7 @@ async function ageReverts(payer: string, seconds: number): Promise<void> {
 }
 
 describe('a withheld result whose settlements reverted', () => {
-  it('can be paid for again after pauses that double from the second revert on, up to an hour', async () => {
+  it('allows the next payment for a withheld result after pauses that double from the second revert, up to an hour', async () => {
     const [job] = await generatedJobs(1)
     if (!job) throw new Error('no job')
     const { request, jobId } = job
@@ -115,7 +115,7 @@ describe('a withheld result whose settlements reverted', () => {
     }
   })
 
-  it('can be paid for without a pause a day later', async () => {
+  it('allows a payment for a withheld result without a pause a day after its reverts', async () => {
     const [job] = await generatedJobs(1)
     if (!job) throw new Error('no job')
     for (let count = 0; count < 6; count += 1) {
@@ -131,7 +131,7 @@ describe('a withheld result whose settlements reverted', () => {
     expect(await ledger.admission.acceptJob(paidAgain(job.request))).toMatchObject({ outcome: 'settles_again' })
   })
 
-  it('can be paid for without a pause when its settlements failed without using gas', async () => {
+  it('allows a payment for a withheld result without a pause when its settlements failed without using gas', async () => {
     const [job] = await generatedJobs(1)
     if (!job) throw new Error('no job')
     for (let count = 0; count < 6; count += 1) {
@@ -140,7 +140,7 @@ describe('a withheld result whose settlements reverted', () => {
     }
   })
 
-  it('waits for reverts of the payer’s other jobs too, and then for their open settlements in turn', async () => {
+  it('delays the next payment for a withheld result by reverts of the payer’s other jobs, then by their open settlements', async () => {
     const jobs = await generatedJobs(4)
     for (const { jobId } of jobs) await revert(jobId)
     const [first, second] = jobs

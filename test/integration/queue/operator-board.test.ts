@@ -114,7 +114,7 @@ describe('operator authentication', () => {
     }
   })
 
-  it('limits wrong tokens per network, and refuses the right one from there until the limit has recovered', async () => {
+  it('limits wrong tokens per network, and refuses the correct one from there until the limit has recovered', async () => {
     const { app } = await open(database.url)
     const ask = async (headers: Record<string, string>, remoteAddress: string) =>
       (await app.inject({ url: `${OPERATOR_BOARD_PATH}/static/x.js`, headers, remoteAddress })).statusCode
@@ -126,7 +126,7 @@ describe('operator authentication', () => {
     expect(await ask(bearer(TOKEN), '2001:db8:0:1::1')).toBe(404)
   })
 
-  it('never limits the right token or requests without one', async () => {
+  it('never limits the correct token or requests without one', async () => {
     const { app } = await open(database.url)
     for (let asked = 0; asked < 30; asked += 1) {
       const answers = [{}, bearer(TOKEN)].map((headers) => app.inject({ url: `${OPERATOR_BOARD_PATH}/`, headers }))

@@ -139,7 +139,7 @@ it('a request to an unknown route is answered without reading its body', async (
 })
 
 describe('a head that never ends', () => {
-  it('answers 408 to the beginning of a request', async () => {
+  it('answers 408 to a request head that never ends', async () => {
     const { port } = await serve({ headersTimeout: 100 })
     const socket = open(port)
     socket.write('POST /json HTTP/1.1\r\nhost: te')
@@ -147,20 +147,20 @@ describe('a head that never ends', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
     expect(answer).toContain('"code":"request_timeout"')
   })
-  it('closes a connection without a request, and sends nothing', async () => {
+  it('closes an idle connection without sending anything', async () => {
     const { port } = await serve({ headersTimeout: 100 })
     expect(await text(open(port))).toBe('')
   })
 })
 
 describe('a client that closes the sending half of its connection', () => {
-  it('is answered although the answer takes a while', async () => {
+  it('answers a client that closed its sending half, even after a while', async () => {
     const { port } = await serve()
     const socket = open(port, true)
     socket.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
     expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*\{"body":\{\}\}$/)
   })
-  it('is not held at all when the connection was lost before the hold began', () => {
+  it('does not hold a caller whose connection was lost before the hold began', () => {
     const { stopWaiting, release } = holdConnection(
       { raw: { socket: new EventEmitter() } } as unknown as FastifyRequest,
       { raw: Object.assign(new EventEmitter(), { closed: true }) } as unknown as FastifyReply,
@@ -213,7 +213,8 @@ async function opened(app: FastifyInstance, count: number): Promise<void> {
 
 describe('connections', () => {
   it('closes connections beyond the limit of the process', async () => {
-    const { app, port } = await serve({ connections: 2 })
+    // Connections of a proxy carry the requests of many clients and share only this limit.
+    const { app, port } = await serve({ connections: 2, trustedProxies: ['127.0.0.1'] })
     const sockets = [open(port), open(port)]
     await opened(app, 2)
     expect(await text(open(port))).toBe('')
@@ -222,6 +223,16 @@ describe('connections', () => {
     const next = open(port)
     next.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
     expect(await text(next)).toMatch(/^HTTP\/1\.1 200 OK/)
+  })
+  it('leaves connections for other clients, however many one client opens', async () => {
+    const { app, port } = await serve({ connections: 8 })
+    const sockets = Array.from({ length: 6 }, () => open(port))
+    await opened(app, 6)
+    expect(await text(open(port))).toMatch(/^HTTP\/1\.1 503 Service Unavailable\r\n/)
+    const other = connect({ port, host: '127.0.0.1', localAddress: '127.66.0.1' })
+    other.end(post('/json', { ...json, 'content-length': 2 }, '{}'))
+    expect(await text(other)).toMatch(/^HTTP\/1\.1 200 OK/)
+    for (const socket of sockets) socket.destroy()
   })
   it('answers 503 to connections beyond the limit of a client, until others are closed', async () => {
     const { app, port } = await serve({ connectionsPerClient: 2 })

@@ -109,7 +109,7 @@ async function expectCompletedBy(jobId: string, hash: Hex): Promise<void> {
 }
 
 describe('a settlement that reverted and succeeds after a reorganization', () => {
-  it('completes its job, which then is no longer owed', async () => {
+  it('completes the job of a settlement that succeeds after a reorganization, and clears its debt', async () => {
     const { jobId, payer, raw, hash } = await revertedJob()
     await reorganize(BLOCKS_OF_REVERT, [raw])
     await chain.watch()
@@ -119,7 +119,7 @@ describe('a settlement that reverted and succeeds after a reorganization', () =>
     expect(await transfersFrom(payer)).toEqual([CHARGE])
   })
 
-  it('is charged instead of a fresh payment that has arrived in the meantime', async () => {
+  it('charges a settlement that succeeds after a reorganization instead of a fresh payment', async () => {
     const job = await revertedJob()
     await reorganize(BLOCKS_OF_REVERT, [job.raw])
     const freshNonce = await payAgain(job)
@@ -131,7 +131,7 @@ describe('a settlement that reverted and succeeds after a reorganization', () =>
     expect(await settlementsOf(job.jobId)).toMatchObject([{ state: 'confirmed' }])
   })
 
-  it('is charged although the fresh payment could no longer be settled', async () => {
+  it('charges a settlement that succeeds after a reorganization although the fresh payment cannot be settled', async () => {
     const job = await revertedJob()
     await reorganize(BLOCKS_OF_REVERT, [job.raw])
     await payAgain(job)
@@ -141,7 +141,7 @@ describe('a settlement that reverted and succeeds after a reorganization', () =>
     expect(await transfersFrom(job.payer)).toEqual([CHARGE])
   })
 
-  it('is reported as surplus, in the ledger and aloud, when a fresh payment was charged before the reorganization', async () => {
+  it('reports a settlement as surplus, in ledger and log, when a fresh payment was charged before the reorganization', async () => {
     const job = await revertedJob()
     await payAgain(job)
     const blocks = await blockNumber()
@@ -168,7 +168,7 @@ describe('a settlement that reverted and succeeds after a reorganization', () =>
 })
 
 describe('a reverted settlement that a reorganization removes from the chain', () => {
-  it('holds a fresh payment back until its account nonce is used, and is never charged beside it', async () => {
+  it('defers a fresh payment until the account nonce of the removed settlement is used, and never charges both', async () => {
     const job = await revertedJob()
     await reorganize(BLOCKS_OF_REVERT, [])
     await chain.watch()
@@ -190,7 +190,7 @@ describe('a reverted settlement that a reorganization removes from the chain', (
     ])
   })
 
-  it('is charged when it is mined again before the fresh payment is settled', async () => {
+  it('charges a removed settlement that is mined again before the fresh payment is settled', async () => {
     const job = await revertedJob()
     await reorganize(BLOCKS_OF_REVERT, [])
     await payAgain(job)
@@ -205,7 +205,7 @@ describe('a reverted settlement that a reorganization removes from the chain', (
 })
 
 describe('a reverted settlement whose block stays', () => {
-  it('becomes final with its block, and costs no RPC call afterwards', async () => {
+  it('finalizes a reverted settlement with its block, and makes no RPC call afterwards', async () => {
     const { jobId } = await revertedJob()
     await chain.watch()
     expect(await settlementsOf(jobId)).toEqual([{ state: 'reverted', is_judged: true, is_final: false }])
@@ -217,7 +217,7 @@ describe('a reverted settlement whose block stays', () => {
     expect(worker.proxy.calls.length).toBe(calls)
   })
 
-  it('lets a fresh payment be charged, once', async () => {
+  it('charges a fresh payment once, after a revert whose block stays', async () => {
     const job = await revertedJob()
     await createFunds(job.payer)
     await payAgain(job)

@@ -88,7 +88,9 @@ it('loses a removed settlement whose nonce the payer invalidates, while its job 
   expect(await transfersFrom(payer)).toBe(0)
 })
 
-/** A job that failed because its payer invalidated the nonce, in a block that is then removed and settles it after all. */
+/**
+ * A job that failed because its payer invalidated the nonce, in a block that is then removed and settles it after all.
+ */
 async function failedAndChargedAfterwards() {
   const accepted = await worker.accept()
   const { jobId, payer, request } = accepted

@@ -1,8 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createSecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createProviderFetch } from '../../../workers/providers/provider-fetch.ts'
+import { CERTIFICATE, KEY } from '../../support/http/image-server.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 
 let server: Server
@@ -54,7 +56,7 @@ it('sends a form with its text and its file', async () => {
   expect([file.name, file.type, await file.text()]).toEqual(['audio.mp3', 'audio/mpeg', 'ID3 bytes'])
 })
 
-it('tells a refused connection, which no vendor has seen, from a lost one', async () => {
+it('distinguishes a refused connection, which no vendor has seen, from a lost one', async () => {
   const sending = send('{}')
   const { request } = await arrived.promise
   request.socket.destroy()
@@ -62,4 +64,26 @@ it('tells a refused connection, which no vendor has seen, from a lost one', asyn
   server.close()
   server.closeAllConnections()
   expect(await send('{}')).toEqual({ outcome: 'not_sent', reason: 'ECONNREFUSED' })
+})
+
+it('speaks HTTP/1.1 to a vendor that offers HTTP/2, so that no call shares a connection with others', async () => {
+  const secure = createSecureServer({ cert: CERTIFICATE, key: KEY, allowHTTP1: true }, (request, response) => {
+    response.end(request.httpVersion)
+  })
+  await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve))
+  vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
+  try {
+    const { port } = secure.address() as AddressInfo
+    const answer = await createProviderFetch()(`https://127.0.0.1:${port}/`, {
+      method: 'POST',
+      headers: {},
+      body: '{}',
+      redirect: 'manual',
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    })
+    expect(await answer.text()).toBe('1.1')
+  } finally {
+    vi.unstubAllEnvs()
+    secure.close()
+  }
 })

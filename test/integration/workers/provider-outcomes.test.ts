@@ -134,7 +134,7 @@ const withImages = (count: number) => ({
 const resultOf = async (jobId: string) => JSON.parse((await worker.view(jobId)).result_body ?? 'null')
 
 describe('an answer without text', () => {
-  it('is delivered and charged by usage when the caller’s own stop sequence ended it', async () => {
+  it('delivers and charges an answer without text that the caller’s own stop sequence ended', async () => {
     const jobId = await acceptChat({ stop: ['Hello'] })
     await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({
@@ -149,7 +149,7 @@ describe('an answer without text', () => {
     })
   })
 
-  it('is delivered and charged when thinking used up the caller’s limit', async () => {
+  it('delivers and charges an answer without text when thinking used up the caller’s limit', async () => {
     const jobId = await acceptChat({ max_tokens: 2000 })
     const body = {
       candidates: [{ content: { role: 'model' }, finishReason: 'MAX_TOKENS' }],
@@ -162,7 +162,7 @@ describe('an answer without text', () => {
     expect(await resultOf(jobId)).toMatchObject({ choices: [{ message: { content: '' }, finish_reason: 'length' }] })
   })
 
-  it('fails uncharged as empty work, without a second call, when the vendor’s own fault ended it', async () => {
+  it('fails an answer without text uncharged as empty, without a second call, when the vendor ended it', async () => {
     const jobId = await acceptChat({})
     const body = {
       candidates: [{ content: { role: 'model' }, finishReason: 'MALFORMED_FUNCTION_CALL' }],
@@ -183,7 +183,7 @@ describe('an answer without text', () => {
 })
 
 describe('a transcription', () => {
-  it('of a recording without speech is delivered with an empty text and charged by its duration', async () => {
+  it('delivers the transcription of a recording without speech with an empty text, charged by duration', async () => {
     const { jobId } = await worker.accept({ audio: recordingOf('(rain)') })
     await worker.run(jobId)
     expect(await worker.view(jobId)).toMatchObject({
@@ -208,7 +208,7 @@ describe('a transcription', () => {
     expect(worker.upstream.calls.map(({ route }) => route)).toEqual(['/v1/speech-to-text'])
   })
 
-  it('that no deployment supports fails uncharged with a code that advises against a retry', async () => {
+  it('fails a transcription that no deployment supports uncharged, with a code that advises against a retry', async () => {
     const { jobId } = await worker.accept({ effective: { diarize: true } })
     await worker.run(jobId, routedTo([whisper()], PATIENCE_MS))
     expect(await worker.view(jobId)).toMatchObject({
@@ -220,7 +220,7 @@ describe('a transcription', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('that another deployment supports may be repeated when that one is unavailable', async () => {
+  it('offers a retry of a transcription when the deployment that supports it is unavailable', async () => {
     worker.upstream.setFaults([{ fault: 'status', status: 429 }])
     const { jobId } = await worker.accept({ effective: { diarize: true } })
     await worker.run(jobId, routedTo([worker.deployment, whisper()], PATIENCE_MS))
@@ -245,12 +245,12 @@ async function limitOf(jobId: string): Promise<number> {
 const deadline = () => secondsFromNow(PATIENCE_MS / 1000 + 120)
 
 describe('the time of a call', () => {
-  it('grows with the output that the request may have', async () => {
+  it('extends the time of a call by the output that the request may have', async () => {
     expect(await limitOf(await acceptChat({ max_tokens: 16_384 }))).toBe(PATIENCE_MS)
     expect(await limitOf(await acceptChat({ max_tokens: 65_536 }))).toBe(PATIENCE_MS + 384_000)
   })
 
-  it('must fit into the payment: a long answer needs a longer authorization than a short one', async () => {
+  it('requires a longer authorization for a long answer than for a short one', async () => {
     const short = await acceptChat({ max_tokens: 16_384 }, { deadline: deadline() })
     const long = await acceptChat({ max_tokens: 65_536 }, { deadline: deadline() })
     for (const jobId of [short, long]) await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
@@ -258,7 +258,7 @@ describe('the time of a call', () => {
     expect(await worker.view(long)).toMatchObject({ failure_code: 'authorization_too_short', attempts: [] })
   })
 
-  it('that is too short for a long answer opens no circuit, whoever asks', async () => {
+  it('opens no circuit for time limits that are too short for long answers, whichever payers ask', async () => {
     const hanging: Deployment['text'] = {
       generateText: async () => ({
         outcome: 'failed',
@@ -279,7 +279,7 @@ describe('the time of a call', () => {
 const routes = () => routedTo([gemini()], PATIENCE_MS)
 
 describe('remote images', () => {
-  it('of one call are fetched a few at a time', async () => {
+  it('fetches the remote images of one call a few at a time', async () => {
     const open = new Set<ServerResponse>()
     let most = 0
     let answersAtOnce = false
@@ -303,7 +303,7 @@ describe('remote images', () => {
     expect(images.requests).toHaveLength(9)
   })
 
-  it('of one call share one time limit, which no number of slow servers extends', async () => {
+  it('gives the remote images of one call one time limit, which no number of slow servers extends', async () => {
     images.answerWith(() => undefined)
     const jobId = await acceptChat(withImages(16))
     await worker.run(jobId, { ...routes(), ...fetchingImages({ timeoutMs: 300 }) })
@@ -312,7 +312,7 @@ describe('remote images', () => {
     expect(images.requests.length).toBeLessThanOrEqual(4)
   })
 
-  it('abort their other fetches as soon as one fails', async () => {
+  it('aborts the other fetches of a call as soon as one remote image fails', async () => {
     images.answerWith((request, response) => {
       if (request.url === '/3.png') response.writeHead(404).end()
     })
@@ -322,7 +322,7 @@ describe('remote images', () => {
     expect(worker.upstream.calls).toEqual([])
   })
 
-  it('of one payer take no more than that payer’s places; other payers’ jobs and jobs without images go on', async () => {
+  it('limits the places for remote images of one payer; other payers’ jobs and jobs without images continue', async () => {
     const fetching = fetchingImages({ placesPerPayer: 1 })
     const release = Promise.withResolvers<void>()
     images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))
@@ -349,7 +349,7 @@ describe('remote images', () => {
     expect(await worker.view(second)).toMatchObject({ state: 'completed' })
   })
 
-  it('of all payers together take no more places than the process has', async () => {
+  it('limits the places for remote images of all payers together', async () => {
     const fetching = fetchingImages({ places: 1 })
     const release = Promise.withResolvers<void>()
     images.answerWith((_, response) => void release.promise.then(() => response.end(pngHead(64, 64))))

@@ -58,11 +58,12 @@ async function preparedSender(sandbox: TestSandbox): Promise<(mutation: PaymentM
   const idempotencyKey = randomUUID()
   const required = challengeOf(await sandbox.post(PATH, BODY, { idempotencyKey }))
   const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 0n })
-  const valid: CustomPayment = await signCustomPayment(required, payer, { permit: {} })
+  // A new signature for each request: a refused payment is answered from memory for a while.
+  const newPayment = (): Promise<CustomPayment> => signCustomPayment(required, payer, { permit: {} })
   return async (mutation) => {
     const headers: Record<string, string> =
       mutation.kind === 'header'
-        ? { 'payment-signature': mutation.mutate(valid) }
+        ? { 'payment-signature': mutation.mutate(await newPayment()) }
         : paymentHeader(
             await signCustomPayment(required, payer, {
               terms: mutation.terms,

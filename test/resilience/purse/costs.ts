@@ -24,7 +24,7 @@ export interface OperatorCost {
 }
 
 /** Kinds of uncharged work that a vendor did. */
-const VENDOR_WORK = new Set(['empty_output', 'unknown_outcome'])
+const VENDOR_WORK = new Set(['empty_output', 'unknown_outcome', 'lost_call'])
 
 /** Compares the vendor's call log and the chain with what the ledger calls uncharged. */
 export async function readOperatorCost(stack: CampaignStack, ledgers: Ledgers): Promise<OperatorCost> {

@@ -35,7 +35,7 @@ const ATTACKER_ATOMIC = 20_000_000n
 /** Calls after which a payer has settled more than one may cause uncharged. */
 const CALLS_OF_ESTABLISHED = 11
 /** So small that an attacker of some minutes meets them. */
-const LIMITS_USDC = { payer: '0.02', newPayers: '1', open: '0.5' }
+const LIMITS_USDC = { payer: '0.02', newPayers: '0.3', open: '0.5' }
 
 /** Runs every attack next to honest payers and compares what it cost the operator with the settings and the ledger. */
 export async function runPurse({ seconds, attacks, onProgress = () => undefined }: PurseOptions): Promise<PurseReport> {

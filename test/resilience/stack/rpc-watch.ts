@@ -1,14 +1,14 @@
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { decodeFunctionData, keccak256, parseTransaction } from 'viem'
+import { decodeFunctionData, keccak256, parseTransaction, toFunctionSelector } from 'viem'
 import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 
 /**
- * The purpose of a call to the node. `verify` is the API's check of a payment, `recheck` the worker's check before the
+ * The purpose of a call to the node. `balance` is the API's first look at a new payer, `verify` is the API's check of a payment, `recheck` the worker's check before the
  * provider call, `prepare` the simulation of the charge; `reasons` reads why the chain rejects; `terms` is everything
  * that belongs to no payment: fees, blocks, account nonces.
  */
-export type RpcStage = 'verify' | 'recheck' | 'prepare' | 'broadcast' | 'confirm' | 'reasons' | 'terms'
+export type RpcStage = 'balance' | 'verify' | 'recheck' | 'prepare' | 'broadcast' | 'confirm' | 'reasons' | 'terms'
 
 /** A fault of the calls of one payer, or of the `terms` of all, until it is healed. */
 export interface ArmedFault {
@@ -82,13 +82,16 @@ function readCall({ method, params }: RpcCall, from: 'api' | 'worker', payerOfHa
   return payer === undefined ? { payer: null, stage: 'terms' } : { payer, stage: 'confirm' }
 }
 
+const BALANCE_OF = toFunctionSelector('function balanceOf(address)')
+
 function readEthCall(
   { to = '', data = '0x' }: { to?: string; data?: `0x${string}` },
   from: 'api' | 'worker',
 ): ReadCall {
   if (to.toLowerCase() !== UPTO_PROXY_ADDRESS) {
     // The first argument of balanceOf, allowance and nonceBitmap is the owner.
-    return { payer: data.length >= 74 ? `0x${data.slice(34, 74)}` : null, stage: 'reasons' }
+    const payer = data.length >= 74 ? `0x${data.slice(34, 74)}` : null
+    return { payer, stage: from === 'api' && data.startsWith(BALANCE_OF) ? 'balance' : 'reasons' }
   }
   const { payer, amount, maximum } = readSettlement(data)
   if (from === 'api') return { payer, stage: 'verify' }

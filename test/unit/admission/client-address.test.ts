@@ -21,7 +21,7 @@ describe('the network of a client', () => {
     expect(clientGroups(address)).toEqual(site === null ? [group] : [group, site])
   })
 
-  it('is the same for all hosts of a /64, however their addresses are written', () => {
+  it('all hosts of a /64 are one client, regardless of how their addresses are written', () => {
     const part = fc.integer({ min: 0, max: 0xffff }).map((value) => value.toString(16))
     const four = fc.tuple(part, part, part, part)
     fc.assert(

@@ -72,7 +72,7 @@ describe('request bodies', () => {
     reservation.count(30 * MEGABYTE)
     expect(gate.currentLoad().bodyBytes).toBeLessThan(30 * MEGABYTE + 100 * KILOBYTE)
   })
-  it('refuses nobody for bodies that others announced and did not send', async () => {
+  it('accepts other clients while one announces bodies without sending them', async () => {
     const gate = createLoadGate(LIMITS)
     const attackers = Array.from({ length: 100 }, (_, index) => `198.51.100.${index}`)
     for (const client of attackers) await gate.admit(unpaid({ announcedBytes: 30 * MEGABYTE, client: [client] }))
@@ -87,7 +87,7 @@ describe('request bodies', () => {
     await receive(gate, 12, { client: next })
     await expectOverloaded(receive(gate, 5, { client: next }))
   })
-  it('keeps memory for newcomers, however many clients fill it', async () => {
+  it('keeps memory for further clients, however many already fill it', async () => {
     const gate = createLoadGate(LIMITS)
     for (let round = 0; round < 100; round += 1)
       for (const client of ['192.0.2.1', '192.0.2.2', '192.0.2.3'])
@@ -207,7 +207,7 @@ describe('slow bodies', () => {
     body.wait(3)
     expect(body.error()).toMatchObject({ code: 'request_timeout' })
   })
-  it('leaves a large body all of its time while it arrives', async () => {
+  it('never ends a large body that keeps arriving fast enough', async () => {
     const body = await startBody({ announcedBytes: 25 * MEGABYTE })
     for (let second = 1; second <= 239; second += 1) {
       body.count(second * 70 * KILOBYTE)
@@ -222,7 +222,7 @@ describe('slow bodies', () => {
     for (const body of [announced, chunked]) body.wait(100)
     expect([announced.error(), chunked.error()]).toEqual([null, null])
   })
-  it('does not blame a body for the time in which the process did not run', async () => {
+  it('does not count time in which the process did not run against a body', async () => {
     const body = await startBody({ announcedBytes: 85 })
     body.stall(60)
     expect(body.error()).toBeNull()
@@ -239,12 +239,13 @@ describe('held connections', () => {
     expect(gate.currentLoad().heldConnections).toBe(0)
     expect(hold(gate, 'job')).toBeTypeOf('function')
   })
-  it('refuses unpaid requests when three quarters of the places are taken, and payments when all are', async () => {
+  it('refuses first payments when three quarters of the places are taken, known payers when all are, and no quote', async () => {
     const gate = createLoadGate(LIMITS)
     for (const job of ['1', '2', '3']) hold(gate, job)
-    await expectOverloaded(gate.admit(unpaid()))
+    await expectOverloaded(gate.admit(newPayer()))
     await gate.admit(paying())
     hold(gate, '4')
+    await gate.admit(unpaid())
     await expectOverloaded(gate.admit(paying()))
     await gate.admit(returning())
     expect(hold(gate, '5')).toBeNull()
@@ -262,7 +263,7 @@ describe('held connections', () => {
 })
 
 describe('queue age', () => {
-  it('rejects new work while the queue is old, payers who have paid before last, and admits returning payers', async () => {
+  it('rejects new work while the queue is old, known payers last, and admits callers with an accepted job', async () => {
     const gate = createLoadGate(LIMITS)
     await gate.admit(unpaid(waiting(45_000)))
     const refusal = await expectOverloaded(gate.admit(unpaid(waiting(50_000))))

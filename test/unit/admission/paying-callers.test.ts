@@ -106,7 +106,7 @@ describe('which requests count as paying', () => {
     expect(judge({ headers: { 'x-idempotency-key': 'key' } } as unknown as FastifyRequest)).toEqual([false, false])
   })
 
-  it('does not count a payment that the chain refused a moment ago', () => {
+  it('does not count a payment that the chain recently refused', () => {
     expect(judge(requestWith(), { refused: true })).toEqual([false, false])
   })
 

@@ -11,7 +11,7 @@ function errorOf(failureCode: ErrorCode): unknown {
   }
 }
 
-it('a job that failed with a 429 tells when to come back', () => {
+it('a job that failed with a 429 states when to retry', () => {
   expect(errorOf('uncharged_work_limit')).toMatchObject({ code: 'uncharged_work_limit', retryAfterSeconds: 5 })
   expect(errorOf('provider_rejected')).toMatchObject({ code: 'provider_rejected', retryAfterSeconds: undefined })
 })

@@ -8,7 +8,8 @@ import type { Adapter } from '../../../workers/providers/adapter.ts'
 import { adapters } from '../../../workers/providers/registry.ts'
 
 /*
- * The type checker covers this file: each `@ts-expect-error` fails `npm run check` as soon as the line below it compiles.
+ * The type checker covers this file: each `@ts-expect-error` fails `npm run check` as soon as the line below it
+ * compiles.
  */
 
 const execution: Execution = {

@@ -22,7 +22,7 @@ function start() {
 }
 
 describe('a payment that the chain refused', () => {
-  it('is remembered for ten seconds with its reason and the time that is left', () => {
+  it('remembers a refused payment for ten seconds, with its reason and the remaining time', () => {
     const { payers, payment, pass, refuse } = start()
     expect(refuse()).toMatchObject({ code: 'insufficient_funds', message: 'Why.', retryAfterSeconds: 10 })
     pass(3500)
@@ -36,7 +36,7 @@ describe('a payment that the chain refused', () => {
     expect(payers.findRefusal(payment)).toBeNull()
   })
 
-  it('is another payment after a change of any of its parts', () => {
+  it('treats a refused payment as another one after a change of any of its parts', () => {
     const { payers, payment, refuse } = start()
     refuse()
     expect(payers.findRefusal({ ...payment })).not.toBeNull()
@@ -50,7 +50,7 @@ describe('a payment that the chain refused', () => {
       expect(payers.findRefusal({ ...payment, ...change })).toBeNull()
   })
 
-  it('is forgotten when another payment of its payer verifies', () => {
+  it('forgets a refused payment when another payment of its payer verifies', () => {
     const { payers, payment, pass, refuse } = start()
     refuse()
     pass(1)
@@ -71,7 +71,7 @@ describe('a payment that the chain refused', () => {
 })
 
 describe('a known payer', () => {
-  it('is known for an hour after a payment that verified', () => {
+  it('knows a payer for an hour after a payment that verified', () => {
     const { payers, payment, pass } = start()
     expect(payers.isKnown(payment.payer)).toBe(false)
     payers.rememberVerified(payment.payer)
@@ -81,14 +81,14 @@ describe('a known payer', () => {
     expect(payers.isKnown(payment.payer)).toBe(false)
   })
 
-  it('is unknown after a payment that was refused for lack of funds', () => {
+  it('forgets a payer after a payment that was refused for lack of funds', () => {
     const { payers, payment, refuse } = start()
     payers.rememberVerified(payment.payer)
     refuse()
     expect(payers.isKnown(payment.payer)).toBe(false)
   })
 
-  it('stays known when a stranger presents a settled payment that is public on chain', () => {
+  it('keeps a payer known when a stranger presents their settled payment', () => {
     const { payers, payment, refuse } = start()
     payers.rememberVerified(payment.payer)
     refuse('payment_nonce_used')

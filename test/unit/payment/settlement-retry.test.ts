@@ -27,13 +27,13 @@ describe('the pause before a withheld result may be settled again', () => {
     expect(settlementPause({ ofJob: reverts(1), ofPayer: reverts(count), settlesAnother: false })).toBe(pause)
   })
 
-  it('is the longer of both, less the time since the newest revert, rounded up', () => {
+  it('the pause is the longer of both, less the time since the newest revert, rounded up', () => {
     expect(settlementPause({ ofJob: reverts(2, 10.2), ofPayer: reverts(5, 10.2), settlesAnother: false })).toBe(110)
     expect(settlementPause({ ofJob: reverts(4, 10), ofPayer: reverts(4, 10), settlesAnother: false })).toBe(230)
     expect(settlementPause({ ofJob: reverts(4, 240), ofPayer: reverts(4, 60), settlesAnother: false })).toBe(0)
   })
 
-  it('lasts while another charge is being settled for a payer whose free reverts are used up', () => {
+  it('a payer whose free reverts are used up waits while another charge is being settled', () => {
     expect(settlementPause({ ofJob: reverts(1, 90), ofPayer: reverts(4, 90), settlesAnother: true })).toBe(5)
     expect(settlementPause({ ofJob: reverts(1, 90), ofPayer: reverts(3, 90), settlesAnother: true })).toBe(0)
   })

@@ -311,6 +311,15 @@ describe('circuit', () => {
     expect(names(router)).toEqual(['a'])
   })
 
+  test('a half-open circuit allows its probe while a call from before it opened is still running', async () => {
+    const router = routerOf([deployment('a')])
+    const long = startCall(router)
+    await open(router)
+    passes(10_000)
+    expect(names(router)).toEqual(['a'])
+    await long?.end()
+  })
+
   test('a failed probe opens the circuit for another pause', async () => {
     const router = routerOf([deployment('a')])
     await open(router)

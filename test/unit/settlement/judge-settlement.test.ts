@@ -128,3 +128,12 @@ describe('the block that proves a verdict', () => {
     expect(judgedAt(statuses, read)).toEqual({ number: 9n, hash: '0x09' })
   })
 })
+
+it('judges a settlement by the newest block that it depends on: the evidence, or a later revert', () => {
+  const laterRevert: Confirmation = { outcome: 'reverted', blockNumber: 10n, blockHash: '0x0a', gas: GAS }
+  const statuses = [status(2n, laterRevert), status(1n, pending)]
+  expect(judgeSettlement(statuses, evidence(3n, false), DEADLINE)).toMatchObject({
+    verdict: 'uncollectable',
+    judgedAt: { number: 10n, hash: '0x0a' },
+  })
+})

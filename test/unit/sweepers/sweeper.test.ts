@@ -2,7 +2,9 @@ import { expect, it } from 'vitest'
 import type { LogFields } from '#shared/runtime/logger.ts'
 import { startSweepers } from '../../../workers/sweepers/sweeper.ts'
 
-/** Runs one sweep that finds these numbers of items in turn, and nothing afterwards. Returns the counts that it logs. */
+/**
+ * Runs one sweep that finds these numbers of items in turn, and nothing afterwards. Returns the counts that it logs.
+ */
 async function sweep(found: readonly number[], batch?: number): Promise<readonly (number | undefined)[]> {
   const remaining = [...found]
   const logged: (number | undefined)[] = []

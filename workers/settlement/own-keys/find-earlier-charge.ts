@@ -3,27 +3,30 @@ import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/
 import type { EarlierCharge } from '../look-up-earlier.ts'
 
 /**
- * Finds out from the newest block whether an earlier settlement charged the payer. Also a transfer that is not deep
- * enough yet counts, as `unclear`: settling another authorization beside it could charge twice.
+ * Determines from the newest block whether an earlier settlement charged the payer. A transfer that is not deep enough
+ * yet is `unclear`: settling another authorization as well could charge twice.
  */
 export async function findEarlierCharge(
   settler: Pick<Settler, 'confirm' | 'readEvidence' | 'findTransfer'>,
-  { known, authorization, chargeAmount, transactions, firstBlock }: EarlierSettlement,
+  { known, settledBy, authorization, chargeAmount, transactions, firstBlock }: EarlierSettlement,
 ): Promise<EarlierCharge> {
-  if (known === 'charged') return 'charged'
   if (known === 'failed_finally') return 'failed'
+  // Only a worker with the facilitator can complete the job with its settlement.
+  const charged = settledBy === 'own_key' ? 'charged' : 'unclear'
+  if (known === 'charged') return charged
   const evidence = await settler.readEvidence(authorization, 'newest')
-  const statuses: { readonly accountNonce: bigint | null; readonly confirmation: Confirmation }[] = []
+  const statuses: Status[] = []
   // Read after the evidence, so that a transaction that used the nonce by then is found.
   for (const { hash, accountNonce } of transactions)
     statuses.push({ accountNonce, confirmation: await settler.confirm(hash, authorization, chargeAmount) })
-  if (statuses.some(({ confirmation }) => confirmation.outcome === 'confirmed')) return 'charged'
+  if (statuses.some(({ confirmation }) => confirmation.outcome === 'confirmed')) return charged
   const outcomes = new Set(statuses.map(({ confirmation }) => confirmation.outcome))
   if (evidence.outcome === 'unreachable' || outcomes.has('unreachable') || outcomes.has('transfer_missing'))
     return 'unclear'
-  if (!evidence.isNonceUsed) return canStillBeMined(statuses, evidence, authorization.deadline) ? 'unclear' : 'failed'
-  // The payer invalidated the nonce, unless one of our transactions used it that a node does not show.
-  if (statuses.length === 0 || statuses.some((status) => !isExcluded(status, evidence))) return 'unclear'
+  const unexcluded = withoutReverted(statuses)
+  if (!evidence.isNonceUsed) return canStillBeMined(unexcluded, evidence, authorization.deadline) ? 'unclear' : 'failed'
+  // The payer invalidated the nonce, unless one of our transactions that the node does not show used it.
+  if (statuses.length === 0 || unexcluded.some((status) => !isAfter(status, evidence))) return 'unclear'
   const hashes = transactions.map(({ hash }) => hash)
   return (await settler.findTransfer(hashes, authorization, firstBlock)) === 'missing' ? 'failed' : 'unclear'
 }
@@ -31,9 +34,18 @@ export async function findEarlierCharge(
 type ReadEvidence = Extract<SettlementEvidence, { outcome: 'read' }>
 type Status = { readonly accountNonce: bigint | null; readonly confirmation: Confirmation }
 
-/** Returns whether a transaction reverted, or was not mined up to the block of the evidence. */
-function isExcluded({ accountNonce, confirmation }: Status, { accountNonceCount }: ReadEvidence): boolean {
-  return confirmation.outcome === 'reverted' || (accountNonce !== null && accountNonce >= accountNonceCount)
+/** Leaves out the transactions that reverted, and those that share an account nonce with one of them. */
+function withoutReverted(statuses: readonly Status[]): readonly Status[] {
+  const isReverted = ({ confirmation }: Status) => confirmation.outcome === 'reverted'
+  const usedNonces = new Set(statuses.filter(isReverted).map(({ accountNonce }) => accountNonce))
+  return statuses.filter(
+    (status) => !isReverted(status) && (status.accountNonce === null || !usedNonces.has(status.accountNonce)),
+  )
+}
+
+/** Returns whether a transaction was not mined up to the block of the evidence. */
+function isAfter({ accountNonce }: Status, { accountNonceCount }: ReadEvidence): boolean {
+  return accountNonce !== null && accountNonce >= accountNonceCount
 }
 
 /** Returns whether the chain may still execute a transaction, with the payer's nonce unused. */
@@ -43,8 +55,5 @@ function canStillBeMined(
   deadline: bigint,
 ): boolean {
   if (chainTime.getTime() > Number(deadline) * 1000) return false
-  return statuses.some(
-    ({ accountNonce, confirmation }) =>
-      confirmation.outcome !== 'reverted' && (accountNonce === null || accountNonce >= accountNonceCount),
-  )
+  return statuses.some(({ accountNonce }) => accountNonce === null || accountNonce >= accountNonceCount)
 }

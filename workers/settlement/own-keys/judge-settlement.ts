@@ -57,7 +57,7 @@ export function judgeSettlement(
   if (accountNonces.some((nonce) => !reverts.has(nonce) && nonce >= accountNonceCount)) return { verdict: 'open' }
   return revert === undefined
     ? { verdict: 'nonce_used_elsewhere', accountNonceCount, judgedAt }
-    : { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt }
+    : { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt: newestOf([...reverts.values()], judgedAt) }
 }
 
 /** Returns reverts by account nonce: a revert rules out every transaction that shares it. */

@@ -72,8 +72,8 @@ async function recordSettlement(
 }
 
 /**
- * Defers a charge that cannot be prepared, while no transaction can move money. A node that answers other calls about
- * the chain cannot answer for this payment, which is then the payment's own doing.
+ * Defers a charge that cannot be prepared, while no transaction can move money. If the node answers other reads of the
+ * chain, the payment itself is the cause.
  */
 async function whileUnprepared(
   settler: Pick<Settler, 'readEvidence'>,

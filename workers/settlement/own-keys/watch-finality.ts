@@ -24,7 +24,9 @@ export interface FinalityDependencies {
   readonly logger: Logger
 }
 
-/** Reorganizations are noticed within this time. A poll takes two calls, and one for each of the newest settled blocks. */
+/**
+ * Reorganizations are noticed within this time. A poll takes two calls, and one for each of the newest settled blocks.
+ */
 const FINALITY_POLL_MS = 5000
 const BATCH = 200
 /** Settlements that no block judges are looked up one by one at every poll. */

@@ -3,8 +3,8 @@ import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { EarlierCharge } from '../look-up-earlier.ts'
 
 /**
- * Finds out from the chain whether an earlier settlement charged the payer. Of an open authorization only the
- * transactions that the facilitator named are known: one that is not mined may still be, and counts as `unclear`.
+ * Determines from the chain whether an earlier settlement charged the payer. Of an open authorization only the
+ * transactions that the facilitator named are known: one that is not mined yet is `unclear`.
  */
 export async function findEarlierCharge(
   facilitator: Pick<RemoteFacilitator, 'find' | 'confirm'>,

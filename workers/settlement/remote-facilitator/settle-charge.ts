@@ -193,7 +193,7 @@ function longer(pause: number): number {
   return Math.min(pause * 2, LONGEST_PAUSE_MS)
 }
 
-/** Defers a settlement. Unless nothing was requested, only a person may end it: a transaction may be on its way. */
+/** Defers a settlement. Once it was requested, only a person may end it: a transaction may be on its way. */
 function later(reason: string, ending: Ending = 'review', delayMs = RETRY_MS): StepOutcome {
   return { next: 'later', delayMs, reason, ending }
 }

@@ -3,8 +3,8 @@ import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.t
 import { invalidRequest, refuseKey } from './answers.ts'
 
 /**
- * Creates `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It transcribes
- * like the other vendors, without speakers and audio events.
+ * Creates `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It
+ * transcribes like the other vendors, without speakers and audio events.
  *
  * Source: developers.openai.com/api/reference, Create transcription; npm package `openai` 7,
  * resources/audio/transcriptions.d.ts.

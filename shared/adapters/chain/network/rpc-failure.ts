@@ -43,7 +43,7 @@ function rpcErrorOf(error: unknown): RpcRequestError | null {
   return rpcError instanceof RpcRequestError ? rpcError : null
 }
 
-/** The transport's limit of response bytes. */
+/** Returns whether a response exceeded the transport's limit of bytes. */
 function isOversize(cause: unknown): boolean {
   return cause instanceof Error && 'code' in cause && cause.code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE'
 }

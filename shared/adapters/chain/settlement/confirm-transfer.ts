@@ -22,7 +22,7 @@ export type ConfirmTransfer = (
   chargeAmount: AtomicAmount,
 ) => Promise<Confirmation>
 
-/** Where only the outcome matters. */
+/** For callers that need the outcome only. */
 const DEFAULT_NATIVE_TOKEN_USD = 4000
 /** How many blocks' times are cached. Settlements in one block share its time. */
 const CACHED_BLOCKS = 64
@@ -81,8 +81,8 @@ export function createConfirmTransfer(
 }
 
 /**
- * Creates the check that a receipt's block has enough confirmations. The latest block that was seen a moment ago only
- * ever proves depth; what it does not prove is asked again.
+ * Creates the check that a receipt's block has enough confirmations. A recently seen latest block can prove that, but
+ * never the contrary: then the node is asked again.
  */
 function createDepthCheck(
   client: PublicClient,

@@ -5,10 +5,10 @@ import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
 
 /**
- * Reads account nonce, payer's nonce and time at one block, `confirmations` deep (1: the newest). A nonce and a count read at different
- * blocks prove nothing: a settlement may have been mined in between. The block is named by its hash, because nodes on
- * two branches have different blocks of the same number; a node without that block fails the call instead of answering
- * from another one. Three RPC calls, four when deeper than 1.
+ * Reads account nonce, payer's nonce and time at one block, `confirmations` deep (1: the newest). A nonce and a count
+ * read at different blocks prove nothing: a settlement may have been mined in between. The block is named by its hash,
+ * because nodes on two branches have different blocks of the same number; a node without that block fails the call
+ * instead of answering from another one. Three RPC calls, four when deeper than 1.
  */
 export async function readEvidence(
   client: PublicClient,

@@ -8,7 +8,9 @@ type Hex = `0x${string}`
 /** r and s, then v as 27 or 28, the only form that `ecrecover` on chain accepts. */
 const RECOVERABLE_SIGNATURE = /^0x[0-9a-f]{128}(1b|1c)$/i
 
-/** Half of the curve's order: of the two values of `s` that sign the same message, the canonical one is not above it. */
+/**
+ * Half of the curve's order: of the two values of `s` that sign the same message, the canonical one is not above it.
+ */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
 /**

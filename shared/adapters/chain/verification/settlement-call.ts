@@ -11,7 +11,7 @@ import { isFeeRefusal, isRevert } from '../network/rpc-failure.ts'
  */
 export const SETTLE_GAS = 200_000n
 export const SETTLE_WITH_PERMIT_GAS = 300_000n
-/** What the more expensive of the two uses. */
+/** The gas that `settleWithPermit` uses. */
 export const EXPECTED_SETTLE_WITH_PERMIT_GAS = 177_000n
 
 /* Finds each function and hashes its selector once. viem would do both for every call. */
@@ -69,10 +69,10 @@ export interface SimulatedFees {
 }
 
 /**
- * Simulates the settlement as the facilitator's call, with the gas limit and the fees of the transaction: a payer's code
- * could otherwise pass the simulation with more gas than the transaction has, or recognize it by its gas price. Prefers
- * to succeed without the permit: submitting it would replace a lasting approval with a single payment's maximum. One RPC
- * call, or two concurrent ones when the payment has a permit.
+ * Simulates the settlement as the facilitator's call, with the gas limit and the fees of the transaction: a payer's
+ * code could otherwise pass the simulation with more gas than the transaction has, or recognize it by its gas price.
+ * Prefers to succeed without the permit: submitting it would replace a lasting approval with a single payment's
+ * maximum. One RPC call, or two concurrent ones when the payment has a permit.
  */
 export async function simulateSettlement(
   client: PublicClient,

@@ -59,8 +59,9 @@ const EXCESSIVE: Verification = {
 }
 
 /**
- * Returns whether a simulation failed for what the payer's own account executes. Without code, an account executes
- * nothing, so the network is at fault; with code, the network must answer this cheap read while the simulation fails.
+ * Returns whether a simulation failed because of what the payer's own account executes. Without code, an account
+ * executes nothing, so the network is at fault; with code, the network must answer this cheap read while the simulation
+ * fails.
  */
 async function isCausedByPayer(client: PublicClient, payer: `0x${string}`, cause: unknown): Promise<boolean> {
   if (!isAbandoned(cause)) return false

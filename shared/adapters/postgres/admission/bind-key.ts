@@ -36,7 +36,7 @@ async function isExpiredWithJob(sql: Sql, idempotencyKey: string): Promise<boole
 }
 
 /**
- * Separates a key from its job, if that ended uncharged and the key's challenge has expired. The key's row is locked
+ * Separates a key from its job, if the job ended uncharged and the key's challenge has expired. The key's row is locked
  * first and the job's state read afterwards, so a payment for another attempt, which takes the same lock, comes either
  * before, and the job is no longer failed, or after, and finds the key without a job.
  */
@@ -60,7 +60,7 @@ async function releaseFailedJob(sql: Sql, idempotencyKey: string): Promise<void>
   })
 }
 
-/** Binds the key; before it `isReleased`, leaves an expired one that has a job alone. */
+/** Binds the key. Unless `isReleased`, an expired key that has a job stays unchanged. */
 async function bind(
   sql: Sql,
   request: KeyBindingRequest,

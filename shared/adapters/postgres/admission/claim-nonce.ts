@@ -111,8 +111,8 @@ async function refuseOverExposure(
 }
 
 /**
- * Returns whether the payer is new. Throws `AcceptanceRefused` when the payment of a new one exceeds their shared limit.
- * Comes last: what is reserved is not given back.
+ * Returns whether the payer is new. Throws `AcceptanceRefused` when the payment of a new one exceeds their shared
+ * limit. Called last, since a reservation is not returned.
  */
 async function reserveIfNew(sql: Sql, payer: string, maximum: AtomicAmount, newPayers: NewPayers): Promise<boolean> {
   if (newPayers.isEstablished(payer)) return false
@@ -122,7 +122,7 @@ async function reserveIfNew(sql: Sql, payer: string, maximum: AtomicAmount, newP
   return true
 }
 
-/** Returns what the payer's settled charges ever amount to. */
+/** Returns the sum of all settled charges of the payer. */
 async function readSettled(sql: Sql, payer: string): Promise<AtomicAmount> {
   const { rows } = await sql.query<{ settled: string }>({
     name: 'read_settled',

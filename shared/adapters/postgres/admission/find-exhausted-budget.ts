@@ -20,7 +20,8 @@ const COUNTED = `entries AS (
         AND others.created_at BETWEEN mine.created_at - make_interval(secs => ${OUTAGE_SECONDS})
           AND mine.created_at + make_interval(secs => ${OUTAGE_SECONDS})
         AND others.payer <> $1 AND NOT others.is_new_payer) AS in_outage
-    FROM uncharged_work AS mine WHERE payer = $1 AND created_at > now() - make_interval(secs => $2)),
+    FROM uncharged_work AS mine
+    WHERE payer = $1 AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => $2)),
   counted AS (
     SELECT id, created_at, kind, CASE
       WHEN in_outage AND sum(amount) FILTER (WHERE in_outage) OVER (ORDER BY created_at, id) <= $4::numeric THEN 0
@@ -36,7 +37,7 @@ interface BudgetRow {
 
 /**
  * Returns the payer's uncharged work if it has reached the budget, else `null`. `uncharged` is the plain sum of the
- * window: below the budget, which is nearly always, nothing else is read.
+ * window: while it is below the budget, as nearly always, nothing else is read.
  */
 export async function findExhaustedBudget(
   sql: Sql,

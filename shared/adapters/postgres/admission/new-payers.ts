@@ -21,7 +21,7 @@ interface Reading extends NewPayerExposure {
 }
 
 export interface NewPayersOptions {
-  /** Payers whose settled charges ever sum up to less are new. */
+  /** Payers whose settled charges add up to less than this are new. */
   readonly establishedFrom: AtomicAmount
   /** The limit of all new payers together. */
   readonly limit: AtomicAmount
@@ -34,7 +34,7 @@ export interface NewPayersOptions {
  * bounded for all of them together.
  */
 export interface NewPayers {
-  /** Returns whether this payer is known not to be new: then their settlements need not be read. */
+  /** Returns whether this payer is known to be established, so that their settlements need not be read. */
   isEstablished(payer: string): boolean
   /** Records the sum of the payer's settled charges. Returns whether they are new. */
   recordSettled(payer: string, settled: AtomicAmount): boolean

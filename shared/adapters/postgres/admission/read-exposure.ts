@@ -29,7 +29,7 @@ interface ExposureRow {
 export interface PayerExposure extends Exposure {
   /** Whether a result of theirs is withheld until they pay for it. */
   readonly owes: boolean
-  /** The payer's uncharged work of the last `windowSeconds`. */
+  /** The payer's uncharged work of the last `windowSeconds`, without calls that the service lost. */
   readonly uncharged: AtomicAmount
 }
 
@@ -61,7 +61,7 @@ export async function readExposure(
      UNION ALL
      SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, EXISTS (SELECT FROM jobs WHERE payer = $1 AND is_owed),
        (SELECT coalesce(sum(amount), 0) FROM uncharged_work
-         WHERE payer = $1 AND created_at > now() - make_interval(secs => $4))
+         WHERE payer = $1 AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => $4))
      FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
     values: [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo, windowSeconds],
   })

@@ -1,8 +1,8 @@
 import type { Sql } from '../pool.ts'
 
 /**
- * Returns how long the oldest accepted job of each operation has waited for a worker, in milliseconds. Leased jobs do not
- * count, and deferred ones do not even when they are due: they wait for each other, not for a worker.
+ * Returns how long the oldest accepted job of each operation has waited for a worker, in milliseconds. Leased jobs do
+ * not count, and deferred ones do not even when they are due: they wait for each other, not for a worker.
  */
 export async function readQueueAges(sql: Sql): Promise<ReadonlyMap<string, number>> {
   const { rows } = await sql.query<{ operation: string; age_ms: number }>(

@@ -3,7 +3,7 @@ import { statesBefore } from '#shared/jobs/transitions.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
-import { claimNonce, type UnchargedLimits } from './claim-nonce.ts'
+import { AcceptanceRefused, claimNonce, type UnchargedLimits } from './claim-nonce.ts'
 
 /**
  * Moves failed or settlement_failed → accepted: nothing was charged; the new authorization pays for a new attempt at
@@ -13,7 +13,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
   const claim = await claimNonce(sql, jobId, job, limits)
   if (claim.outcome !== 'claimed') return claim
   await insertStagedUpload(sql, jobId, job.stagedUpload)
-  await sql.query({
+  const { rowCount } = await sql.query({
     name: 'run_again',
     text: `WITH replaced AS (
          INSERT INTO uncharged_work (job_id, authorization_id, network, payer, kind, amount, is_new_payer)
@@ -42,5 +42,7 @@ export async function runAgain(sql: Sql, jobId: string, job: NewJob, limits: Unc
       claim.isNewPayer,
     ],
   })
+  // The earlier settlement succeeded after all, and its job was reopened in the meantime.
+  if (rowCount !== 1) throw new AcceptanceRefused({ outcome: 'exists', jobId })
   return { outcome: 'accepted', jobId }
 }

@@ -1,18 +1,18 @@
 import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
-import { claimNonce } from './claim-nonce.ts'
+import { AcceptanceRefused, claimNonce } from './claim-nonce.ts'
 import { refuseAfterReverts } from './refuse-after-reverts.ts'
 
 /**
  * Moves settlement_failed → generated: the new authorization pays for the stored result, without another provider call.
- * Possible at any time, but for a pause after settlements that reverted.
+ * Refuses this only during a pause after settlements that reverted.
  */
 export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise<Acceptance> {
   const claim = await claimNonce(sql, jobId, job, null)
   if (claim.outcome !== 'claimed') return claim
   await refuseAfterReverts(sql, jobId, job.authorization.payer)
-  await sql.query({
+  const { rowCount } = await sql.query({
     name: 'settle_again',
     text: `UPDATE jobs SET state = 'generated', ${NOT_DEFERRED}, authorization_id = $2, charge_amount = LEAST(charge_amount, $3),
        request_id = $4, traceparent = $5,
@@ -27,6 +27,8 @@ export async function settleAgain(sql: Sql, jobId: string, job: NewJob): Promise
       job.origin.traceparent,
     ],
   })
+  // The earlier settlement succeeded after all, and its job was reopened in the meantime.
+  if (rowCount !== 1) throw new AcceptanceRefused({ outcome: 'exists', jobId })
   return { outcome: 'settles_again', jobId }
 }
 

@@ -4,7 +4,7 @@ import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts
 
 /** The share of a lease that a worker still gets to store its result when the lease expired during a provider call. */
 const GRACE_SHARE = 1 / 3
-/** The longest delay of a deferred job, without jitter: how long an outage is noticed to be over. */
+/** The longest delay of a deferred job, without jitter: the end of an outage is noticed within this time. */
 const LONGEST_DELAY_MS = 30_000
 
 /**

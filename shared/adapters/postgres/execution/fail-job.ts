@@ -8,8 +8,8 @@ import { insertUnchargedWork } from '../uncharged-work.ts'
 
 /**
  * Moves accepted or generating → failed, uncharged, and writes its uncharged work. An open attempt ends in the state
- * `attempt`. After an ambiguous failure the provider may still be working on the audio, so the staged upload stays until
- * it expires.
+ * `attempt`. After an ambiguous failure the provider may still be working on the audio, so the staged upload stays
+ * until it expires.
  */
 export function failJob(sql: Sql, job: ClaimedJob, failure: JobFailure): Promise<Written> {
   const erasesUpload = failure.attempt !== 'failed_ambiguous' && job.stagedUploadId !== null

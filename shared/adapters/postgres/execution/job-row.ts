@@ -19,6 +19,7 @@ export interface ClaimedJobRow {
   accepted_at: Date
   state: ClaimedJob['state']
   fence: string
+  is_new_payer: boolean
   /** Only returned by a claim, as are the next two. */
   waited_ms?: number
   deferred_ms?: number
@@ -46,6 +47,7 @@ const CLAIMED_COLUMNS = {
   accepted_at: true,
   state: true,
   fence: true,
+  is_new_payer: true,
   request_id: true,
   traceparent: true,
   usage: true,
@@ -82,6 +84,7 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     origin: { requestId: row.request_id, traceparent: row.traceparent },
     sealed: sealedFromRow(row),
     settlement: null,
+    isNewPayer: row.is_new_payer,
   }
 }
 

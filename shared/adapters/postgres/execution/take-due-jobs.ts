@@ -8,8 +8,9 @@ import type { Sql } from '../pool.ts'
  */
 const ENQUEUE_AGAIN_AFTER_SECONDS = 10
 /**
- * How many deferred jobs of one payer are enqueued or run at a time, in all workers together. Whatever deferred them may
- * keep each one busy until a timeout, and they must not take the places of other payers' jobs.
+ * How many deferred jobs of one payer are enqueued or run at a time, in all workers together: of those that wait for a
+ * provider call, and of those that wait for their settlement. Whatever deferred them
+ * may keep each one busy until a timeout, and they must not take the places of other payers' jobs.
  */
 const DEFERRED_AT_A_TIME = 4
 
@@ -19,8 +20,9 @@ const IS_FREE = `(lease_expires_at IS NULL OR lease_expires_at <= now())
     OR enqueued_at <= now() - make_interval(secs => ${ENQUEUE_AGAIN_AFTER_SECONDS}))`
 
 /**
- * Returns the unfinished jobs in `states` that are due and free, and marks them as enqueued: first those that were never
- * deferred in their state, then deferred ones, payer by payer. At most `limit` of each.
+ * Returns the unfinished jobs in `states` that are due and free, and marks them as enqueued: first those that were
+ * never deferred in their state, then deferred ones, payer by payer. At most `limit` of each. A provider call is never
+ * deferred, but a worker of the previous version may have left that mark.
  */
 export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
   return [...(await takeFresh(sql, states, limit)), ...(await takeDeferred(sql, states, limit))]
@@ -31,7 +33,7 @@ async function takeFresh(sql: Sql, states: readonly JobState[], limit: number): 
     name: 'take_fresh_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
-       WHERE state = ANY($1) AND run_after <= now() AND deferred_since IS NULL AND ${IS_FREE}
+       WHERE state = ANY($1) AND run_after <= now() AND (deferred_since IS NULL OR state = 'generating') AND ${IS_FREE}
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
      RETURNING id, operation, state`,
     values: [states, limit],
@@ -39,14 +41,14 @@ async function takeFresh(sql: Sql, states: readonly JobState[], limit: number): 
   return rows
 }
 
-/** Ranks the due jobs of each payer, those in flight first, so that these take up the payer's share. */
+/** Takes deferred jobs. Ranks those of each payer, jobs in flight first, so that these use up the payer's share. */
 async function takeDeferred(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({
     name: 'take_deferred_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT jobs.id FROM jobs JOIN (
-         SELECT id, row_number() OVER (PARTITION BY payer ORDER BY is_free, run_after) AS place
-         FROM (SELECT id, payer, run_after, (${IS_FREE}) IS TRUE AS is_free FROM jobs
+         SELECT id, row_number() OVER (PARTITION BY payer, state = 'accepted' ORDER BY is_free, run_after) AS place
+         FROM (SELECT id, payer, state, run_after, (${IS_FREE}) IS TRUE AS is_free FROM jobs
            WHERE deferred_since IS NOT NULL AND run_after <= now()
              AND state IN ('accepted', 'generated', 'settling')) AS due) AS ranked USING (id)
        WHERE place <= $3 AND state = ANY($1) AND ${IS_FREE}

@@ -8,6 +8,7 @@ ALTER TABLE upstream_attempts
 -- amount is an upper bound of its cost, in atomic USDC:
 --   empty_output         the authorized maximum, or the charge that the measured usage would have had
 --   unknown_outcome      the same
+--   lost_call            the same; the service lost the call, so it does not count against its payer
 --   rejected_request     the minimum charge: the vendor or the service refused what the caller had sent
 --   replaced_result      the charge of a withheld result that was generated again instead of being paid for
 --   reverted_settlement  the gas of a settlement that reverted
@@ -18,7 +19,7 @@ CREATE TABLE uncharged_work (
   network text NOT NULL,
   payer text NOT NULL,
   kind text NOT NULL CHECK (
-    kind IN ('empty_output', 'unknown_outcome', 'rejected_request', 'replaced_result', 'reverted_settlement')),
+    kind IN ('empty_output', 'unknown_outcome', 'lost_call', 'rejected_request', 'replaced_result', 'reverted_settlement')),
   amount numeric(78,0) NOT NULL CHECK (amount >= 0),
   -- The deployment that was called, if one was.
   deployment text,
@@ -27,7 +28,7 @@ CREATE TABLE uncharged_work (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 -- A payer's budget is read at every acceptance and before every provider call.
-CREATE INDEX uncharged_work_by_payer ON uncharged_work (payer, created_at) INCLUDE (amount);
+CREATE INDEX uncharged_work_by_payer ON uncharged_work (payer, created_at) INCLUDE (amount, kind);
 CREATE INDEX uncharged_work_by_time ON uncharged_work (created_at) INCLUDE (is_new_payer, kind, amount);
 -- Whether other payers' calls to the same deployment ended unknown at the same time.
 CREATE INDEX uncharged_work_unknown ON uncharged_work (deployment, created_at) INCLUDE (payer, is_new_payer)

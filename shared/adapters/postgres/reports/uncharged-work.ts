@@ -55,7 +55,7 @@ async function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Pro
        AND finished_at >= (SELECT applied_at FROM schema_migrations WHERE name = '0010-uncharged-work.sql')
        AND NOT EXISTS (SELECT FROM uncharged_work
          WHERE uncharged_work.authorization_id = upstream_attempts.authorization_id
-           AND kind IN ('empty_output', 'unknown_outcome'))`,
+           AND kind IN ('empty_output', 'unknown_outcome', 'lost_call'))`,
     values: [from, to],
   })
   return countAndSum(rows)

@@ -1,9 +1,9 @@
 import type { Sql } from '../pool.ts'
 
 /**
- * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored. Only
- * a payment that arrived in time and is still being verified needs it: verification takes a few RPC timeouts. Unpaid
- * requests cost nothing, so their keys must not stay longer than necessary.
+ * A payment sent after its challenge expired is answered with a new challenge, for which the key need not be stored.
+ * Only a payment that arrived in time and is still being verified needs it: verification takes a few RPC timeouts.
+ * Unpaid requests cost nothing, so their keys must not stay longer than necessary.
  */
 const FORGET_AFTER_SECONDS = 120
 

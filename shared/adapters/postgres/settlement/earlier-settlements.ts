@@ -56,6 +56,12 @@ export async function adoptSettlement(
 ): Promise<Written> {
   return await inFencedTransaction(pool, async (sql) => {
     await lockClaimedJob(sql, job, 'generated')
+    // The current authorization is never settled, so the payer's next permit may have its nonce.
+    await sql.query({
+      name: 'release_replaced_permit',
+      text: 'UPDATE authorizations SET permit_released_at = now() WHERE id = $1 AND permit_released_at IS NULL',
+      values: [job.authorizationId],
+    })
     const { rowCount } = await sql.query({
       name: 'adopt_settlement',
       text: `WITH settlement AS (${REOPENED} AND settlements.job_id = $2 RETURNING job_id, authorization_id, charge_amount)

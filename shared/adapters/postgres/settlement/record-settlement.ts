@@ -90,8 +90,8 @@ const NOT_LOOKED_UP = `SELECT 1 FROM settlements
   WHERE settlements.job_id = jobs.id AND settlements.state IN ('reverted', 'surplus') AND settlements.id <> ALL($3::uuid[])`
 
 /**
- * Moves several jobs with the guard of every transition, and that nothing else may have charged them. Returns the ids
- * of those that moved.
+ * Moves several jobs with the guard of every transition, and only those that no earlier settlement may have charged.
+ * Returns the ids of those that moved.
  */
 async function moveToSettling(sql: Sql, recordings: readonly Recording[]): Promise<ReadonlySet<string>> {
   const { rows } = await sql.query<{ id: string }>({

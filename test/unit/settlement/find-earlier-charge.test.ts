@@ -1,0 +1,63 @@
+import { expect, it } from 'vitest'
+import type { EarlierSettlement } from '#shared/jobs/settlement-store.ts'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
+import { findEarlierCharge } from '../../../workers/settlement/own-keys/find-earlier-charge.ts'
+import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+
+const GAS = { gasUsed: 1n, effectiveGasPrice: 1n, cost: atomicAmount(1n) }
+const REVERTED: Confirmation = { outcome: 'reverted', blockNumber: 5n, blockHash: '0x05', gas: GAS }
+const CONFIRMED: Confirmation = {
+  outcome: 'confirmed',
+  blockNumber: 5n,
+  blockHash: '0x05',
+  blockTimestamp: new Date(0),
+  gas: GAS,
+}
+const PENDING: Confirmation = { outcome: 'pending' }
+
+const earlier: EarlierSettlement = {
+  settlementId: 'settlement',
+  authorizationId: 'authorization',
+  authorization: testAuthorization(),
+  chargeAmount: atomicAmount(5034n),
+  settledBy: 'own_key',
+  transactions: [
+    { hash: '0x02', accountNonce: 7n },
+    { hash: '0x01', accountNonce: 7n },
+  ],
+  firstBlock: 1n,
+  known: 'failed',
+}
+
+/** A settler that reads these confirmations by hash; the payer's nonce is used, and the account's next one is 8. */
+function reading(confirmations: Readonly<Record<string, Confirmation>>) {
+  const evidence: SettlementEvidence = {
+    outcome: 'read',
+    blockNumber: 9n,
+    blockHash: '0x09',
+    accountNonceCount: 8n,
+    isNonceUsed: true,
+    chainTime: new Date(0),
+  }
+  return {
+    readEvidence: () => Promise.resolve(evidence),
+    confirm: (hash: string) => Promise.resolve(confirmations[hash] ?? PENDING),
+    findTransfer: () => Promise.resolve('missing'),
+  } as unknown as Settler
+}
+
+it('excludes a transaction that was replaced by another with the same account nonce, which reverted', async () => {
+  expect(await findEarlierCharge(reading({ '0x02': REVERTED }), earlier)).toBe('failed')
+})
+
+it('leaves an earlier settlement unclear while one of its transactions may have used the nonce', async () => {
+  expect(await findEarlierCharge(reading({}), earlier)).toBe('unclear')
+})
+
+it('leaves a settlement by a remote facilitator to the workers that have the facilitator', async () => {
+  expect(await findEarlierCharge(reading({ '0x02': CONFIRMED }), { ...earlier, settledBy: 'remote_facilitator' })).toBe(
+    'unclear',
+  )
+  expect(await findEarlierCharge(reading({ '0x02': CONFIRMED }), earlier)).toBe('charged')
+})
