@@ -134,7 +134,7 @@ describe('encoded bodies', () => {
     const expected = { status: 415, code: 'unsupported_content_encoding', param: 'content-encoding' }
     await expectNeverRetry(answer, { ...expected, says: ['content-encoding'] })
   })
-  test.each(['utf-16', 'iso-8859-1', '"us-ascii"', ''])('refuses the charset %s with 415', async (charset) => {
+  test.each(['utf-16', 'iso-8859-1', '"windows-1252"'])('refuses the charset %s with 415', async (charset) => {
     const answer = await post([['content-type', `application/json; charset=${charset}`]])
     await expectNeverRetry(answer, {
       status: 415,
@@ -146,6 +146,8 @@ describe('encoded bodies', () => {
   test.each([
     [['content-type', 'application/json; charset="UTF-8"']],
     [['content-type', 'application/json;charset=utf8']],
+    [['content-type', 'application/json; charset=us-ascii']],
+    [['content-type', 'application/json; charset=']],
     [
       ['content-type', 'application/json'],
       ['content-encoding', 'identity'],
