@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { PATIENT_SETTINGS } from '../../support/patience.ts'
 import { check } from '../checker/check.ts'
 import { collect } from '../checker/collect.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
@@ -49,9 +50,16 @@ export async function runPurse({ seconds, attacks, onProgress = () => undefined 
     workers: 1,
     approvedPayers: HONEST_PAYERS,
     sponsoredPayers: 0,
-    // The defaults of the service, but for the lease of a starved worker and a limit that a campaign can wait for.
-    apiEnvironment: { ...limits, REQUESTS_PER_MINUTE: '6000', HOLD_SECONDS: '60' },
-    workerEnvironment: { ...limits, LEASE_SECONDS: '60', PROVIDER_TIMEOUT_SECONDS: '10' },
+    // The defaults of the service, but for limits that the attack can meet within minutes, and for times that a starved
+    // machine exceeds without any attack.
+    apiEnvironment: {
+      ...limits,
+      ...PATIENT_SETTINGS,
+      REQUESTS_PER_MINUTE: '6000',
+      HOLD_SECONDS: '60',
+      MAXIMUM_QUEUE_AGE_SECONDS: '3600',
+    },
+    workerEnvironment: { ...limits, ...PATIENT_SETTINGS, LEASE_SECONDS: '60', PROVIDER_TIMEOUT_SECONDS: '60' },
   })
   try {
     const { info, payers } = stack
