@@ -163,7 +163,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
       return call ? label(await sendAttackCall(context, from(context, turn), call)) : 'no challenge'
     },
   },
-  'code set while the vendor works, which burns the gas of the settlement': {
+  'code set while the vendor works that burns the gas of the settlement': {
     pauseMs: 500,
     attempt: async (context, turn) => {
       const wallet = context.wallets.delegating[2 + (turn % 2)]
@@ -192,7 +192,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
         return distinct((await Promise.all(sent)).map(label))
       }),
   },
-  'results of others, by their payment on chain': { pauseMs: 500, attempt: stealResult },
+  'results of others by their payment on chain': { pauseMs: 500, attempt: stealResult },
   reorganizations: {
     pauseMs: 10_000,
     attempt: async ({ stack, rpcUrl }) => {
