@@ -97,6 +97,8 @@ export interface EarlierSettlement {
   readonly settledBy: 'own_key' | 'remote_facilitator'
   /** Newest first; without account nonce where a remote facilitator signed them. */
   readonly transactions: readonly { readonly hash: Hex; readonly accountNonce: bigint | null }[]
+  /** Transactions that only fill the nonce gap which a failed settlement left: with one of them mined, none of it can be. */
+  readonly fillers: readonly { readonly hash: Hex; readonly accountNonce: bigint }[]
   /** No transaction of this settlement is in an earlier block. */
   readonly firstBlock: bigint
   /** `failed_finally`: a final block proves it. `charged`: it is known to have charged the payer. */

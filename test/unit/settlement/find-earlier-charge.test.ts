@@ -26,6 +26,7 @@ const earlier: EarlierSettlement = {
     { hash: '0x02', accountNonce: 7n },
     { hash: '0x01', accountNonce: 7n },
   ],
+  fillers: [],
   firstBlock: 1n,
   known: 'failed',
 }
@@ -49,6 +50,13 @@ function reading(confirmations: Readonly<Record<string, Confirmation>>) {
 
 it('excludes a transaction that was replaced by another with the same account nonce, which reverted', async () => {
   expect(await findEarlierCharge(reading({ '0x02': REVERTED }), earlier)).toBe('failed')
+})
+
+it('excludes a transaction whose account nonce was used to fill the gap that it left', async () => {
+  const filled = { ...earlier, fillers: [{ hash: '0x03', accountNonce: 7n }] } as const
+  const mined: Confirmation = { outcome: 'transfer_missing', blockNumber: 6n }
+  expect(await findEarlierCharge(reading({ '0x03': mined }), filled)).toBe('failed')
+  expect(await findEarlierCharge(reading({}), filled)).toBe('unclear')
 })
 
 it('leaves an earlier settlement unclear while one of its transactions may have used the nonce', async () => {

@@ -8,7 +8,7 @@ import type { EarlierCharge } from '../look-up-earlier.ts'
  */
 export async function findEarlierCharge(
   settler: Pick<Settler, 'confirm' | 'readEvidence' | 'findTransfer'>,
-  { known, settledBy, authorization, chargeAmount, transactions, firstBlock }: EarlierSettlement,
+  { known, settledBy, authorization, chargeAmount, transactions, fillers, firstBlock }: EarlierSettlement,
 ): Promise<EarlierCharge> {
   if (known === 'failed_finally') return 'failed'
   // Only a worker with the facilitator can complete the job with its settlement.
@@ -23,7 +23,10 @@ export async function findEarlierCharge(
   const outcomes = new Set(statuses.map(({ confirmation }) => confirmation.outcome))
   if (evidence.outcome === 'unreachable' || outcomes.has('unreachable') || outcomes.has('transfer_missing'))
     return 'unclear'
-  const unexcluded = withoutReverted(statuses)
+  const usedByFillers: bigint[] = []
+  for (const { hash, accountNonce } of fillers)
+    if (isMined(await settler.confirm(hash, authorization, chargeAmount))) usedByFillers.push(accountNonce)
+  const unexcluded = withoutReverted(statuses, usedByFillers)
   if (!evidence.isNonceUsed) return canStillBeMined(unexcluded, evidence, authorization.deadline) ? 'unclear' : 'failed'
   // The payer invalidated the nonce, unless one of our transactions that the node does not show used it.
   if (statuses.length === 0 || unexcluded.some((status) => !isAfter(status, evidence))) return 'unclear'
@@ -34,10 +37,15 @@ export async function findEarlierCharge(
 type ReadEvidence = Extract<SettlementEvidence, { outcome: 'read' }>
 type Status = { readonly accountNonce: bigint | null; readonly confirmation: Confirmation }
 
-/** Leaves out the transactions that reverted, and those that share an account nonce with one of them. */
-function withoutReverted(statuses: readonly Status[]): readonly Status[] {
+/** Returns whether a transaction without a payment was mined. */
+function isMined({ outcome }: Confirmation): boolean {
+  return outcome === 'transfer_missing' || outcome === 'reverted'
+}
+
+/** Leaves out the transactions that reverted, and those whose account nonce another mined transaction used. */
+function withoutReverted(statuses: readonly Status[], usedByFillers: readonly bigint[]): readonly Status[] {
   const isReverted = ({ confirmation }: Status) => confirmation.outcome === 'reverted'
-  const usedNonces = new Set(statuses.filter(isReverted).map(({ accountNonce }) => accountNonce))
+  const usedNonces = new Set([...usedByFillers, ...statuses.filter(isReverted).map(({ accountNonce }) => accountNonce)])
   return statuses.filter(
     (status) => !isReverted(status) && (status.accountNonce === null || !usedNonces.has(status.accountNonce)),
   )

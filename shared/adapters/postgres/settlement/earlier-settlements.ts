@@ -21,6 +21,7 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
     first_block: string
     known: EarlierSettlement['known']
     transactions: readonly { hash: Hex; account_nonce: string | null }[] | null
+    fillers: readonly { hash: Hex; account_nonce: string }[] | null
   }>({
     name: 'read_earlier_settlements',
     text: `SELECT settlements.id, authorization_id, signed, charge_amount, settled_by,
@@ -28,7 +29,12 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
        CASE WHEN state = 'surplus' THEN 'charged' WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
        (SELECT json_agg(json_build_object('hash', hash, 'account_nonce', account_nonce::text)
           ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
-        FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
+        FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions,
+       (SELECT json_agg(json_build_object('hash', filler.hash, 'account_nonce', filler.account_nonce::text))
+        FROM settlement_transactions AS filler
+        WHERE filler.settlement_id IS NULL AND (filler.network, filler.facilitator, filler.account_nonce) IN (
+          SELECT network, facilitator, account_nonce FROM settlement_transactions
+          WHERE settlement_id = settlements.id)) AS fillers
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE settlements.job_id = $1 AND state IN ('reverted', 'surplus') ORDER BY signed_at`,
     values: [job.id, REORGANIZATION_DEPTH],
@@ -43,6 +49,7 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
       hash,
       accountNonce: account_nonce === null ? null : BigInt(account_nonce),
     })),
+    fillers: (row.fillers ?? []).map(({ hash, account_nonce }) => ({ hash, accountNonce: BigInt(account_nonce) })),
     firstBlock: BigInt(row.first_block),
     known: row.known,
   }))
