@@ -84,7 +84,7 @@ export function createBodyMemory(limit: number, now: () => number): BodyMemory {
   /** Throws unless the large bodies that this client has announced leave room for another; a lone one always fits. */
   function announceLargeBody({ client, share, ...body }: ExpectedBody): () => void {
     // A body without an announced length counts as a small one; its memory is counted as it arrives.
-    const bytes = body.announcedBytes ?? SMALL_BODY_BYTES
+    const bytes = REQUEST_OVERHEAD_BYTES + (body.announcedBytes ?? SMALL_BODY_BYTES)
     const clientLimit = (limit * (1 - SMALL_BODY_SHARE) * share * SHARE_OF_FREE) / (SHARE_OF_FREE + 1)
     const alreadyAnnounced = Math.max(...client.map((group) => announced.usedBy(group)))
     if (alreadyAnnounced > 0 && alreadyAnnounced + bytes > clientLimit)
