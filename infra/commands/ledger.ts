@@ -38,7 +38,7 @@ async function report(options: LedgerOptions): Promise<number> {
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
   })
   try {
-    const chain = options.rpcUrl === null ? null : createTransferReader(options.rpcUrl)
+    const chain = options.rpcUrls === null ? null : createTransferReader(options.rpcUrls)
     // Read before the ledger, so that every transfer up to this block already has its row.
     const head = chain && (await namingFailure(CHAIN, chain.readHead()))
     const period = await namingFailure(DATABASE, resolvePeriod(pool, options))

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
+import { rpcUrls } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
@@ -31,7 +32,7 @@ export interface LedgerOptions {
   readonly asJson: boolean
   readonly databaseUrl: string
   /** `null`: do not reconcile with the chain. */
-  readonly rpcUrl: string | null
+  readonly rpcUrls: readonly string[] | null
   readonly logRange: bigint
   /** In addition to the addresses in the ledger; lower case. */
   readonly recipients: readonly string[]
@@ -58,7 +59,7 @@ const optionsSchema = z.object({
 
 const environmentSchema = z.object({
   DATABASE_URL: z.url({ error: 'is not set, or not a URL' }),
-  RPC_URL: z.url({ error: 'is not set, or not a URL' }),
+  RPC_URL: rpcUrls,
   PAY_TO: addresses.optional(),
   FACILITATOR_ADDRESSES: addresses.optional(),
   UNCHARGED_WINDOW_SECONDS: exposureSettings.UNCHARGED_WINDOW_SECONDS,
@@ -84,14 +85,14 @@ export async function readOptions(
     z.infer<typeof environmentSchema>,
     'RPC_URL'
   > & {
-    RPC_URL?: string
+    RPC_URL?: readonly string[]
   }
   return {
     from,
     to,
     asJson: flags.json ?? false,
     databaseUrl: settings.DATABASE_URL,
-    rpcUrl: settings.RPC_URL ?? null,
+    rpcUrls: settings.RPC_URL ?? null,
     logRange: BigInt(logRange),
     recipients: settings.PAY_TO ?? [],
     facilitators: settings.FACILITATOR_ADDRESSES ?? [],

@@ -13,6 +13,10 @@ import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.
 import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
 import { readUnchargedWork, type UnchargedWorkReport } from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
+import {
+  readUnknownSettlements,
+  type UnknownSettlements,
+} from '#shared/adapters/postgres/reports/unknown-settlements.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 
 export interface NewPayerReport {
@@ -36,6 +40,7 @@ export interface LedgerReport {
   readonly settlementGas: SettlementGas
   readonly settlingNow: CountAndSum
   readonly review: ReviewItems
+  readonly unknownSettlements: UnknownSettlements
   readonly unfinished: readonly UnfinishedJobs[]
 }
 
@@ -56,6 +61,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
       settlementGas: await readSettlementGas(sql, period),
       settlingNow: await readSettlingNow(sql),
       review: await readReviewItems(sql),
+      unknownSettlements: await readUnknownSettlements(sql),
       unfinished: await readUnfinishedJobs(sql),
     }
   })

@@ -6,7 +6,7 @@ import type { Reconciliation } from './reconcile.ts'
 
 /** Renders the report as text, one section for each topic, with aligned columns. Amounts are USDC with six decimals. */
 export function renderReport(report: LedgerReport, reconciliation: Reconciliation | null): string {
-  const { period, revenue, absorbedCost, review, settlementGas } = report
+  const { period, revenue, absorbedCost, review, settlementGas, unknownSettlements } = report
   return [
     `Ledger from ${period.from} to ${period.to}`,
     ...section('Revenue', [['charges completed', ...sum(revenue)]]),
@@ -64,6 +64,19 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
         item.since,
         item.transaction ?? '',
         item.reason ?? '',
+      ]),
+    ),
+    ...section(
+      `Settled without a record (to refund): ${usdc(unknownSettlements.totalAtomic)} in ${unknownSettlements.count} payments`,
+      unknownSettlements.oldest.map((item) => [
+        usdc(item.amountAtomic),
+        item.payer,
+        item.transaction,
+        `nonce ${item.nonce}`,
+        item.since,
+        item.idempotencyKey === null ? '' : `key ${item.idempotencyKey}`,
+        item.requestId === null ? '' : `request ${item.requestId}`,
+        item.jobId === null ? '' : `job ${item.jobId}`,
       ]),
     ),
     ...section(

@@ -6,6 +6,14 @@ const EXECUTION_REVERTED = 3
 const EXECUTION_FAILED = /\bexecution reverted\b|\bout ?of ?gas\b|\binvalid (opcode|jump)\b|\bstack (over|under)flow\b/i
 /** The sender's balance, or the fee cap, is too low for the gas fees of the call. */
 const FEES_REFUSED = /insufficient funds for gas|lack of funds|less than (the )?block base fee/i
+/** The block that a read refers to, perhaps as the latest one, was replaced or has not reached this node. */
+const BLOCK_MISSING = /BlockOutOfRange|\b(block|header)( for hash)? not found\b|\bunknown block\b/i
+/** The node has this transaction, or another of this service with the same nonce and a higher fee. */
+const ALREADY_SENT = /already known|already imported|known transaction|replacement transaction underpriced/i
+const ACCOUNT_NONCE_USED = /nonce too low/i
+/** How providers report that a key has no calls left for now. Each has a code of its own. */
+const RATE_LIMITED =
+  /\brate.?limit|\btoo many request|\brequests? (rate|limit|count)\b|\bquota\b|\b(compute units|throughput)\b/i
 /** The node gave up on one call, or its answer would have been too long. */
 const CALL_ABANDONED =
   /\btime[d ]?-?out\b|execution aborted|\bdeadline exceeded\b|(response|result).{0,20}(too (big|large)|exceed)/i
@@ -35,6 +43,30 @@ export function isAbandoned(error: unknown): boolean {
   const rpcError = rpcErrorOf(error)
   if (rpcError) return CALL_ABANDONED.test(rpcError.details)
   return error.walk((cause) => cause instanceof TimeoutError || isOversize(cause)) !== null
+}
+
+/** Returns whether a read met a reorganization, or a node behind the others. The same read succeeds moments later. */
+export function isMissingBlock(error: unknown): boolean {
+  return isNodeError(error, BLOCK_MISSING)
+}
+
+/** Returns whether the node refuses this key's calls for now, whatever they are. */
+export function isRateLimit(error: unknown): boolean {
+  return isNodeError(error, RATE_LIMITED)
+}
+
+export function isAlreadySent(error: unknown): boolean {
+  return isNodeError(error, ALREADY_SENT)
+}
+
+export function isAccountNonceUsed(error: unknown): boolean {
+  return isNodeError(error, ACCOUNT_NONCE_USED)
+}
+
+/** Returns whether a node reports `what`. The text of a revert is that of a contract, which a payer may have written. */
+function isNodeError(error: unknown, what: RegExp): boolean {
+  const rpcError = rpcErrorOf(error)
+  return rpcError !== null && !isRevert(error) && what.test(rpcError.details)
 }
 
 function rpcErrorOf(error: unknown): RpcRequestError | null {

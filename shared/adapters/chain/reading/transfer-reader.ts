@@ -1,5 +1,6 @@
 import {
   createPublicClient,
+  fallback,
   http,
   parseEventLogs,
   type TransactionReceipt,
@@ -7,6 +8,7 @@ import {
 } from 'viem'
 import { base } from '../network/base-chain.ts'
 import { CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+import { findFirstBlock } from './find-first-block.ts'
 
 type Hex = `0x${string}`
 
@@ -51,11 +53,16 @@ const RPC_TIMEOUT_MS = 30_000
 /** Concurrent lookups are sent as one JSON-RPC batch of at most this many. */
 const BATCH_SIZE = 50
 
-/** Creates a reader over JSON-RPC with retries: a report over many blocks should survive a lost response. */
-export function createTransferReader(rpcUrl: string): TransferReader {
+/**
+ * Creates a reader over JSON-RPC with retries, and other nodes after them: a report over many blocks should survive a
+ * lost response.
+ */
+export function createTransferReader(rpcUrls: readonly string[]): TransferReader {
   const client = createPublicClient({
     chain: base,
-    transport: http(rpcUrl, { timeout: RPC_TIMEOUT_MS, retryCount: 3, batch: { batchSize: BATCH_SIZE } }),
+    transport: fallback(
+      rpcUrls.map((url) => http(url, { timeout: RPC_TIMEOUT_MS, retryCount: 3, batch: { batchSize: BATCH_SIZE } })),
+    ),
     cacheTime: 0,
   })
   return {
@@ -64,16 +71,7 @@ export function createTransferReader(rpcUrl: string): TransferReader {
       if (chainId !== CHAIN_ID) throw new Error(`the node serves chain ${chainId}, not ${CHAIN_ID}`)
       return head
     },
-    findFirstBlock: async (time, head) => {
-      let [low, high] = [0n, head + 1n]
-      while (low < high) {
-        const middle = (low + high) / 2n
-        const { timestamp } = await client.getBlock({ blockNumber: middle })
-        if (Number(timestamp) * 1000 < time.getTime()) low = middle + 1n
-        else high = middle
-      }
-      return low
-    },
+    findFirstBlock: (time, head) => findFirstBlock(client, BigInt(Math.ceil(time.getTime() / 1000)), head),
     readTransfers: async (recipients, { first, last }) => {
       // viem treats an empty list as any recipient.
       if (recipients.length === 0) return []

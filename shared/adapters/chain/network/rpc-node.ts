@@ -1,13 +1,21 @@
 import { Pool } from 'undici'
-import { custom, HttpRequestError, RpcRequestError, TimeoutError, type Transport } from 'viem'
+import { HttpRequestError, RpcRequestError, TimeoutError } from 'viem'
 import { z } from 'zod'
 
 /** Far above the response to any call made here. */
 const MAXIMUM_RESPONSE_BYTES = 10_485_760
 
-interface RpcCall {
+export interface RpcCall {
   readonly method: string
   readonly params?: unknown
+}
+
+/** One JSON-RPC node. */
+export interface RpcNode {
+  /** Host and port, for logs and metrics. The rest of a URL often contains a key. */
+  readonly host: string
+  /** Sends one call once. Throws the same errors as viem's `http` transport. */
+  call(call: RpcCall): Promise<unknown>
 }
 
 /** Some nodes send `error: null` with a result, and some omit the code of an error. */
@@ -17,12 +25,11 @@ const responseSchema = z.looseObject({
 })
 
 /**
- * Creates a JSON-RPC transport over a pool of keep-alive connections that sends each call once. It throws the same
- * errors as viem's `http` transport, whose `fetch` takes several times the CPU time. `timeoutMs` limits the whole
- * exchange. Redirects are not followed.
+ * Opens a node over a pool of keep-alive connections; viem's `http` transport over `fetch` takes several times the CPU
+ * time. `timeoutMs` limits the whole exchange. Redirects are not followed.
  */
-export function rpcTransport(rpcUrl: string, timeoutMs: number): Transport {
-  const { origin, pathname, search, username, password } = new URL(rpcUrl)
+export function openRpcNode(rpcUrl: string, timeoutMs: number): RpcNode {
+  const { origin, host, pathname, search, username, password } = new URL(rpcUrl)
   const [path, url] = [`${pathname}${search}`, `${origin}${pathname}${search}`]
   const headers = { 'content-type': 'application/json', ...basicAuthorization(username, password) }
   const pool = new Pool(origin, { maxResponseSize: MAXIMUM_RESPONSE_BYTES })
@@ -45,16 +52,18 @@ export function rpcTransport(rpcUrl: string, timeoutMs: number): Transport {
     }
   }
 
-  const request = async (call: RpcCall): Promise<unknown> => {
-    const { status, text } = await exchange(call)
-    const { data: parsed } = responseSchema.safeParse(parseJson(text))
-    // Gateways send the node's error with a status of their own. The error is more specific.
-    if (parsed?.error) throw new RpcRequestError({ body: { ...call }, error: parsed.error, url })
-    if (status < 200 || status > 299 || parsed?.result === undefined)
-      throw new HttpRequestError({ body: { ...call }, details: text, status, url })
-    return parsed.result
+  return {
+    host,
+    call: async (call) => {
+      const { status, text } = await exchange(call)
+      const { data: parsed } = responseSchema.safeParse(parseJson(text))
+      // Gateways send the node's error with a status of their own. The error is more specific.
+      if (parsed?.error) throw new RpcRequestError({ body: { ...call }, error: parsed.error, url })
+      if (status < 200 || status > 299 || parsed?.result === undefined)
+        throw new HttpRequestError({ body: { ...call }, details: text, status, url })
+      return parsed.result
+    },
   }
-  return custom({ request }, { key: 'http', name: 'HTTP JSON-RPC', retryCount: 0 })
 }
 
 /** Returns `undefined` for invalid JSON. */

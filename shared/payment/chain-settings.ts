@@ -1,0 +1,16 @@
+import { z } from 'zod'
+
+/** One URL or several, separated by commas; a comma within a URL is written %2C. */
+export const rpcUrls = z
+  .string({ error: 'is not set' })
+  .min(1, { error: 'is not set' })
+  .transform((list) => list.split(',').map((url) => url.trim()))
+  .pipe(z.array(z.url({ protocol: /^https?$/, error: 'must be an http(s) URL, or several separated by commas' })))
+
+/** The settings of API and workers for the nodes of the payment network. */
+export const chainSettings = {
+  /** Reads go to the first node that answers, transactions to all of them. */
+  RPC_URL: rpcUrls,
+  /** A call that takes longer counts as an unreachable node. */
+  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
+}
