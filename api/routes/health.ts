@@ -1,7 +1,17 @@
 import type { FastifyInstance } from 'fastify'
 
-/** Required dependencies by name; each check throws when its dependency is down. */
-export type ReadinessChecks = Readonly<Record<string, () => Promise<void>>>
+/** Dependencies by name; each check throws when its dependency is down. */
+type Checks = Readonly<Record<string, () => Promise<void>>>
+
+export interface ReadinessChecks {
+  /** What this process needs to serve anything, or what may be broken in this process alone. */
+  readonly required: Checks
+  /**
+   * What all processes share and only some requests need. While one is down, those requests are answered with an error
+   * that says so; taking every process out of the load balancer would also refuse all others.
+   */
+  readonly shared: Checks
+}
 
 /** A dependency that takes longer counts as down. */
 const CHECK_TIMEOUT_MS = 2000
@@ -13,10 +23,10 @@ const REPORT_MS = 1000
 export type ReadinessWarnings = Readonly<Record<string, () => Promise<boolean>>>
 
 /**
- * Adds `GET /healthz`, which checks only that the process responds, and `GET /readyz`, which checks every dependency:
- * 503 names those that are down, without details. Warnings do not change the status. The checks run at most once per
- * second and once at a time, however many requests arrive. Once `draining` has aborted, `/readyz` is 503 immediately,
- * since the process is about to stop. `now` is monotonic, in milliseconds.
+ * Adds `GET /healthz`, which checks only that the process responds, and `GET /readyz`, which checks every dependency and
+ * names those that are down, without details: 503 when a required one is, otherwise 200. Warnings do not change the
+ * status. The checks run at most once per second and once at a time, however many requests arrive. Once `draining` has
+ * aborted, `/readyz` is 503 immediately, since the process is about to stop. `now` is monotonic, in milliseconds.
  */
 export function addHealthRoutes(
   app: FastifyInstance,
@@ -35,14 +45,14 @@ export function addHealthRoutes(
         .send({ status: 'draining', checks: {}, warnings: [] })
     const report = await readReport()
     return reply
-      .status(report.status === 'ok' ? 200 : 503)
+      .status(report.status === 'unavailable' ? 503 : 200)
       .header('cache-control', 'no-store')
       .send(report)
   })
 }
 
 interface Report {
-  readonly status: 'ok' | 'unavailable'
+  readonly status: 'ok' | 'degraded' | 'unavailable'
   readonly checks: Readonly<Record<string, 'ok' | 'down'>>
   readonly warnings: readonly string[]
 }
@@ -60,15 +70,28 @@ function createReportReader(read: () => Promise<Report>, now: () => number): () 
 }
 
 async function runChecks(checks: ReadinessChecks, warnings: ReadinessWarnings): Promise<Report> {
-  const [results, raised] = await Promise.all([
-    Promise.all(Object.entries(checks).map(async ([name, check]) => [name, await run(check)] as const)),
+  const [required, shared, raised] = await Promise.all([
+    runAll(checks.required),
+    runAll(checks.shared),
     Promise.all(Object.entries(warnings).map(async ([name, isRaised]) => ((await runWarning(isRaised)) ? [name] : []))),
   ])
   return {
-    status: results.every(([, result]) => result === 'ok') ? 'ok' : 'unavailable',
-    checks: Object.fromEntries(results),
+    status: hasFailed(required) ? 'unavailable' : hasFailed(shared) ? 'degraded' : 'ok',
+    checks: { ...required, ...shared },
     warnings: raised.flat(),
   }
+}
+
+type Results = Readonly<Record<string, 'ok' | 'down'>>
+
+async function runAll(checks: Checks): Promise<Results> {
+  return Object.fromEntries(
+    await Promise.all(Object.entries(checks).map(async ([name, check]) => [name, await run(check)] as const)),
+  )
+}
+
+function hasFailed(results: Results): boolean {
+  return Object.values(results).includes('down')
 }
 
 /** Runs the check of a warning. One that fails raises no warning: the dependency is already reported as down. */
@@ -84,11 +107,9 @@ async function run(check: () => Promise<void>): Promise<'ok' | 'down'> {
   const timeout = Promise.withResolvers<'down'>()
   const timer = setTimeout(() => timeout.resolve('down'), CHECK_TIMEOUT_MS)
   try {
-    const checked = check().then(
-      () => 'ok' as const,
-      () => 'down' as const,
-    )
-    return await Promise.race([checked, timeout.promise])
+    return await Promise.race([check().then(() => 'ok' as const), timeout.promise])
+  } catch {
+    return 'down'
   } finally {
     clearTimeout(timer)
   }

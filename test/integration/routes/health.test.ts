@@ -6,13 +6,19 @@ const up = async () => undefined
 const down = async () => {
   throw new Error('postgres://user:secret@host')
 }
+const throws = () => {
+  throw new Error('not open')
+}
 const hangs = () => new Promise<void>(() => undefined)
 const ask = async (
   url: string,
-  checks: ReadinessChecks,
+  required: ReadinessChecks['required'],
   warnings: ReadinessWarnings = {},
-  draining: AbortSignal = new AbortController().signal,
-) => (await composeApp((app) => addHealthRoutes(app, checks, warnings, draining))).inject(url)
+  {
+    shared = {},
+    draining = new AbortController().signal,
+  }: Partial<{ shared: ReadinessChecks['shared']; draining: AbortSignal }> = {},
+) => (await composeApp((app) => addHealthRoutes(app, { required, shared }, warnings, draining))).inject(url)
 
 describe('health routes', () => {
   it('/healthz is 200 regardless of dependencies', async () => {
@@ -39,6 +45,19 @@ describe('health routes', () => {
       warnings: [],
     })
     expect(answer.body).not.toContain('secret')
+  })
+
+  it('/readyz stays 200 and says `degraded` while a dependency that all processes share is down', async () => {
+    const answer = await ask('/readyz', { database: up }, {}, { shared: { chain: down, queue: up } })
+    expect({ status: answer.statusCode, body: answer.json() }).toEqual({
+      status: 200,
+      body: { status: 'degraded', checks: { database: 'ok', chain: 'down', queue: 'ok' }, warnings: [] },
+    })
+  })
+
+  it('/readyz reports a dependency whose check throws before it waits as down', async () => {
+    const answer = await ask('/readyz', { database: throws, chain: up })
+    expect(answer.json()).toMatchObject({ checks: { database: 'down', chain: 'ok' } })
   })
 
   it('/readyz reports a hanging dependency as down', async () => {
@@ -72,7 +91,7 @@ describe('health routes', () => {
     const app = await composeApp((composed) =>
       addHealthRoutes(
         composed,
-        { chain: async () => void (checks += 1) },
+        { required: { chain: async () => void (checks += 1) }, shared: {} },
         { clock_skew: async () => (warnings += 1) < 0 },
         new AbortController().signal,
         () => 0,
@@ -90,7 +109,13 @@ describe('health routes', () => {
       if (!isUp) throw new Error('down')
     }
     const app = await composeApp((composed) =>
-      addHealthRoutes(composed, { chain: check }, {}, new AbortController().signal, () => time),
+      addHealthRoutes(
+        composed,
+        { required: { chain: check }, shared: {} },
+        {},
+        new AbortController().signal,
+        () => time,
+      ),
     )
     const statusAt = async (milliseconds: number) => {
       time = milliseconds
@@ -113,7 +138,13 @@ describe('health routes', () => {
       return held.promise
     }
     const app = await composeApp((composed) =>
-      addHealthRoutes(composed, { chain: check }, {}, new AbortController().signal, () => time),
+      addHealthRoutes(
+        composed,
+        { required: { chain: check }, shared: {} },
+        {},
+        new AbortController().signal,
+        () => time,
+      ),
     )
     const first = app.inject('/readyz').then(({ statusCode }) => statusCode)
     await expect.poll(() => checks).toBe(1)
@@ -124,11 +155,11 @@ describe('health routes', () => {
   })
 
   it('/readyz of a stopping process is 503 immediately, regardless of dependencies', async () => {
-    const answer = await ask('/readyz', { database: hangs }, {}, AbortSignal.abort())
+    const answer = await ask('/readyz', { database: hangs }, {}, { draining: AbortSignal.abort() })
     expect({ status: answer.statusCode, body: answer.json() }).toEqual({
       status: 503,
       body: { status: 'draining', checks: {}, warnings: [] },
     })
-    expect((await ask('/healthz', {}, {}, AbortSignal.abort())).statusCode).toBe(200)
+    expect((await ask('/healthz', {}, {}, { draining: AbortSignal.abort() })).statusCode).toBe(200)
   })
 })
