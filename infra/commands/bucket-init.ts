@@ -1,9 +1,16 @@
 import { parseArgs } from 'node:util'
+import type { S3Client } from '@aws-sdk/client-s3'
 import { z } from 'zod'
 import { createS3Client } from '#shared/adapters/s3/client.ts'
-import { type BucketPreparation, LIFECYCLE_RULES, prepareBucket } from '#shared/adapters/s3/prepare-bucket.ts'
+import {
+  type BucketPreparation,
+  bucketExists,
+  LIFECYCLE_RULES,
+  prepareBucket,
+} from '#shared/adapters/s3/prepare-bucket.ts'
 import { objectStoreSettings, type S3Settings } from '#shared/media/object-store-settings.ts'
 
+const PREFIXES = LIFECYCLE_RULES.map(({ Filter }) => Filter.Prefix)
 const RULES = LIFECYCLE_RULES.map(
   ({ Filter, Expiration: { Days: days } }) =>
     `  ${Filter.Prefix.padEnd(15)} deleted after ${days} day${days === 1 ? '' : 's'}`,
@@ -16,11 +23,25 @@ ${RULES.join('\n')}
 These rules are a backstop: the workers delete expired objects themselves, on time. Safe to repeat.
 Replaces any other lifecycle rules of the bucket.
 
+Then it writes, reads, lists and deletes a small object under each of these prefixes, and tries to
+read one without keys. If the store refuses writes under a complete public access block, it uses a
+weaker one and says so.
+
   --dry-run   check whether the bucket exists and print what would be done
   --help      show this text
 
 Environment: S3_BUCKET, and S3_ENDPOINT, S3_REGION, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY,
-S3_FORCE_PATH_STYLE, with the same values as for API and workers.`
+S3_FORCE_PATH_STYLE, with the same values as for API and workers.
+
+Exit code 1: the bucket cannot be used, or anyone can read it.`
+
+const BLOCKS = {
+  done: 'done',
+  unsupported: 'unsupported. By default buckets of such stores are private',
+  'except BlockPublicAcls': `all but BlockPublicAcls, with which this store refuses every upload. It was
+  taken back, and the bucket’s ACL is private; IgnorePublicAcls leaves other ACLs without effect`,
+  'no block': `none. With it this store refuses every upload. It was taken back, and the bucket’s ACL is private`,
+} as const satisfies Record<BucketPreparation['publicAccessBlock'], string>
 
 const settingsSchema = z.object({
   ...objectStoreSettings,
@@ -28,10 +49,14 @@ const settingsSchema = z.object({
 })
 
 /** Creates and prepares the bucket that the settings name. */
-export async function initializeBucket(settings: S3Settings, dryRun = false): Promise<BucketPreparation> {
+export async function initializeBucket(settings: S3Settings): Promise<BucketPreparation> {
+  return await withClient(settings, (client) => prepareBucket(client, settings))
+}
+
+async function withClient<T>(settings: S3Settings, work: (client: S3Client) => Promise<T>): Promise<T> {
   const client = createS3Client(settings)
   try {
-    return await prepareBucket(client, settings, { dryRun })
+    return await work(client)
   } finally {
     client.destroy()
   }
@@ -43,13 +68,15 @@ async function main(): Promise<number> {
     console.log(HELP)
     return 0
   }
-  const settings = settingsSchema.safeParse(process.env)
-  if (!settings.success) {
-    console.error(`${z.prettifyError(settings.error)}\n\n${HELP}`)
+  const parsed = settingsSchema.safeParse(process.env)
+  if (!parsed.success) {
+    console.error(`${z.prettifyError(parsed.error)}\n\n${HELP}`)
     return 2
   }
+  const settings = parsed.data
   try {
-    printResult(settings.data, await initializeBucket(settings.data, values['dry-run'] ?? false))
+    if (!values['dry-run']) return printResult(settings, await initializeBucket(settings))
+    printPlan(settings, await withClient(settings, (client) => bucketExists(client, settings)))
     return 0
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
@@ -57,16 +84,25 @@ async function main(): Promise<number> {
   }
 }
 
-function printResult({ S3_BUCKET: bucket }: S3Settings, done: BucketPreparation): void {
+function printPlan({ S3_BUCKET: bucket }: S3Settings, exists: boolean): void {
+  console.log(`bucket ${bucket}: ${exists ? 'already there' : 'would be created'}`)
+  console.log('public access would be blocked, lifecycle rules written, and every operation tried')
+}
+
+function printResult({ S3_BUCKET: bucket }: S3Settings, done: BucketPreparation): number {
   console.log(`bucket ${bucket}: ${done.bucket}`)
-  console.log(`public access blocked: ${done.publicAccessBlock}`)
+  console.log(`public access blocked: ${BLOCKS[done.publicAccessBlock]}`)
   console.log(`lifecycle rules: ${done.lifecycleRules}`)
-  if (done.publicAccessBlock === 'unsupported')
-    console.log(
-      'This store does not support public access blocks. Make sure that nobody can read the bucket without keys.',
-    )
-  if (done.lifecycleRules === 'unsupported')
-    console.log('This store does not support lifecycle rules. Only the workers will delete expired objects.')
+  if (done.lifecycleRules === 'unsupported') console.log('  Only the workers will delete expired objects.')
+  console.log(`objects written, read, listed and deleted under ${PREFIXES.join(', ')}`)
+  if (!done.isPublic) {
+    console.log('reads without keys: refused')
+    return 0
+  }
+  console.error(
+    `S3_BUCKET: ANYONE CAN READ ${bucket} without keys. Remove what its policy, its ACL or the store’s settings grant to everyone.`,
+  )
+  return 1
 }
 
 if (import.meta.main) process.exitCode = await main()

@@ -29,11 +29,13 @@ export interface ObjectLinks {
   link(key: string, options: { contentType: string; lifetimeSeconds: number }): Promise<string>
 }
 
-/** An object store that the settings name, ready to use. */
+/** The object store that the settings name. It may be unreachable at the moment, but is not known to be unusable. */
 export interface OpenedObjectStore {
   readonly objects: ObjectStore
   /** `null` for a folder, which only the API can read. */
   readonly links: ObjectLinks | null
+  /** Rejects while the store cannot be used, with an error that names the setting to check. */
+  readonly check: () => Promise<void>
   readonly close: () => void
 }
 

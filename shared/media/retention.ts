@@ -12,6 +12,8 @@ export const RETENTION_CLASSES = {
   images: { prefix: 'media/images', lifetimeSeconds: 7 * DAY_SECONDS, backstopDays: 8 },
 } as const
 
+export type RetentionClass = keyof typeof RETENTION_CLASSES
+
 /** The classes of result media. */
 export const MEDIA_CLASSES = ['speech', 'images'] as const
 

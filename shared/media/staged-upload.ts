@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes, randomUUID } from 'node:crypto'
+import { createCipheriv, createDecipheriv, type DecipherGCM, randomBytes, randomUUID } from 'node:crypto'
 
 /** A staged upload becomes unreadable this long after the upload, even if its job is unfinished. */
 export const STAGED_UPLOAD_LIFETIME_SECONDS = 3600
@@ -31,11 +31,53 @@ export function encryptUpload(upload: StagedUpload, plaintext: Uint8Array): Uint
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Decrypts an upload. Throws when the bytes were changed, truncated or belong to another upload. */
-export function decryptUpload(upload: StagedUpload, encrypted: Uint8Array): Uint8Array {
-  const nonce = encrypted.subarray(0, NONCE_BYTES)
-  const decipher = createDecipheriv(ALGORITHM, upload.dataKey, nonce, { authTagLength: TAG_BYTES })
-    .setAAD(Buffer.from(upload.objectKey))
-    .setAuthTag(encrypted.subarray(-TAG_BYTES))
-  return Buffer.concat([decipher.update(encrypted.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
+/** An encrypted upload as its store returns it. */
+interface EncryptedUpload {
+  readonly bytes: number
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+/**
+ * Decrypts an upload as it arrives, so that the encrypted bytes are never in memory as a whole. Returns `null` when
+ * they were changed, belong to another upload or are more than `maximumBytes` of plaintext; rejects when they do not
+ * arrive completely.
+ */
+export async function decryptUpload(
+  upload: StagedUpload,
+  { bytes, body }: EncryptedUpload,
+  maximumBytes: number,
+): Promise<Uint8Array | null> {
+  const length = bytes - NONCE_BYTES - TAG_BYTES
+  if (length < 0 || length > maximumBytes) return null
+  const nonce = Buffer.alloc(NONCE_BYTES)
+  const tag = Buffer.alloc(TAG_BYTES)
+  const plaintext = Buffer.allocUnsafeSlow(length)
+  let decipher: DecipherGCM | null = null
+  let arrived = 0
+  for await (const chunk of body) {
+    const part = (from: number, to: number) =>
+      chunk.subarray(Math.max(0, from - arrived), Math.max(0, Math.min(chunk.length, to - arrived)))
+    nonce.set(part(0, NONCE_BYTES), Math.min(arrived, NONCE_BYTES))
+    const ciphertext = part(NONCE_BYTES, NONCE_BYTES + length)
+    if (ciphertext.length > 0) {
+      decipher ??= decipherOf(upload, nonce)
+      plaintext.set(decipher.update(ciphertext), Math.max(0, arrived - NONCE_BYTES))
+    }
+    tag.set(part(NONCE_BYTES + length, bytes), Math.min(Math.max(0, arrived - NONCE_BYTES - length), TAG_BYTES))
+    arrived += chunk.length
+  }
+  if (arrived !== bytes) throw new Error(`an upload of ${bytes} bytes ended after ${arrived}`)
+  try {
+    ;(decipher ?? decipherOf(upload, nonce)).setAuthTag(tag).final()
+    return plaintext
+  } catch {
+    // Authentication failed; the error says nothing more.
+    return null
+  }
+}
+
+function decipherOf(upload: StagedUpload, nonce: Uint8Array): DecipherGCM {
+  return createDecipheriv(ALGORITHM, upload.dataKey, nonce, { authTagLength: TAG_BYTES }).setAAD(
+    Buffer.from(upload.objectKey),
+  )
 }

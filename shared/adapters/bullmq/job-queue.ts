@@ -4,9 +4,10 @@ import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { isConnectionFailure } from '../connection-failure.ts'
-import { openOnce, untilOpen } from './open-once.ts'
+import { openOnce, untilOpen } from '../open-once.ts'
+import { isRedisOutage } from '../redis/redis-client.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
-import type { Consumer, Producer, QueueEngine } from './queue-engine.ts'
+import { CONSUMER_RETRY_MS, type Consumer, type Producer, type QueueEngine } from './queue-engine.ts'
 import { openRedisEngine } from './redis-engine.ts'
 
 /** A queue that hangs must not delay the caller for longer. The sweeper enqueues the job again. */
@@ -33,8 +34,8 @@ export async function migrateQueue(queueUrl: string): Promise<void> {
 
 /**
  * Opens the queue that the settings name. Throws one error that names the setting and the address, never the password,
- * when it cannot be used. If PostgreSQL merely cannot be reached yet, the queue is opened later, so a process can start
- * during an outage of the database. Once open it reconnects by itself.
+ * when it cannot be used. If the server merely cannot be reached yet, the queue is opened later, so a process can start
+ * during an outage. Once open it reconnects by itself.
  */
 export async function openJobQueue(settings: QueueSettings, onError: (error: Error) => void): Promise<OpenedJobQueue> {
   const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
@@ -47,19 +48,22 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
     return withProducers(engine, report)
   })
   await opening.get().catch((error: unknown) => {
-    if (address.kind !== 'postgres' || !(error instanceof UnusableQueue) || !error.isUnreachable) throw error
+    if (!(error instanceof UnusableQueue) || !error.isUnreachable) throw error
     report(error)
   })
+  const closing = new AbortController()
+  // In an API too, so that its log says what is wrong.
+  const opened = untilOpen(opening, closing.signal, { retryMs: CONSUMER_RETRY_MS, onError: report })
   return {
     enqueue: (jobId, queue) => within(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId)),
     consume: (concurrency, run) => {
-      const closing = new AbortController()
-      const consumers = untilOpen(opening, closing.signal, report).then((opened) =>
-        opened ? startConsumers(opened.engine, { concurrency, run, onError: report }) : [],
+      const stopping = Promise.withResolvers<null>()
+      const consumers = Promise.race([opened, stopping.promise]).then((ready) =>
+        ready ? startConsumers(ready.engine, { concurrency, run, onError: report }) : [],
       )
       return {
         close: async (deadlineMs) => {
-          closing.abort()
+          stopping.resolve(null)
           await closeWithin(await consumers, deadlineMs)
         },
       }
@@ -67,10 +71,11 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
     producers: async () => [...(await opening.get()).producers.values()],
     check: async () => (await opening.get()).engine.check(),
     close: async () => {
-      const opened = await opening.current()
-      if (!opened) return
-      await Promise.allSettled([...opened.producers.values()].map((producer) => producer.close()))
-      await opened.engine.close()
+      closing.abort()
+      const current = await opening.current()
+      if (!current) return
+      await Promise.allSettled([...current.producers.values()].map((producer) => producer.close()))
+      await current.engine.close()
     },
   }
 }
@@ -118,7 +123,7 @@ class UnusableQueue extends StartFailure {
 
   constructor(what: string, error: unknown) {
     super(`${what}: ${reasonOf(error)}`)
-    this.isUnreachable = isConnectionFailure(error)
+    this.isUnreachable = isRedisOutage(error) || isConnectionFailure(error)
   }
 }
 

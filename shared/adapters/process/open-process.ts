@@ -28,7 +28,8 @@ export interface ProcessOptions {
 }
 
 /** The connections and telemetry that API and worker have in common. */
-export interface OpenedProcess extends Omit<OpenedObjectStore, 'close'> {
+export interface OpenedProcess extends Pick<OpenedObjectStore, 'objects' | 'links'> {
+  readonly checkObjects: OpenedObjectStore['check']
   readonly metrics: Registry
   readonly tracer: Tracer
   readonly logger: Logger
@@ -60,11 +61,16 @@ export async function openProcess(
   const ledgerCheck = createLedgerCheck({ pool, databaseUrl: settings.DATABASE_URL, now })
   const check = waitsForLedger ? untilChecked : checkedNow
   await check(ledgerCheck, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
-  const { objects, links, close: closeObjects } = await openObjectStore(settings)
+  const {
+    objects,
+    links,
+    check: checkObjects,
+    close: closeObjects,
+  } = await openObjectStore(settings, name, (error) => logger.warn('the object store cannot be used yet', { error }))
   resources.defer(closeObjects)
   const queue = await openJobQueue(settings, (error) => logger.warn('the queue reports an error', { error }))
   resources.defer(() =>
     queue.close().catch((error: unknown) => logger.warn('the queue was not closed cleanly', { error })),
   )
-  return { metrics, tracer, logger, pool, ledgerCheck, objects, links, queue }
+  return { metrics, tracer, logger, pool, ledgerCheck, objects, links, checkObjects, queue }
 }

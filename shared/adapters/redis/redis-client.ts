@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { QueueAddress } from '#shared/jobs/queue-url.ts'
+import { isConnectionFailure } from '../connection-failure.ts'
 
 export type RedisAddress = Exclude<QueueAddress, { kind: 'postgres' }>
 export type RedisClient = Redis | Cluster
@@ -9,6 +10,13 @@ const CONNECT_TIMEOUT_MS = 5000
 const MAXIMUM_RECONNECT_DELAY_MS = 2000
 /** Limit of one command. Adding a message takes less than a millisecond. */
 const COMMAND_TIMEOUT_MS = 2000
+
+const NO_ANSWER = 'no answer in time'
+/** Errors of the client, and replies of a server that starts, fails over or has no free connection. */
+const OUTAGE =
+  /^(no answer in time|Connection is closed|Command timed out|Stream isn't writeable|None of startup nodes|Reached the max retries|(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|BUSY|ERR max number of clients) )/
+const NO_SENTINEL = /^All sentinels are unreachable.* Last error: /
+const REFUSAL = /WRONGPASS|NOAUTH|NOPERM|invalid password|without any password configured|No such master/
 
 const reconnectDelay = (attempt: number) => Math.min(attempt * 100, MAXIMUM_RECONNECT_DELAY_MS)
 
@@ -68,7 +76,7 @@ export async function connectRedis(client: RedisClient): Promise<void> {
     await Promise.race([
       client.connect(),
       delay(CONNECT_TIMEOUT_MS, undefined, { signal: deadline.signal }).then(() => {
-        throw new Error('no answer in time')
+        throw new Error(NO_ANSWER)
       }),
     ])
   } catch (error) {
@@ -78,6 +86,14 @@ export async function connectRedis(client: RedisClient): Promise<void> {
     deadline.abort()
     client.off('error', rememberReason)
   }
+}
+
+/** Returns whether Redis merely cannot be reached, so that the same settings may work later. */
+export function isRedisOutage(error: unknown): boolean {
+  if (!(error instanceof Error) || REFUSAL.test(error.message)) return false
+  const { lastNodeError } = error as { lastNodeError?: unknown }
+  if (lastNodeError !== undefined && lastNodeError !== null) return isRedisOutage(lastNodeError)
+  return isConnectionFailure(error) || OUTAGE.test(error.message) || NO_SENTINEL.test(error.message)
 }
 
 /**

@@ -11,7 +11,7 @@ import {
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
 import pLimit from 'p-limit'
 import { type ByteRange, type ObjectLinks, type ObjectStore, requireObjectKey } from '#shared/media/object-store.ts'
-import { statusOf } from './client.ts'
+import { statusOf } from './store-failure.ts'
 
 /** Limit of all attempts together: a caller waits for the upload to be staged. */
 const WRITE_DEADLINE_MS = 45_000

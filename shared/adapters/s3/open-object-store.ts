@@ -1,20 +1,54 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { OBJECT_ACCESS, type ObjectUser } from '#shared/media/object-access.ts'
 import type { OpenedObjectStore } from '#shared/media/object-store.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
-import { createS3Client, requireBucket } from './client.ts'
+import { openOnce, untilOpen } from '../open-once.ts'
+import { createS3Client } from './client.ts'
 import { createS3ObjectLinks, createS3ObjectStore } from './object-store.ts'
+import { probeStore, requireBucket } from './probe-store.ts'
+import { UnusableStore } from './store-failure.ts'
 
-/** Opens the bucket. Throws one error that names the setting to check when it cannot be used. */
-export async function openS3ObjectStore(settings: S3Settings): Promise<OpenedObjectStore> {
+/** How long a start waits for a store that hangs. */
+const START_PATIENCE_MS = 5000
+const RETRY_MS = 5000
+
+/**
+ * Opens the bucket and tries what `user` does in it. Throws one error that names the setting to check when the store
+ * refuses it. If the store merely cannot be reached yet, the process starts without it and the trial is repeated until
+ * it succeeds, reporting each failure to `onError`.
+ */
+export async function openS3ObjectStore(
+  settings: S3Settings,
+  user: ObjectUser,
+  onError: (error: Error) => void,
+): Promise<OpenedObjectStore> {
   const client = createS3Client(settings)
+  const trial = openOnce(() => probeStore(client, settings, OBJECT_ACCESS[user]))
+  const closing = new AbortController()
   try {
-    await requireBucket(client, settings)
+    await Promise.race([trial.get(), failLater(settings)])
   } catch (error) {
-    client.destroy()
-    throw error
+    if (!(error instanceof UnusableStore && error.isOutage)) {
+      client.destroy()
+      throw error
+    }
+    void untilOpen(trial, closing.signal, { retryMs: RETRY_MS, onError })
   }
   return {
     objects: createS3ObjectStore(client, settings.S3_BUCKET),
     links: createS3ObjectLinks(client, settings.S3_BUCKET),
-    close: () => client.destroy(),
+    check: async () => {
+      await trial.get()
+      await requireBucket(client, settings)
+    },
+    close: () => {
+      closing.abort()
+      client.destroy()
+    },
   }
+}
+
+async function failLater({ S3_ENDPOINT: endpoint = 'AWS' }: S3Settings): Promise<never> {
+  await delay(START_PATIENCE_MS, undefined, { ref: false })
+  throw new UnusableStore(`S3_ENDPOINT: ${endpoint} does not answer`, true)
 }

@@ -1,24 +1,20 @@
-import {
-  CreateBucketCommand,
-  HeadBucketCommand,
-  PutBucketLifecycleConfigurationCommand,
-  PutPublicAccessBlockCommand,
-  type S3Client,
-} from '@aws-sdk/client-s3'
+import { CreateBucketCommand, PutBucketLifecycleConfigurationCommand, type S3Client } from '@aws-sdk/client-s3'
+import { FULL_ACCESS } from '#shared/media/object-access.ts'
 import type { S3Settings } from '#shared/media/object-store-settings.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
-import { describeBucketFailure, statusOf } from './client.ts'
+import { ifSupported } from './if-supported.ts'
+import { createS3ObjectStore } from './object-store.ts'
+import { listOne, probeKey, probeStore } from './probe-store.ts'
+import { blockPublicAccess, isPublic, type PublicAccessBlock } from './public-access.ts'
+import { describeStoreFailure, statusOf } from './store-failure.ts'
 
-/**
- * Result of one step. `unsupported`: the store does not know this call, so its operator must configure it in another
- * way.
- */
-export type Preparation = 'done' | 'already there' | 'would be done' | 'unsupported'
-
+/** What was done to the bucket. `unsupported`: the store does not know the call. */
 export interface BucketPreparation {
-  readonly bucket: Preparation
-  readonly publicAccessBlock: Preparation
-  readonly lifecycleRules: Preparation
+  readonly bucket: 'done' | 'already there'
+  readonly publicAccessBlock: PublicAccessBlock
+  readonly lifecycleRules: 'done' | 'unsupported'
+  /** Whether anyone can read or list objects without keys. */
+  readonly isPublic: boolean
 }
 
 /** One rule for each retention class and its prefix, as a backstop for the service's own exact expiry. */
@@ -30,49 +26,41 @@ export const LIFECYCLE_RULES = Object.entries(RETENTION_CLASSES).map(([name, { p
 }))
 
 /**
- * Creates the bucket, blocks public access to it and writes its lifecycle rules; safe to repeat. With `dryRun` it only
- * checks whether the bucket exists. Throws one error that names the setting to check when the store cannot be used.
+ * Creates the bucket, blocks public access to it, writes its lifecycle rules, and then tries every operation of the
+ * service under each prefix, and that nobody can read without keys; safe to repeat. Throws one error that names the
+ * setting to check when the store cannot be used.
  */
-export async function prepareBucket(
-  client: S3Client,
-  settings: S3Settings,
-  { dryRun }: { dryRun: boolean },
-): Promise<BucketPreparation> {
+export async function prepareBucket(client: S3Client, settings: S3Settings): Promise<BucketPreparation> {
   const Bucket = settings.S3_BUCKET
   try {
-    const bucket = await createUnlessPresent(client, settings, dryRun)
-    if (dryRun) return { bucket, publicAccessBlock: 'would be done', lifecycleRules: 'would be done' }
-    const blocked = {
-      BlockPublicAcls: true,
-      IgnorePublicAcls: true,
-      BlockPublicPolicy: true,
-      RestrictPublicBuckets: true,
-    }
-    return {
-      bucket,
-      publicAccessBlock: await ifSupported(
-        client.send(new PutPublicAccessBlockCommand({ Bucket, PublicAccessBlockConfiguration: blocked })),
+    const bucket = (await bucketExists(client, settings)) ? 'already there' : await createBucket(client, settings)
+    const publicAccessBlock = await blockPublicAccess(client, Bucket, () => canPut(client, Bucket))
+    const lifecycleRules = await ifSupported(
+      client.send(
+        new PutBucketLifecycleConfigurationCommand({ Bucket, LifecycleConfiguration: { Rules: LIFECYCLE_RULES } }),
       ),
-      lifecycleRules: await ifSupported(
-        client.send(
-          new PutBucketLifecycleConfigurationCommand({ Bucket, LifecycleConfiguration: { Rules: LIFECYCLE_RULES } }),
-        ),
-      ),
-    }
+    )
+    await probeStore(client, settings, FULL_ACCESS)
+    return { bucket, publicAccessBlock, lifecycleRules, isPublic: await canStrangersRead(client, Bucket) }
   } catch (error) {
-    throw new Error(describeBucketFailure(error, settings), { cause: error })
+    throw describeStoreFailure(error, settings)
   }
 }
 
-async function createUnlessPresent(client: S3Client, settings: S3Settings, dryRun: boolean): Promise<Preparation> {
-  const { S3_BUCKET: Bucket, S3_REGION: region } = settings
+/** Throws one error that names the setting to check when the store cannot be used. */
+export async function bucketExists(client: S3Client, settings: S3Settings): Promise<boolean> {
+  const { prefix } = RETENTION_CLASSES.staged
   try {
-    await client.send(new HeadBucketCommand({ Bucket }))
-    return 'already there'
+    // Unlike that of HEAD, its answer has the store's error code.
+    await listOne(client, settings, prefix)
+    return true
   } catch (error) {
-    if (statusOf(error) !== 404) throw error
+    if (statusOf(error) === 404) return false
+    throw describeStoreFailure(error, settings, { operation: 'list', prefix })
   }
-  if (dryRun) return 'would be done'
+}
+
+async function createBucket(client: S3Client, { S3_BUCKET: Bucket, S3_REGION: region }: S3Settings): Promise<'done'> {
   // AWS rejects its default region as a location constraint.
   const place =
     region === 'us-east-1' ? {} : { CreateBucketConfiguration: { LocationConstraint: region as 'eu-west-1' } }
@@ -80,14 +68,27 @@ async function createUnlessPresent(client: S3Client, settings: S3Settings, dryRu
   return 'done'
 }
 
-async function ifSupported(work: Promise<unknown>): Promise<Preparation> {
+async function canPut(client: S3Client, bucket: string): Promise<boolean> {
   try {
-    await work
-    return 'done'
+    await withProbe(client, bucket, async () => undefined)
+    return true
   } catch (error) {
-    const status = statusOf(error)
-    if (status === 501 || status === 405 || (error instanceof Error && error.name === 'NotImplemented'))
-      return 'unsupported'
+    if (statusOf(error) === 403) return false
     throw error
+  }
+}
+
+async function canStrangersRead(client: S3Client, bucket: string): Promise<boolean> {
+  return await withProbe(client, bucket, (key) => isPublic(client, bucket, key))
+}
+
+async function withProbe<T>(client: S3Client, bucket: string, work: (key: string) => Promise<T>): Promise<T> {
+  const objects = createS3ObjectStore(client, bucket)
+  const key = probeKey(RETENTION_CLASSES.staged.prefix)
+  await objects.put(key, Buffer.from('probe'))
+  try {
+    return await work(key)
+  } finally {
+    await objects.delete(key)
   }
 }

@@ -9,7 +9,7 @@ import { openObjectStore } from '#shared/adapters/object-store.ts'
 import { hashMediaToken, newMediaToken, type ServedMedia } from '#shared/media/media.ts'
 import type { ByteRange, ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
 import { addMediaRoutes } from '../../../api/routes/media.ts'
-import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
+import { haveS3, startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 import { composeApp, limitRate } from '../routes/compose-app.ts'
 
 const BYTES = randomBytes(50_000)
@@ -122,20 +122,22 @@ describe('media served by this process', () => {
   })
 })
 
-describe('media by redirect', () => {
+describe.skipIf(!haveS3())('media by redirect', () => {
   let s3: TestS3
   let store: OpenedObjectStore
   let app: FastifyInstance
   beforeAll(async () => {
     s3 = await startTestS3()
-    store = await openObjectStore(s3.settings())
+    store = await openObjectStore(s3.settings(), 'api', (error) => {
+      throw error
+    })
     await store.objects.put(found.objectKey, BYTES)
     app = await compose(store.objects, store.links)
   })
   afterAll(async () => {
-    await app.close()
-    store.close()
-    await s3.stop()
+    await app?.close()
+    store?.close()
+    await s3?.stop()
   })
 
   it('redirects to a link that serves the bytes, is valid for a minute and must not be cached', async () => {

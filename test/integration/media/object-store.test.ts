@@ -1,58 +1,57 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { mkdtemp, rm, utimes } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openObjectStore } from '#shared/adapters/object-store.ts'
 import type { ObjectStore, OpenedObjectStore } from '#shared/media/object-store.ts'
-import { startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
+import { haveS3, startTestS3, type TestS3 } from '../../support/processes/s3-server.ts'
 
-/** A store under test and the paths of its objects, whose file times can be changed. */
+/** A store under test. */
 interface Place {
   readonly opened: OpenedObjectStore
-  readonly fileOf: (key: string) => string
   close(): Promise<void>
+}
+
+/** More than the resolution of a store's times. */
+const AGE_DIFFERENCE_MS = 50
+
+const fail = (error: Error) => {
+  throw error
 }
 
 async function onDisk(): Promise<Place> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-objects-'))
-  const opened = await openObjectStore({
-    S3_REGION: 'us-east-1',
-    S3_FORCE_PATH_STYLE: false,
-    OBJECT_STORE_DIRECTORY: directory,
-  })
+  const settings = { S3_REGION: 'us-east-1', S3_FORCE_PATH_STYLE: false, OBJECT_STORE_DIRECTORY: directory }
   return {
-    opened,
-    fileOf: (key) => join(directory, key),
+    opened: await openObjectStore(settings, 'worker', fail),
     close: () => rm(directory, { recursive: true, force: true }),
   }
 }
 
+const canRunS3 = haveS3()
 let server: TestS3
 beforeAll(async () => {
-  server = await startTestS3()
+  if (canRunS3) server = await startTestS3()
 })
-afterAll(() => server.stop())
+afterAll(() => server?.stop())
 
 async function onS3(): Promise<Place> {
-  const opened = await openObjectStore(server.settings())
-  return {
-    opened,
-    fileOf: (key) => join(server.directory, 'farebox-test', `${key}._S3rver_object`),
-    close: async () => opened.close(),
-  }
+  const opened = await openObjectStore(server.settings(), 'worker', fail)
+  return { opened, close: async () => opened.close() }
 }
 
 const keyIn = (prefix: string) => `${prefix}/${randomUUID()}`
 
 const places = [
-  { name: 'a folder', create: onDisk },
-  { name: 'S3', create: onS3 },
+  { name: 'a folder', create: onDisk, isThere: true },
+  { name: 'S3', create: onS3, isThere: canRunS3 },
 ]
 
-for (const { name, create } of places)
-  describe(`the object store in ${name}`, () => {
+for (const { name, create, isThere } of places)
+  describe.skipIf(!isThere)(`the object store in ${name}`, () => {
     let place: Place
     let store: ObjectStore
     beforeAll(async () => {
@@ -89,7 +88,7 @@ for (const { name, create } of places)
     })
 
     it.each([
-      // Not 0 to 0, which s3rver answers with the whole object.
+      [0, 0],
       [0, 1],
       [0, 99],
       [1000, 70_000],
@@ -133,11 +132,15 @@ for (const { name, create } of places)
     )
 
     it('deletes old objects under one prefix and keeps newer ones and other prefixes', async () => {
+      // Everything that the tests before have left.
+      await store.deleteOlderThan('media/speech', -AGE_DIFFERENCE_MS)
       const [old, recent, other] = [keyIn('media/speech'), keyIn('media/speech'), keyIn('media/images')]
-      for (const key of [old, recent, other]) await store.put(key, randomBytes(10))
-      const longAgo = new Date(Date.now() - 3 * 24 * 3600 * 1000)
-      for (const key of [old, other]) await utimes(place.fileOf(key), longAgo, longAgo)
-      expect(await store.deleteOlderThan('media/speech', 2 * 24 * 3600 * 1000)).toBe(1)
+      for (const key of [old, other]) await store.put(key, randomBytes(10))
+      await delay(AGE_DIFFERENCE_MS)
+      const between = Date.now()
+      await delay(AGE_DIFFERENCE_MS)
+      await store.put(recent, randomBytes(10))
+      expect(await store.deleteOlderThan('media/speech', Date.now() - between)).toBe(1)
       expect(await store.get(old)).toBeNull()
       expect(await store.get(recent)).not.toBeNull()
       expect(await store.get(other)).not.toBeNull()
@@ -148,8 +151,8 @@ for (const { name, create } of places)
     })
   })
 
-it('serves an object through a link with the requested headers until the link expires', async () => {
-  const { objects, links, close } = await openObjectStore(server.settings())
+it.skipIf(!canRunS3)('serves an object through a link with the requested headers until the link expires', async () => {
+  const { objects, links, close } = await openObjectStore(server.settings(), 'worker', fail)
   const [key, bytes] = [`media/speech/${randomUUID()}`, randomBytes(1000)]
   await objects.put(key, bytes)
   const linkFor = async (lifetimeSeconds: number) =>
@@ -161,6 +164,5 @@ it('serves an object through a link with the requested headers until the link ex
   expect(Buffer.from(await answer.arrayBuffer()).equals(bytes)).toBe(true)
   const short = await linkFor(1)
   await expect.poll(async () => (await fetch(short)).status, { interval: 100 }).toBe(403)
-  expect(await (await fetch(short)).text()).toContain('Request has expired')
   close()
 })

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type OpenedJobQueue, openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
+import { startTcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { haveRedis, startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { until } from '../../support/until.ts'
 
@@ -43,12 +44,24 @@ async function messageOf(work: Promise<unknown>): Promise<string> {
 }
 
 describe.skipIf(!haveRedis())('opening the queue', () => {
-  it('names the setting, without the password, when nothing listens at the address', async () => {
-    const port = await findFreePort()
-    const message = await messageOf(open(`redis://user:${PASSWORD}@127.0.0.1:${port}`))
-    expect(message).toContain(`QUEUE_URL: the queue at redis://127.0.0.1:${port} cannot be used`)
-    expect(message).toContain('ECONNREFUSED')
-    expect(message).not.toContain(PASSWORD)
+  it('opens while nothing listens at the address, reports that without the password, and delivers once Redis is there', async () => {
+    const server = await start(`user farebox on >${PASSWORD} ~* +@all`)
+    const proxy = await startTcpFaultProxy({ host: '127.0.0.1', port: server.port })
+    onTestFinished(() => proxy.stop())
+    await proxy.setFault({ kind: 'refuse' })
+    const errors: Error[] = []
+    const queue = await open(`redis://farebox:${PASSWORD}@127.0.0.1:${proxy.port}`, errors)
+    const delivered = collect(queue)
+    expect(errors[0]?.message).toContain(`QUEUE_URL: the queue at redis://127.0.0.1:${proxy.port} cannot be used`)
+    expect(errors[0]?.message).toContain('ECONNREFUSED')
+    expect(JSON.stringify(errors.map(({ message, cause }) => [message, cause]))).not.toContain(PASSWORD)
+    await expect(queue.check()).rejects.toBeInstanceOf(Error)
+    await expect(queue.enqueue(randomUUID(), 'text')).rejects.toBeInstanceOf(Error)
+    await proxy.setFault(null)
+    await expect.poll(() => queue.check().catch((error: Error) => error.message)).toBeUndefined()
+    const jobId = randomUUID()
+    await queue.enqueue(jobId, 'text')
+    await expect.poll(() => delivered).toEqual([jobId])
   })
 
   it('reports a wrong password without showing it', async () => {
@@ -78,10 +91,31 @@ describe.skipIf(!haveRedis())('opening the queue', () => {
     expect(message).toContain('set maxmemory-policy noeviction')
   })
 
-  it('fails within the connect timeout when the server never answers', async () => {
+  it('opens after the connect timeout when the server never answers, and reports that', async () => {
     const server = await start()
     server.pause()
-    expect(await messageOf(open(server.url))).toContain('QUEUE_URL')
+    const errors: Error[] = []
+    await open(server.url, errors)
+    expect(errors[0]?.message).toContain(`QUEUE_URL: the queue at ${server.url} cannot be used`)
+  })
+
+  it('does not pass the check of a Redis that may evict keys and was unreachable at first', async () => {
+    const server = await start('maxmemory 50mb', 'maxmemory-policy allkeys-lru')
+    const proxy = await startTcpFaultProxy({ host: '127.0.0.1', port: server.port })
+    onTestFinished(() => proxy.stop())
+    await proxy.setFault({ kind: 'refuse' })
+    const errors: Error[] = []
+    const queue = await open(`redis://127.0.0.1:${proxy.port}`, errors)
+    await proxy.setFault(null)
+    await expect.poll(() => errors.map(({ message }) => message).join()).toContain('set maxmemory-policy noeviction')
+    expect(await messageOf(queue.check())).toContain('set maxmemory-policy noeviction')
+  })
+
+  it('stops while its Redis was never reached', async () => {
+    const queue = await open(`redis://127.0.0.1:${await findFreePort()}`)
+    const consumer = queue.consume(new Map([['text', 1]]), () => Promise.resolve())
+    await consumer.close(1000)
+    await queue.close()
   })
 })
 

@@ -3,21 +3,31 @@ import { delimiter, join } from 'node:path'
 
 /** Programs that some tests need and `npm ci` does not install, with their Debian packages. */
 const DEBIAN_PACKAGES = {
+  amtool: 'prometheus-alertmanager',
+  ceph: 'ceph-common',
+  'ceph-mon': 'ceph-mon',
+  'ceph-osd': 'ceph-osd',
   'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
   kubectl: 'kubernetes-client',
   lame: 'lame',
+  monmaptool: 'ceph-base',
   mpg123: 'mpg123',
+  'prometheus-alertmanager': 'prometheus-alertmanager',
+  promtool: 'prometheus',
+  radosgw: 'radosgw',
+  'radosgw-admin': 'ceph-common',
   'redis-server': 'redis-server',
   sox: 'sox',
 } as const
 
 export type OptionalProgram = keyof typeof DEBIAN_PACKAGES
 
-function isOnPath(program: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some((folder) => {
+function findOnPath(program: string): string | undefined {
+  const places = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, program))
+  return places.find((place) => {
     try {
-      accessSync(join(folder, program), constants.X_OK)
+      accessSync(place, constants.X_OK)
       return true
     } catch {
       return false
@@ -25,14 +35,21 @@ function isOnPath(program: string): boolean {
   })
 }
 
+/** Returns the full path of an installed program. */
+export function pathOf(program: OptionalProgram): string {
+  const path = findOnPath(program)
+  if (path === undefined) throw new Error(`${program} is not on the PATH`)
+  return path
+}
+
 /**
  * Returns whether all programs are installed, for `describe.skipIf(!havePrograms('lame'))`. Warns when one is missing;
  * with `CI=true` it throws instead, so that CI skips nothing.
  */
 export function havePrograms(...programs: readonly OptionalProgram[]): boolean {
-  const missing = programs.filter((program) => !isOnPath(program))
+  const missing = programs.filter((program) => findOnPath(program) === undefined)
   if (missing.length === 0) return true
-  const packages = missing.map((program) => DEBIAN_PACKAGES[program]).join(' ')
+  const packages = [...new Set(missing.map((program) => DEBIAN_PACKAGES[program]))].join(' ')
   const message = `These tests need ${missing.join(', ')}, not found on the PATH: apt-get install ${packages}`
   if (process.env['CI'] === 'true') throw new Error(message)
   console.warn(`SKIPPED. ${message}`)

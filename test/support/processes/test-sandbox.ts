@@ -120,6 +120,8 @@ export async function startStandaloneSandbox(options: Partial<SandboxOptions> = 
 /** Observes a running sandbox from outside; earlier events are ignored. */
 async function observe(info: SandboxInfo, directory: string): Promise<Omit<SharedSandbox, 'pidOf'>> {
   const pool = new pg.Pool({ connectionString: info.databaseUrl, max: 2 })
+  // A restart of the database closes idle connections; the next query opens another.
+  pool.on('error', () => undefined)
   const sample = await readFile(SAMPLE)
   const chain = createChainReader(info.rpcUrl)
   const simulator = (path: string, init?: RequestInit) => fetch(`${info.upstreamUrl}/_simulator/${path}`, init)

@@ -2,8 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
@@ -20,12 +23,15 @@ import { startUpstream, type Upstream } from '../../../infra/sandbox/upstream/se
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages, REMOTE_IMAGE_LIMITS } from '../../../workers/executions/remote-images.ts'
+import { createJobLeases } from '../../../workers/job/job-leases.ts'
+import { createJobMemory } from '../../../workers/job/job-memory.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createElevenLabsTranscription } from '../../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { noScreening } from '../../../workers/screening/screener.ts'
+import { guardExecutionStore, guardSettlementStore } from '../../../workers/settlement/failure-guard.ts'
 import {
   createOwnKeySettlement,
   type SettlementDependencies,
@@ -40,6 +46,9 @@ import { PATIENCE_MS } from '../patience.ts'
 import { createPayer, type Payer } from '../payer/payer.ts'
 import { type AuthorizationChanges, signAuthorization } from '../payer/sign-authorization.ts'
 
+const UNASKED_MS = 100
+/** The default of a worker. */
+const MEMORY_BYTES = 512 * 1024 * 1024
 const AUDIO = { durationMs: 1500, seed: 'worker' } as const
 
 /** The observable state of a job, with the names of the ledger's columns. */
@@ -58,9 +67,9 @@ export interface JobView {
 }
 
 /** Settles with its own key, unless `settlementSteps` replaces that. */
-export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps'> &
+export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps' | 'leases'> &
   SettlementDependencies &
-  Partial<Pick<RunJobDependencies, 'settlementSteps'>>
+  Partial<Pick<RunJobDependencies, 'settlementSteps' | 'leases'>>
 
 /** A worker in this process with a real ledger, chain and upstream; it reaches the chain through a fault proxy. */
 export interface TestWorker {
@@ -76,7 +85,8 @@ export interface TestWorker {
   readonly deployment: Deployment
   /** Creates a funded payer and accepts a job of theirs, ready to run. */
   accept(options?: AcceptOptions): Promise<AcceptedJob>
-  run(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
+  /** Runs a job to its end, or to its deferral. */
+  run(jobId: string, changes?: Partial<TestWorkerDependencies>, releasePlace?: () => void): Promise<void>
   /** Runs a deferred job immediately. */
   runNow(jobId: string, changes?: Partial<TestWorkerDependencies>): Promise<void>
   /** Runs a deferred job as one that has been deferred for `seconds`. */
@@ -86,7 +96,7 @@ export interface TestWorker {
   through(
     proxy: RpcProxy,
     settlementKey: `0x${string}`,
-  ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'>
+  ): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'>
   stop(): Promise<void>
 }
 
@@ -129,11 +139,17 @@ export async function startTestWorker(): Promise<TestWorker> {
       http: createHttp({ fetch }),
     }),
   }
+  const logger = { info: log, warn: log, error: log }
+  const settlementSearch = createSettlementSearch(createChainClient(proxy.url, PATIENCE_MS))
+  const guard = { settlementSearch, settlementStore: ledger.settlement, logger }
   const dependencies: TestWorkerDependencies = {
     ...through(proxy, devnet.accounts.settlement.privateKey),
-    executionStore: { ...ledger.execution, deferJob: deferredForLong(ledger) },
-    settlementStore: ledger.settlement,
+    executionStore: guardExecutionStore({ ...ledger.execution, deferJob: deferredForLong(ledger) }, guard),
+    settlementStore: guardSettlementStore(ledger.settlement, guard),
+    // A chain whose receipts, blocks or clock a test holds back is asked often.
+    unaskedMs: UNASKED_MS,
     uploads,
+    memory: createJobMemory(MEMORY_BYTES),
     receiptSecretId: 'first',
     media: uploads,
     publicBaseUrl: 'http://api.test',
@@ -146,14 +162,14 @@ export async function startTestWorker(): Promise<TestWorker> {
     longestDeferralMs: { fail: 300_000, owe: 900_000, withhold: 86_400_000, review: 86_400_000 },
     queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
     serves: new Set(QUEUE_NAMES),
-    claimedJobs: new Set(),
     now: () => new Date(),
-    logger: { info: log, warn: log, error: log },
+    logger,
     tracer: noTracing,
   }
-  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}) => {
+  const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}, releasePlace?: () => void) => {
     const changed = { ...dependencies, ...changes }
-    return runJob({ ...changed, settlementSteps: changed.settlementSteps ?? createOwnKeySettlement(changed) }, jobId)
+    const { settlementSteps = createOwnKeySettlement(changed), leases = createJobLeases(changed) } = changed
+    return runJob({ ...changed, settlementSteps, leases }, jobId, releasePlace)
   }
   return {
     ledger,
@@ -220,12 +236,14 @@ function deferredForLong({ execution }: TestLedger): TestWorkerDependencies['exe
 function through(
   { url }: RpcProxy,
   settlementKey: `0x${string}`,
-): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'chainClock' | 'gas'> {
+): Pick<TestWorkerDependencies, 'verifier' | 'payerFunds' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'> {
   const client = createChainClient(url, PATIENCE_MS)
+  const latest = createLatestBlock(client)
   return {
     verifier: createAuthorizationVerifier(client, 8453),
     payerFunds: createPayerFundsReader(client, () => performance.now()),
-    settler: createSettler(client, 8453, [settlementKey]),
+    settler: createSettler(client, 8453, [settlementKey], { latest }),
+    blockWatch: createBlockWatch(latest),
     chainClock: createChainClock(client, () => new Date()),
     gas: createGasReader(client, createFeeEstimator(client)),
   }

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { CONSUMER_RETRY_MS } from './queue-engine.ts'
 
 /** A resource that is opened on first use and then shared. */
 export interface Opening<T> {
@@ -23,18 +22,23 @@ export function openOnce<T>(open: () => Promise<T>): Opening<T> {
   }
 }
 
+export interface Patience {
+  readonly retryMs: number
+  readonly onError: (error: Error) => void
+}
+
 /** Retries until the resource is open. Returns `null` when `signal` aborts first. */
 export async function untilOpen<T>(
   opening: Opening<T>,
   signal: AbortSignal,
-  onError: (error: Error) => void,
+  { retryMs, onError }: Patience,
 ): Promise<T | null> {
   while (!signal.aborted) {
     try {
       return await opening.get()
     } catch (error) {
-      onError(error instanceof Error ? error : new Error(String(error)))
-      await delay(CONSUMER_RETRY_MS, undefined, { signal }).catch(() => undefined)
+      if (!signal.aborted) onError(error instanceof Error ? error : new Error(String(error)))
+      await delay(retryMs, undefined, { signal }).catch(() => undefined)
     }
   }
   return null
