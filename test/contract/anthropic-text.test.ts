@@ -5,7 +5,10 @@ import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { createAnthropicText } from '../../workers/providers/anthropic/text.ts'
+import { gone, rejectedByDeployment, unavailable, withheldOutput } from '../../workers/providers/failures.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
+import type { Effort } from '../../workers/providers/thinking.ts'
+import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
@@ -29,6 +32,8 @@ interface Setting {
   key?: string
   model?: string
   acceptsSampling?: boolean
+  effort?: Effort
+  thinking?: 'adaptive' | 'disabled'
   http?: SendHttp
   timeoutMs?: number
   signal?: AbortSignal
@@ -51,7 +56,9 @@ function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
     apiKey: setting.key ?? API_KEY,
     upstreamModel: setting.model ?? 'claude-sonnet-4-5',
     http: setting.http ?? createHttp({ fetch }),
-    ...(setting.acceptsSampling === undefined ? {} : { acceptsSampling: setting.acceptsSampling }),
+    acceptsSampling: setting.acceptsSampling,
+    effort: setting.effort,
+    thinking: setting.thinking,
   })
   const { timeoutMs = PATIENCE_MS, signal } = setting
   return provider.generateText({ ...REQUEST, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
@@ -94,6 +101,57 @@ describe('request', () => {
       messages: [{ role: 'user', content: [{ type: 'text', text: 'When does the CANARY tram leave?' }] }],
     })
     expect(upstream.calls).toHaveLength(1)
+  })
+
+  test.each<[limit: number, model: string, setting: Setting, fields: object]>([
+    [512, 'claude-sonnet-4-5', {}, {}],
+    [512, 'claude-sonnet-4-5-20250929', {}, {}],
+    [512, 'claude-opus-4-8', {}, {}],
+    [512, 'claude-opus-4-8', { effort: 'high' }, { output_config: { effort: 'low' } }],
+    [512, 'claude-sonnet-5-5', {}, { output_config: { effort: 'low' } }],
+    [16_384, 'claude-sonnet-5-5', { effort: 'high' }, { output_config: { effort: 'medium' } }],
+    [32_768, 'claude-sonnet-5-5', {}, {}],
+    [32_768, 'claude-sonnet-5-5', { effort: 'high' }, { output_config: { effort: 'high' } }],
+    [65_536, 'claude-opus-5', { effort: 'low' }, { output_config: { effort: 'low' } }],
+    [512, 'claude-opus-4-8', { thinking: 'adaptive' }, {}],
+    [4096, 'claude-opus-4-8', { thinking: 'adaptive' }, { thinking: { type: 'adaptive' } }],
+    [
+      512,
+      'claude-haiku-5-5',
+      { thinking: 'disabled' },
+      { thinking: { type: 'disabled' }, output_config: { effort: 'low' } },
+    ],
+  ])('limits thinking within %i output tokens of %s with %j to %j', async (limit, model, setting, fields) => {
+    const { output_config, thinking } = await sent({ max_output_tokens: limit }, { model, ...setting })
+    expect({
+      ...(output_config === undefined ? {} : { output_config }),
+      ...(thinking === undefined ? {} : { thinking }),
+    }).toEqual(fields)
+  })
+
+  test('sends an effort together with the answer’s schema', async () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' } } }
+    const changes = { response_format: { type: 'json_schema', schema } } as const
+    expect((await sent(changes, { model: 'claude-opus-5' }))['output_config']).toMatchObject({
+      effort: 'low',
+      format: { type: 'json_schema' },
+    })
+  })
+
+  const prefilled = [textMessage('Name a tram.'), textMessage('It is', 'assistant')]
+
+  test.each(['claude-opus-4-6', 'claude-sonnet-5-5'])(
+    'leaves an answer to be continued, which %s rejects, to another deployment without a call',
+    async (model) => {
+      expect(await generate({ messages: prefilled }, { model })).toEqual(
+        unserviceable('not sent: a conversation that ends with the assistant’s turn'),
+      )
+      expect(upstream.calls).toHaveLength(0)
+    },
+  )
+
+  test('sends an answer to be continued to models before 4.6', async () => {
+    expect((await sent({ messages: prefilled }, { model: 'claude-haiku-4-5' }))['messages']).toHaveLength(2)
   })
 
   const sampled = { temperature: 1.7, top_p: 0.9, top_k: 39.6, seed: 1, presence_penalty: 1, frequency_penalty: 1 }
@@ -265,6 +323,33 @@ describe('answers of the simulated vendor', () => {
       const output = await generated({ messages: [textMessage('write 300 words')], max_output_tokens: limit })
       expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: limit } })
     }
+  })
+
+  const HARD = textMessage('Think hard: when does the last tram leave?')
+
+  test('leaves room for text, however hard the question and low the limit', async () => {
+    for (const limit of [512, 1500, 16_384]) {
+      const output = await generated({ messages: [HARD], max_output_tokens: limit }, { model: 'claude-opus-5' })
+      expect(output).toMatchObject({ text: expect.stringContaining('tram'), finish_reason: 'stop' })
+      expect(output.usage.thinking_tokens).toBeGreaterThan(0)
+    }
+  })
+
+  test('an answer that was thought away is empty, ends with length, and has all tokens of the limit', async () => {
+    expect(await generated({ messages: [HARD], max_output_tokens: 200 }, { model: 'claude-opus-5' })).toMatchObject({
+      text: '',
+      finish_reason: 'length',
+      usage: { output_tokens: 200, thinking_tokens: 200 },
+    })
+  })
+
+  test('reports an empty output when the model ends without a word, and an unbilled refusal as rejected', async () => {
+    expect(await generate({ messages: [textMessage('please say nothing')] })).toMatchObject(EMPTY)
+    expect(await generate({ messages: [textMessage('please block')] })).toMatchObject({
+      ...DEFINITE,
+      code: 'provider_rejected',
+      reason: 'HTTP 200 with refusal',
+    })
   })
 
   test('ends the text at a stop sequence', async () => {
@@ -461,8 +546,6 @@ describe('documented answers', () => {
 
 describe('definite failures before any work', () => {
   test.each([
-    [400, 'invalid_request_error', 'provider_rejected'],
-    [413, 'request_too_large', 'provider_rejected'],
     [401, 'authentication_error', 'provider_unavailable'],
     [402, 'billing_error', 'provider_unavailable'],
     [403, 'permission_error', 'provider_unavailable'],
@@ -477,16 +560,72 @@ describe('definite failures before any work', () => {
   test('keeps the vendor’s error type and request id, but not its message', async () => {
     answerWith(fixture('error-invalid-request'), 400)
     expect(await generate()).toEqual({
-      ...DEFINITE,
-      code: 'provider_rejected',
-      reason: 'HTTP 400 invalid_request_error',
+      ...rejectedByDeployment('HTTP 400 invalid_request_error'),
       vendorRequestId: 'req_011CSHoEeqs5C35K2UUqR7Fy',
+    })
+  })
+
+  test('a request that is too large for this vendor is left to another deployment', async () => {
+    answerWith({ type: 'error', error: { type: 'request_too_large', message: 'CANARY' } }, 413)
+    expect(await generate()).toEqual(unserviceable('HTTP 413 request_too_large'))
+  })
+
+  test.each([
+    [400, 'invalid_request_error'],
+    [422, 'invalid_request_error'],
+  ])('a %i for an unknown reason is rejected by this deployment only', async (status, type) => {
+    answerWith({ type: 'error', error: { type, message: 'messages.0: CANARY' } }, status)
+    expect(await generate()).toEqual(rejectedByDeployment(`HTTP ${status} ${type}`))
+  })
+
+  test('a model that was shut down is definitely gone', async () => {
+    answerWith({ type: 'error', error: { type: 'not_found_error', message: 'CANARY' } }, 410)
+    expect(await generate()).toEqual(gone('HTTP 410 not_found_error'))
+  })
+
+  test.each([
+    'This model does not support assistant message prefill. The conversation must end with a user message.',
+    'This model does not support the effort parameter.',
+    'max_tokens: 65536 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5-20250929',
+    'prompt is too long: 208310 tokens > 200000 maximum',
+    'input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again',
+    '`temperature` is deprecated for this model.',
+    '`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.',
+    'adaptive thinking is not supported on this model',
+    '"thinking.type.disabled" is not supported for this model.',
+    'thinking.enabled.budget_tokens: Input should be greater than or equal to 1024',
+  ])('leaves what only this model does not support to another deployment: %s', async (message) => {
+    answerWith({ type: 'error', error: { type: 'invalid_request_error', message } }, 400)
+    expect(await generate()).toEqual(unserviceable('HTTP 400 invalid_request_error'))
+  })
+
+  test('an output limit above the model’s is left to another deployment', async () => {
+    expect(await generate({ max_output_tokens: 65_536 })).toMatchObject(unserviceable('HTTP 400 invalid_request_error'))
+    expect(await generate({ max_output_tokens: 65_536 }, { model: 'claude-opus-4-8' })).toMatchObject({
+      outcome: 'generated',
     })
   })
 
   test('does not blame the input for an account problem with status 400', async () => {
     answerWith(fixture('error-credit-balance'), 400)
     expect(await generate()).toMatchObject({ ...DEFINITE, code: 'provider_unavailable' })
+  })
+
+  test.each([
+    'You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.',
+    'This organization has been disabled.',
+  ])('blames the account, not the input: %s', async (message) => {
+    answerWith({ type: 'error', error: { type: 'invalid_request_error', message } }, 400)
+    expect(await generate()).toEqual(unavailable('HTTP 400 invalid_request_error'))
+  })
+
+  test.each([
+    'tools.0.custom.input_schema: JSON schema is invalid at properties.credit balance',
+    'Property "usage limits" of the schema is not supported',
+    'The schema is invalid: property usage limits',
+  ])('names that the caller chose never count as an account problem: %s', async (message) => {
+    answerWith({ type: 'error', error: { type: 'invalid_request_error', message } }, 400)
+    expect(await generate()).toEqual(rejectedByDeployment('HTTP 400 invalid_request_error'))
   })
 
   test('passes on the retry-after of a 429', async () => {
@@ -515,6 +654,14 @@ describe('definite failures before any work', () => {
     expect(upstream.calls).toHaveLength(0)
   })
 })
+
+test.each(['Output blocked by content filtering policy', 'Invalid request data'])(
+  'a 400 about an answer that was begun may be billed, so no other deployment is called: %s',
+  async (message) => {
+    answerWith({ type: 'error', error: { type: 'invalid_request_error', message } }, 400)
+    expect(await generate()).toEqual(withheldOutput('HTTP 400 invalid_request_error'))
+  },
+)
 
 describe('ambiguous failures after exactly one call', () => {
   test.each<[FaultRuleInput, string]>([

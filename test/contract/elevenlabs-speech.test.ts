@@ -7,6 +7,7 @@ import { createElevenLabsSpeech } from '../../workers/providers/elevenlabs/speec
 import { createElevenLabsTranscription } from '../../workers/providers/elevenlabs/transcription.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
 import type { SpeechInput } from '../../workers/providers/provider.ts'
+import { isUnserviceable, unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
@@ -140,13 +141,67 @@ describe('failures', () => {
     })
   })
 
+  test.each([['a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key']])(
+    'blames the deployment for %s',
+    async (_name, changes, setting, reason) => {
+      const outcome = await synthesize(changes, setting)
+      expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', reason })
+      expect(upstream.calls[0]).toMatchObject({ started: false })
+    },
+  )
+
   test.each([
-    ['an unknown voice', { voice: 'unknown-CANARY' }, {}, 'HTTP 404 voice_not_found'],
-    ['a wrong key', {}, { key: 'sk_CANARY_wrong' }, 'HTTP 401 invalid_api_key'],
-  ])('blames the deployment for %s', async (_name, changes, setting, reason) => {
-    const outcome = await synthesize(changes, setting)
-    expect(outcome).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', reason })
-    expect(upstream.calls[0]).toMatchObject({ started: false })
+    ['an unknown voice', 'unknown-CANARY', 'HTTP 400 voice_not_found'],
+    ['a voice that its plan may not use', 'library-CANARY', 'HTTP 400 invalid_uid'],
+  ])(
+    'blames the deployment’s setup for %s, and keeps its circuit closed for other voices',
+    async (_name, voice, reason) => {
+      const outcome = await synthesize({ voice })
+      expect(outcome).toEqual({
+        ...DEFINITE,
+        code: 'provider_unavailable',
+        concerns: 'request',
+        isSetupFault: true,
+        reason,
+        vendorRequestId: expect.any(String),
+      })
+      expect(outcome.outcome === 'failed' && isUnserviceable(outcome)).toBe(false)
+      expect(upstream.calls[0]).toMatchObject({ started: false })
+    },
+  )
+
+  test.each([400, 404])('recognizes a voice that the account does not have with status %i', async (status) => {
+    answerWith({ detail: { status: 'voice_not_found', message: 'CANARY' } }, status)
+    expect(await synthesize()).toMatchObject({ code: 'provider_unavailable', isSetupFault: true })
+  })
+
+  test.each([
+    [400, 'max_character_limit_exceeded'],
+    [401, 'max_character_limit_exceeded'],
+    [413, 'request_too_large'],
+  ])('leaves what exceeds a limit of the model to another deployment: %i %s', async (status, code) => {
+    answerWith({ detail: { status: code, message: 'CANARY' } }, status)
+    const outcome = await synthesize()
+    expect(outcome).toEqual({ ...unserviceable(`HTTP ${status} ${code}`) })
+  })
+
+  test.each(['quota_exceeded', 'invalid_api_key', 'model_not_found', 'model_can_not_do_text_to_speech'])(
+    'blames the deployment for 400 %s, which every request meets',
+    async (code) => {
+      answerWith({ detail: { status: code, message: 'CANARY' } }, 400)
+      expect(await synthesize()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: `HTTP 400 ${code}` })
+    },
+  )
+
+  test.each([400, 401, 403])('does not show content that violates a policy to another vendor (%i)', async (status) => {
+    answerWith({ detail: { status: 'content_against_policy', message: 'CANARY' } }, status)
+    const outcome = await synthesize()
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: `HTTP ${status} content_against_policy` })
+  })
+
+  test('a model that was shut down is gone', async () => {
+    answerWith({ detail: { status: 'gone' } }, 410)
+    expect(await synthesize()).toMatchObject({ ...DEFINITE, code: 'provider_unavailable', isGone: true })
   })
 
   test('passes on the retry-after of a 429', async () => {

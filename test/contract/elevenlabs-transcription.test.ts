@@ -211,18 +211,27 @@ describe('transcripts of documented answers', () => {
 })
 
 describe('definite failures before any work', () => {
+  const BY_DEPLOYMENT = { code: 'provider_rejected', rejectedBy: 'deployment' }
   test.each([
-    [400, 'provider_rejected'],
-    [413, 'provider_rejected'],
-    [422, 'provider_rejected'],
-    [401, 'provider_unavailable'],
-    [402, 'provider_unavailable'],
-    [403, 'provider_unavailable'],
-    [404, 'provider_unavailable'],
-    [429, 'provider_unavailable'],
-  ])('fails definitely on %i with %s', async (status, code) => {
+    [400, BY_DEPLOYMENT],
+    [413, { code: 'provider_unavailable', concerns: 'request' }],
+    [422, BY_DEPLOYMENT],
+    [401, { code: 'provider_unavailable' }],
+    [402, { code: 'provider_unavailable' }],
+    [403, { code: 'provider_unavailable' }],
+    [404, { code: 'provider_unavailable' }],
+    [429, { code: 'provider_unavailable' }],
+  ])('fails definitely on %i with %o', async (status, failure) => {
     answerWith({ detail: { status: 'some_code', message: 'CANARY' } }, status)
-    expect(await transcribe()).toEqual({ ...DEFINITE, code, reason: `HTTP ${status} some_code` })
+    expect(await transcribe()).toEqual({ ...DEFINITE, ...failure, reason: `HTTP ${status} some_code` })
+  })
+
+  test('leaves a language that the model does not have to another deployment', async () => {
+    expect(await transcribe({ language: 'klingonese' })).toMatchObject({
+      code: 'provider_unavailable',
+      concerns: 'request',
+      reason: 'HTTP 400 unsupported_language',
+    })
   })
 
   test('keeps the vendor’s error code and request id, but not its message', async () => {
@@ -230,6 +239,7 @@ describe('definite failures before any work', () => {
     expect(await transcribe()).toEqual({
       ...DEFINITE,
       code: 'provider_rejected',
+      rejectedBy: 'deployment',
       reason: 'HTTP 400 invalid_parameters',
       vendorRequestId: '3c807fc4c3a1705f9638ecc764a91c01',
     })

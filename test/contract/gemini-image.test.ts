@@ -88,6 +88,19 @@ describe('the simulated vendor', () => {
     })
   })
 
+  test.each([
+    ['a model of text', 'The model does not support the requested response modalities.'],
+    ['a model without sizes', 'imageSize is not supported for models/gemini-2.5-flash-image.'],
+    ['a model without this shape', 'The aspect ratio 1:1 is not supported by this model.'],
+  ])('%s is for the operator to correct, not for the caller', async (_name, message) => {
+    answerWith({ error: { code: 400, message, status: 'INVALID_ARGUMENT' } }, 400)
+    expect(await generate()).toEqual({
+      ...DEFINITE,
+      code: 'provider_unavailable',
+      reason: 'HTTP 400 INVALID_ARGUMENT',
+    })
+  })
+
   test('fails definitely with a wrong key', async () => {
     expect(await generate('x', { key: 'AIza_CANARY_wrong' })).toMatchObject({
       ...DEFINITE,

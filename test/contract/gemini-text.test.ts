@@ -8,9 +8,12 @@ import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { tokenPieces } from '../../infra/sandbox/upstream/writing/count-tokens.ts'
 import { sampleJson } from '../../infra/sandbox/upstream/writing/sample-json.ts'
+import { gone, rejectedByDeployment } from '../../workers/providers/failures.ts'
+import type { GeminiThinking } from '../../workers/providers/gemini/model-traits.ts'
 import { createGeminiText } from '../../workers/providers/gemini/text.ts'
-import type { GeminiThinking } from '../../workers/providers/gemini/text-body.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
+import type { Effort } from '../../workers/providers/thinking.ts'
+import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { until } from '../support/until.ts'
 import { createExpiringHttp } from './expiring-http.ts'
@@ -35,6 +38,8 @@ interface Setting {
   key?: string
   model?: string
   thinking?: GeminiThinking
+  lowestLevel?: Effort
+  samples?: boolean
   http?: SendHttp
   timeoutMs?: number
   signal?: AbortSignal
@@ -57,7 +62,9 @@ function generate(changes: Partial<TextRequest> = {}, setting: Setting = {}) {
     apiKey: setting.key ?? API_KEY,
     upstreamModel: setting.model ?? 'gemini-2.5-flash',
     http: setting.http ?? createHttp({ fetch }),
-    ...(setting.thinking === undefined ? {} : { thinking: setting.thinking }),
+    thinking: setting.thinking,
+    lowestLevel: setting.lowestLevel,
+    samples: setting.samples,
   })
   const { timeoutMs = PATIENCE_MS, signal } = setting
   return provider.generateText({ ...REQUEST, ...changes }, { timeoutMs, ...(signal === undefined ? {} : { signal }) })
@@ -95,41 +102,98 @@ describe('request', () => {
     expect(await sent({ system: 'Be brief.' })).toEqual({
       systemInstruction: { parts: [{ text: 'Be brief.' }] },
       contents: [{ role: 'user', parts: [{ text: 'When does the CANARY tram leave?' }] }],
-      generationConfig: { maxOutputTokens: 512 },
+      generationConfig: { maxOutputTokens: 512, thinkingConfig: { thinkingBudget: 128 } },
     })
     expect(upstream.calls).toHaveLength(1)
     expect(upstream.calls[0]?.fields['model']).toBe('gemini-2.5-flash')
   })
 
-  test('sends every supported option and folds a long seed into 32 bits', async () => {
-    const { generationConfig } = await sent({
-      temperature: 0.5,
-      top_p: 0.9,
-      top_k: 39.6,
-      stop_sequences: ['END'],
-      seed: 2 ** 32 + 7,
-      presence_penalty: 0.1,
-      frequency_penalty: -0.1,
-      response_format: { type: 'json_object' },
-    })
-    expect(generationConfig).toEqual({
+  const options: Partial<TextRequest> = {
+    temperature: 0.5,
+    top_p: 0.9,
+    top_k: 39.6,
+    stop_sequences: ['END'],
+    seed: 2 ** 32 + 7,
+    presence_penalty: 0.1,
+    frequency_penalty: -0.1,
+    response_format: { type: 'json_object' },
+  }
+
+  test('sends every supported option, folds a long seed into 32 bits, and drops penalties', async () => {
+    expect((await sent(options))['generationConfig']).toEqual({
       maxOutputTokens: 512,
       temperature: 0.5,
       topP: 0.9,
       topK: 40,
       stopSequences: ['END'],
       seed: 7,
-      presencePenalty: 0.1,
-      frequencyPenalty: -0.1,
       responseMimeType: 'application/json',
+      thinkingConfig: { thinkingBudget: 128 },
     })
+    expect(upstream.calls[0]?.status).toBe(200)
   })
 
-  test.each<[GeminiThinking, object]>([
-    [{ budgetTokens: 0 }, { thinkingBudget: 0 }],
-    [{ level: 'low' }, { thinkingLevel: 'low' }],
-  ])('sends the deployment’s limit of thinking: %o', async (thinking, thinkingConfig) => {
-    expect((await sent({}, { thinking }))['generationConfig']).toMatchObject({ thinkingConfig })
+  test.each([
+    ['gemini-3.6-flash', undefined, false],
+    ['gemini-3.5-flash-lite', undefined, false],
+    ['gemini-3.5-flash', undefined, true],
+    ['gemini-flash-latest', undefined, false],
+    ['gemini-3.6-flash', true, true],
+    ['gemini-2.5-flash', false, false],
+  ])('sends temperature, topP and topK to %s, unless set by the option %s: %s', async (model, samples, isSent) => {
+    const { generationConfig } = await sent(options, { model, ...(samples === undefined ? {} : { samples }) })
+    const { temperature, topP, topK } = generationConfig as Record<string, unknown>
+    const nothing = { temperature: undefined, topP: undefined, topK: undefined }
+    expect({ temperature, topP, topK }).toEqual(isSent ? { temperature: 0.5, topP: 0.9, topK: 40 } : nothing)
+    expect(upstream.calls[0]?.status).toBe(200)
+  })
+
+  const medium = { thinking: { level: 'medium' } } as const
+  test.each<[limit: number, model: string, setting: Setting, thinkingConfig: object | undefined]>([
+    [512, 'gemini-2.5-flash', {}, { thinkingBudget: 128 }],
+    [512, 'gemini-2.5-flash', { thinking: { budgetTokens: 1024 } }, { thinkingBudget: 128 }],
+    [512, 'gemini-2.5-flash', { thinking: { budgetTokens: 0 } }, { thinkingBudget: 0 }],
+    [8192, 'gemini-2.5-flash', { thinking: { budgetTokens: 1024 } }, { thinkingBudget: 1024 }],
+    [64, 'gemini-2.5-pro', {}, { thinkingBudget: 128 }],
+    [65_536, 'gemini-2.5-pro', {}, { thinkingBudget: 16_384 }],
+    [512, 'gemini-2.5-flash-lite', {}, undefined],
+    [512, 'gemini-2.5-flash-lite', { thinking: { budgetTokens: 1024 } }, { thinkingBudget: 0 }],
+    [8192, 'gemini-2.5-flash-lite', { thinking: { budgetTokens: 1024 } }, { thinkingBudget: 1024 }],
+    [512, 'gemini-2.0-flash', {}, undefined],
+    [512, 'gemini-3.1-flash-lite', {}, { thinkingLevel: 'minimal' }],
+    [512, 'gemini-3.6-flash', {}, { thinkingLevel: 'low' }],
+    [512, 'gemini-3.6-flash', medium, { thinkingLevel: 'low' }],
+    [512, 'gemini-3.1-flash-lite', { ...medium, lowestLevel: 'low' }, { thinkingLevel: 'low' }],
+    [16_384, 'gemini-3.6-flash', {}, { thinkingLevel: 'medium' }],
+    [32_768, 'gemini-3.6-flash', {}, undefined],
+    [65_536, 'gemini-3.6-flash', { thinking: { level: 'high' } }, { thinkingLevel: 'high' }],
+    [65_536, 'gemini-3.6-flash', { thinking: { level: 'low' } }, { thinkingLevel: 'low' }],
+    [512, 'gemini-flash-latest', {}, { thinkingLevel: 'low' }],
+  ])('limits thinking within %i output tokens of %s with %j to %j', async (limit, model, setting, thinkingConfig) => {
+    const { generationConfig } = await sent({ max_output_tokens: limit }, { model, ...setting })
+    const { thinkingConfig: limited } = generationConfig as { thinkingConfig?: object }
+    expect(limited).toEqual(thinkingConfig)
+    expect(upstream.calls[0]?.status).toBe(200)
+  })
+
+  const prefilled = [textMessage('Name a tram.'), textMessage('It is', 'assistant')]
+  test.each<[string, Partial<TextRequest>, string, RegExp]>([
+    ['more than 5 stop sequences', { stop_sequences: ['a', 'b', 'c', 'd', 'e', 'f'] }, 'gemini-3.6-flash', /stop/],
+    ['tools with JSON', { tools: [WEATHER_TOOL], response_format: { type: 'json_object' } }, 'gemini-2.5-pro', /JSON/],
+    ['a model turn at the end', { messages: prefilled }, 'gemini-3.6-flash', /turn/],
+    ['a model turn at the end', { messages: prefilled }, 'gemini-3.5-flash-lite', /turn/],
+  ])('leaves %s to another deployment without a call: %#', async (_name, changes, model, reason) => {
+    const outcome = await generate(changes, { model })
+    expect(outcome).toEqual(unserviceable(expect.stringMatching(reason)))
+    expect(upstream.calls).toHaveLength(0)
+  })
+
+  test.each<[string, Partial<TextRequest>, string]>([
+    ['5 stop sequences', { stop_sequences: ['v', 'w', 'x', 'y', 'z'] }, 'gemini-3.6-flash'],
+    ['tools with JSON', { tools: [WEATHER_TOOL], response_format: { type: 'json_object' } }, 'gemini-3.6-flash'],
+    ['a model turn at the end', { messages: prefilled }, 'gemini-3.5-flash'],
+  ])('sends %s to a model that supports it', async (_name, changes, model) => {
+    expect(await generate(changes, { model })).toMatchObject({ outcome: 'generated' })
   })
 
   test('merges adjacent messages of the same role and drops empty texts', async () => {
@@ -241,13 +305,14 @@ describe('request', () => {
       additionalProperties: false,
       $defs: { stop: { type: 'object', properties: {} } },
     }
-    const fields = await sent({
+    const both: Partial<TextRequest> = {
       tools: [
         { name: 'plan', parameters: schema },
         { name: 'bare', parameters: null },
       ],
       response_format: { type: 'json_schema', schema },
-    })
+    }
+    const fields = await sent(both, { model: 'gemini-3.6-flash' })
     expect(fields).toMatchObject({
       tools: [{ functionDeclarations: [{ name: 'plan', parametersJsonSchema: reduced }, { name: 'bare' }] }],
       generationConfig: { responseMimeType: 'application/json', responseJsonSchema: reduced },
@@ -383,12 +448,45 @@ describe('answers of the simulated vendor', () => {
     })
   })
 
+  const HARD = textMessage('Think hard: when does the last tram leave?')
+
+  test('leaves room for text, however hard the question and low the limit', async () => {
+    for (const [model, limit] of [
+      ['gemini-2.5-flash', 64],
+      ['gemini-2.5-pro', 512],
+      ['gemini-3.1-flash-lite', 64],
+      ['gemini-3.6-flash', 512],
+      ['gemini-3.6-flash', 1500],
+      ['gemini-3.6-flash', 16_384],
+    ] as const) {
+      const output = await generated({ messages: [HARD], max_output_tokens: limit }, { model })
+      expect(output).toMatchObject({ text: expect.stringContaining('tram'), finish_reason: 'stop' })
+      expect(output.usage.thinking_tokens).toBeLessThan(limit)
+    }
+  })
+
+  test('an answer that was thought away is empty, ends with length, and has all tokens of the limit', async () => {
+    expect(await generated({ messages: [HARD], max_output_tokens: 200 }, { model: 'gemini-3.6-flash' })).toEqual({
+      text: '',
+      refusal: null,
+      tool_calls: [],
+      finish_reason: 'length',
+      usage: { input_tokens: expect.any(Number), output_tokens: 200, thinking_tokens: 200 },
+    })
+  })
+
+  test('reports an empty output when the model ends without a word, or with a malformed call', async () => {
+    expect(await generate({ messages: [textMessage('please say nothing')] })).toMatchObject(EMPTY)
+    const malformed = { messages: [textMessage('A call of get_weather that goes wrong')], tools: [WEATHER_TOOL] }
+    expect(await generate(malformed)).toMatchObject({ ...EMPTY, reason: 'HTTP 200 with MALFORMED_FUNCTION_CALL' })
+  })
+
   test.each([
     ['a wrong key', { key: 'AIza_CANARY_wrong' }, 'provider_unavailable', 'HTTP 400 INVALID_ARGUMENT API_KEY_INVALID'],
     ['an unknown model', { model: 'unknown' }, 'provider_unavailable', 'HTTP 404 NOT_FOUND'],
-    ['an image model', { model: 'gemini-3.1-flash-lite-image' }, 'provider_rejected', 'HTTP 400 INVALID_ARGUMENT'],
+    ['an image model', { model: 'gemini-3.1-flash-lite-image' }, 'provider_unavailable', 'HTTP 400 INVALID_ARGUMENT'],
   ])('fails definitely before any work with %s', async (_name, setting, code, reason) => {
-    expect(await generate({}, setting)).toEqual({ ...DEFINITE, code, reason })
+    expect(await generate({}, setting)).toMatchObject({ ...DEFINITE, code, reason })
     expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 })
@@ -517,9 +615,7 @@ describe('documented answers', () => {
 
 describe('definite failures before any work', () => {
   test.each([
-    [400, 'INVALID_ARGUMENT', 'provider_rejected'],
     [400, 'FAILED_PRECONDITION', 'provider_unavailable'],
-    [413, 'INVALID_ARGUMENT', 'provider_rejected'],
     [401, 'UNAUTHENTICATED', 'provider_unavailable'],
     [403, 'PERMISSION_DENIED', 'provider_unavailable'],
     [404, 'NOT_FOUND', 'provider_unavailable'],
@@ -532,9 +628,49 @@ describe('definite failures before any work', () => {
     expect(upstream.calls).toHaveLength(1)
   })
 
+  test('a request that is too large for this vendor is left to another deployment', async () => {
+    answerWith(named(413, 'INVALID_ARGUMENT'), 413)
+    expect(await generate()).toEqual(unserviceable('HTTP 413 INVALID_ARGUMENT'))
+  })
+
+  test.each([400, 422])('a %i for an unknown reason is rejected by this deployment only', async (status) => {
+    answerWith(named(status, 'INVALID_ARGUMENT'), status)
+    expect(await generate()).toEqual(rejectedByDeployment(`HTTP ${status} INVALID_ARGUMENT`))
+  })
+
+  test('a model that was shut down is definitely gone', async () => {
+    answerWith(named(410, 'GONE'), 410)
+    expect(await generate()).toEqual(gone('HTTP 410 GONE'))
+  })
+
+  test.each([
+    'Penalty is not enabled for models/gemini-2.5-flash',
+    "Function calling with a response mime type: 'application/json' is unsupported",
+    "Tool use with a response mime type: 'application/json' is unsupported",
+    'Requests ending with a model turn are not supported unless the last part is a function response.',
+    'Function call is missing a thought_signature in functionCall parts.',
+    'Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.',
+    'The thinking budget 128 is invalid. Please choose a value between 512 and 24576.',
+    'Budget 0 is invalid. This model only works in thinking mode.',
+    'thinking_config is not supported by this model.',
+    'Unable to submit request because it has a maxOutputTokens value of 65537 but the supported range is from 1 (inclusive) to 65537 (exclusive).',
+    'The input token count (1048600) exceeds the maximum number of tokens allowed (1048576).',
+  ])('leaves what only this model does not support to another deployment: %s', async (message) => {
+    answerWith({ error: { code: 400, message, status: 'INVALID_ARGUMENT' } }, 400)
+    expect(await generate()).toEqual(unserviceable('HTTP 400 INVALID_ARGUMENT'))
+  })
+
+  test.each([
+    '* GenerateContentRequest.tools[0].function_declarations[0].parameters.properties[aspectRatio].type: must be specified',
+    '* GenerateContentRequest.generation_config.response_schema.properties[image size].items: missing field.',
+  ])('names that the caller chose never count as a fault of the deployment: %s', async (message) => {
+    answerWith({ error: { code: 400, message, status: 'INVALID_ARGUMENT' } }, 400)
+    expect(await generate()).toEqual(rejectedByDeployment('HTTP 400 INVALID_ARGUMENT'))
+  })
+
   test('keeps the vendor’s error names, but not its messages', async () => {
     answerWith(fixture('error-invalid-argument'), 400)
-    expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_rejected', reason: 'HTTP 400 INVALID_ARGUMENT' })
+    expect(await generate()).toEqual(rejectedByDeployment('HTTP 400 INVALID_ARGUMENT'))
     answerWith(fixture('error-invalid-key'), 400)
     expect(await generate()).toMatchObject({
       code: 'provider_unavailable',

@@ -6,10 +6,11 @@ import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
 import { walkFrames } from '../../shared/audio/walk-frames.ts'
 import { createHttp, type SendHttp } from '../../workers/providers/http.ts'
-import { createOpenAiCompatibleImage } from '../../workers/providers/openai-compatible/image.ts'
+import { createOpenAiCompatibleImage, type ImageQuality } from '../../workers/providers/openai-compatible/image.ts'
 import { createOpenAiCompatibleSpeech } from '../../workers/providers/openai-compatible/speech.ts'
 import { createOpenAiCompatibleTranscription } from '../../workers/providers/openai-compatible/transcription.ts'
 import type { SpeechInput, TranscriptionInput } from '../../workers/providers/provider.ts'
+import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { recordingOf } from '../support/media/recording.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { jpegHead, pngHead, webpLossy } from '../unit/operations/sample-images.ts'
@@ -35,8 +36,13 @@ const connection = (upstreamModel: string, http: SendHttp = createHttp({ fetch }
   upstreamModel,
   http,
 })
-const draw = (prompt = 'A tram', settings: { sendResponseFormat?: boolean } = {}, http?: SendHttp) =>
-  createOpenAiCompatibleImage({ ...connection('simulated-image', http), ...settings }).generateImage(
+const draw = (
+  prompt = 'A tram',
+  settings: { sendResponseFormat?: boolean; quality?: ImageQuality } = {},
+  http?: SendHttp,
+  model = 'simulated-image',
+) =>
+  createOpenAiCompatibleImage({ ...connection(model, http), ...settings }).generateImage(
     { prompt, size: '1024x1024' },
     { timeoutMs: PATIENCE_MS },
   )
@@ -84,6 +90,30 @@ describe('images', () => {
   test('omits response_format for models that reject it', async () => {
     expect(await draw('A tram', { sendResponseFormat: false })).toMatchObject({ outcome: 'generated' })
     expect(sentJson()).not.toHaveProperty('response_format')
+  })
+
+  test('sends the quality of the deployment to a GPT image model, and reads its answer', async () => {
+    const settings = { sendResponseFormat: false, quality: 'low' } as const
+    const outcome = await draw('A tram', settings, undefined, 'gpt-image-2.6-flare')
+    expect(outcome).toMatchObject({ outcome: 'generated', image: { contentType: 'image/png' } })
+    expect(sentJson()).toEqual({
+      model: 'gpt-image-2.6-flare',
+      prompt: 'A tram',
+      n: 1,
+      size: '1024x1024',
+      quality: 'low',
+    })
+  })
+
+  test('a field that the model does not know is for the operator to correct', async () => {
+    const outcome = await draw('A tram', {}, undefined, 'gpt-image-2.6-flare')
+    expect(outcome).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 400 unknown_parameter' })
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', param: 'quality', code: null } }, 400)
+    expect(await draw()).toEqual({
+      ...DEFINITE,
+      code: 'provider_unavailable',
+      reason: 'HTTP 400 invalid_request_error',
+    })
   })
 
   test.each([
@@ -137,6 +167,17 @@ describe('images', () => {
 })
 
 describe('speech', () => {
+  test('a voice that the server does not know is for the operator to correct', async () => {
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', param: 'voice', code: null } }, 400)
+    expect(await speak()).toEqual({
+      ...DEFINITE,
+      code: 'provider_unavailable',
+      concerns: 'request',
+      isSetupFault: true,
+      reason: 'HTTP 400 invalid_request_error',
+    })
+  })
+
   test('returns an MP3 whose length follows text and speed, and which transcribes to the text', async () => {
     const text = 'Grüße! Tell me where you are going, and I tell you the most it can cost.'
     const [slow, normal] = [await speak({ text, speed: 0.7 }), await speak({ text })]
@@ -226,10 +267,25 @@ describe('transcription', () => {
   test.each([
     ['deu', 'de'],
     ['de', 'de'],
-    ['xx-klingon', 'xx-klingon'],
+    ['en-US', 'en'],
+    ['ENG', 'en'],
+    ['deu_AT', 'de'],
+    ['xx-klingon', 'xx'],
+    ['yue', 'yue'],
   ])('sends the language %s as %s', async (language, sent) => {
     await transcribe({ language })
     expect(upstream.calls[0]?.fields).toMatchObject({ language: sent })
+  })
+
+  test('leaves a language without a two-letter code to another deployment', async () => {
+    const outcome = await transcribe({ language: 'yue' })
+    expect(outcome).toEqual(unserviceable('HTTP 400 invalid_language_format'))
+  })
+
+  test('leaves a form of more than 25 MiB to another deployment', async () => {
+    const outcome = await transcribe({ audio: Buffer.alloc(26_214_400) })
+    expect(outcome).toEqual(unserviceable('HTTP 413 server_error'))
+    expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 
   test.each([

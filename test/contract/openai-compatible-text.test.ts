@@ -4,11 +4,13 @@ import type { TextRequest } from '#shared/operations/text/text-request.ts'
 import { drawPng } from '../../infra/sandbox/upstream/drawing/draw-png.ts'
 import type { FaultRuleInput } from '../../infra/sandbox/upstream/faults.ts'
 import { startUpstream, type Upstream } from '../../infra/sandbox/upstream/server.ts'
+import { gone, rejected, rejectedByDeployment } from '../../workers/providers/failures.ts'
 import { createHttp } from '../../workers/providers/http.ts'
 import {
   createOpenAiCompatibleText,
   type OpenAiCompatibleTextDependencies,
 } from '../../workers/providers/openai-compatible/text.ts'
+import { unserviceable } from '../../workers/providers/unserviceable.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { createExpiringHttp } from './expiring-http.ts'
 
@@ -129,6 +131,64 @@ describe('request', () => {
     expect(sent()).toMatchObject({ top_k: 40, messages: [{ role: 'developer' }, { role: 'user' }] })
   })
 
+  const LUNA = 'gpt-6-luna'
+  const PRO = { upstreamModel: LUNA, reasoningEffort: 'high', lowestReasoningEffort: 'none' } as const
+
+  test.each<[limit: number, setting: Setting, effort: string | undefined]>([
+    [200, {}, undefined],
+    [200, { upstreamModel: LUNA, reasoningEffort: 'none' }, 'none'],
+    [200, { upstreamModel: LUNA, reasoningEffort: 'high' }, 'low'],
+    [200, PRO, 'none'],
+    [4096, PRO, 'low'],
+    [16_384, PRO, 'medium'],
+    [32_768, PRO, 'high'],
+    [65_536, { upstreamModel: LUNA, reasoningEffort: 'none' }, 'none'],
+  ])('limits reasoning within %i output tokens with %j to %s', async (limit, setting, effort) => {
+    await generated({ max_output_tokens: limit }, setting)
+    expect(sent()['reasoning_effort']).toBe(effort)
+  })
+
+  const sampled = { temperature: 0.5, top_p: 0.9, presence_penalty: 0.1, frequency_penalty: -0.1, seed: 7 }
+
+  test.each<[limit: number, setting: Setting, isSent: boolean]>([
+    [200, {}, true],
+    [200, { sampling: 'none' }, false],
+    [200, PRO, true],
+    [4096, PRO, false],
+    [4096, { ...PRO, sampling: 'none' }, false],
+    [4096, { reasoningEffort: 'high', sampling: 'full' }, true],
+  ])('within %i output tokens with %j, sends the sampling options: %s', async (limit, setting, isSent) => {
+    await generated({ ...sampled, max_output_tokens: limit }, setting)
+    const { temperature, top_p, presence_penalty, frequency_penalty, seed } = sent()
+    const hints = { temperature, top_p, presence_penalty, frequency_penalty }
+    const nothing = Object.fromEntries(Object.keys(hints).map((name) => [name, undefined]))
+    expect({ ...hints, seed }).toEqual(isSent ? sampled : { ...nothing, seed: 7 })
+  })
+
+  test('sends tools without reasoning to a model that cannot combine them', async () => {
+    const changes = { tools: [WEATHER_TOOL], max_output_tokens: 16_384, messages: textMessages('the weather in Rome?') }
+    const output = await generated(changes, { ...PRO, reasonsWithTools: false })
+    expect(output.tool_calls).toHaveLength(1)
+    expect(sent()['reasoning_effort']).toBe('none')
+    expect(await generate(changes, PRO)).toMatchObject(unserviceable('HTTP 400 invalid_request_error'))
+  })
+
+  test('sends the deployment’s arguments for the chat template', async () => {
+    await generated({}, { chatTemplateArguments: { enable_thinking: false } })
+    expect(sent()['chat_template_kwargs']).toEqual({ enable_thinking: false })
+  })
+
+  test('leaves more stop sequences than the server accepts to another deployment without a call', async () => {
+    const stop_sequences = ['a', 'b', 'c', 'd', 'e']
+    expect(await generate({ stop_sequences })).toEqual(unserviceable('not sent: more than 4 stop sequences'))
+    expect(await generate({ stop_sequences: ['a'] }, { maximumStopSequences: 0 })).toEqual(
+      unserviceable('not sent: more than 0 stop sequences'),
+    )
+    expect(upstream.calls).toHaveLength(0)
+    await generate({ stop_sequences }, { maximumStopSequences: 5 })
+    expect(sent()['stop']).toEqual(stop_sequences)
+  })
+
   test('omits a tool choice without tools and replaces an unsupported schema name', async () => {
     await generated({ tool_choice: 'auto', response_format: { type: 'json_schema', name: 'äh?', schema: {} } })
     expect(sent()).not.toHaveProperty('tool_choice')
@@ -213,6 +273,28 @@ describe('answers of the simulated server', () => {
     )
     expect(output).toMatchObject({ finish_reason: 'length', usage: { output_tokens: 50 } })
     expect(output.usage.thinking_tokens).toBeGreaterThan(0)
+  })
+
+  test('leaves room for text when the effort follows the limit, and none when it does not', async () => {
+    const hard = { messages: textMessages('Think hard: when does the last tram leave?'), max_output_tokens: 512 }
+    const setting = { upstreamModel: 'gpt-6-luna' }
+    expect(await generated(hard, { ...setting, reasoningEffort: 'high' })).toMatchObject({
+      text: expect.stringContaining('tram'),
+      usage: { thinking_tokens: 256 },
+    })
+    // The vendor's default effort.
+    expect(await generated(hard, setting)).toMatchObject({
+      text: '',
+      finish_reason: 'length',
+      usage: { output_tokens: 512, thinking_tokens: 512 },
+    })
+  })
+
+  test('reports an empty output when the model ends without a word, and a policy’s refusal as rejected', async () => {
+    expect(await generate({ messages: textMessages('please say nothing') })).toMatchObject(EMPTY)
+    expect(await generate({ messages: textMessages('please block') })).toMatchObject({
+      ...rejected('HTTP 400 invalid_prompt'),
+    })
   })
 
   test('calls a tool with an object as its arguments', async () => {
@@ -366,9 +448,6 @@ describe('unusable answers', () => {
 
 describe('definite failures before any work', () => {
   test.each([
-    [400, 'provider_rejected'],
-    [413, 'provider_rejected'],
-    [422, 'provider_rejected'],
     [401, 'provider_unavailable'],
     [402, 'provider_unavailable'],
     [403, 'provider_unavailable'],
@@ -382,13 +461,54 @@ describe('definite failures before any work', () => {
   test('keeps the code of a documented error, but not its message', async () => {
     answerWith(fixture('error-context-length'), 400, { 'x-request-id': 'req_1' })
     expect(await generate()).toEqual({
-      ...DEFINITE,
-      code: 'provider_rejected',
-      reason: 'HTTP 400 context_length_exceeded',
+      ...unserviceable('HTTP 400 context_length_exceeded'),
       vendorRequestId: 'req_1',
     })
     answerWith(fixture('error-vllm'), 404)
     expect(await generate()).toEqual({ ...DEFINITE, code: 'provider_unavailable', reason: 'HTTP 404 NotFoundError' })
+  })
+
+  test.each([400, 415, 422])('a %i for an unknown reason is rejected by this deployment only', async (status) => {
+    answerWith({ error: { message: 'CANARY', type: 'some_type', param: 'messages', code: null } }, status)
+    expect(await generate()).toEqual(rejectedByDeployment(`HTTP ${status} some_type`))
+  })
+
+  test('a model that was shut down is definitely gone', async () => {
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code: 'model_not_found' } }, 410)
+    expect(await generate()).toEqual(gone('HTTP 410 model_not_found'))
+  })
+
+  test.each([
+    ['integer_above_max_value', 'max_completion_tokens'],
+    ['invalid_value', 'max_tokens'],
+    ['array_above_max_length', 'stop'],
+    ['unsupported_parameter', 'stop'],
+    ['unsupported_value', 'temperature'],
+    // GPT-6 with function tools.
+    [null, 'reasoning_effort'],
+  ])('leaves what only this model does not support to another deployment: %s of %s', async (code, param) => {
+    answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', param, code } }, 400)
+    expect(await generate()).toEqual(unserviceable(`HTTP 400 ${code ?? 'invalid_request_error'}`))
+  })
+
+  test.each(['content_policy_violation', 'invalid_prompt', 'content_filter'])(
+    'does not offer content that violates a policy to another deployment: %s',
+    async (code) => {
+      answerWith({ error: { message: 'CANARY', type: 'invalid_request_error', code } }, 400)
+      expect(await generate()).toEqual(rejected(`HTTP 400 ${code}`))
+    },
+  )
+
+  test.each<[string, Partial<TextRequest>, Setting]>([
+    ['an output limit above the model’s', { max_output_tokens: 65_536 }, { upstreamModel: 'gpt-4.1-mini' }],
+    ['a temperature while it reasons', { temperature: 0.5 }, { upstreamModel: 'gpt-6-luna' }],
+    ['a stop sequence while it reasons', { stop_sequences: ['END'] }, { upstreamModel: 'gpt-6-luna' }],
+    ['max_tokens', {}, { upstreamModel: 'gpt-6-luna', outputLimit: 'max_tokens' }],
+    ['an effort that the model does not have', {}, { upstreamModel: 'gpt-6-astra', reasoningEffort: 'none' }],
+    ['more than 4 stop sequences', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }, { maximumStopSequences: 9 }],
+  ])('the simulated vendor rejects %s, which another deployment may accept', async (_name, changes, setting) => {
+    expect(await generate(changes, setting)).toMatchObject({ code: 'provider_unavailable', concerns: 'request' })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
   })
 
   test('does not blame the input for an account problem with status 400', async () => {

@@ -159,6 +159,170 @@ describe('refusals', () => {
   })
 })
 
+/** Sends JSON to a text vendor's route, with the vendor's header for the key. */
+async function ask(path: string, headers: Record<string, string>, body: object): Promise<Response> {
+  return await fetch(upstream.url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  })
+}
+
+const gemini = (model: string, body: object) =>
+  ask(
+    `/v1beta/models/${model}:generateContent`,
+    { 'x-goog-api-key': 'sandbox-key' },
+    { contents: [{ role: 'user', parts: [{ text: 'hi' }] }], ...body },
+  )
+const claude = (model: string, body: object, headers: Record<string, string> = { 'x-api-key': 'sandbox-key' }) =>
+  ask(
+    '/v1/messages',
+    { 'anthropic-version': '2023-06-01', ...headers },
+    { model, max_tokens: 2000, messages: [{ role: 'user', content: 'hi' }], ...body },
+  )
+const openai = (model: string, body: object) =>
+  ask(
+    '/v1/chat/completions',
+    { authorization: 'Bearer sandbox-key' },
+    { model, messages: [{ role: 'user', content: 'hi' }], ...body },
+  )
+
+const modelTurn = {
+  contents: [
+    { role: 'user', parts: [{ text: 'hi' }] },
+    { role: 'model', parts: [{ text: 'Hello' }] },
+  ],
+}
+const assistantTurn = {
+  messages: [
+    { role: 'user', content: 'hi' },
+    { role: 'assistant', content: 'Hello' },
+  ],
+}
+const withTool = {
+  tools: [{ functionDeclarations: [{ name: 'f' }] }],
+  generationConfig: { responseMimeType: 'application/json' },
+}
+const functionTool = { tools: [{ type: 'function', function: { name: 'f' } }] }
+
+describe('text vendors', () => {
+  test.each<[string, object, RegExp]>([
+    ['gemini-2.5-flash', { generationConfig: { presencePenalty: 0.1 } }, /^Penalty is not enabled/],
+    ['gemini-3.6-flash', { generationConfig: { frequencyPenalty: -1 } }, /^Penalty is not enabled/],
+    ['gemini-2.5-flash', withTool, /^Function calling with a response mime type/],
+    ['gemini-3.6-flash', modelTurn, /^Requests ending with a model turn/],
+    ['gemini-3.5-flash-lite', modelTurn, /^Requests ending with a model turn/],
+    ['gemini-2.5-flash', { generationConfig: { maxOutputTokens: 65_537 } }, /supported range/],
+    ['gemini-3.6-flash', { generationConfig: { thinkingConfig: { thinkingLevel: 'minimal' } } }, /MINIMAL is not supp/],
+    ['gemini-2.5-flash', { generationConfig: { thinkingConfig: { thinkingLevel: 'low' } } }, /is not supported/],
+    ['gemini-2.5-pro', { generationConfig: { thinkingConfig: { thinkingBudget: 0 } } }, /^Budget 0 is invalid/],
+    ['gemini-2.5-flash-lite', { generationConfig: { thinkingConfig: { thinkingBudget: 128 } } }, /128 is invalid/],
+    ['gemini-2.0-flash', { generationConfig: { thinkingConfig: { thinkingBudget: 128 } } }, /not supported/],
+  ])('%s refuses %j as Google does', async (model, body, message) => {
+    const answer = await gemini(model, body)
+    expect(answer.status).toBe(400)
+    expect(await answer.json()).toMatchObject({
+      error: { code: 400, status: 'INVALID_ARGUMENT', message: expect.stringMatching(message) },
+    })
+    expect(upstream.calls[0]).toMatchObject({ started: false })
+  })
+
+  test.each<[string, object]>([
+    ['gemini-3.6-flash', withTool],
+    ['gemini-3.5-flash', modelTurn],
+    ['gemini-2.5-flash', { generationConfig: { presencePenalty: 0 } }],
+    ['gemini-3.6-flash', { generationConfig: { thinkingConfig: { thinkingLevel: 'LOW', includeThoughts: true } } }],
+    ['gemini-3.1-flash-lite', { generationConfig: { thinkingConfig: { thinkingLevel: 'MINIMAL' } } }],
+    ['gemini-3.6-flash', { safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_ONLY_HIGH' }] }],
+  ])('%s accepts %j as Google does', async (model, body) => {
+    expect((await gemini(model, body)).status).toBe(200)
+  })
+
+  test.each<[string, object, RegExp]>([
+    ['claude-opus-4-6', assistantTurn, /does not support assistant message prefill/],
+    ['claude-sonnet-4-5', { max_tokens: 64_001 }, /^max_tokens: 64001 > 64000/],
+    ['claude-sonnet-5-5', { max_tokens: 128_001 }, /^max_tokens: 128001 > 128000/],
+    ['claude-sonnet-5-5', { temperature: 0.5 }, /`temperature` is deprecated/],
+    ['claude-sonnet-4-5', { output_config: { effort: 'low' } }, /effort/],
+    ['claude-sonnet-4-5', { thinking: { type: 'adaptive' } }, /adaptive/],
+    ['claude-sonnet-4-5', { thinking: { type: 'enabled', budget_tokens: 512 } }, /greater than or equal to 1024/],
+    ['claude-sonnet-4-5', { thinking: { type: 'enabled', budget_tokens: 2000 } }, /must be greater than/],
+    ['claude-opus-5', { thinking: { type: 'enabled', budget_tokens: 1024 } }, /adaptive/],
+  ])('%s refuses %j as Anthropic does', async (model, body, message) => {
+    const answer = await claude(model, body)
+    expect(answer.status).toBe(400)
+    expect(await answer.json()).toMatchObject({
+      type: 'error',
+      error: { type: 'invalid_request_error', message: expect.stringMatching(message) },
+    })
+  })
+
+  test.each<[string, object]>([
+    ['claude-sonnet-4-5', assistantTurn],
+    ['claude-sonnet-4-5', { temperature: 0.5, thinking: { type: 'enabled', budget_tokens: 1024 } }],
+    ['claude-opus-5', { thinking: { type: 'adaptive' }, output_config: { effort: 'xhigh' }, metadata: {} }],
+  ])('%s accepts %j as Anthropic does', async (model, body) => {
+    expect((await claude(model, body)).status).toBe(200)
+  })
+
+  test('accepts the key and the version of Anthropic’s current SDK', async () => {
+    const current = { authorization: 'Bearer sandbox-key', 'anthropic-version': '2026-10-21' }
+    expect((await claude('claude-opus-5', {}, current)).status).toBe(200)
+    expect((await claude('claude-opus-5', {}, { ...current, authorization: 'Bearer wrong' })).status).toBe(401)
+    expect((await claude('claude-opus-5', {}, { ...current, 'anthropic-version': '2024-01-01' })).status).toBe(400)
+  })
+
+  const five = { stop: ['a', 'b', 'c', 'd', 'e'] }
+  test.each<[string, object, string | null, string]>([
+    ['simulated-chat', five, 'array_above_max_length', 'stop'],
+    ['gpt-4.1-mini', { max_completion_tokens: 32_769 }, 'integer_above_max_value', 'max_completion_tokens'],
+    ['gpt-4.1-mini', { reasoning_effort: 'low' }, 'unsupported_parameter', 'reasoning_effort'],
+    ['gpt-4.1-mini', { chat_template_kwargs: {} }, 'unknown_parameter', 'chat_template_kwargs'],
+    ['gpt-6-luna', { max_tokens: 50 }, 'unsupported_parameter', 'max_tokens'],
+    ['gpt-6-luna', { temperature: 0.5 }, 'unsupported_value', 'temperature'],
+    ['gpt-6-luna', { presence_penalty: 0.5 }, 'unsupported_parameter', 'presence_penalty'],
+    ['gpt-6-luna', { stop: ['END'] }, 'unsupported_parameter', 'stop'],
+    ['gpt-6-luna', { reasoning_effort: 'low', ...functionTool }, null, 'reasoning_effort'],
+    ['gpt-6-luna', { reasoning_effort: 'minimal' }, 'unsupported_value', 'reasoning_effort'],
+    ['gpt-6-astra', { reasoning_effort: 'none' }, 'unsupported_value', 'reasoning_effort'],
+  ])('%s refuses %j as OpenAI does', async (model, body, code, param) => {
+    const answer = await openai(model, body)
+    expect(answer.status).toBe(400)
+    expect(await answer.json()).toMatchObject({ error: { type: 'invalid_request_error', code, param } })
+  })
+
+  test.each<[string, object]>([
+    ['gpt-6-luna', { temperature: 1, reasoning_effort: 'low', store: false, metadata: {} }],
+    ['gpt-6-luna', { temperature: 0.5, stop: ['END'], reasoning_effort: 'none', ...functionTool }],
+    ['qwen3-8b', { temperature: 0.5, chat_template_kwargs: { enable_thinking: false }, max_tokens: 200_000 }],
+  ])('%s accepts %j as its server does', async (model, body) => {
+    expect((await openai(model, body)).status).toBe(200)
+  })
+
+  const HARD = 'Think hard: which tram?'
+  test('a model that thinks can use up the whole limit, in the shape of each vendor', async () => {
+    const google = await gemini('gemini-3.6-flash', {
+      contents: [{ role: 'user', parts: [{ text: HARD }] }],
+      generationConfig: { maxOutputTokens: 512 },
+    })
+    expect(await google.json()).toMatchObject({
+      candidates: [{ content: { role: 'model' }, finishReason: 'MAX_TOKENS' }],
+      usageMetadata: { thoughtsTokenCount: 512 },
+    })
+    const anthropic = await claude('claude-opus-5', { max_tokens: 512, messages: [{ role: 'user', content: HARD }] })
+    expect(await anthropic.json()).toMatchObject({
+      content: [{ type: 'thinking', thinking: '' }],
+      stop_reason: 'max_tokens',
+      usage: { output_tokens: 512, output_tokens_details: { thinking_tokens: 512 } },
+    })
+    const gpt = await openai('gpt-6-luna', { max_completion_tokens: 512, messages: [{ role: 'user', content: HARD }] })
+    expect(await gpt.json()).toMatchObject({
+      choices: [{ message: { role: 'assistant', content: '', refusal: null }, finish_reason: 'length' }],
+      usage: { completion_tokens: 512, completion_tokens_details: { reasoning_tokens: 512 } },
+    })
+  })
+})
+
 describe('control routes', () => {
   test('applies fault rules in order and by route, and keeps one that applies always', async () => {
     await put([

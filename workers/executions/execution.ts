@@ -34,16 +34,26 @@ export interface ExecutionInput {
   readonly audio: Uint8Array | null
 }
 
+/** The memory that the job has reserved. */
+export interface ExtendableMemory {
+  /** Extends it to at least `bytes`; returns false when there is no room. Never waits. */
+  readonly extendTo: (bytes: number) => boolean
+  /** Returns what exceeds `bytes` to other jobs. */
+  readonly shrinkTo: (bytes: number) => void
+}
+
 /** The way one operation is carried out by any deployment that serves its model. */
 export interface Execution {
+  /** Returns the most bytes that the job will hold, which are reserved before its request and its audio are read. */
+  heldBytes(job: ClaimedJob): number
   /** Returns the texts for safety screening. Images are not screened. */
   screenedTexts(input: ExecutionInput): readonly string[]
   /**
    * Prepares the input that all deployments share (remote images are fetched once), before any attempt. Throws
    * `AppError` when the request cannot be carried out; the job then fails uncharged with that code. Throws
-   * `WorkDeferred` when the job must be prepared later.
+   * `WorkDeferred` when the job must be prepared later, and `MemoryShort` when it must first reserve more memory.
    */
-  prepare(input: ExecutionInput): Promise<PreparedExecution>
+  prepare(input: ExecutionInput, memory: ExtendableMemory): Promise<PreparedExecution>
 }
 
 export interface PreparedExecution {

@@ -3,6 +3,7 @@ import { BlockList, isIP } from 'node:net'
 import { Agent, fetch } from 'undici'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type ImageMediaType, imageMediaType } from '#shared/operations/text/image-bytes.ts'
+import { MemoryShort } from './memory-short.ts'
 
 const MAXIMUM_BYTES = 10 * 1024 * 1024
 const TIMEOUT_MS = 15_000
@@ -55,9 +56,9 @@ export interface RemoteImage {
 export interface ImageFetcher {
   /**
    * Fetches until `signal` aborts or the fetcher's own time is over. Throws `image_unavailable` (400) with the reason,
-   * which never reveals responses of a private network.
+   * which never reveals responses of a private network, and what `onBytes` throws for the bytes of a piece.
    */
-  fetch(url: string, signal?: AbortSignal): Promise<RemoteImage>
+  fetch(url: string, signal?: AbortSignal, onBytes?: (bytes: number) => void): Promise<RemoteImage>
 }
 
 /** The network that images are fetched from; tests replace the public internet. */
@@ -93,17 +94,23 @@ export function createImageFetcher(overrides: Partial<ImageNetwork> = {}): Image
     },
   })
   return {
-    fetch: (url, signal) => {
+    fetch: (url, signal, onBytes = () => undefined) => {
       const timeout = AbortSignal.timeout(timeoutMs)
       const ended = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
-      return fetchChecked(url, { agent, isAllowed, signal: ended })
+      return fetchChecked(url, { agent, isAllowed, signal: ended, onBytes })
     },
   }
 }
 
+interface Fetching {
+  readonly agent: Agent
+  readonly signal: AbortSignal
+  readonly onBytes: (bytes: number) => void
+}
+
 async function fetchChecked(
   url: string,
-  { agent, isAllowed, signal }: Pick<ImageNetwork, 'isAllowed'> & { agent: Agent; signal: AbortSignal },
+  { agent, isAllowed, signal, onBytes }: Pick<ImageNetwork, 'isAllowed'> & Fetching,
 ): Promise<RemoteImage> {
   let target = readUrl(url)
   for (let redirects = 0; redirects <= MAXIMUM_REDIRECTS; redirects += 1) {
@@ -118,7 +125,7 @@ async function fetchChecked(
       continue
     }
     if (response.status !== 200) throw unavailable(`its server responded with status ${response.status}`)
-    const bytes = await readCapped(response.body)
+    const bytes = await readCapped(response.body, onBytes)
     const mediaType = imageMediaType(bytes)
     if (!mediaType) throw unavailable('it is not a PNG, JPEG, WebP or GIF image')
     return { bytes, mediaType }
@@ -139,17 +146,23 @@ function requireAllowed({ protocol, hostname }: URL, isAllowed: (address: string
   if (isIP(literal) !== 0 && !isAllowed(literal)) throw unavailable('it could not be fetched')
 }
 
-async function readCapped(body: AsyncIterable<Uint8Array> | null): Promise<Uint8Array> {
+async function readCapped(
+  body: AsyncIterable<Uint8Array> | null,
+  onBytes: (bytes: number) => void,
+): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let size = 0
   try {
     for await (const chunk of body ?? []) {
       size += chunk.length
       if (size > MAXIMUM_BYTES) throw unavailable(`it is larger than ${MAXIMUM_BYTES.toLocaleString('en')} bytes`)
+      onBytes(chunk.length)
       chunks.push(chunk)
     }
   } catch (error) {
-    throw error instanceof AppError ? error : unavailable('it could not be read completely')
+    throw error instanceof AppError || error instanceof MemoryShort
+      ? error
+      : unavailable('it could not be read completely')
   }
   return Buffer.concat(chunks)
 }

@@ -1,8 +1,11 @@
 import { imageResult, images } from '#shared/operations/images.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
+import { imageBytes } from './held-bytes.ts'
 
 /** One hosted image, with its bytes inline when requested. */
 export const imageGeneration: Execution = {
+  heldBytes: ({ effectiveRequest }) =>
+    imageBytes(images.effectiveRequestSchema.parse(effectiveRequest).response_format),
   screenedTexts: ({ job }) => [images.effectiveRequestSchema.parse(job.effectiveRequest).prompt],
   prepare: async ({ job }) => {
     const effective = images.effectiveRequestSchema.parse(job.effectiveRequest)

@@ -1,12 +1,10 @@
 import { AppError } from '#shared/errors/app-error.ts'
-import type { ImageFetcher, RemoteImage } from './fetch-remote-image.ts'
+import type { ImageFetcher } from './fetch-remote-image.ts'
+import { MAXIMUM_REMOTE_IMAGE_BYTES } from './held-bytes.ts'
 import { WorkDeferred } from './work-deferred.ts'
 
 /** More than any conversation needs; each is a request that a caller makes the worker send. */
 const MAXIMUM_IMAGES = 16
-
-/** No vendor accepts a larger request. */
-const MAXIMUM_BYTES = 20 * 1024 * 1024
 
 /** Images of one call that are fetched concurrently; each is in memory several times on its way upstream. */
 const CONCURRENT_IMAGES = 4
@@ -25,9 +23,12 @@ export interface RemoteImageLimits {
 
 export const REMOTE_IMAGE_LIMITS = { placesPerPayer: 2, timeoutMs: 20_000 } as const
 
+/** However many text jobs a process runs: callers choose the servers, which may be slow on purpose. */
+const MOST_PLACES = 32
+
 /** Returns how many jobs may fetch images in a process with this many text jobs; they come on top of those. */
 export function imagePlaces(textJobs: number): number {
-  return Math.ceil(textJobs / 2)
+  return Math.min(Math.ceil(textJobs / 2), MOST_PLACES)
 }
 
 /** The payer of a call. */
@@ -37,12 +38,23 @@ export interface ImageCaller {
   readonly isNewPayer: boolean
 }
 
+/** An image as it is put into the request. */
+export interface InlinedImage {
+  readonly media_type: string
+  readonly base64: string
+}
+
 export interface RemoteImages {
   /**
    * Fetches the images of one call, each URL once, on behalf of its payer. Throws `image_unavailable`, or
-   * `WorkDeferred` while the process, the payer or the new payers have no place left.
+   * `WorkDeferred` while the process, the payer or the new payers have no place left. An image counts as often as its
+   * URL is listed. `onBytes` is called with the total as it arrives; an error that it throws ends the fetching.
    */
-  fetchAll(urls: ReadonlySet<string>, caller: ImageCaller): Promise<ReadonlyMap<string, RemoteImage>>
+  fetchAll(
+    urls: readonly string[],
+    caller: ImageCaller,
+    onBytes: (total: number) => void,
+  ): Promise<ReadonlyMap<string, InlinedImage>>
 }
 
 /**
@@ -60,15 +72,16 @@ export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLim
     else taken.set(payer, count)
   }
   return {
-    async fetchAll(urls, caller) {
-      requireFew(urls)
+    async fetchAll(urls, caller, onBytes) {
+      const uses = countUses(urls)
+      requireFew(uses)
       const total = [...taken.values()].reduce((sum, count) => sum + count, 0)
       const isFull = total >= limits.places || (caller.isNewPayer && takenByNew >= Math.ceil(limits.places / 2))
       if (isFull || takenBy(caller.payer) >= limits.placesPerPayer)
         throw new WorkDeferred('no place to fetch images', RETRY_MS)
       add(caller, 1)
       try {
-        return await fetchWithin(fetcher, urls, limits.timeoutMs)
+        return await fetchWithin(fetcher, uses, limits.timeoutMs, onBytes)
       } finally {
         add(caller, -1)
       }
@@ -76,7 +89,13 @@ export function createRemoteImages(fetcher: ImageFetcher, limits: RemoteImageLim
   }
 }
 
-function requireFew(urls: ReadonlySet<string>): void {
+function countUses(urls: readonly string[]): ReadonlyMap<string, number> {
+  const uses = new Map<string, number>()
+  for (const url of urls) uses.set(url, (uses.get(url) ?? 0) + 1)
+  return uses
+}
+
+function requireFew(urls: ReadonlyMap<string, number>): void {
   if (urls.size > MAXIMUM_IMAGES)
     throw new AppError('image_unavailable', {
       message: `A request can reference at most ${MAXIMUM_IMAGES} images by URL. Nothing was charged.`,
@@ -86,23 +105,28 @@ function requireFew(urls: ReadonlySet<string>): void {
 /** Fetches a few images at a time. The first failure, or the end of the time, aborts all others. */
 async function fetchWithin(
   fetcher: ImageFetcher,
-  urls: ReadonlySet<string>,
+  uses: ReadonlyMap<string, number>,
   timeoutMs: number,
-): Promise<ReadonlyMap<string, RemoteImage>> {
-  const fetched = new Map<string, RemoteImage>()
+  onBytes: (total: number) => void,
+): Promise<ReadonlyMap<string, InlinedImage>> {
+  const fetched = new Map<string, InlinedImage>()
   const failed = new AbortController()
   const signal = AbortSignal.any([failed.signal, AbortSignal.timeout(timeoutMs)])
-  const waiting = [...urls]
-  let bytes = 0
+  const waiting = [...uses]
+  let total = 0
+  const count = (bytes: number) => {
+    total += bytes
+    if (total > MAXIMUM_REMOTE_IMAGE_BYTES)
+      throw new AppError('image_unavailable', {
+        message: 'The images referenced by URL are larger than 20 MB in total. Nothing was charged.',
+      })
+    onBytes(total)
+  }
   const fetchNext = async (): Promise<void> => {
-    for (let url = waiting.shift(); url !== undefined; url = waiting.shift()) {
-      const image = await fetcher.fetch(url, signal)
-      bytes += image.bytes.length
-      if (bytes > MAXIMUM_BYTES)
-        throw new AppError('image_unavailable', {
-          message: 'The images referenced by URL are larger than 20 MB in total. Nothing was charged.',
-        })
-      fetched.set(url, image)
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [url, times] = next
+      const { bytes, mediaType } = await fetcher.fetch(url, signal, (arrived) => count(arrived * times))
+      fetched.set(url, { media_type: mediaType, base64: Buffer.from(bytes).toString('base64') })
     }
   }
   try {

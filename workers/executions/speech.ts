@@ -4,9 +4,11 @@ import { speech, speechResult } from '#shared/operations/speech.ts'
 import { upstreamVoice } from '../providers/deployment.ts'
 import { emptyOutput } from '../providers/failures.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
+import { speechBytes } from './held-bytes.ts'
 
 /** One hosted MP3. Duration and size are measured from the received audio, characters from the input. */
 export const speechSynthesis: Execution = {
+  heldBytes: ({ effectiveRequest }) => speechBytes(speech.effectiveRequestSchema.parse(effectiveRequest).input.length),
   screenedTexts: ({ job }) => [speech.effectiveRequestSchema.parse(job.effectiveRequest).input],
   prepare: async ({ job }) => {
     const effective = speech.effectiveRequestSchema.parse(job.effectiveRequest)

@@ -5,6 +5,8 @@ import { chatCompletionResult, type TextResultFacts } from '#shared/operations/t
 import { messageResult } from '#shared/operations/text/message-result.ts'
 import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
 import { type Execution, unsupportedBy } from './execution.ts'
+import { MAXIMUM_REMOTE_IMAGE_BYTES, remoteImageBytes, textBytes } from './held-bytes.ts'
+import { MemoryShort } from './memory-short.ts'
 import type { ImageCaller, RemoteImages } from './remote-images.ts'
 
 /** The part of a text execution that depends on the endpoint's family. */
@@ -35,13 +37,18 @@ export const message = (remoteImages: RemoteImages): Execution => textExecution(
 /** Creates a text execution: the internal request goes upstream, and the result takes the family's shape. */
 function textExecution(family: TextFamily, remoteImages: RemoteImages): Execution {
   return {
+    heldBytes: textBytes,
     screenedTexts: ({ job }) => textsOf(family.readRequest(job).request),
-    prepare: async ({ job }) => {
+    prepare: async ({ job }, memory) => {
       const { request, includeThoughtSignatures } = family.readRequest(job)
-      const inlined = await inlineRemoteImages(request, remoteImages, {
-        payer: job.authorization.payer,
-        isNewPayer: job.isNewPayer,
+      const caller = { payer: job.authorization.payer, isNewPayer: job.isNewPayer }
+      const bytesWith = (imageBytes: number) => textBytes(job) + remoteImageBytes(imageBytes)
+      let heldBytes = textBytes(job)
+      const inlined = await inlineRemoteImages(request, remoteImages, caller, (imageBytes) => {
+        heldBytes = bytesWith(imageBytes)
+        if (!memory.extendTo(heldBytes)) throw new MemoryShort(bytesWith(MAXIMUM_REMOTE_IMAGE_BYTES))
       })
+      memory.shrinkTo(heldBytes)
       return {
         call: async (deployment, options) => {
           if (!deployment.text) return unsupportedBy(deployment)
@@ -90,24 +97,23 @@ function textsOf(request: TextRequest): readonly string[] {
   return [...new Set(all)].filter((text) => text.trim() !== '')
 }
 
-/** Fetches the images that are referenced by URL. Throws like `fetchAll`. */
+/** Fetches the images that are referenced by URL. Throws like `fetchAll`, and what `onBytes` throws. */
 async function inlineRemoteImages(
   request: TextRequest,
   remoteImages: RemoteImages,
   caller: ImageCaller,
+  onBytes: (bytes: number) => void,
 ): Promise<TextRequest> {
-  const urls = new Set(request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl)))
-  if (urls.size === 0) return request
-  const fetched = await remoteImages.fetchAll(urls, caller)
+  const urls = request.messages.flatMap(({ parts }) => parts.flatMap(remoteUrl))
+  if (urls.length === 0) return request
+  const fetched = await remoteImages.fetchAll(urls, caller, onBytes)
   return {
     ...request,
     messages: request.messages.map(({ role, parts }) => ({
       role,
       parts: parts.map((part) => {
         const image = part.type === 'image' && part.source.kind === 'url' ? fetched.get(part.source.url) : undefined
-        if (!image) return part
-        const base64 = Buffer.from(image.bytes).toString('base64')
-        return { type: 'image' as const, source: { kind: 'inline' as const, media_type: image.mediaType, base64 } }
+        return image ? { type: 'image' as const, source: { kind: 'inline' as const, ...image } } : part
       }),
     })),
   }

@@ -5,9 +5,14 @@ import {
 } from '#shared/operations/transcriptions.ts'
 import type { TranscribedWord, Transcript, TranscriptionInput } from '../providers/provider.ts'
 import { type Execution, type ExecutionInput, unsupportedBy } from './execution.ts'
+import { transcriptionBytes } from './held-bytes.ts'
 
 /** Speech to text. The usage is the duration measured before the quote, never a value from the provider. */
 export const transcription: Execution = {
+  heldBytes: ({ effectiveRequest }) => {
+    const { audio, ...options } = transcriptions.effectiveRequestSchema.parse(effectiveRequest)
+    return transcriptionBytes(audio, options)
+  },
   screenedTexts: () => [],
   prepare: async ({ job, audio }) => {
     if (!audio) throw new Error('a transcription job needs its audio')

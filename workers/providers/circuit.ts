@@ -86,12 +86,15 @@ interface Health {
  * Keeps two tallies of the latest outcomes of a deployment, because callers can provoke one kind of failure and not the
  * other. A definite failure (a refused connection, a rejected key) comes from the deployment and counts by calls. An
  * ambiguous one (a timeout, a server error) may be provoked by a request, so each payer has one vote, the outcome of
- * their latest call: however many calls one payer makes, they are never more than one of several.
+ * their latest call: however many calls one payer makes, they are never more than one of several. A model that was shut
+ * down needs no second call to be believed.
  */
 function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDependencies): Health {
   let calls: Sample[] = []
   /** In the order of the latest calls. */
   const votes = new Map<string, Sample>()
+  /** Whether the latest call found that the upstream model was shut down. */
+  let isGone = false
 
   const forgetOld = () => {
     const sinceMs = now().getTime() - WINDOW_MS
@@ -107,14 +110,17 @@ function createHealth({ now, failuresToOpen = 5, payersToOpen = 3 }: CircuitDepe
       forgetOld()
       const failed = isFailureOfDeployment(outcome)
       const ambiguous = failed && isFailure(outcome) && outcome.certainty === 'ambiguous'
+      isGone = isFailure(outcome) && outcome.isGone === true
       const sample = { failed, atMs: now().getTime() }
       if (!ambiguous) calls = [...calls, sample].slice(-RECENT_CALLS)
       if (failed && !ambiguous) return
       votes.delete(payer)
       votes.set(payer, sample)
     },
-    isFailing: () => isFailingShare(calls, failuresToOpen) || isFailingShare([...votes.values()], payersToOpen),
+    isFailing: () =>
+      isGone || isFailingShare(calls, failuresToOpen) || isFailingShare([...votes.values()], payersToOpen),
     forget() {
+      isGone = false
       calls = []
       votes.clear()
     },

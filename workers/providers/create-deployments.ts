@@ -1,19 +1,23 @@
 import { z } from 'zod'
 import type { DeploymentEntry, DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import { isPublishedSample } from '#shared/runtime/parse-settings.ts'
 import type { Deployment, ProviderPorts } from './deployment.ts'
 import type { SendHttp } from './http.ts'
+import { knownRetirement } from './known-retirements.ts'
 import { adapters } from './registry.ts'
 
 export interface DeploymentDependencies {
   /** The process environment, which contains the keys that the file names. */
   readonly environment: Readonly<Record<string, string | undefined>>
   readonly http: SendHttp
+  /** PROVIDER_TIMEOUT_SECONDS, which no deployment may exceed. */
+  readonly longestTimeoutSeconds?: number
 }
 
 /**
  * Creates the deployments of the file. Throws one error that names every unusable deployment: its key variable is
- * missing or empty, its adapter needs a key and none is named, or its adapter does not support its options. Never
- * quotes a key.
+ * missing or empty, its adapter needs a key and none is named, its adapter does not support its options, or its time
+ * limit exceeds that of all calls. Never quotes a key.
  */
 export function createDeployments(file: DeploymentsFile, dependencies: DeploymentDependencies): readonly Deployment[] {
   const problems: string[] = []
@@ -36,6 +40,14 @@ function describe(error: unknown): string {
 
 function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDependencies): Deployment {
   const { max_concurrency, requests_per_minute, timeout_seconds, voices } = entry
+  const { longestTimeoutSeconds = Number.POSITIVE_INFINITY } = dependencies
+  if (timeout_seconds !== undefined && timeout_seconds > longestTimeoutSeconds) {
+    throw new Error(
+      `timeout_seconds is ${timeout_seconds}, but PROVIDER_TIMEOUT_SECONDS ends every call after ${longestTimeoutSeconds}; lower one or raise the other`,
+    )
+  }
+  const retirement = knownRetirement(entry.upstream_model)
+  const { lookUpModel, ...ports } = createPorts(entry, dependencies)
   return {
     name: entry.name,
     serves: entry.serves,
@@ -45,7 +57,9 @@ function createDeployment(entry: DeploymentEntry, dependencies: DeploymentDepend
     ...(requests_per_minute === undefined ? {} : { requestsPerMinute: requests_per_minute }),
     ...(timeout_seconds === undefined ? {} : { timeoutMs: Math.ceil(timeout_seconds * 1000) }),
     ...(voices === undefined ? {} : { voices }),
-    ...createPorts(entry, dependencies),
+    ...(retirement === undefined ? {} : { knownRetirement: retirement }),
+    ...ports,
+    ...(entry.look_up_model === false || lookUpModel === undefined ? {} : { lookUpModel }),
   }
 }
 
@@ -53,6 +67,9 @@ function createPorts(entry: DeploymentEntry, { environment, http }: DeploymentDe
   const apiKey = entry.api_key_env === undefined ? undefined : environment[entry.api_key_env]
   if (entry.api_key_env !== undefined && !apiKey) {
     throw new Error(`the environment variable ${entry.api_key_env} is not set`)
+  }
+  if (apiKey !== undefined && isPublishedSample(apiKey)) {
+    throw new Error(`the environment variable ${entry.api_key_env} still has the sample of the example file`)
   }
   const connection = { baseUrl: entry.base_url, upstreamModel: entry.upstream_model, http }
   const adapter = adapters[entry.adapter]

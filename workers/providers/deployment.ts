@@ -1,3 +1,4 @@
+import type { LookUpModel } from './model-look-up.ts'
 import type { ImageProvider, SpeechProvider, TextProvider, TranscriptionProvider } from './provider.ts'
 
 /** The ports of one upstream; an adapter has those that its API offers. */
@@ -6,6 +7,8 @@ export interface ProviderPorts {
   readonly image?: ImageProvider
   readonly speech?: SpeechProvider
   readonly transcription?: TranscriptionProvider
+  /** Asks the vendor whether it has the model. */
+  readonly lookUpModel?: LookUpModel
 }
 
 /** A private upstream, ready to be called. Its name is for logs and the attempts' rows, never for callers. */
@@ -21,6 +24,8 @@ export interface Deployment extends ProviderPorts {
   readonly timeoutMs?: number
   /** Public alias → the upstream's voice id; absent: the upstream accepts the aliases as they are. */
   readonly voices?: Readonly<Record<string, string>>
+  /** When the upstream model retires, as far as this version knows. */
+  readonly knownRetirement?: Date
 }
 
 /** Returns the upstream's id of a public voice, or `undefined` when the deployment does not offer it. */

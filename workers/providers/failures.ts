@@ -1,14 +1,36 @@
 import type { HttpOutcome } from './http.ts'
 import type { ProviderFailure } from './provider.ts'
+import { unserviceable } from './unserviceable.ts'
 
 /** Creates the failure of a call that the vendor may have worked on, without a usable result. */
 export function unknownOutcome(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'ambiguous', code: 'provider_outcome_unknown', reason }
 }
 
-/** Creates the failure of an input that would be rejected again. */
+/** Creates the failure of an input that any deployment would reject. */
 export function rejected(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_rejected', reason }
+}
+
+/**
+ * Creates the failure of a rejected request whose cause is unknown, such as most 400s, which no vendor bills. The next
+ * deployment may be tried once: vendors reject with the same statuses what only their own models do not support.
+ */
+export function rejectedByDeployment(reason: string): ProviderFailure {
+  return { ...rejected(reason), rejectedBy: 'deployment' }
+}
+
+/**
+ * Creates the failure of a request that the deployment cannot serve because of its setup, such as a voice that its
+ * account does not have. Other requests succeed, so its circuit stays closed, and the caller is not at fault.
+ */
+export function misconfigured(reason: string): ProviderFailure {
+  return { ...unavailable(reason), concerns: 'request', isSetupFault: true }
+}
+
+/** Creates the failure of a call whose upstream model was shut down. */
+export function gone(reason: string): ProviderFailure {
+  return { ...unavailable(reason), isGone: true }
 }
 
 /** Creates the failure of a call that the vendor worked on and completed without usable output. */
@@ -26,6 +48,16 @@ export function unavailable(reason: string): ProviderFailure {
   return { outcome: 'failed', certainty: 'definite', code: 'provider_unavailable', reason }
 }
 
+/** Statuses caused by the key, the account, the URL or the load; another deployment may accept the same input. */
+const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
+
+/** Returns the failure for a status that means the same at every vendor, before any work; `undefined` for any other. */
+export function failureOfStatus(status: number, reason: string): ProviderFailure | undefined {
+  if (DEPLOYMENT_REJECTIONS.has(status)) return unavailable(reason)
+  if (status === 410) return gone(reason)
+  return status === 413 ? unserviceable(reason) : undefined
+}
+
 /**
  * Returns the failure of an exchange without a response; the same for every vendor. A time limit that ended the call
  * while output was arriving was too short for what this request asked for.
@@ -35,7 +67,9 @@ export function failureWithoutResponse(exchange: Exclude<HttpOutcome, { outcome:
   const status = exchange.status === undefined ? '' : `HTTP ${exchange.status}, `
   const failure = unknownOutcome(`${status}${exchange.reason}`)
   if (exchange.timedOut !== true) return failure
-  return { ...failure, timedOut: true, ...(exchange.status === undefined ? {} : { concerns: 'request' }) }
+  // The headers of a stream arrive before its first output, those of a whole answer with it.
+  const isArriving = exchange.status !== undefined && exchange.streamed !== 'waiting'
+  return { ...failure, timedOut: true, ...(isArriving ? { concerns: 'request' } : {}) }
 }
 
 /** Reads `retry-after` in whole seconds; the date form is ignored. */

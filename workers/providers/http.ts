@@ -1,11 +1,13 @@
+import { isEventStream, readEventStream, type StreamProgress, type TakeEvent } from './event-stream.ts'
 import type { ProviderFetch } from './provider-fetch.ts'
+import { type StreamedBody, streamedText } from './streamed-body.ts'
 
-/** A request of a vendor adapter. A `FormData` body gets its multipart content type and length from `fetch`. */
+/** A request of a vendor adapter. A streamed body brings its content type and length. */
 export interface HttpRequest {
   readonly method: 'GET' | 'POST'
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  readonly body?: FormData | string
+  readonly body?: StreamedBody | string
 }
 
 export interface HttpLimits {
@@ -14,6 +16,8 @@ export interface HttpLimits {
   /** Counted after decompression, which also stops decompression bombs. */
   readonly maximumResponseBytes: number
   readonly signal?: AbortSignal
+  /** Takes the events of a response that is a stream; every other response is read as without it. */
+  readonly onEvent?: TakeEvent
 }
 
 /**
@@ -23,6 +27,8 @@ export interface HttpLimits {
  * - `unknown`: the vendor may have received the request. `status` is set when its headers arrived, `timedOut` when
  *   `timeoutMs` ended the exchange.
  *
+ * `streamed` is set when the response was a stream that `onEvent` took: how far it had come when it ended.
+ *
  * `reason` is built from error codes only: messages of `fetch` can quote header values, including the key.
  */
 export type HttpOutcome =
@@ -31,19 +37,38 @@ export type HttpOutcome =
       readonly status: number
       readonly headers: Headers
       readonly bytes: Uint8Array
+      readonly streamed?: StreamProgress
     }
   | { readonly outcome: 'not_sent'; readonly reason: string }
-  | { readonly outcome: 'unknown'; readonly reason: string; readonly status?: number; readonly timedOut?: true }
+  | {
+      readonly outcome: 'unknown'
+      readonly reason: string
+      readonly status?: number
+      readonly timedOut?: true
+      readonly streamed?: StreamProgress
+    }
 
 export type SendHttp = (request: HttpRequest, limits: HttpLimits) => Promise<HttpOutcome>
 
 const MAXIMUM_ERROR_BODY_BYTES = 65_536
 
+/** 65,536 tokens in events of their own, each of which repeats ids and counts. */
+const MAXIMUM_STREAM_BYTES = 64 * 1024 * 1024
+
+/** The default of PROVIDER_STALL_SECONDS. */
+const STALL_MS = 120_000
+
+export interface HttpDependencies {
+  readonly fetch: ProviderFetch
+  /** The longest pause of a stream that has begun to write. */
+  readonly stallMs?: number
+}
+
 /**
  * Creates the HTTP client of all adapters. It sends once, follows no redirects (the key must not reach another host; a
  * 3xx is returned as a `response`) and never throws on a network failure.
  */
-export function createHttp({ fetch }: { fetch: ProviderFetch }): SendHttp {
+export function createHttp({ fetch, stallMs = STALL_MS }: HttpDependencies): SendHttp {
   return async (request, limits) => {
     if (limits.signal?.aborted === true) return { outcome: 'not_sent', reason: 'aborted before sending' }
     if (limits.timeoutMs <= 0) return { outcome: 'not_sent', reason: 'no time left' }
@@ -58,12 +83,14 @@ export function createHttp({ fetch }: { fetch: ProviderFetch }): SendHttp {
     try {
       const response = await fetch(request.url, {
         method: request.method,
-        headers: request.headers,
-        ...(request.body === undefined ? {} : { body: request.body }),
+        ...bodyOf(request),
         redirect: 'manual',
         signal,
       })
-      const read = await readResponse(response, limits.maximumResponseBytes, reasonFor)
+      const read =
+        limits.onEvent !== undefined && isEventStream(response)
+          ? await readStream(response, { onEvent: limits.onEvent, stallMs, reasonFor })
+          : await readResponse(response, limits.maximumResponseBytes, reasonFor)
       return read.outcome === 'unknown' ? { ...read, ...ended() } : read
     } catch (error) {
       // An abort takes precedence over the error's code: which of the two came first is unknown.
@@ -72,6 +99,22 @@ export function createHttp({ fetch }: { fetch: ProviderFetch }): SendHttp {
     } finally {
       clearTimeout(timer)
     }
+  }
+}
+
+/** Above this, `fetch` encodes a text as a whole, and TLS copies that. */
+const LONG_TEXT_LENGTH = 256 * 1024
+
+/** Returns the headers and the body. The length is announced: vendors and proxies refuse chunked uploads. */
+function bodyOf({ headers, body }: HttpRequest): Pick<Parameters<ProviderFetch>[1], 'headers' | 'body' | 'duplex'> {
+  if (body === undefined) return { headers }
+  if (typeof body === 'string' && body.length <= LONG_TEXT_LENGTH) return { headers, body }
+  const { contentType, bytes, open } =
+    typeof body === 'string' ? streamedText(body, headers['content-type'] ?? 'text/plain') : body
+  return {
+    headers: { ...headers, 'content-type': contentType, 'content-length': String(bytes) },
+    body: open(),
+    duplex: 'half',
   }
 }
 
@@ -87,6 +130,25 @@ async function readResponse(
   if (!succeeded || body.end === 'complete') return { outcome: 'response', status, headers, bytes: body.bytes }
   const reason = body.end === 'over_limit' ? `response larger than ${maximumBytes} bytes` : reasonFor(body.error)
   return { outcome: 'unknown', status, reason }
+}
+
+async function readStream(
+  response: Response,
+  { onEvent, stallMs, reasonFor }: { onEvent: TakeEvent; stallMs: number; reasonFor: (error: unknown) => string },
+): Promise<HttpOutcome> {
+  const { status, headers } = response
+  const read = await readEventStream(response, onEvent, { maximumBytes: MAXIMUM_STREAM_BYTES, stallMs })
+  const { progress: streamed } = read
+  switch (read.end) {
+    case 'closed':
+      return { outcome: 'response', status, headers, bytes: new Uint8Array(), streamed }
+    case 'over_limit':
+      return { outcome: 'unknown', status, streamed, reason: `stream larger than ${MAXIMUM_STREAM_BYTES} bytes` }
+    case 'stalled':
+      return { outcome: 'unknown', status, streamed, reason: `no event within ${stallMs} ms` }
+    case 'broken':
+      return { outcome: 'unknown', status, streamed, reason: reasonFor(read.error) }
+  }
 }
 
 type CappedBody =

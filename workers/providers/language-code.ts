@@ -39,7 +39,13 @@ export function languageCode(reported: string | null | undefined): string | unde
   return primary === undefined ? undefined : (codes.get(primary) ?? primary)
 }
 
-/** Returns the ISO 639-1 code where there is one, for vendors that accept no other; any other text is unchanged. */
+/** Returns a code without its region, in lower case (`en-US`: `en`), for vendors that accept none; other text unchanged. */
+export function withoutRegion(language: string): string {
+  return /^([a-z]{2,3})(?:[-_][a-z0-9]+)*$/.exec(language.trim().toLowerCase())?.[1] ?? language
+}
+
+/** Returns the ISO 639-1 code where there is one, for vendors that accept no other, without a region. */
 export function shortLanguageCode(language: string): string {
-  return shortCodes.get(language.trim().toLowerCase()) ?? language
+  const primary = withoutRegion(language)
+  return shortCodes.get(primary) ?? primary
 }

@@ -1,4 +1,4 @@
-import { Agent, fetch, FormData as UndiciForm } from 'undici'
+import { Agent, fetch } from 'undici'
 
 /** The part of `fetch` that provider calls use. */
 export type ProviderFetch = (
@@ -6,7 +6,9 @@ export type ProviderFetch = (
   request: {
     readonly method: 'GET' | 'POST'
     readonly headers: Readonly<Record<string, string>>
-    readonly body?: FormData | string
+    readonly body?: ReadableStream<Uint8Array> | string
+    /** Required with a stream. */
+    readonly duplex?: 'half'
     readonly redirect: 'manual'
     readonly signal: AbortSignal
   },
@@ -14,23 +16,11 @@ export type ProviderFetch = (
 
 /**
  * Creates the `fetch` of provider calls. Node's own aborts when no header arrives for five minutes, and a vendor sends
- * none before a long answer is complete; each call has its own time limit. Node's `fetch` accepts only the agents of
- * the undici version that it contains, so undici's is used, whose forms are a class of its own.
+ * none before a whole answer is complete; each call has its own time limit. Node's `fetch` accepts only the agents of
+ * the undici version that it contains, so undici's is used.
  */
 export function createProviderFetch(): ProviderFetch {
   // Over HTTP/2 one reset would end the calls of all payers, and calls on a closing connection would be sent again.
   const dispatcher = new Agent({ allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
-  return async (url, { body, ...request }) => {
-    const sent = body === undefined ? {} : { body: body instanceof FormData ? undiciForm(body) : body }
-    return await fetch(url, { ...request, ...sent, dispatcher })
-  }
-}
-
-function undiciForm(form: FormData): UndiciForm {
-  const copy = new UndiciForm()
-  for (const [name, value] of form) {
-    if (typeof value === 'string') copy.append(name, value)
-    else copy.append(name, value, value.name)
-  }
-  return copy
+  return (url, request) => fetch(url, { ...request, dispatcher })
 }

@@ -12,7 +12,7 @@ export type ProviderFailureCode = Extract<
  *
  * - `definite`: the vendor certainly did no billable work. After `provider_unavailable`, and only then, the job may be
  *   sent again (to this or the next deployment) without risking a second upstream bill; after `provider_rejected` the
- *   same input would be rejected again.
+ *   same input would be rejected again, by any deployment unless it is `rejectedBy: 'deployment'`.
  * - `empty`: the vendor worked, may bill it, and returned nothing that can be delivered; never call again. Usually
  *   `provider_empty_output`; `provider_rejected` where the vendor withheld what it had generated.
  * - `ambiguous`, always `provider_outcome_unknown`: the vendor may have worked, or may still be working.
@@ -28,6 +28,15 @@ export interface ProviderFailure {
    * deployment's health, or callers could take it out of service.
    */
   readonly concerns?: 'request'
+  /**
+   * Present with a definite `provider_rejected` whose cause is unknown: the input may be at fault, or a limit of this
+   * upstream that another does not have.
+   */
+  readonly rejectedBy?: 'deployment'
+  /** Present with `provider_unavailable` when the upstream model was shut down. */
+  readonly isGone?: true
+  /** Present with `provider_unavailable` when the operator must correct the deployment's setup. */
+  readonly isSetupFault?: true
   /** Present when the call's time limit ended it. */
   readonly timedOut?: true
   /** For logs only. Built from statuses and codes, so it never contains input, output or the key. */

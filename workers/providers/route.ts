@@ -39,6 +39,12 @@ export interface Router {
    * free.
    */
   unavailability(publicModel: string): ProviderFailure
+  /**
+   * Resolves when a call in flight ends, if concurrency limits are all that keeps the model's deployments from being
+   * called now, or when `signal` aborts; `null` when waiting for a call would not help, or is not needed. Those that
+   * wait are woken one by one, in order: the next call must follow immediately. Check again afterwards.
+   */
+  whenFree(publicModel: string, signal: AbortSignal): Promise<void> | null
   /** Returns how many deployments serve the model, whether or not they may be called now. */
   countDeployments(publicModel: string): number
   /** Returns the health of every deployment, for metrics. */
@@ -90,6 +96,23 @@ export function createRouter(deployments: readonly Deployment[], dependencies: R
         ...(waits.length === 0 ? {} : { retryAfterSeconds: Math.max(1, Math.ceil(Math.min(...waits) / 1000)) }),
       }
     },
+    whenFree(publicModel, signal) {
+      const all = lanesOf(publicModel)
+      const full = all.filter((lane) => lane.isOnlyFull())
+      if (full.length === 0 || all.some((lane) => lane.waitMs() === 0)) return null
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const waiter: Waiter = {
+        isWaiting: true,
+        wake: () => {
+          waiter.isWaiting = false
+          signal.removeEventListener('abort', waiter.wake)
+          resolve()
+        },
+      }
+      signal.addEventListener('abort', waiter.wake, { once: true })
+      for (const lane of full) lane.enqueue(waiter)
+      return promise
+    },
     countDeployments: (publicModel) => lanesOf(publicModel).length,
     states: () => lanes.map((lane) => lane.state()),
   }
@@ -112,6 +135,12 @@ interface Reservation {
   release(): void
 }
 
+/** Something that waits for the end of a call, perhaps at several deployments. */
+interface Waiter {
+  isWaiting: boolean
+  readonly wake: () => void
+}
+
 /** One deployment with its limits, its circuit and its calls in flight. */
 interface Lane {
   readonly deployment: Deployment
@@ -119,6 +148,10 @@ interface Lane {
   reserve(): Reservation | undefined
   /** Returns the time until a call may start, as far as it is known; 0 for now. */
   waitMs(): number
+  /** Returns whether a call could start now but for the concurrency limit. */
+  isOnlyFull(): boolean
+  /** Wakes the waiter at the end of a call, after those that came before it; all, when calls are not possible. */
+  enqueue(waiter: Waiter): void
   state(): DeploymentState
 }
 
@@ -131,22 +164,30 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
   let activeProbes = 0
   let pausedUntilMs = 0
   let startTimes: number[] = []
+  let waiters: Waiter[] = []
 
   const recent = () => {
     const since = nowMs() - MINUTE_MS
     startTimes = startTimes.filter((startedMs) => startedMs > since)
     return startTimes
   }
-  const waitMs = () => {
+  const isFull = () => activeCalls >= maximumConcurrency
+  const otherWaitMs = () => {
     const oldest = recent()[0]
     return Math.max(
       0,
       pausedUntilMs - nowMs(),
       // A half-open circuit allows one call, its probe, until the outcome is known.
       circuit.waitMs() || (circuit.state() === 'half_open' && activeProbes > 0 ? FULL_RETRY_MS : 0),
-      activeCalls >= maximumConcurrency ? FULL_RETRY_MS : 0,
       oldest !== undefined && startTimes.length >= requestsPerMinute ? oldest + MINUTE_MS - nowMs() : 0,
     )
+  }
+  const waitMs = () => Math.max(otherWaitMs(), isFull() ? FULL_RETRY_MS : 0)
+  const wakeNext = () => {
+    const present = waiters.filter(({ isWaiting }) => isWaiting)
+    const woken = present.splice(0, otherWaitMs() === 0 ? 1 : present.length)
+    waiters = present
+    for (const waiter of woken) waiter.wake()
   }
 
   const reserve = (): Reservation => {
@@ -160,6 +201,7 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
       state = 'ended'
       activeCalls -= 1
       activeProbes -= probes
+      wakeNext()
     }
     return {
       async run(call, payer) {
@@ -167,7 +209,8 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
         state = 'running'
         try {
           const outcome = await circuit.run(() => call(timeoutMs), payer)
-          if (isFailure(outcome) && outcome.code === 'provider_unavailable') {
+          // A pause that one request asks for, such as with a 413, is not for the others.
+          if (isFailure(outcome) && outcome.code === 'provider_unavailable' && outcome.concerns !== 'request') {
             const pauseMs = Math.min((outcome.retryAfterSeconds ?? 0) * 1000, MAXIMUM_PAUSE_MS)
             pausedUntilMs = Math.max(pausedUntilMs, nowMs() + pauseMs)
           }
@@ -189,6 +232,8 @@ function createLane(deployment: Deployment, dependencies: RouterDependencies): L
     deployment,
     reserve: () => (waitMs() === 0 ? reserve() : undefined),
     waitMs,
+    isOnlyFull: () => isFull() && otherWaitMs() === 0,
+    enqueue: (waiter) => void waiters.push(waiter),
     state: () => ({
       name: deployment.name,
       circuit: circuit.state(),

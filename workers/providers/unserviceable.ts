@@ -16,5 +16,5 @@ export function unserviceable(reason: string): UnserviceableRequest {
 }
 
 export function isUnserviceable(failure: ProviderFailure): boolean {
-  return failure.code === 'provider_unavailable' && failure.concerns === 'request'
+  return failure.code === 'provider_unavailable' && failure.concerns === 'request' && failure.isSetupFault !== true
 }

@@ -4,6 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import type { CallLog, UpstreamCall } from './call-log.ts'
 import type { FaultRule } from './faults.ts'
 import { padded, sendPieces, split } from './send-answer.ts'
+import { sendStream } from './send-stream.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from './vendor-route.ts'
 
 const JSON_HEADERS = { 'content-type': 'application/json' }
@@ -49,6 +50,14 @@ export async function answerCall(
   if (!response.destroyed) await send({ log, call, route, rule, response, answer })
 }
 
+/** Faults that are the same for a streamed answer as for a whole one. */
+const FAULTS_OF_ANY_ANSWER: ReadonlySet<FaultRule['fault'] | undefined> = new Set([
+  'hang',
+  'resetAfterRead',
+  'hugeBody',
+  'status',
+])
+
 interface Sending {
   readonly log: CallLog
   readonly call: UpstreamCall
@@ -64,6 +73,12 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
   const onLast = () => log.answered(call, answer.status)
   const whole = (bytes: Buffer, headers: Record<string, string> = {}) =>
     sendPieces(response, answer.status, { ...answerHeaders, ...headers }, [bytes], { onLast })
+  if (answer.stream !== undefined && !FAULTS_OF_ANY_ANSWER.has(rule?.fault)) {
+    const { body: written } = rule?.fault === 'emptyText' ? route.emptied(answer) : answer
+    const events = answer.stream(written, { reportsUsage: rule?.fault !== 'noUsage' })
+    if (rule?.fault === 'resetMidBody') call.status = answer.status
+    return sendStream(response, answer.headers ?? {}, events, { rule, onLast })
+  }
   switch (rule?.fault) {
     case 'hang':
       return
@@ -89,6 +104,8 @@ async function send({ log, call, route, rule, response, answer }: Sending): Prom
     case 'status':
       return whole(body, rule.headers)
     case 'resetBeforeRead':
+    case 'midStream':
+    case 'noUsage':
     case 'none':
     case undefined:
       return whole(body)

@@ -48,6 +48,19 @@ const faultRule = z.discriminatedUnion('fault', [
     pieces: positiveInteger.default(20),
     everyMs: positiveInteger.default(500),
   }),
+  /**
+   * Sends the first events of a streamed answer. Then it sends nothing more (`stall`), resets the connection, ends the answer,
+   * or ends it with an error event. A whole answer is sent correctly.
+   */
+  z.strictObject({
+    ...rule,
+    fault: z.literal('midStream'),
+    afterEvents: z.int().nonnegative(),
+    ending: z.enum(['stall', 'reset', 'end', 'error']),
+    error: z.record(z.string(), z.unknown()).default({}),
+  }),
+  /** Sends a streamed answer without token counts. */
+  z.strictObject({ ...rule, fault: z.literal('noUsage') }),
 ])
 
 export type FaultRule = z.infer<typeof faultRule>

@@ -7,7 +7,8 @@ import { answerControl } from './control-routes.ts'
 import { createSpeechToTextRoute } from './elevenlabs/speech-to-text.ts'
 import { createTextToSpeechRoute } from './elevenlabs/text-to-speech.ts'
 import { createFaultQueue, type FaultRuleInput } from './faults.ts'
-import { createGenerateContentRoute } from './gemini/generate-content.ts'
+import { createGenerateContentRoute, createStreamGenerateContentRoute } from './gemini/generate-content.ts'
+import { answerListing, createListings, findListing } from './listings.ts'
 import { createChatCompletionsRoute } from './openai/chat-completions.ts'
 import { createImagesRoute } from './openai/images.ts'
 import { createSpeechRoute } from './openai/speech.ts'
@@ -48,8 +49,10 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     createSpeechRoute({ apiKey }),
     createTranscriptionsRoute({ apiKey }),
     createGenerateContentRoute({ apiKey }),
+    createStreamGenerateContentRoute({ apiKey }),
     createMessagesRoute({ apiKey }),
   ]
+  const listings = createListings({ apiKey })
   const faults = createFaultQueue()
   const log = createCallLog({
     now: () => new Date(),
@@ -59,6 +62,8 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const path = new URL(request.url ?? '/', 'http://upstream').pathname
     if (path.startsWith('/_simulator/')) return answerControl({ faults, log }, path, request, response)
+    const listing = findListing(listings, request, path)
+    if (listing !== undefined) return answerListing(listing, request, response)
     const route = routes.find((candidate) => candidate.method === request.method && matchesPath(candidate, path))
     if (route !== undefined) {
       const takeRule = (body?: Buffer) => faults.take(route.path, body)

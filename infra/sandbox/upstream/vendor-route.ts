@@ -20,6 +20,8 @@ export interface VendorAnswer {
   readonly accepted: boolean
   /** Bytes and strings are sent unchanged, everything else as JSON. */
   readonly body: unknown
+  /** Divides the body into the events of a stream, if the request asked for one. */
+  readonly stream?: (body: unknown, options: { readonly reportsUsage: boolean }) => readonly string[]
   /** Headers that override the default `content-type: application/json`, with names in lower case. */
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -36,6 +38,16 @@ export interface VendorRoute {
   answer(request: VendorRequest): Promise<VendorAnswer>
   /** Returns an answer of the same shape without output. */
   emptied(answer: VendorAnswer): VendorAnswer
+}
+
+/**
+ * A list of models or voices. It is no billable call: it is neither logged nor delayed, and no fault applies to it.
+ * `accepts` tells vendors with the same path apart by their headers.
+ */
+export interface ListingRoute {
+  readonly path: string
+  accepts?(headers: Headers): boolean
+  answer(request: Pick<VendorRequest, 'url' | 'headers'>): VendorAnswer
 }
 
 /** Returns the decoded part of the request's path that matches the route's `{name}`; undefined when there is none. */

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { type DeploymentEntry, parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
-import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { sandboxDeployments } from '../../../infra/sandbox/deployments.ts'
 import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import { upstreamVoice } from '../../../workers/providers/deployment.ts'
 import type { SendHttp } from '../../../workers/providers/http.ts'
+import { knownRetirement, RETIREMENTS_READ_ON } from '../../../workers/providers/known-retirements.ts'
 
 const entry = {
   name: 'vllm-a',
@@ -20,6 +20,9 @@ const parse = (...entries: object[]) => parseDeploymentsFile(JSON.stringify({ de
 const http: SendHttp = () => Promise.reject(new Error('not called'))
 const create = (entries: object[], environment: Record<string, string> = {}) =>
   createDeployments(parse(...entries), { environment, http })
+
+const createWithin270 = (timeout_seconds: number) =>
+  createDeployments(parse({ ...entry, timeout_seconds }), { environment: {}, http, longestTimeoutSeconds: 270 })
 
 describe('the file', () => {
   test('omitted fields get their defaults', () => {
@@ -47,11 +50,6 @@ describe('the file', () => {
       ['model-b', new Set(['jade', 'bella'])],
       ['model-c', 'all'],
     ])
-  })
-
-  test('the shipped example serves every published voice', () => {
-    const file = parseDeploymentsFile(readFileSync('infra/deployments.example.json', 'utf8'))
-    expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
   })
 
   test.each<[string, Partial<Record<keyof DeploymentEntry | 'api_key', unknown>>, RegExp]>([
@@ -101,7 +99,19 @@ describe('deployments', () => {
       voices: { darian: 'id-1' },
       speech: expect.anything(),
       transcription: expect.anything(),
+      lookUpModel: expect.anything(),
     })
+  })
+
+  test('a time limit that exceeds that of all calls is an error that names the setting, since it would have no effect', () => {
+    expect(() => createWithin270(270.5)).toThrow(/timeout_seconds is 270.5, but PROVIDER_TIMEOUT_SECONDS .* 270/)
+    expect(createWithin270(270)).toMatchObject([{ timeoutMs: 270_000 }])
+  })
+
+  test('a deployment knows when its model retires', () => {
+    const model = { ...keyed, adapter: 'gemini', upstream_model: 'gemini-2.5-pro' }
+    const [deployment] = create([model], { ELEVEN_KEY: 'sk-1' })
+    expect(deployment?.knownRetirement).toEqual(new Date('2026-12-01'))
   })
 
   test.each([
@@ -134,6 +144,52 @@ describe('deployments', () => {
     expect(attempt).toThrow(/^(?![^]*(CANARY|vllm-a))/)
   })
 
+  test('the samples of the example files are refused as key and as voice, by name', () => {
+    expect(() => create([keyed], { ELEVEN_KEY: 'replace-with-your-key' })).toThrow(
+      /deployment eleven: the environment variable ELEVEN_KEY still has the sample/,
+    )
+    const voices = { darian: 'id-1', talia: 'replace-with-a-voice-id-of-your-account' }
+    expect(() => parse({ ...keyed, voices })).toThrow(/sample of the example file[^]*talia/)
+    expect(() => parse({ ...keyed, voices })).toThrow(/^(?![^]*darian)/)
+  })
+
+  test.each([
+    [
+      'gemini',
+      { thinking_level: 'medium', lowest_thinking_level: 'low', maximum_output_tokens: 8192, sampling: 'none' },
+    ],
+    ['gemini', { thinking_budget_tokens: 0 }],
+    ['anthropic', { effort: 'max', thinking: 'adaptive', sampling: 'full', maximum_output_tokens: 64_000 }],
+    [
+      'openai-compatible',
+      {
+        reasoning_effort: 'none',
+        lowest_reasoning_effort: 'none',
+        reasoning_with_tools: false,
+        sampling: 'when_not_reasoning',
+        maximum_stop_sequences: 0,
+        maximum_output_tokens: 32_768,
+        chat_template_kwargs: { enable_thinking: false },
+      },
+    ],
+  ])('%s has the options %j', (adapter, options) => {
+    expect(create([{ ...keyed, adapter, upstream_model: 'a-model', options }], { ELEVEN_KEY: 'sk-1' })).toHaveLength(1)
+  })
+
+  test.each<[string, object, RegExp]>([
+    ['gemini', { thinking_budget_tokens: 1, thinking_level: 'low' }, /exclude each other/],
+    ['gemini', { thinking_level: 'low', lowest_thinking_level: 'high' }, /lowest_thinking_level is above/],
+    ['gemini', { thinking_level: 'max' }, /thinking_level/],
+    ['anthropic', { effort: 'minimal' }, /effort/],
+    ['anthropic', { maximum_output_tokens: 0 }, /maximum_output_tokens/],
+    ['openai-compatible', { reasoning_effort: 'low', lowest_reasoning_effort: 'high' }, /lowest_reasoning_effort is/],
+    ['openai-compatible', { sampling: 'CANARY' }, /sampling/],
+  ])('%s rejects the options %j', (adapter, options, message) => {
+    const attempt = () => create([{ ...keyed, adapter, upstream_model: 'a-model', options }], { ELEVEN_KEY: 'sk-1' })
+    expect(attempt).toThrow(message)
+    expect(attempt).toThrow(/^(?![^]*CANARY)/)
+  })
+
   test('rejects options of another adapter', () => {
     expect(() => create([{ ...keyed, options: { send_top_k: true } }], { ELEVEN_KEY: 'sk-1' })).toThrow(/send_top_k/)
   })
@@ -146,14 +202,39 @@ describe('deployments', () => {
   })
 })
 
+const example = (name: string) =>
+  readFileSync(new URL(`../../../infra/${name}`, import.meta.url), 'utf8').replaceAll(/replace-with-[\w-]+/g, 'voice')
+
 describe('the included files', () => {
-  test('the example file is valid, and usable when its variables are set', () => {
-    const text = readFileSync(new URL('../../../infra/deployments.example.json', import.meta.url), 'utf8')
-    const file = parseDeploymentsFile(text)
+  test('the full example is usable when its variables are set, and contains the short one', () => {
+    const file = parseDeploymentsFile(example('deployments.full.example.json'))
     const variables = file.deployments.flatMap(({ api_key_env }) => api_key_env ?? [])
     const environment = Object.fromEntries(variables.map((name) => [name, 'sk-1']))
     expect(createDeployments(file, { environment, http })).toHaveLength(file.deployments.length)
+    const short = parseDeploymentsFile(example('deployments.example.json')).deployments
+    expect(file.deployments.slice(0, short.length)).toEqual(short)
   })
+
+  test.each(['deployments.example.json', 'deployments.full.example.json'])(
+    '%s names no model that retires within four months of the list of retirements',
+    (name) => {
+      const { deployments } = parseDeploymentsFile(example(name))
+      const lastDay = new Date(RETIREMENTS_READ_ON)
+      lastDay.setUTCMonth(lastDay.getUTCMonth() + 4)
+      const retiring = deployments.filter(({ upstream_model }) => {
+        const retiresOn = knownRetirement(upstream_model)
+        return retiresOn !== undefined && retiresOn < lastDay
+      })
+      expect(retiring.map(({ upstream_model }) => upstream_model)).toEqual([])
+    },
+  )
+
+  test.each(['gemini-2.5-pro', 'gemini-2.5-flash-image', 'gpt-image-1', 'gpt-4.1-mini', 'claude-sonnet-4-5'])(
+    'the list of retirements knows %s, which earlier examples named',
+    (model) => {
+      expect(knownRetirement(model)?.getUTCFullYear()).toBeLessThanOrEqual(2027)
+    },
+  )
 
   test('the sandbox file serves every model, and each except the image model from two vendors', () => {
     const models = [

@@ -65,13 +65,13 @@ function peekFirst(router: Router): string | undefined {
 }
 
 /** Starts a call on the first candidate and leaves it pending. */
-function startCall(router: Router) {
-  const { promise, resolve } = Promise.withResolvers<typeof success>()
+function startCall(router: Router, outcome: typeof success | ProviderFailure = success) {
+  const { promise, resolve } = Promise.withResolvers<typeof outcome>()
   for (const slot of router.candidates('model')) {
     const ended = slot.run(() => promise, PAYER)
     return {
       end: async () => {
-        resolve(success)
+        resolve(outcome)
         await ended
       },
     }
@@ -151,6 +151,50 @@ describe('concurrency', () => {
     expect(names(router)).toEqual(['a', 'b'])
   })
 
+  test('wakes those that wait for a full deployment in order, one for each call that ends', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
+    const { signal } = new AbortController()
+    expect(router.whenFree('model', signal)).toBeNull()
+    let current = startCall(router)
+    const served: string[] = []
+    const waiting = ['first', 'second'].map(async (name) => {
+      await router.whenFree('model', signal)
+      served.push(name)
+      current = startCall(router)
+    })
+    await current?.end()
+    await expect.poll(() => served).toEqual(['first'])
+    await current?.end()
+    await Promise.all(waiting)
+    expect(served).toEqual(['first', 'second'])
+  })
+
+  test('lets nobody wait for a deployment that would not be called anyway', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1 })])
+    const { signal } = new AbortController()
+    const call = startCall(router, failure('provider_unavailable', { retryAfterSeconds: 30 }))
+    const [one, other] = [router.whenFree('model', signal), router.whenFree('model', signal)]
+    await call?.end()
+    await one
+    await other
+    expect(router.whenFree('model', signal)).toBeNull()
+  })
+
+  test('lets nobody wait while another deployment could be called, and ends a wait when its signal aborts', async () => {
+    const router = routerOf([deployment('a', { maximumConcurrency: 1 }), deployment('b', { priority: 1 })])
+    const aborted = new AbortController()
+    startCall(router)
+    expect(router.whenFree('model', aborted.signal)).toBeNull()
+    const single = routerOf([deployment('a', { maximumConcurrency: 1 })])
+    const call = startCall(single)
+    const abandoned = single.whenFree('model', aborted.signal)
+    const next = single.whenFree('model', new AbortController().signal)
+    aborted.abort()
+    await abandoned
+    await call?.end()
+    await next
+  })
+
   test('releases an unused reservation, however the loop ends', () => {
     const router = routerOf([deployment('a', { maximumConcurrency: 1, requestsPerMinute: 1 })])
     peekFirst(router)
@@ -206,6 +250,12 @@ describe('requests per minute', () => {
     expect(names(router)).toEqual(['a', 'b'])
   })
 
+  test('does not pause a deployment because of what one request asked for', async () => {
+    const router = routerOf([deployment('a')])
+    await callOnce(router, failure('provider_unavailable', { concerns: 'request', retryAfterSeconds: 300 }))
+    expect(names(router)).toEqual(['a'])
+  })
+
   test('limits a pause to five minutes', async () => {
     const router = routerOf([deployment('a')])
     await callOnce(router, failure('provider_unavailable', { retryAfterSeconds: 86_400 }))
@@ -242,6 +292,21 @@ describe('circuit', () => {
     expect(circuitOf(router)).toBe('closed')
     await callOnce(router, failure('provider_unavailable'))
     expect(circuitOf(router)).toBe('open')
+  })
+
+  test('a model that was shut down opens the circuit with its first call, and again with each probe', async () => {
+    const router = routerOf([deployment('retired'), deployment('spare', { priority: 1 })])
+    await callOnce(router, success)
+    for (let probe = 0; probe < 2; probe += 1) {
+      await callOnce(router, failure('provider_unavailable', { isGone: true }))
+      expect(circuitOf(router)).toBe('open')
+      expect(names(router)).toEqual(['spare'])
+      passes(10_000)
+    }
+    await callOnce(router, success)
+    expect(circuitOf(router)).toBe('closed')
+    await callOnce(router, failure('provider_unavailable'))
+    expect(circuitOf(router)).toBe('closed')
   })
 
   test('an unsupported request is no call: it neither opens a circuit nor keeps it closed', async () => {

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import { argumentsObject } from '../call-arguments.ts'
+import { type Effort, effortWithin } from '../thinking.ts'
 import { outputSchema, toolSchema } from './json-schema.ts'
+import { modelTraits } from './model-traits.ts'
 
 interface Block {
   readonly type: 'text' | 'image' | 'tool_use' | 'tool_result'
@@ -15,14 +18,27 @@ interface Message {
 /** The vendor has no JSON mode without a schema, so a caller's `json_object` becomes an instruction. */
 const JSON_INSTRUCTION = 'Answer with one JSON object and nothing else.'
 
+/** The deployment's settings of a text body. */
+export interface AnthropicTextSettings {
+  /** The vendor's model name. */
+  readonly upstreamModel: string
+  /**
+   * Whether temperature, top_p and top_k are sent; default false. Current models reject them with a 400 and the current
+   * SDK no longer has them (platform.claude.com/docs/en/about-claude/models/migration-guide); older models accept them.
+   */
+  readonly acceptsSampling?: boolean | undefined
+  /** For requests with a high output limit; absent: the vendor's default. */
+  readonly effort?: Effort | undefined
+  /** `adaptive` makes models think that do not by default, `disabled` the opposite; absent: the vendor's default. */
+  readonly thinking?: 'adaptive' | 'disabled' | undefined
+}
+
 /**
  * Builds the body of `POST /v1/messages` for a text request whose images are inline. The API has no seed and no
  * penalties. Source: platform.claude.com/docs/en/api/messages and …/agents-and-tools/tool-use
  */
-export function textBody(
-  request: TextRequest,
-  { upstreamModel, acceptsSampling = false }: { upstreamModel: string; acceptsSampling?: boolean | undefined },
-): object {
+export function textBody(request: TextRequest, settings: AnthropicTextSettings): object {
+  const { upstreamModel, acceptsSampling = false } = settings
   const { response_format: format, tools = [], stop_sequences: stopSequences = [] } = request
   const system = [request.system, format?.type === 'json_object' ? JSON_INSTRUCTION : undefined]
   const systemText = system.filter((text) => text !== undefined && text !== '').join('\n\n')
@@ -43,9 +59,34 @@ export function textBody(
           tool_choice: toolChoice(request.tool_choice),
         }),
     ...(stopSequences.length === 0 ? {} : { stop_sequences: stopSequences }),
-    ...(schema === undefined ? {} : { output_config: { format: { type: 'json_schema', schema } } }),
+    ...outputConfig(schema, effortOf(request, settings)),
+    ...thinkingOf(request, settings),
     ...(acceptsSampling ? sampling(request) : {}),
   }
+}
+
+function outputConfig(schema: object | undefined, effort: Effort | undefined): object {
+  if (schema === undefined && effort === undefined) return {}
+  return {
+    output_config: {
+      ...(effort === undefined ? {} : { effort }),
+      ...(schema === undefined ? {} : { format: { type: 'json_schema', schema } }),
+    },
+  }
+}
+
+/** Older models reject an effort, so it is sent only where it is configured or the model thinks by default. */
+function effortOf(request: TextRequest, { upstreamModel, effort }: AnthropicTextSettings): Effort | undefined {
+  if (effort === undefined && !modelTraits(upstreamModel).thinksByDefault) return undefined
+  return effortWithin(request.max_output_tokens, { highest: effort, lowest: 'low' })
+}
+
+/** Below this output limit a model that does not think by default is not asked to. */
+const LOWEST_THINKING_OUTPUT_TOKENS = 4096
+
+function thinkingOf({ max_output_tokens: limit }: TextRequest, { thinking }: AnthropicTextSettings): object {
+  if (thinking === undefined || (thinking === 'adaptive' && limit < LOWEST_THINKING_OUTPUT_TOKENS)) return {}
+  return { thinking: { type: thinking } }
 }
 
 /**
@@ -92,7 +133,7 @@ function blockOf(part: TextPart): Block | undefined {
       return { type: 'image', source }
     }
     case 'tool_call':
-      return { type: 'tool_use', id: acceptedId(part.id), name: part.name, input: readArguments(part.arguments_json) }
+      return { type: 'tool_use', id: acceptedId(part.id), name: part.name, input: argumentsObject(part.arguments_json) }
     case 'tool_result':
       return {
         type: 'tool_result',
@@ -106,16 +147,6 @@ function blockOf(part: TextPart): Block | undefined {
 /** Returns an id of letters, digits, `_` and `-`, as the vendor requires; callers of other families may use others. */
 function acceptedId(id: string): string {
   return /^[A-Za-z0-9_-]{1,128}$/.test(id) ? id : `call_${createHash('sha256').update(id).digest('hex').slice(0, 24)}`
-}
-
-function readArguments(text: string): object {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
-  } catch {
-    // Sent to the model as it is, below.
-  }
-  return text.trim() === '' ? {} : { arguments: text }
 }
 
 function toolChoice(choice: TextRequest['tool_choice']): object {

@@ -1,37 +1,39 @@
 import { createHash } from 'node:crypto'
-import type { TextOutput, TextUsage } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { deliveredText } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
+import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { failureOf, requestIdOf } from './errors.ts'
-import { textBody } from './text-body.ts'
+import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
+import { streamsAnswer } from '../streams-answer.ts'
+import { unserviceable } from '../unserviceable.ts'
+import { failureOf, failureOfEvent, requestIdOf } from './errors.ts'
+import { createMessageStream, type MessageStream } from './message-stream.ts'
+import { obstacleIn } from './obstacles.ts'
+import { type AnthropicTextSettings, textBody } from './text-body.ts'
 import { type MessageWire, messageWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thinking signatures and escapes add to it. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
+/** Stop reasons for which the output limit ended the answer, perhaps in the middle of a call. */
+const CUT: ReadonlySet<string> = new Set(['max_tokens', 'model_context_window_exceeded'])
+
 /** Stop reasons for which the request's own limits ended the answer. */
-const ENDED_BY_REQUEST: ReadonlySet<string> = new Set(['stop_sequence', 'max_tokens', 'model_context_window_exceeded'])
+const ENDED_BY_REQUEST: ReadonlySet<string> = new Set(['stop_sequence', ...CUT])
 
 const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
-export interface AnthropicTextDependencies {
+export interface AnthropicTextDependencies extends AnthropicTextSettings {
   /** Origin, with a path if the API is mounted below one: `https://api.anthropic.com`. */
   readonly baseUrl: string
   readonly apiKey: string
-  /** The vendor's model name. */
-  readonly upstreamModel: string
   readonly http: SendHttp
-  /**
-   * Whether temperature, top_p and top_k are sent; default false. Current models reject them with a 400 and the current
-   * SDK no longer has them (platform.claude.com/docs/en/about-claude/models/migration-guide); older models accept them.
-   */
-  readonly acceptsSampling?: boolean
 }
 
 /**
- * Creates the text provider for the Anthropic API: one `POST {baseUrl}/v1/messages` per call.
+ * Creates the text provider for the Anthropic API: one `POST {baseUrl}/v1/messages` per call. Long answers are streamed.
  *
  * Throws immediately when the base URL or the key is unusable, since no call could ever succeed.
  * Source: platform.claude.com/docs/en/api/messages, …/api/versioning
@@ -46,14 +48,25 @@ export function createAnthropicText(dependencies: AnthropicTextDependencies): Te
 
   return {
     async generateText(request, { signal, timeoutMs }) {
+      const obstacle = obstacleIn(request, dependencies.upstreamModel)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
       const parts = request.messages.flatMap((message) => message.parts)
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
       }
+      const stream = createMessageStream()
+      const streaming = streamsAnswer(request, timeoutMs) ? { stream: true } : {}
+      const body = JSON.stringify({ ...textBody(request, dependencies), ...streaming })
       const exchange = await http(
-        { method: 'POST', url, headers, body: JSON.stringify(textBody(request, dependencies)) },
-        { timeoutMs, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, ...(signal === undefined ? {} : { signal }) },
+        { method: 'POST', url, headers, body },
+        {
+          timeoutMs,
+          maximumResponseBytes: MAXIMUM_RESPONSE_BYTES,
+          onEvent: stream.take,
+          ...(signal === undefined ? {} : { signal }),
+        },
       )
+      if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       return readAnswer(exchange.bytes, requestIdOf(exchange.headers))
     },
@@ -70,9 +83,45 @@ function readAnswer(bytes: Uint8Array, requestId: string | undefined): TextOutco
   }
   const message = messageWire.safeParse(body)
   if (!message.success) return unknownOutcome('HTTP 200 with a malformed message')
-  const outcome = readOutput(message.data)
-  const vendorRequestId = requestId ?? message.data.id ?? undefined
-  return vendorRequestId === undefined ? outcome : { ...outcome, vendorRequestId }
+  return withId(readOutput(withoutCutCall(message.data)), requestId ?? message.data.id)
+}
+
+function withId(outcome: TextOutcome, id: string | null | undefined): TextOutcome {
+  return typeof id === 'string' ? { ...outcome, vendorRequestId: id } : outcome
+}
+
+/** Drops a call at the end of an answer that the output limit ended: a whole answer does not say whether it is whole. */
+function withoutCutCall(message: MessageWire): MessageWire {
+  const isCut = CUT.has(message.stop_reason ?? '') && message.content.at(-1)?.type === 'tool_use'
+  return isCut ? { ...message, content: message.content.slice(0, -1) } : message
+}
+
+/**
+ * Reads a streamed message. The vendor reports the input with the first event and the whole output with the stop
+ * reason; where the time limit cuts the answer before that, the delivered text is counted as the tokens that it has at
+ * least.
+ */
+function readStream(stream: MessageStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
+  const requestId = exchange.outcome === 'response' ? requestIdOf(exchange.headers) : undefined
+  const id = requestId ?? stream.id
+  if (stream.error !== undefined) return withId(failureOfEvent(stream.error), id)
+  const ending = streamEnding(exchange)
+  if (typeof ending === 'object') return withId(ending, id)
+  const stopReason = ending === 'cut' ? 'max_tokens' : stream.stopReason
+  const content = stream.content(CUT.has(stopReason ?? ''))
+  const message = messageWire.safeParse({ id: stream.id, content: content?.blocks, stop_reason: stopReason })
+  if (!message.success) return withId(unknownOutcome('HTTP 200 with a malformed message'), id)
+  const texts = message.data.content.flatMap((block) => (block.type === 'text' ? [block.text] : []))
+  const calls = toolCalls(message.data)
+  if (ending === 'cut' && calls.length === 0 && texts.join('').trim() === '') return withId(nothingInTime(exchange), id)
+  const least = leastOutputTokens({ text: texts.join(''), calls, pieces: content?.pieces ?? 0 })
+  const { input_tokens: input, output_tokens: output, ...others } = stream.usage
+  const usage = {
+    ...others,
+    input_tokens: input ?? leastInputTokens(request),
+    output_tokens: ending === 'cut' ? Math.max(output ?? 0, least) : (output ?? least),
+  }
+  return withId(readOutput({ ...message.data, usage }), id)
 }
 
 /**

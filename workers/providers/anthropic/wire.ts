@@ -49,9 +49,62 @@ export const messageWire = z.object({
 
 export type MessageWire = z.infer<typeof messageWire>
 
+const reportedUsage = z
+  .object({
+    input_tokens: tokens.nullish(),
+    cache_creation_input_tokens: tokens.nullish(),
+    cache_read_input_tokens: tokens.nullish(),
+    output_tokens: tokens.nullish(),
+    output_tokens_details: z.object({ thinking_tokens: tokens }).nullish().catch(undefined),
+  })
+  .nullish()
+
+export type ReportedUsage = NonNullable<z.infer<typeof reportedUsage>>
+
+const index = z.int().nonnegative()
+
 /**
- * The vendor's error body. `message` quotes the request, so it is matched against known account problems and never
- * kept. Source: platform.claude.com/docs/en/api/errors ("Error shapes")
+ * The used events of a streamed message, with the fields of all kinds of blocks and deltas. The counts of `usage` are
+ * cumulative. `ping` and unknown events are ignored.
+ *
+ * Source: platform.claude.com/docs/en/build-with-claude/streaming and the vendor's TypeScript SDK 1.12,
+ * RawMessageStreamEvent.
+ */
+export const messageEventWire = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('message_start'), message: z.object({ id, usage: reportedUsage }) }),
+  z.object({
+    type: z.literal('content_block_start'),
+    index,
+    content_block: z.object({
+      type: z.string(),
+      text: z.string().nullish(),
+      name: z.string().nullish(),
+      signature: z.string().nullish(),
+    }),
+  }),
+  z.object({
+    type: z.literal('content_block_delta'),
+    index,
+    delta: z.object({
+      type: z.string(),
+      text: z.string().optional(),
+      partial_json: z.string().optional(),
+      signature: z.string().optional(),
+    }),
+  }),
+  z.object({ type: z.literal('content_block_stop'), index }),
+  z.object({ type: z.literal('message_delta'), delta: z.object({ stop_reason: errorToken }), usage: reportedUsage }),
+  z.object({ type: z.literal('message_stop') }),
+  z.object({ type: z.literal('error'), error: z.object({ type: errorToken }) }),
+])
+
+export type MessageEvent = z.infer<typeof messageEventWire>
+
+export const USED_EVENTS: ReadonlySet<unknown> = new Set(messageEventWire.options.map(({ shape }) => shape.type.value))
+
+/**
+ * The vendor's error body. `message` quotes the request, so it is matched against known account problems and
+ * limits of models, and never kept. Source: platform.claude.com/docs/en/api/errors ("Error shapes")
  */
 export const errorWire = z.object({
   error: z.object({ type: errorToken, message: z.string().optional().catch(undefined) }),

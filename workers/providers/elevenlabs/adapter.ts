@@ -1,4 +1,5 @@
 import { type Adapter, noOptionsSchema } from '../adapter.ts'
+import { createModelLookUp } from './look-up-model.ts'
 import { createElevenLabsSpeech } from './speech.ts'
 import { createElevenLabsTranscription } from './transcription.ts'
 
@@ -6,6 +7,10 @@ export const elevenlabs: Adapter = {
   needsKey: true,
   ports: (connection, options) => {
     noOptionsSchema.parse(options)
-    return { speech: createElevenLabsSpeech(connection), transcription: createElevenLabsTranscription(connection) }
+    return {
+      speech: createElevenLabsSpeech(connection),
+      transcription: createElevenLabsTranscription(connection),
+      lookUpModel: createModelLookUp(connection),
+    }
   },
 }

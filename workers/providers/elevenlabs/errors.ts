@@ -1,18 +1,37 @@
-import { failureWithoutResponse, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
+import {
+  failureOfStatus,
+  failureWithoutResponse,
+  gone,
+  misconfigured,
+  rejected,
+  rejectedByDeployment,
+  retryAfter,
+  unavailable,
+  unknownOutcome,
+} from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
+import { unserviceable } from '../unserviceable.ts'
 import { errorWire } from './wire.ts'
 
-/** Statuses that reject the request itself, before any work. */
-const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 413, 415, 422])
-
-/** Statuses caused by the account, the URL or the load; another deployment may accept the same input. */
-const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
+/** Statuses that reject the request, before any work. */
+const REJECTIONS: ReadonlySet<number> = new Set([400, 401, 402, 403, 404, 410, 413, 415, 422, 429])
 
 /**
- * Account problems that the vendor also reports with status 400 (help.elevenlabs.io, "API - Error Code 400 or 401").
+ * Problems of the account or the model, which every request meets. The vendor reports them with status 400 or 401
+ * (help.elevenlabs.io, "API - Error Code 400 or 401").
  */
-const ACCOUNT_CODES: ReadonlySet<string> = new Set(['invalid_api_key', 'quota_exceeded'])
+const ACCOUNT_CODE =
+  /^(?:invalid_api_key|quota_exceeded|needs_authorization|missing_permissions|detected_unusual_activity|model_[a-z_]+)$/
+
+/** Problems of one voice: it is unknown to the account, or its plan may not use it (`invalid_uid`). */
+const VOICE_CODE = /^(?:voice_[a-z_]+|invalid_voice_id|invalid_uid)$/
+
+/** Limits of this model or plan that others do not have. */
+const LIMIT_CODE = /^(?:max_character_limit_exceeded|text_too_long|unsupported_language|file_too_large)$/
+
+/** Content that violates a usage policy; it is not offered to another vendor. */
+const POLICY_CODE = /^content_(?:policy|against_policy)/
 
 /**
  * Maps every exchange other than a 200 to a failure.
@@ -30,12 +49,18 @@ export function failureOf(exchange: HttpOutcome): ProviderFailure {
     ...(requestId === undefined ? {} : { vendorRequestId: requestId }),
     ...retryAfter(headers),
   }
-  if (DEPLOYMENT_REJECTIONS.has(status)) return { ...unavailable(reason), ...known }
-  if (INPUT_REJECTIONS.has(status)) {
-    if (code !== undefined && ACCOUNT_CODES.has(code)) return { ...unavailable(reason), ...known }
-    return { ...rejected(reason), ...known }
-  }
+  if (REJECTIONS.has(status)) return { ...rejectionOf(reason, status, code ?? ''), ...known }
   return { ...unknownOutcome(reason), ...known }
+}
+
+/** The code decides before the status: the vendor sends the same code with several of them. */
+function rejectionOf(reason: string, status: number, code: string): ProviderFailure {
+  if (status === 410) return gone(reason)
+  if (ACCOUNT_CODE.test(code)) return unavailable(reason)
+  if (VOICE_CODE.test(code)) return misconfigured(reason)
+  if (LIMIT_CODE.test(code)) return unserviceable(reason)
+  if (POLICY_CODE.test(code)) return rejected(reason)
+  return failureOfStatus(status, reason) ?? rejectedByDeployment(reason)
 }
 
 function errorTokens(bytes: Uint8Array): { code?: string; requestId?: string } {

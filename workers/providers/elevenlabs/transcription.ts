@@ -1,6 +1,6 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import type { SendHttp } from '../http.ts'
-import { languageCode } from '../language-code.ts'
+import { languageCode, withoutRegion } from '../language-code.ts'
 import type {
   TranscribedCharacter,
   TranscribedWord,
@@ -9,6 +9,7 @@ import type {
   TranscriptionOutcome,
   TranscriptionProvider,
 } from '../provider.ts'
+import { type StreamedBody, streamedForm } from '../streamed-body.ts'
 import { failureOf } from './errors.ts'
 import { transcriptWire, type WordWire, wordsWire } from './wire.ts'
 
@@ -58,16 +59,16 @@ export function createElevenLabsTranscription(
  * Sends every option that has an upstream default: `tag_audio_events` defaults to true and `timestamps_granularity` to
  * `word` there, both unlike ours.
  */
-function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
-  const form = new FormData()
-  form.set('model_id', upstreamModel)
-  form.set('timestamps_granularity', input.timestamps === 'none' && wantsWords(input) ? 'word' : input.timestamps)
-  form.set('diarize', String(input.diarize))
-  form.set('tag_audio_events', String(input.tagAudioEvents))
-  if (input.numSpeakers !== undefined) form.set('num_speakers', String(input.numSpeakers))
-  if (input.language !== undefined) form.set('language_code', input.language)
-  form.set('file', new Blob([input.audio], { type: 'audio/mpeg' }), 'audio.mp3')
-  return form
+function requestForm(input: TranscriptionInput, upstreamModel: string): StreamedBody {
+  const fields = {
+    model_id: upstreamModel,
+    timestamps_granularity: input.timestamps === 'none' && wantsWords(input) ? 'word' : input.timestamps,
+    diarize: String(input.diarize),
+    tag_audio_events: String(input.tagAudioEvents),
+    ...(input.numSpeakers === undefined ? {} : { num_speakers: String(input.numSpeakers) }),
+    ...(input.language === undefined ? {} : { language_code: withoutRegion(input.language) }),
+  }
+  return streamedForm(fields, { field: 'file', name: 'audio.mp3', contentType: 'audio/mpeg', bytes: input.audio })
 }
 
 function wantsWords(input: TranscriptionInput): boolean {

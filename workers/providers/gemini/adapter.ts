@@ -1,29 +1,60 @@
 import { z } from 'zod'
 import type { Adapter } from '../adapter.ts'
+import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
+import { isEffortRange } from '../thinking.ts'
 import { createGeminiImage } from './image.ts'
+import { createModelLookUp } from './look-up-model.ts'
+import type { GeminiThinking } from './model-traits.ts'
 import { createGeminiText } from './text.ts'
-import type { GeminiThinking } from './text-body.ts'
+
+const levelSchema = z.enum(['minimal', 'low', 'medium', 'high'])
 
 const optionsSchema = z
   .strictObject({
-    /** For models of generation 2.5. */
+    /** A higher output limit of a request is reduced to this. */
+    maximum_output_tokens: maximumOutputTokensSchema,
+    /** The highest thinking budget, for models of generation 2.5; 0 turns thinking off where the model allows it. */
     thinking_budget_tokens: z.int().min(0).optional(),
-    /** For later ones. */
-    thinking_level: z.enum(['minimal', 'low', 'medium', 'high']).optional(),
+    /** The highest thinking level, for later models. Requests with a low output limit get a lower one. */
+    thinking_level: levelSchema.optional(),
+    /** The lowest level that the model supports; by default `minimal` for Flash-Lite, else `low`. */
+    lowest_thinking_level: levelSchema.optional(),
+    /** Whether temperature, topP and topK are sent; by default to models before 3.6 and 3.5 Flash-Lite. */
+    sampling: z.enum(['full', 'none']).optional(),
   })
   .refine(
     (options) => options.thinking_budget_tokens === undefined || options.thinking_level === undefined,
     'thinking_budget_tokens and thinking_level exclude each other',
   )
-  .transform(({ thinking_budget_tokens: budgetTokens, thinking_level: level }): { thinking?: GeminiThinking } => {
-    if (budgetTokens !== undefined) return { thinking: { budgetTokens } }
-    return level === undefined ? {} : { thinking: { level } }
-  })
+  .refine(
+    ({ thinking_level: highest, lowest_thinking_level: lowest = 'minimal' }) => isEffortRange({ highest, lowest }),
+    'lowest_thinking_level is above thinking_level',
+  )
+
+type Options = z.infer<typeof optionsSchema>
 
 export const gemini: Adapter = {
   needsKey: true,
-  ports: (connection, options) => ({
-    text: createGeminiText({ ...connection, ...optionsSchema.parse(options) }),
-    image: createGeminiImage(connection),
-  }),
+  ports: (connection, options) => {
+    const parsed = optionsSchema.parse(options)
+    return {
+      text: withinOutputLimit(
+        createGeminiText({
+          ...connection,
+          thinking: thinkingOf(parsed),
+          lowestLevel: parsed.lowest_thinking_level,
+          ...(parsed.sampling === undefined ? {} : { samples: parsed.sampling === 'full' }),
+        }),
+        parsed.maximum_output_tokens,
+      ),
+      image: createGeminiImage(connection),
+      lookUpModel: createModelLookUp(connection),
+    }
+  },
+}
+
+function thinkingOf({ thinking_budget_tokens: budgetTokens, thinking_level: level }: Options) {
+  const thinking: GeminiThinking | undefined =
+    budgetTokens !== undefined ? { budgetTokens } : level === undefined ? undefined : { level }
+  return thinking
 }

@@ -1,6 +1,7 @@
 import { emptyOutput, rejected, unknownOutcome, withheldOutput } from '../failures.ts'
 import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
+import { IMAGE_SETUP_MESSAGE } from './errors.ts'
 import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
 import type { AnswerWire } from './wire.ts'
 
@@ -24,7 +25,7 @@ const WITHHELD_REASONS: ReadonlySet<string> = new Set([
  * Source: ai.google.dev/gemini-api/docs/image-generation and GenerationConfig.imageConfig
  */
 export function createGeminiImage(dependencies: GeminiDependencies): ImageProvider {
-  const generateContent = createGenerateContent(dependencies)
+  const generateContent = createGenerateContent(dependencies, IMAGE_SETUP_MESSAGE)
   return {
     async generateImage({ prompt }, options) {
       const body = {

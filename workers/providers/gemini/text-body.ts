@@ -1,12 +1,20 @@
 import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import { argumentsObject } from '../call-arguments.ts'
+import { budgetWithin, type Effort, effortWithin } from '../thinking.ts'
 import { geminiSchema } from './json-schema.ts'
+import { type GeminiModelTraits, type GeminiThinking, modelTraits } from './model-traits.ts'
 
-/**
- * How much the model may think before it writes; absent: the vendor's default. Models of generation 2.5 use a budget.
- */
-export type GeminiThinking =
-  | { readonly budgetTokens: number }
-  | { readonly level: 'minimal' | 'low' | 'medium' | 'high' }
+/** The deployment's settings of a text body; what is absent follows from the model's name. */
+export interface GeminiTextSettings {
+  /** The vendor's model name without `models/`: `gemini-2.5-flash`. */
+  readonly upstreamModel: string
+  /** The most that the model may think before it writes, for requests with a high output limit. */
+  readonly thinking?: GeminiThinking | undefined
+  /** The lowest thinking level that the model supports. */
+  readonly lowestLevel?: Effort | undefined
+  /** Whether temperature, topP and topK are sent. */
+  readonly samples?: boolean | undefined
+}
 
 interface Content {
   readonly role: 'user' | 'model'
@@ -24,18 +32,16 @@ const UNSIGNED_CALL = 'skip_thought_signature_validator'
  * Builds the body of `generateContent` for a text request whose images are inline.
  * Source: ai.google.dev/api/generate-content and ai.google.dev/gemini-api/docs/function-calling
  */
-export function textBody(
-  request: TextRequest,
-  { upstreamModel, thinking }: { upstreamModel: string; thinking?: GeminiThinking | undefined },
-): object {
+export function textBody(request: TextRequest, settings: GeminiTextSettings): object {
   const { system, tools = [] } = request
+  const traits = modelTraits(settings.upstreamModel)
   return {
     ...(system === undefined || system === '' ? {} : { systemInstruction: { parts: [{ text: system }] } }),
-    contents: contentsOf(request, !/^gemini-[12]\b/.test(upstreamModel)),
+    contents: contentsOf(request, traits.needsSignatures),
     ...(tools.length === 0
       ? {}
       : { tools: [{ functionDeclarations: tools.map(declaration) }], toolConfig: toolConfig(request.tool_choice) }),
-    generationConfig: generationConfig(request, thinking),
+    generationConfig: generationConfig(request, settings, traits),
   }
 }
 
@@ -70,7 +76,7 @@ function partOf(part: TextPart, toolNames: ReadonlyMap<string, string>): object 
         ? { inlineData: { mimeType: part.source.media_type, data: part.source.base64 } }
         : undefined
     case 'tool_call':
-      return { functionCall: { id: part.id, name: part.name, args: readArguments(part.arguments_json) } }
+      return { functionCall: { id: part.id, name: part.name, args: argumentsObject(part.arguments_json) } }
     case 'tool_result':
       return {
         functionResponse: {
@@ -80,16 +86,6 @@ function partOf(part: TextPart, toolNames: ReadonlyMap<string, string>): object 
         },
       }
   }
-}
-
-function readArguments(text: string): object {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
-  } catch {
-    // Sent to the model as it is, below.
-  }
-  return text.trim() === '' ? {} : { arguments: text }
 }
 
 function declaration({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]): object {
@@ -108,28 +104,41 @@ function toolConfig(choice: TextRequest['tool_choice']): object {
 
 /**
  * Returns the generation options. `maxOutputTokens` bounds hidden thinking and visible text together
- * (ai.google.dev/gemini-api/docs/thinking).
+ * (ai.google.dev/gemini-api/docs/thinking). Penalties are hints and left out, because every current model rejects them
+ * ("Penalty is not enabled for this model").
  */
-function generationConfig(request: TextRequest, thinking: GeminiThinking | undefined): object {
+function generationConfig(request: TextRequest, settings: GeminiTextSettings, traits: GeminiModelTraits): object {
   const { response_format: format } = request
+  const { samples = traits.samples } = settings
   const schema = format?.type === 'json_schema' ? geminiSchema(format.schema) : undefined
   const config = {
     maxOutputTokens: request.max_output_tokens,
-    temperature: request.temperature,
-    topP: request.top_p,
-    topK: request.top_k === undefined ? undefined : Math.max(1, Math.round(request.top_k)),
+    ...(samples ? sampling(request) : {}),
     stopSequences: request.stop_sequences,
     // The vendor's seed has 32 bits; folding keeps equal seeds equal.
     seed: request.seed === undefined ? undefined : request.seed | 0,
-    presencePenalty: request.presence_penalty,
-    frequencyPenalty: request.frequency_penalty,
     responseMimeType: format === undefined || format.type === 'text' ? undefined : 'application/json',
     responseJsonSchema: schema,
-    thinkingConfig: thinking === undefined ? undefined : thinkingConfig(thinking),
+    thinkingConfig: thinkingConfig(request.max_output_tokens, settings, traits),
   }
   return Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined))
 }
 
-function thinkingConfig(thinking: GeminiThinking): object {
-  return 'level' in thinking ? { thinkingLevel: thinking.level } : { thinkingBudget: thinking.budgetTokens }
+function sampling({ temperature, top_p: topP, top_k: topK }: TextRequest): object {
+  return { temperature, topP, topK: topK === undefined ? undefined : Math.max(1, Math.round(topK)) }
+}
+
+/** Limits thinking so that the output limit leaves room for text; `undefined` leaves it to the vendor's default. */
+function thinkingConfig(
+  outputTokens: number,
+  { thinking, lowestLevel }: GeminiTextSettings,
+  traits: GeminiModelTraits,
+): object | undefined {
+  const limit = thinking ?? traits.thinking
+  if (limit === 'none') return undefined
+  if ('budgetTokens' in limit) {
+    return { thinkingBudget: budgetWithin(outputTokens, limit.budgetTokens, traits.budgets) }
+  }
+  const thinkingLevel = effortWithin(outputTokens, { highest: limit.level, lowest: lowestLevel ?? traits.lowestLevel })
+  return thinkingLevel === undefined ? undefined : { thinkingLevel }
 }

@@ -2,9 +2,16 @@ import { createHash } from 'node:crypto'
 import type { TextOutput, TextRequest, TextUsage } from '#shared/operations/text/text-request.ts'
 import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, rejected, unknownOutcome } from '../failures.ts'
+import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
-import { createGenerateContent, type GeminiDependencies } from './generate-content.ts'
-import { type GeminiThinking, textBody } from './text-body.ts'
+import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
+import { streamsAnswer } from '../streams-answer.ts'
+import { unserviceable } from '../unserviceable.ts'
+import { type AnswerStream, createAnswerStream } from './answer-stream.ts'
+import { failureOfEvent } from './errors.ts'
+import { answerOf, createPost, type GeminiDependencies } from './generate-content.ts'
+import { obstacleIn } from './obstacles.ts'
+import { type GeminiTextSettings, textBody } from './text-body.ts'
 import type { AnswerWire, PartWire } from './wire.ts'
 
 /** 65,536 tokens are well below 1 MiB; thought signatures and escapes add to it. */
@@ -21,21 +28,57 @@ const FAILED_CALL_REASONS: ReadonlySet<string> = new Set([
 
 const WITHHELD_REFUSAL = 'The answer was withheld by the model’s content filter.'
 
-/** Creates the text provider for the Gemini API. Source: ai.google.dev/api/generate-content */
-export function createGeminiText(
-  dependencies: GeminiDependencies & { readonly thinking?: GeminiThinking },
-): TextProvider {
-  const generateContent = createGenerateContent(dependencies)
+/**
+ * Creates the text provider for the Gemini API. Long answers are streamed.
+ * Source: ai.google.dev/api/generate-content
+ */
+export function createGeminiText(dependencies: GeminiDependencies & GeminiTextSettings): TextProvider {
+  const [stream, whole] = [
+    createPost(dependencies, 'streamGenerateContent?alt=sse'),
+    createPost(dependencies, 'generateContent'),
+  ]
   return {
     async generateText(request, options) {
+      const obstacle = obstacleIn(request, dependencies.upstreamModel)
+      if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
       const parts = request.messages.flatMap((message) => message.parts)
       if (parts.some((part) => part.type === 'image' && part.source.kind !== 'inline')) {
         return rejected('not sent: an image is not inline')
       }
-      const answered = await generateContent(textBody(request, dependencies), options, MAXIMUM_RESPONSE_BYTES)
+      const arriving = createAnswerStream()
+      const post = streamsAnswer(request, options.timeoutMs) ? stream : whole
+      const limits = { maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, onEvent: arriving.take }
+      const exchange = await post(textBody(request, dependencies), options, limits)
+      if (isStreamed(exchange)) return readStream(arriving, exchange, request)
+      const answered = answerOf(exchange)
       return answered.outcome === 'failed' ? answered : readOutput(answered.answer, request)
     },
   }
+}
+
+/**
+ * Reads a streamed answer. Its counts are cumulative, so those of the last event are measured even where the time limit
+ * cut the answer; what they lack is counted as the tokens that the text has at least.
+ */
+function readStream(stream: AnswerStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
+  if (stream.error !== undefined) return failureOfEvent(stream.error)
+  const ending = streamEnding(exchange)
+  if (typeof ending === 'object') return ending
+  const arrived = stream.answer()
+  const parts = (arrived.candidates?.[0]?.content?.parts ?? []).filter(({ thought }) => thought !== true)
+  const text = parts.map((part) => part.text ?? '').join('')
+  const calls = toolCalls(parts, arrived)
+  if (ending === 'cut' && text.trim() === '' && calls.length === 0) return nothingInTime(exchange)
+  const { promptTokenCount: input, candidatesTokenCount: output, ...others } = arrived.usageMetadata ?? {}
+  const least = leastOutputTokens({ text, calls })
+  const usageMetadata = {
+    ...others,
+    promptTokenCount: input ?? leastInputTokens(request),
+    candidatesTokenCount: ending === 'cut' ? Math.max(output ?? 0, least) : (output ?? least),
+  }
+  const candidates =
+    ending === 'cut' ? [{ content: arrived.candidates?.[0]?.content, finishReason: 'MAX_TOKENS' }] : arrived.candidates
+  return readOutput({ ...arrived, candidates, usageMetadata }, request)
 }
 
 /**

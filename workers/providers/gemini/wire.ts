@@ -50,15 +50,19 @@ export const answerWire = z.object({
 
 export type AnswerWire = z.infer<typeof answerWire>
 
+/** An error that ends a stream; its `code` is an HTTP status. */
+export const streamErrorWire = z.object({ error: z.object({ code: z.int().min(400).max(599) }) })
+
 /**
- * Google's error body. Only names are read; `message` quotes the request and is ignored. Of the details, ErrorInfo
- * carries `reason` (`API_KEY_INVALID`) and RetryInfo `retryDelay` (`34s`).
+ * Google's error body. `message` quotes the request, so it is matched against known limits and never kept. Of the
+ * details, ErrorInfo carries `reason` (`API_KEY_INVALID`) and RetryInfo `retryDelay` (`34s`).
  *
  * Source: google.aip.dev/193 (google.rpc.Status and its standard details).
  */
 export const errorWire = z.object({
   error: z.object({
     status: errorToken,
+    message: z.string().optional().catch(undefined),
     details: z
       .array(z.object({ reason: errorToken, retryDelay: z.string().optional().catch(undefined) }))
       .max(100)

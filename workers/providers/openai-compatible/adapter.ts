@@ -1,31 +1,79 @@
 import { z } from 'zod'
 import type { Adapter } from '../adapter.ts'
-import { createOpenAiCompatibleImage } from './image.ts'
+import { maximumOutputTokensSchema, withinOutputLimit } from '../output-limit.ts'
+import { EFFORTS, isEffortRange } from '../thinking.ts'
+import { createOpenAiCompatibleImage, IMAGE_QUALITIES } from './image.ts'
+import { createModelLookUp } from './look-up-model.ts'
 import { createOpenAiCompatibleSpeech } from './speech.ts'
 import { createOpenAiCompatibleText } from './text.ts'
 import { createOpenAiCompatibleTranscription } from './transcription.ts'
 
-const optionsSchema = z.strictObject({
-  output_limit: z.enum(['max_completion_tokens', 'max_tokens', 'both']).default('max_completion_tokens'),
-  system_role: z.enum(['system', 'developer']).default('system'),
-  send_top_k: z.boolean().default(false),
-  send_image_response_format: z.boolean().default(true),
-})
+const effortSchema = z.enum(EFFORTS)
+
+const textOptions = {
+  /** A higher output limit of a request is reduced to this. */
+  maximum_output_tokens: maximumOutputTokensSchema,
+  /** The highest effort; requests with a low output limit get a lower one. Not sent unless set. */
+  reasoning_effort: effortSchema.optional(),
+  /** The lowest effort that the model supports; by default `low`. */
+  lowest_reasoning_effort: effortSchema.optional(),
+  /** `false` sends the effort `none` with tools, which GPT-5.4 and later require of this API. */
+  reasoning_with_tools: z.boolean().default(true),
+  /** When temperature, top_p, top_k and penalties are sent: `when_not_reasoning` as far as reasoning_effort shows. */
+  sampling: z.enum(['full', 'when_not_reasoning', 'none']).default('when_not_reasoning'),
+  /** Requests with more stop sequences go to another deployment. OpenAI accepts 4, and its reasoning models none. */
+  maximum_stop_sequences: z.int().min(0).default(4),
+  /** For chat templates of open models: `{ "enable_thinking": false }`. */
+  chat_template_kwargs: z.record(z.string(), z.json()).optional(),
+  /** `false` for a server that cannot stream completions, or not with `stream_options`; it then needs a whole answer. */
+  streaming: z.boolean().default(true),
+} as const
+
+const optionsSchema = z
+  .strictObject({
+    ...textOptions,
+    output_limit: z.enum(['max_completion_tokens', 'max_tokens', 'both']).default('max_completion_tokens'),
+    system_role: z.enum(['system', 'developer']).default('system'),
+    send_top_k: z.boolean().default(false),
+    send_image_response_format: z.boolean().default(true),
+    /** The quality of images, which OpenAI's GPT image models bill by. Not sent unless set. */
+    image_quality: z.enum(IMAGE_QUALITIES).optional(),
+  })
+  .refine(
+    ({ reasoning_effort: highest, lowest_reasoning_effort: lowest = 'none' }) => isEffortRange({ highest, lowest }),
+    'lowest_reasoning_effort is above reasoning_effort',
+  )
 
 export const openAiCompatible: Adapter = {
   needsKey: false,
-  ports: (connection, options) => {
-    const { output_limit, system_role, send_top_k, send_image_response_format } = optionsSchema.parse(options)
+  ports: (connection, given) => {
+    const options = optionsSchema.parse(given)
+    const { output_limit, system_role, send_top_k, send_image_response_format } = options
     return {
-      text: createOpenAiCompatibleText({
+      text: withinOutputLimit(
+        createOpenAiCompatibleText({
+          ...connection,
+          outputLimit: output_limit,
+          systemRole: system_role,
+          sendTopK: send_top_k,
+          reasoningEffort: options.reasoning_effort,
+          lowestReasoningEffort: options.lowest_reasoning_effort,
+          reasonsWithTools: options.reasoning_with_tools,
+          sampling: options.sampling,
+          maximumStopSequences: options.maximum_stop_sequences,
+          chatTemplateArguments: options.chat_template_kwargs,
+          streams: options.streaming,
+        }),
+        options.maximum_output_tokens,
+      ),
+      image: createOpenAiCompatibleImage({
         ...connection,
-        outputLimit: output_limit,
-        systemRole: system_role,
-        sendTopK: send_top_k,
+        sendResponseFormat: send_image_response_format,
+        quality: options.image_quality,
       }),
-      image: createOpenAiCompatibleImage({ ...connection, sendResponseFormat: send_image_response_format }),
       speech: createOpenAiCompatibleSpeech(connection),
       transcription: createOpenAiCompatibleTranscription(connection),
+      lookUpModel: createModelLookUp(connection),
     }
   },
 }

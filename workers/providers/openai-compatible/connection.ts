@@ -1,5 +1,7 @@
+import type { TakeEvent } from '../event-stream.ts'
 import type { HttpOutcome, HttpRequest, SendHttp } from '../http.ts'
 import type { CallOptions } from '../provider.ts'
+import { isStreamedBody, type StreamedBody } from '../streamed-body.ts'
 
 /** The dependencies of every provider of this API. */
 export interface OpenAiCompatibleDependencies {
@@ -14,8 +16,8 @@ export interface OpenAiCompatibleDependencies {
 
 /** One `POST {baseUrl}{path}` with the key as bearer token; an object goes as JSON, a form as multipart. */
 export type Post = (
-  body: FormData | Readonly<Record<string, unknown>>,
-  options: CallOptions & { readonly maximumResponseBytes: number },
+  body: StreamedBody | Readonly<Record<string, unknown>>,
+  options: CallOptions & { readonly maximumResponseBytes: number; readonly onEvent?: TakeEvent },
 ) => Promise<HttpOutcome>
 
 /**
@@ -31,17 +33,16 @@ export function createPost({ baseUrl, apiKey, http }: OpenAiCompatibleDependenci
   }
   const authorization: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
 
-  return (body, { signal, timeoutMs, maximumResponseBytes }) => {
-    const request: HttpRequest =
-      body instanceof FormData
-        ? { method: 'POST', url, headers: authorization, body }
-        : {
-            method: 'POST',
-            url,
-            headers: { ...authorization, 'content-type': 'application/json' },
-            body: JSON.stringify(body),
-          }
-    return http(request, { timeoutMs, maximumResponseBytes, ...(signal === undefined ? {} : { signal }) })
+  return (body, { signal, ...limits }) => {
+    const request: HttpRequest = isStreamedBody(body)
+      ? { method: 'POST', url, headers: authorization, body }
+      : {
+          method: 'POST',
+          url,
+          headers: { ...authorization, 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        }
+    return http(request, { ...limits, ...(signal === undefined ? {} : { signal }) })
   }
 }
 

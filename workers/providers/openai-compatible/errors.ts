@@ -1,15 +1,22 @@
-import { failureWithoutResponse, rejected, retryAfter, unavailable, unknownOutcome } from '../failures.ts'
+import {
+  failureOfStatus,
+  failureWithoutResponse,
+  misconfigured,
+  rejected,
+  rejectedByDeployment,
+  retryAfter,
+  unavailable,
+  unknownOutcome,
+} from '../failures.ts'
 import type { HttpOutcome } from '../http.ts'
 import type { ProviderFailure } from '../provider.ts'
 import { unserviceable } from '../unserviceable.ts'
+import type { CompletionStream } from './completion-stream.ts'
 import { callId, readJson } from './connection.ts'
 import { errorWire } from './wire.ts'
 
-/** Statuses that reject the request itself, before any work. */
-const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 413, 415, 422])
-
-/** Statuses caused by the account, the URL or the load; another deployment may accept the same input. */
-const DEPLOYMENT_REJECTIONS: ReadonlySet<number> = new Set([401, 402, 403, 404, 429])
+/** Statuses that reject the request, before any work. */
+const INPUT_REJECTIONS: ReadonlySet<number> = new Set([400, 415, 422])
 
 /** Problems of the deployment under status 400; OpenAI's images use `billing_hard_limit_reached`. */
 const DEPLOYMENT_CODES: ReadonlySet<string> = new Set([
@@ -19,11 +26,41 @@ const DEPLOYMENT_CODES: ReadonlySet<string> = new Set([
   'model_not_found',
 ])
 
-/** Codes for a field of this request that this server or model does not support although others do. */
-const UNSUPPORTED_FIELD_CODES: ReadonlySet<string> = new Set([
+/** Codes for what this server or model does not support although others do. */
+const MODEL_LIMIT_CODES: ReadonlySet<string> = new Set([
+  'array_above_max_length',
+  'context_length_exceeded',
+  'integer_above_max_value',
+  'invalid_language_format',
   'unknown_parameter',
   'unsupported_parameter',
   'unsupported_value',
+])
+
+/** Fields whose values this adapter chooses by the deployment's options: any fault in them is a limit of the model. */
+const CHOSEN_FIELDS: ReadonlySet<string> = new Set(['max_completion_tokens', 'max_tokens', 'reasoning_effort', 'stop'])
+
+/**
+ * Fields of images, speech and transcriptions whose values come from the deployment's entry: a fault in one of them is
+ * for the operator to correct. Every request meets it, except that of a voice.
+ */
+export const MEDIA_SETUP_FIELDS: ReadonlySet<string> = new Set([
+  'model',
+  'quality',
+  'response_format',
+  'size',
+  'timestamp_granularities',
+  'voice',
+])
+
+const NO_FIELDS: ReadonlySet<string> = new Set()
+
+/** Codes for content that violates a usage policy; it is not offered to another vendor. */
+const POLICY_CODES: ReadonlySet<string> = new Set([
+  'content_filter',
+  'content_policy_violation',
+  'invalid_prompt',
+  'moderation_blocked',
 ])
 
 /**
@@ -32,22 +69,42 @@ const UNSUPPORTED_FIELD_CODES: ReadonlySet<string> = new Set([
  * OpenAI documents its 4xx as problems of request and account (developers.openai.com, Error codes) and promises nothing
  * about 5xx, so a 5xx, a redirect, 408, 409, 425 and a 2xx other than 200 are ambiguous. One 503 is definite:
  * llama.cpp's `unavailable_error`, sent while the model is loading, before the request is read
- * (tools/server/README.md).
+ * (tools/server/README.md). A 413 is a limit of this server: OpenAI's is 25 MiB with the form's own bytes.
  */
-export function failureOf(exchange: HttpOutcome): ProviderFailure {
+export function failureOf(exchange: HttpOutcome, setupFields = NO_FIELDS): ProviderFailure {
   if (exchange.outcome !== 'response') return failureWithoutResponse(exchange)
   const { status, headers } = exchange
   const parsed = errorWire.safeParse(readJson(exchange.bytes))
-  const { code, type } = parsed.success ? parsed.data : {}
+  const { code, type, param } = parsed.success ? parsed.data : {}
   const name = code ?? type
   const reason = name === undefined || name === null ? `HTTP ${status}` : `HTTP ${status} ${name}`
   const known = { ...callId(headers), ...retryAfter(headers) }
   const isLoading = status === 503 && type === 'unavailable_error'
-  if (DEPLOYMENT_REJECTIONS.has(status) || isLoading) return { ...unavailable(reason), ...known }
-  if (INPUT_REJECTIONS.has(status)) {
-    if (DEPLOYMENT_CODES.has(code ?? '')) return { ...unavailable(reason), ...known }
-    if (UNSUPPORTED_FIELD_CODES.has(code ?? '')) return { ...unserviceable(reason), ...known }
-    return { ...rejected(reason), ...known }
-  }
+  const failure = isLoading ? unavailable(reason) : failureOfStatus(status, reason)
+  if (failure !== undefined) return { ...failure, ...known }
+  if (INPUT_REJECTIONS.has(status) && setupFields.has(param ?? '') && !POLICY_CODES.has(code ?? ''))
+    return { ...(param === 'voice' ? misconfigured(reason) : unavailable(reason)), ...known }
+  if (INPUT_REJECTIONS.has(status)) return { ...rejectionOf(reason, code ?? '', param ?? ''), ...known }
   return { ...unknownOutcome(reason), ...known }
+}
+
+function rejectionOf(reason: string, code: string, param: string): ProviderFailure {
+  if (DEPLOYMENT_CODES.has(code)) return unavailable(reason)
+  if (POLICY_CODES.has(code)) return rejected(reason)
+  const isModelLimit = MODEL_LIMIT_CODES.has(code) || CHOSEN_FIELDS.has(param)
+  return isModelLimit ? unserviceable(reason) : rejectedByDeployment(reason)
+}
+
+/**
+ * Maps an error event of a stream to a failure: before any output as the status that some servers repeat in it. An
+ * error without one, or after output, may follow billed work.
+ */
+export function failureOfEvent({
+  status,
+  data,
+  isAfterOutput,
+}: NonNullable<CompletionStream['error']>): ProviderFailure {
+  if (status === undefined || isAfterOutput) return unknownOutcome('HTTP 200 with an error event')
+  const bytes = new TextEncoder().encode(data)
+  return failureOf({ outcome: 'response', status, headers: new Headers(), bytes })
 }

@@ -2,11 +2,15 @@ import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { readGeneratedImage } from '../generated-image.ts'
 import type { ImageOutcome, ImageProvider } from '../provider.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { failureOf } from './errors.ts'
+import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 import { imagesWire } from './wire.ts'
 
 /** Twice 1024 × 1024 pixels of four bytes, uncompressed, in Base64. */
 const MAXIMUM_RESPONSE_BYTES = 12 * 1024 * 1024
+
+/** The qualities of OpenAI's GPT image models; each is billed differently. */
+export const IMAGE_QUALITIES = ['low', 'medium', 'high', 'xhigh', 'max'] as const
+export type ImageQuality = (typeof IMAGE_QUALITIES)[number]
 
 export interface OpenAiCompatibleImageDependencies extends OpenAiCompatibleDependencies {
   /**
@@ -14,6 +18,8 @@ export interface OpenAiCompatibleImageDependencies extends OpenAiCompatibleDepen
    * image models reject the field and always return the image inline.
    */
   readonly sendResponseFormat?: boolean
+  /** Not sent unless set; OpenAI then chooses one itself, and with it its price. */
+  readonly quality?: ImageQuality | undefined
 }
 
 /**
@@ -22,16 +28,19 @@ export interface OpenAiCompatibleImageDependencies extends OpenAiCompatibleDepen
  * `createPost`. Source: see `wire.ts`.
  */
 export function createOpenAiCompatibleImage(dependencies: OpenAiCompatibleImageDependencies): ImageProvider {
-  const { upstreamModel, sendResponseFormat = true } = dependencies
+  const { upstreamModel, sendResponseFormat = true, quality } = dependencies
   const post = createPost(dependencies, '/images/generations')
-  const format = sendResponseFormat ? { response_format: 'b64_json' } : {}
+  const fixed = {
+    ...(quality === undefined ? {} : { quality }),
+    ...(sendResponseFormat ? { response_format: 'b64_json' } : {}),
+  }
   return {
     async generateImage({ prompt, size }, options) {
       const exchange = await post(
-        { model: upstreamModel, prompt, n: 1, size, ...format },
+        { model: upstreamModel, prompt, n: 1, size, ...fixed },
         { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
-      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, MEDIA_SETUP_FIELDS)
       const outcome = readImage(exchange.bytes)
       return { ...outcome, ...callId(exchange.headers) }
     },

@@ -2,7 +2,7 @@ import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { looksLikeMp3 } from '../looks-like-mp3.ts'
 import type { SpeechProvider } from '../provider.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies } from './connection.ts'
-import { failureOf } from './errors.ts'
+import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 
 /** 2,000 characters at the slowest speed last about four minutes, which are 10 MB at the highest bitrate. */
 const MAXIMUM_RESPONSE_BYTES = 32 * 1024 * 1024
@@ -19,7 +19,7 @@ export function createOpenAiCompatibleSpeech(dependencies: OpenAiCompatibleDepen
         { model: dependencies.upstreamModel, input: text, voice, response_format: 'mp3', speed },
         { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES },
       )
-      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, MEDIA_SETUP_FIELDS)
       const known = callId(exchange.headers)
       if (exchange.bytes.byteLength === 0) return { ...emptyOutput('HTTP 200 without audio'), ...known }
       if (!looksLikeMp3(exchange.bytes))

@@ -1,26 +1,25 @@
 import { createHash } from 'node:crypto'
-import type { TextOutput, TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import type { TextOutput, TextRequest } from '#shared/operations/text/text-request.ts'
+import { callArguments } from '../call-arguments.ts'
 import { deliveredText, endsAtStopSequence } from '../delivered-text.ts'
 import { emptyOutput, unknownOutcome } from '../failures.ts'
+import { leastInputTokens, leastOutputTokens } from '../least-tokens.ts'
 import type { TextOutcome, TextProvider } from '../provider.ts'
+import { isStreamed, nothingInTime, type StreamedExchange, streamEnding } from '../streamed-answer.ts'
+import { streamsAnswer } from '../streams-answer.ts'
 import { unserviceable } from '../unserviceable.ts'
+import { type CompletionStream, createCompletionStream } from './completion-stream.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { failureOf } from './errors.ts'
+import { failureOf, failureOfEvent } from './errors.ts'
+import { type OpenAiTextSettings, obstacleIn, textBody } from './text-body.ts'
 import { type CompletionWire, completionWire } from './wire.ts'
 
 /** 65,536 tokens of the longest kind, escaped as JSON, stay far below this. */
 const MAXIMUM_RESPONSE_BYTES = 16 * 1024 * 1024
 
-export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDependencies {
-  /**
-   * The field that limits the output. OpenAI's reasoning models reject `max_tokens` and its other models reject both
-   * together; older self-hosted servers support only `max_tokens` and would ignore the other.
-   */
-  readonly outputLimit?: 'max_completion_tokens' | 'max_tokens' | 'both'
-  /** `developer` is OpenAI's newer name; chat templates of open models support only `system`, the default. */
-  readonly systemRole?: 'system' | 'developer'
-  /** Whether the server accepts `top_k` (vLLM, llama.cpp); OpenAI rejects it. Not sent by default. */
-  readonly sendTopK?: boolean
+export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDependencies, OpenAiTextSettings {
+  /** Whether long answers are streamed, which they are by default; a server may support only whole ones. */
+  readonly streams?: boolean | undefined
 }
 
 /**
@@ -31,15 +30,21 @@ export interface OpenAiCompatibleTextDependencies extends OpenAiCompatibleDepend
  * unknown. Throws like `createPost`. Sources: see `wire.ts`.
  */
 export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDependencies): TextProvider {
+  const { streams = true } = dependencies
   const post = createPost(dependencies, '/chat/completions')
   return {
     async generateText(request, options) {
-      const obstacle = obstacleIn(request)
+      const obstacle = obstacleIn(request, dependencies)
       if (obstacle !== undefined) return unserviceable(`not sent: ${obstacle}`)
-      const exchange = await post(requestBody(request, dependencies), {
-        ...options,
-        maximumResponseBytes: MAXIMUM_RESPONSE_BYTES,
-      })
+      const stream = createCompletionStream()
+      const exchange = await post(
+        {
+          ...textBody(request, dependencies),
+          ...(streams && streamsAnswer(request, options.timeoutMs) ? STREAMING : {}),
+        },
+        { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES, onEvent: stream.take },
+      )
+      if (isStreamed(exchange)) return readStream(stream, exchange, request)
       if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
       const answer = completionWire.safeParse(readJson(exchange.bytes))
       if (!answer.success) return unknownOutcome('HTTP 200 with a malformed completion')
@@ -48,97 +53,48 @@ export function createOpenAiCompatibleText(dependencies: OpenAiCompatibleTextDep
   }
 }
 
-/** Returns the first content that this API cannot carry; another vendor's API may. */
-function obstacleIn({ messages }: TextRequest): string | undefined {
-  for (const { role, parts } of messages) {
-    for (const part of parts) {
-      if (part.type !== 'image') continue
-      if (role === 'assistant') return 'an image in an assistant message'
-      if (part.source.kind === 'url') return 'an image that was not fetched'
-    }
-  }
-  return undefined
-}
-
-function requestBody(request: TextRequest, settings: OpenAiCompatibleTextDependencies): Record<string, unknown> {
-  const { outputLimit = 'max_completion_tokens', systemRole = 'system', sendTopK = false, upstreamModel } = settings
-  const limit = request.max_output_tokens
-  const tools = request.tools ?? []
-  return {
-    model: upstreamModel,
-    messages: [
-      ...(request.system === undefined || request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
-      ...request.messages.flatMap(({ role, parts }) =>
-        role === 'user' ? userMessages(parts) : [assistantMessage(parts)],
-      ),
-    ],
-    ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
-    ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
-    // OpenAI rejects a choice without tools.
-    ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
-    ...responseFormat(request.response_format),
-    ...withoutUndefined({
-      temperature: request.temperature,
-      top_p: request.top_p,
-      top_k: sendTopK ? request.top_k : undefined,
-      stop: request.stop_sequences?.length ? request.stop_sequences : undefined,
-      seed: request.seed,
-      presence_penalty: request.presence_penalty,
-      frequency_penalty: request.frequency_penalty,
-    }),
-  }
-}
-
-function withoutUndefined(fields: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
-}
+/** Without `include_usage` a server reports no token counts. */
+const STREAMING = { stream: true, stream_options: { include_usage: true } }
 
 /**
- * Returns a user turn's messages. Tool results are separate messages and must directly follow the calls, so they come
- * first.
+ * Reads a streamed completion. Servers report the token counts after the output, so those of an answer that the time
+ * limit cut are the tokens that request and delivered text have at least; so are those of a server that reports none.
  */
-function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
-  const results = parts.flatMap((part) =>
-    part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
-  )
-  const content = parts.flatMap((part): Record<string, unknown>[] => {
-    if (part.type === 'text') return [{ type: 'text', text: part.text }]
-    if (part.type !== 'image' || part.source.kind !== 'inline') return []
-    return [{ type: 'image_url', image_url: { url: `data:${part.source.media_type};base64,${part.source.base64}` } }]
-  })
-  if (content.length === 0) return results.length > 0 ? results : [{ role: 'user', content: '' }]
-  // Servers with text-only chat templates always accept a plain string, but not always parts.
-  const [only] = content
-  const plain = content.length === 1 && only?.['type'] === 'text' ? only['text'] : content
-  return [...results, { role: 'user', content: plain }]
+function readStream(stream: CompletionStream, exchange: StreamedExchange, request: TextRequest): TextOutcome {
+  const id = callId(exchange.outcome === 'response' ? exchange.headers : new Headers(), stream.id)
+  if (stream.error !== undefined) return { ...failureOfEvent(stream.error), ...id }
+  const ending = streamEnding(exchange)
+  if (typeof ending === 'object') return { ...ending, ...id }
+  const completion = completionWire.safeParse(wholeCompletion(stream, ending === 'cut', request))
+  if (!completion.success) return { ...unknownOutcome('HTTP 200 with a malformed completion'), ...id }
+  const outcome = readCompletion(completion.data, request)
+  if (outcome.outcome === 'failed') return { ...outcome, ...id }
+  const { output } = outcome
+  const text = `${output.text ?? ''}${output.refusal ?? ''}`
+  const isEmpty = text.trim() === '' && output.tool_calls.length === 0
+  if (ending === 'cut' && isEmpty) return { ...nothingInTime(exchange), ...id }
+  if (ending === 'complete' && stream.usage !== undefined) return { ...outcome, ...id }
+  // Counts that include a call that is not delivered are not charged.
+  const isAllDelivered = output.tool_calls.length === stream.calls.length
+  const pieces = stream.textPieces + (isAllDelivered ? stream.callPieces : 0)
+  const least = leastOutputTokens({ text, calls: output.tool_calls, pieces })
+  const reported = isAllDelivered ? output.usage.output_tokens : 0
+  const usage = { ...output.usage, output_tokens: Math.max(reported, least) }
+  return { outcome: 'generated', output: { ...output, usage }, ...id }
 }
 
-function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {
-  const text = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('')
-  const calls = parts.flatMap((part) =>
-    part.type === 'tool_call'
-      ? [{ id: part.id, type: 'function', function: { name: part.name, arguments: part.arguments_json } }]
-      : [],
-  )
-  if (calls.length === 0) return { role: 'assistant', content: text }
-  return { role: 'assistant', content: text === '' ? null : text, tool_calls: calls }
-}
-
-function toolOf({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]) {
-  return { type: 'function', function: { name, ...withoutUndefined({ description }), parameters } }
-}
-
-function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown> {
-  if (choice === undefined) return {}
-  return { tool_choice: typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.name } } }
-}
-
-function responseFormat(format: TextRequest['response_format']): Record<string, unknown> {
-  if (format === undefined || format.type === 'text') return {}
-  if (format.type === 'json_object') return { response_format: { type: 'json_object' } }
-  // The API requires a name of these characters.
-  const name = /^[\w-]{1,64}$/.test(format.name ?? '') ? format.name : 'answer'
-  return { response_format: { type: 'json_schema', json_schema: { name, schema: format.schema } } }
+/** Returns what has arrived in the form of a whole completion. */
+function wholeCompletion(stream: CompletionStream, isCut: boolean, request: TextRequest): unknown {
+  const toolCalls = stream.calls.map(({ id, name, arguments: json }, index) => ({
+    id: id === '' ? String(index) : id,
+    function: { name, arguments: json },
+  }))
+  const message = { content: stream.text, refusal: stream.refusal, tool_calls: toolCalls }
+  return {
+    id: stream.id,
+    choices: [{ finish_reason: isCut ? 'length' : stream.finishReason, message }],
+    usage: stream.usage ?? { prompt_tokens: leastInputTokens(request), completion_tokens: 0 },
+  }
 }
 
 const FINISH_REASONS = {
@@ -159,15 +115,17 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
   if (choice === undefined) return emptyOutput('HTTP 200 without a choice')
   const finishReason = FINISH_REASONS[choice.finish_reason]
   // Generated ids, because the server's would reveal the server.
-  const calls = (choice.message.tool_calls ?? []).map((call, index) => ({
+  const calls = (choice.message.tool_calls ?? []).map((call, index, all) => ({
     id: `call_${createHash('sha256')
       .update(JSON.stringify([id, index, call.id]))
       .digest('hex')
       .slice(0, 24)}`,
     name: call.function.name,
-    arguments_json: call.function.arguments.trim() === '' ? '{}' : call.function.arguments,
+    arguments_json: callArguments(call.function.arguments, finishReason === 'length' && index === all.length - 1),
   }))
-  const whole = calls.filter((call) => isJsonObject(call.arguments_json))
+  const whole = calls.flatMap(({ arguments_json: json, ...call }) =>
+    json === undefined ? [] : [{ ...call, arguments_json: json }],
+  )
   if (whole.length < calls.length && finishReason !== 'length') {
     return unknownOutcome('HTTP 200 with tool arguments that are not a JSON object')
   }
@@ -195,9 +153,4 @@ function readCompletion({ id, choices, usage }: CompletionWire, request: TextReq
       },
     },
   }
-}
-
-function isJsonObject(json: string): boolean {
-  const value = readJson(new TextEncoder().encode(json))
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,9 +1,10 @@
 import { emptyOutput, unknownOutcome } from '../failures.ts'
 import { languageCode, shortLanguageCode } from '../language-code.ts'
 import type { TranscribedWord, TranscriptionInput, TranscriptionOutcome, TranscriptionProvider } from '../provider.ts'
+import { type StreamedBody, streamedForm } from '../streamed-body.ts'
 import { unserviceable } from '../unserviceable.ts'
 import { callId, createPost, type OpenAiCompatibleDependencies, readJson } from './connection.ts'
-import { failureOf } from './errors.ts'
+import { failureOf, MEDIA_SETUP_FIELDS } from './errors.ts'
 import { transcriptionWire, wordsWire } from './wire.ts'
 
 /**
@@ -26,7 +27,7 @@ export function createOpenAiCompatibleTranscription(dependencies: OpenAiCompatib
       if (missing !== undefined) return unserviceable(`not sent: this API has no ${missing}`)
       const form = requestForm(input, dependencies.upstreamModel)
       const exchange = await post(form, { ...options, maximumResponseBytes: MAXIMUM_RESPONSE_BYTES })
-      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange)
+      if (exchange.outcome !== 'response' || exchange.status !== 200) return failureOf(exchange, MEDIA_SETUP_FIELDS)
       return { ...readTranscript(exchange.bytes, input), ...callId(exchange.headers) }
     },
   }
@@ -39,14 +40,14 @@ function missingFeature({ diarize, tagAudioEvents, timestamps }: TranscriptionIn
   return timestamps === 'character' ? 'character times' : undefined
 }
 
-function requestForm(input: TranscriptionInput, upstreamModel: string): FormData {
-  const form = new FormData()
-  form.set('model', upstreamModel)
-  form.set('response_format', 'verbose_json')
-  if (wantsWords(input)) form.set('timestamp_granularities[]', 'word')
-  if (input.language !== undefined) form.set('language', shortLanguageCode(input.language))
-  form.set('file', new Blob([input.audio], { type: 'audio/mpeg' }), 'audio.mp3')
-  return form
+function requestForm(input: TranscriptionInput, upstreamModel: string): StreamedBody {
+  const fields = {
+    model: upstreamModel,
+    response_format: 'verbose_json',
+    ...(wantsWords(input) ? { 'timestamp_granularities[]': 'word' } : {}),
+    ...(input.language === undefined ? {} : { language: shortLanguageCode(input.language) }),
+  }
+  return streamedForm(fields, { field: 'file', name: 'audio.mp3', contentType: 'audio/mpeg', bytes: input.audio })
 }
 
 function wantsWords(input: TranscriptionInput): boolean {

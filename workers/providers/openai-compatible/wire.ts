@@ -6,6 +6,14 @@ const storableText = z.string().transform((text) => text.toWellFormed().replaceA
 
 const tokenCount = z.int().min(0)
 
+const completionUsage = z.object({
+  prompt_tokens: tokenCount,
+  completion_tokens: tokenCount,
+  completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
+})
+
+const finishReason = z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'function_call', 'eos'])
+
 /**
  * The 200 answer of `POST /chat/completions`, without unused fields. `reasoning_content` (vLLM, llama.cpp) is hidden
  * thinking and is ignored; `completion_tokens` includes it.
@@ -21,7 +29,7 @@ export const completionWire = z.object({
   choices: z
     .array(
       z.object({
-        finish_reason: z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'function_call', 'eos']),
+        finish_reason: finishReason,
         message: z.object({
           content: storableText.nullish(),
           refusal: storableText.nullish(),
@@ -37,14 +45,55 @@ export const completionWire = z.object({
       }),
     )
     .min(1),
-  usage: z.object({
-    prompt_tokens: tokenCount,
-    completion_tokens: tokenCount,
-    completion_tokens_details: z.object({ reasoning_tokens: tokenCount.nullish() }).nullish(),
-  }),
+  usage: completionUsage,
 })
 
 export type CompletionWire = z.infer<typeof completionWire>
+
+/** Some servers send an empty reason until the last chunk. */
+const streamedFinishReason = z
+  .union([finishReason, z.literal('').transform(() => undefined)])
+  .nullish()
+  .transform((reason) => reason ?? undefined)
+
+/**
+ * An event of a streamed completion, without unused fields. The chunk with the counts has no choices.
+ * Source: as above, ChatCompletionChunk.
+ */
+export const chunkWire = z.object({
+  id: z.string().nullish(),
+  choices: z
+    .array(
+      z.object({
+        index: z.int().nullish(),
+        finish_reason: streamedFinishReason,
+        delta: z
+          .object({
+            content: z.string().nullish(),
+            refusal: z.string().nullish(),
+            tool_calls: z
+              .array(
+                z.object({
+                  index: z.int().nullish(),
+                  id: z.string().nullish(),
+                  function: z.object({ name: z.string().nullish(), arguments: z.string().nullish() }).nullish(),
+                }),
+              )
+              .nullish(),
+          })
+          .nullish(),
+      }),
+    )
+    .nullish(),
+  usage: completionUsage.nullish(),
+})
+
+export type ChunkWire = z.infer<typeof chunkWire>
+
+/** An error that ends a stream; vLLM repeats the status as its code. */
+export const chunkErrorWire = z.object({
+  error: z.object({ code: z.int().min(400).max(599).optional().catch(undefined) }),
+})
 
 /**
  * The 200 answer of `POST /images/generations`.
@@ -77,7 +126,7 @@ const seconds = z.number().nonnegative()
 export const wordsWire = z.array(z.object({ word: storableText, start: seconds, end: seconds }))
 
 /** OpenAI's `code` is a string; other servers often repeat the status as a number, which is ignored. */
-const errorFields = z.object({ type: errorToken, code: errorToken })
+const errorFields = z.object({ type: errorToken, code: errorToken, param: errorToken })
 
 /**
  * Error bodies: OpenAI's `{error: {…}}`, which llama.cpp, LocalAI and newer vLLM send too, and the bare object of older

@@ -4,12 +4,15 @@ import { loggedFields, readJson } from '../writing/json-request.ts'
 import { readConversation, type Turn } from '../writing/read-conversation.ts'
 import { readImage, type SeenImage } from '../writing/read-image.ts'
 import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { limitExceededBy, thinkingOf } from './model-limits.ts'
 import { refusal } from './refusals.ts'
 import { type AnthropicRequest, requestWire } from './request-wire.ts'
+import { messageEvents } from './stream-events.ts'
 
 /**
  * Creates `POST /v1/messages` as documented for the Anthropic API, for text, vision, client tools and JSON output. Models are
- * named `claude-…` and do not think. A prompt with "please refuse" ends with `refusal`.
+ * named `claude-…`; those of generation 5 think. A prompt with "please refuse" ends with `refusal`, and one with "please block"
+ * before the first word.
  *
  * Source: platform.claude.com/docs/en/api/messages
  */
@@ -23,27 +26,41 @@ export function createMessagesRoute({ apiKey }: { apiKey: string | undefined }):
   }
 }
 
-function refuseHeaders({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
-  const given = headers.get('x-api-key')
-  if (given === null || given === '') return refusal(401, 'authentication_error', 'x-api-key header is required')
+/** Refuses a request without key or version, or with a wrong one. */
+export function refuseHeaders(
+  { headers }: Pick<VendorRequest, 'headers'>,
+  apiKey: string | undefined,
+): VendorAnswer | undefined {
+  // The current SDK sends the key as a bearer token.
+  const bearer = /^Bearer (.+)$/.exec(headers.get('authorization') ?? '')?.[1]
+  const given = headers.get('x-api-key') ?? bearer ?? ''
+  if (given === '') return refusal(401, 'authentication_error', 'x-api-key header is required')
   if (apiKey !== undefined && given !== apiKey) return refusal(401, 'authentication_error', 'invalid x-api-key')
-  if (headers.get('anthropic-version') === '2023-06-01') return undefined
+  if (VERSIONS.has(headers.get('anthropic-version') ?? '')) return undefined
   return refusal(400, 'invalid_request_error', 'anthropic-version: header is required')
 }
+
+/** Source: platform.claude.com/docs/en/api/versioning */
+const VERSIONS: ReadonlySet<string> = new Set(['2023-06-01', '2026-10-21'])
 
 function createMessage({ body }: VendorRequest): VendorAnswer {
   const parsed = requestWire.safeParse(readJson(body))
   if (!parsed.success) return refusal(400, 'invalid_request_error', parsed.error.message)
   const request = parsed.data
   if (!request.model.startsWith('claude-')) return refusal(404, 'not_found_error', `model: ${request.model}`)
+  const limit = limitExceededBy(request)
+  if (limit !== undefined) return refusal(400, 'invalid_request_error', limit)
   const turns = readTurns(request)
   if (turns === undefined) return refusal(400, 'invalid_request_error', 'Could not process image')
-  const answer = writeAnswer(taskOf(request, turns))
+  const task = taskOf(request, turns)
+  const written = writeAnswer(task)
+  const answer = /\bplease block\b/i.test(task.texts.at(-1) ?? '') ? blocked(written) : written
   const digest = createHash('sha256').update(body).digest('base64url').replaceAll(/[_-]/g, '0')
   return {
     status: 200,
     accepted: true,
     headers: { 'request-id': `req_01${digest.slice(0, 22)}` },
+    ...(request.stream === true ? { stream: messageEvents } : {}),
     body: {
       id: `msg_01${digest.slice(0, 22)}`,
       type: 'message',
@@ -57,10 +74,16 @@ function createMessage({ body }: VendorRequest): VendorAnswer {
         cache_creation_input_tokens: 0,
         cache_read_input_tokens: 0,
         output_tokens: answer.outputTokens,
+        ...(task.thinking === undefined ? {} : { output_tokens_details: { thinking_tokens: answer.thinkingTokens } }),
         service_tier: 'standard',
       },
     },
   }
+}
+
+/** Returns the answer to a prompt that was refused before anything was generated, which is not billed. */
+function blocked(answer: WrittenAnswer): WrittenAnswer {
+  return { ...answer, text: null, toolCalls: [], finishReason: 'refused', outputTokens: 0, thinkingTokens: 0 }
 }
 
 const STOP_REASONS = {
@@ -71,8 +94,10 @@ const STOP_REASONS = {
   refused: 'refusal',
 } as const satisfies Record<WrittenAnswer['finishReason'], string>
 
-function contentOf({ text, toolCalls }: WrittenAnswer, digest: string): object[] {
+function contentOf({ text, toolCalls, thinkingTokens }: WrittenAnswer, digest: string): object[] {
   return [
+    // Thoughts are omitted by default; their signature is not.
+    ...(thinkingTokens === 0 ? [] : [{ type: 'thinking', thinking: '', signature: digest }]),
     ...(text === null || text === '' ? [] : [{ type: 'text', text }]),
     ...toolCalls.map(({ name, arguments: input }, index) => ({
       type: 'tool_use',
@@ -113,7 +138,10 @@ function taskOf(request: AnthropicRequest, turns: readonly Turn[]): WritingTask 
     toolChoice:
       choice?.type === 'tool' ? { name: choice.name } : choice?.type === 'any' ? 'required' : (choice?.type ?? 'auto'),
     responseFormat:
-      outputConfig === undefined ? { type: 'text' } : { type: 'json_schema', schema: outputConfig.format.schema },
+      outputConfig?.format === undefined
+        ? { type: 'text' }
+        : { type: 'json_schema', schema: outputConfig.format.schema },
+    thinking: thinkingOf(request),
     imageTokens,
     maxOutputTokens: request.max_tokens,
     stopSequences: request.stop_sequences ?? [],

@@ -82,8 +82,7 @@ function isSupported(schema: unknown): boolean {
 }
 
 /**
- * The request of `POST /v1/messages`, without unknown fields. Temperature, top_p and top_k are accepted, as by the models that
- * support them.
+ * The request of `POST /v1/messages`, without unknown fields. What only some models support is in `model-limits.ts`.
  * Source: platform.claude.com/docs/en/api/messages
  */
 export const requestWire = z
@@ -109,12 +108,23 @@ export const requestWire = z
       .optional(),
     stop_sequences: z.array(z.string().regex(/\S/)).optional(),
     output_config: z
-      .strictObject({ format: z.strictObject({ type: z.literal('json_schema'), schema: outputSchema }) })
+      .strictObject({
+        effort: z.enum(['low', 'medium', 'high', 'xhigh', 'max']).optional(),
+        format: z.strictObject({ type: z.literal('json_schema'), schema: outputSchema }).optional(),
+      })
       .optional(),
+    thinking: z
+      .discriminatedUnion('type', [
+        z.strictObject({ type: z.enum(['adaptive', 'disabled']) }),
+        z.strictObject({ type: z.literal('enabled'), budget_tokens: z.int().min(1) }),
+      ])
+      .optional(),
+    metadata: z.strictObject({ user_id: z.string().nullish() }).optional(),
+    service_tier: z.enum(['auto', 'standard_only']).optional(),
     temperature: z.number().min(0).max(1).optional(),
     top_p: z.number().min(0).max(1).optional(),
     top_k: z.int().min(0).optional(),
-    stream: z.literal(false).optional(),
+    stream: z.boolean().optional(),
   })
   .refine(
     ({ tools, tool_choice: choice }) => choice === undefined || (tools ?? []).length > 0,

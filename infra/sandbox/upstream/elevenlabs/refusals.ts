@@ -16,7 +16,10 @@ export function invalidField(field: string, type: string, message: string, input
 }
 
 /** Refuses a request without `xi-api-key`, or with any key except the accepted one. */
-export function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+export function refuseKey(
+  { headers }: Pick<VendorRequest, 'headers'>,
+  apiKey: string | undefined,
+): VendorAnswer | undefined {
   const given = headers.get('xi-api-key')
   if (given === null || given === '') {
     return refusal(401, 'authentication_error', 'needs_authorization', 'The request has no xi-api-key header.')

@@ -88,7 +88,7 @@ function readOptions(form: FormData): Options | VendorAnswer {
     return invalidField('num_speakers', 'int_range', 'Input should be between 1 and 32', speakers)
   }
   const language = field('language_code')
-  if (language !== undefined && !/^[A-Za-z]{2,3}(-[A-Za-z]{2,4})?$/.test(language)) {
+  if (language !== undefined && !/^[A-Za-z]{2,3}$/.test(language)) {
     return refusal(400, 'validation_error', 'unsupported_language', `'${language}' is not a supported language.`)
   }
   return {

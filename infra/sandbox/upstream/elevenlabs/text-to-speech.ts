@@ -7,12 +7,16 @@ import { refusal, refuseKey } from './refusals.ts'
 
 const PATH = '/v1/text-to-speech/{voice_id}'
 
-const MODELS: ReadonlySet<string> = new Set([
+/** The models of speech synthesis. */
+export const SPEECH_MODELS: ReadonlySet<string> = new Set([
   'eleven_flash_v2_5',
   'eleven_turbo_v2_5',
   'eleven_multilingual_v2',
   'eleven_v3',
 ])
+
+/** The limit of one request to the Flash models. */
+const MAXIMUM_CHARACTERS = 40_000
 
 /** The vendor's MP3 formats, named codec_sample-rate_bitrate. */
 const FORMATS = new Map<string, SpokenFormat>([
@@ -32,8 +36,8 @@ const requestBody = z.object({
 
 /**
  * Creates `POST /v1/text-to-speech/{voice_id}` as documented by ElevenLabs: the format in the query, JSON in, MP3 out, request
- * id and billed characters in headers. Every voice id is known except those that start with `unknown`. The wording of refusals
- * is our own.
+ * id and billed characters in headers. Every voice id is known except those that start with `unknown`, and usable except those
+ * that start with `library`, as Voice Library voices are for a free plan. The wording of refusals is our own.
  *
  * Source: elevenlabs.io/docs/api-reference/text-to-speech/convert
  */
@@ -57,18 +61,30 @@ function describeFields(request: VendorRequest): Record<string, string> {
   }
 }
 
+/** Returns whether the account has the voice. */
+export function isKnownVoice(voice: string): boolean {
+  return !voice.startsWith('unknown')
+}
+
 function speak(request: VendorRequest): VendorAnswer {
   const body = requestBody.safeParse(readJson(request.body))
   if (!body.success) return invalidBody(body.error)
   const { text, model_id: model, voice_settings: settings } = body.data
-  if (!MODELS.has(model)) {
+  if (!SPEECH_MODELS.has(model)) {
     return refusal(400, 'validation_error', 'model_not_found', `A model with ID ${model} does not exist.`)
   }
   const format = FORMATS.get(request.url.searchParams.get('output_format') ?? 'mp3_44100_128')
   if (format === undefined) return refusal(400, 'validation_error', 'invalid_parameters', 'Unknown output_format.')
   const voice = pathParameter(PATH, request, 'voice_id') ?? ''
-  if (voice.startsWith('unknown')) {
-    return refusal(404, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
+  if (!isKnownVoice(voice)) {
+    return refusal(400, 'not_found', 'voice_not_found', `A voice with the voice_id ${voice} was not found.`)
+  }
+  if (voice.startsWith('library')) {
+    return refusal(400, 'validation_error', 'invalid_uid', `An invalid ID has been received: '${voice}'.`)
+  }
+  if (Array.from(text).length > MAXIMUM_CHARACTERS) {
+    const message = `This request's text exceeds the character limit of ${MAXIMUM_CHARACTERS} characters.`
+    return refusal(400, 'validation_error', 'max_character_limit_exceeded', message)
   }
   if (text.trim() === '')
     return refusal(400, 'validation_error', 'invalid_parameters', 'The text has nothing to speak.')

@@ -5,26 +5,48 @@ import { countTokens } from '../writing/count-tokens.ts'
 import { loggedFields, readJson } from '../writing/json-request.ts'
 import { readConversation, type Turn } from '../writing/read-conversation.ts'
 import { readImage } from '../writing/read-image.ts'
-import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { type Thinking, type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
+import { generationOf, limitExceededBy } from './model-limits.ts'
 import { refusal } from './refusals.ts'
 import { type GeminiPart, type GeminiRequest, requestWire } from './request-wire.ts'
+import { answerChunks } from './stream-chunks.ts'
 
 /** A plausible count for one image; images have a fixed price. */
 const TOKENS_PER_GENERATED_IMAGE = 1120
 
 /**
  * Creates `POST /v1beta/models/{model}:generateContent` as documented for the Gemini API, for text, vision, tools, JSON output
- * and one image. Models are named `gemini-…`; those ending in `-image` draw, and all except the lite ones think. A prompt with
- * "please block" is blocked, an answer to "please refuse" is withheld.
+ * and one image. Models are named `gemini-…`; those ending in `-image` draw, and all except the lite ones think by default. A
+ * prompt with "please block" is blocked, an answer to "please refuse" is withheld, and a call that "goes wrong" is malformed.
  *
  * Source: ai.google.dev/api/generate-content
  */
 export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return routeOf('/v1beta/models/{model}:generateContent', apiKey, () => ({}))
+}
+
+/** Creates the same with its answers as a stream: of events with `alt=sse`, and otherwise of the items of a JSON array. */
+export function createStreamGenerateContentRoute({ apiKey }: { apiKey: string | undefined }): VendorRoute {
+  return routeOf('/v1beta/models/{model}:streamGenerateContent', apiKey, (url, { body }) =>
+    url.searchParams.get('alt') === 'sse' ? { stream: answerChunks } : { body: [body] },
+  )
+}
+
+function routeOf(
+  path: string,
+  apiKey: string | undefined,
+  form: (url: URL, answer: VendorAnswer) => Partial<VendorAnswer>,
+): VendorRoute {
+  const modelOf = (request: VendorRequest) => pathParameter(path, request, 'model') ?? ''
+  const answer = (request: VendorRequest): VendorAnswer => {
+    const generated = refuseKey(request, apiKey) ?? generate(request, modelOf(request))
+    return generated.status === 200 ? { ...generated, ...form(request.url, generated) } : generated
+  }
   return {
     method: 'POST',
-    path: PATH,
+    path,
     describe: (request) => Promise.resolve({ fields: { model: modelOf(request), ...loggedFields(request.body) } }),
-    answer: (request) => Promise.resolve(refuseKey(request, apiKey) ?? generate(request)),
+    answer: (request) => Promise.resolve(answer(request)),
     emptied: (answer) => ({
       ...answer,
       body: {
@@ -35,13 +57,11 @@ export function createGenerateContentRoute({ apiKey }: { apiKey: string | undefi
   }
 }
 
-const PATH = '/v1beta/models/{model}:generateContent'
-
-function modelOf(request: VendorRequest): string {
-  return pathParameter(PATH, request, 'model') ?? ''
-}
-
-function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+/** Refuses a request without a key, or with any except the accepted one. */
+export function refuseKey(
+  { headers }: Pick<VendorRequest, 'headers'>,
+  apiKey: string | undefined,
+): VendorAnswer | undefined {
   const given = headers.get('x-goog-api-key')
   if (given === null || given === '') {
     return refusal(403, 'PERMISSION_DENIED', "Method doesn't allow unregistered callers.")
@@ -50,15 +70,15 @@ function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): Vend
   return refusal(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.', 'API_KEY_INVALID')
 }
 
-function generate(vendorRequest: VendorRequest): VendorAnswer {
-  const { body } = vendorRequest
-  const model = modelOf(vendorRequest)
+function generate({ body }: VendorRequest, model: string): VendorAnswer {
   if (!model.startsWith('gemini-')) return refusal(404, 'NOT_FOUND', `models/${model} is not found`)
   const parsed = requestWire.safeParse(readJson(body))
   if (!parsed.success) return refusal(400, 'INVALID_ARGUMENT', `Invalid JSON payload: ${parsed.error.message}`)
   const request = parsed.data
   const unsigned = model.startsWith('gemini-3') && request.contents.some(({ parts }) => isUnsigned(parts))
   if (unsigned) return refusal(400, 'INVALID_ARGUMENT', 'Function call is missing a thought_signature.')
+  const limit = limitExceededBy(request, model)
+  if (limit !== undefined) return refusal(400, 'INVALID_ARGUMENT', limit)
   const turns = readTurns(request)
   if (turns === undefined) return refusal(400, 'INVALID_ARGUMENT', 'Unable to process input image.')
   const task = taskOf(model, request, turns)
@@ -132,8 +152,19 @@ function taskOf(model: string, request: GeminiRequest, turns: readonly Turn[]): 
     responseFormat: format,
     maxOutputTokens: config.maxOutputTokens,
     stopSequences: config.stopSequences ?? [],
-    thinks: !model.includes('lite') && config.thinkingConfig?.thinkingBudget !== 0,
+    thinking: thinkingOf(model, config.thinkingConfig ?? {}),
   }
+}
+
+/** Returns how the model thinks: dynamically by default, and without a budget or level not at all where it is lite. */
+function thinkingOf(
+  model: string,
+  { thinkingBudget, thinkingLevel }: { thinkingBudget?: number | undefined; thinkingLevel?: string | undefined },
+): Thinking | undefined {
+  const isOff = thinkingBudget === undefined && thinkingLevel === undefined && model.includes('lite')
+  if (thinkingBudget === 0 || isOff || generationOf(model) < 2.5) return undefined
+  const effort = (thinkingLevel?.toLowerCase() ?? 'medium') as Thinking['effort']
+  return { effort, ...(thinkingBudget === undefined || thinkingBudget < 0 ? {} : { budgetTokens: thinkingBudget }) }
 }
 
 const FINISH_REASONS = {
@@ -150,11 +181,13 @@ function write(task: WritingTask): object {
   const parts = [
     ...(answer.text === null || answer.text === '' || answer.finishReason === 'refused' ? [] : [{ text: answer.text }]),
     ...answer.toolCalls.map(({ name, arguments: args }) => ({ functionCall: { name, args } })),
-  ].map((part, index) => (index === 0 && task.thinks === true ? { ...part, thoughtSignature: signature } : part))
+  ].map((part, index) => (index === 0 && task.thinking !== undefined ? { ...part, thoughtSignature: signature } : part))
   const withheld = answer.finishReason === 'refused'
+  const isMalformed = answer.toolCalls.length > 0 && /\bgoes wrong\b/i.test(task.texts.at(-1) ?? '')
   const candidate = {
-    ...(withheld ? {} : { content: { role: 'model', parts } }),
-    finishReason: FINISH_REASONS[answer.finishReason],
+    // An answer without text has no parts, as when thinking used up the limit.
+    ...(withheld || isMalformed ? {} : { content: { role: 'model', ...(parts.length === 0 ? {} : { parts }) } }),
+    finishReason: isMalformed ? 'MALFORMED_FUNCTION_CALL' : FINISH_REASONS[answer.finishReason],
     index: 0,
   }
   const candidatesTokenCount = withheld ? 0 : answer.outputTokens - answer.thinkingTokens

@@ -33,6 +33,9 @@ const part = z.union([
   }),
 ])
 
+/** The vendor's own SDK sends these in capitals. */
+const thinkingLevel = z.enum(['minimal', 'low', 'medium', 'high']).or(z.enum(['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']))
+
 const functionName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$/)
 
 /**
@@ -63,8 +66,10 @@ export const requestWire = z.strictObject({
       }),
     })
     .optional(),
+  safetySettings: z.array(z.strictObject({ category: z.string().min(1), threshold: z.string().min(1) })).optional(),
   generationConfig: z
     .strictObject({
+      candidateCount: z.literal(1).optional(),
       maxOutputTokens: z.int().min(1).optional(),
       temperature: z.number().min(0).max(2).optional(),
       topP: z.number().min(0).max(1).optional(),
@@ -82,7 +87,8 @@ export const requestWire = z.strictObject({
       thinkingConfig: z
         .strictObject({
           thinkingBudget: z.int().min(-1).optional(),
-          thinkingLevel: z.enum(['minimal', 'low', 'medium', 'high']).optional(),
+          thinkingLevel: thinkingLevel.optional(),
+          includeThoughts: z.boolean().optional(),
         })
         .optional(),
     })

@@ -5,7 +5,13 @@ import { loggedFields } from '../writing/json-request.ts'
  * Returns an error body as documented by OpenAI, with our own wording.
  * Source: developers.openai.com, Error codes; npm package `openai` 7, core/error.
  */
-function refusal(status: number, type: string, code: string | null, message: string, param: string | null = null) {
+export function refusal(
+  status: number,
+  type: string,
+  code: string | null,
+  message: string,
+  param: string | null = null,
+) {
   return { status, accepted: false, body: { error: { message, type, param, code } } } satisfies VendorAnswer
 }
 
@@ -14,7 +20,10 @@ export function invalidRequest(message: string, param: string | null = null, cod
 }
 
 /** Refuses any bearer token except `apiKey`; without one, as on a self-hosted server, every call is accepted. */
-export function refuseKey({ headers }: VendorRequest, apiKey: string | undefined): VendorAnswer | undefined {
+export function refuseKey(
+  { headers }: Pick<VendorRequest, 'headers'>,
+  apiKey: string | undefined,
+): VendorAnswer | undefined {
   if (apiKey === undefined || headers.get('authorization') === `Bearer ${apiKey}`) return undefined
   return refusal(401, 'invalid_request_error', 'invalid_api_key', 'Incorrect API key provided.')
 }

@@ -5,10 +5,12 @@ import { readImage, type SeenImage } from '../writing/read-image.ts'
 import { type WritingTask, type WrittenAnswer, writeAnswer } from '../writing/write-answer.ts'
 import { describeJson, invalidRequest, refuseKey } from './answers.ts'
 import { type ChatMessage, type ChatRequest, chatRequest, contradictionIn, textOf } from './chat-request.ts'
+import { limitExceededBy, thinkingOf } from './model-limits.ts'
+import { completionChunks } from './stream-chunks.ts'
 
 /**
- * Creates `POST /v1/chat/completions` as documented by OpenAI, without streaming. A model whose name starts with `thinking`
- * spends hidden tokens. The wording of refusals is our own.
+ * Creates `POST /v1/chat/completions` as documented by OpenAI. OpenAI's reasoning models, and those whose
+ * name starts with `thinking`, spend hidden tokens. A prompt with "please block" is refused by policy.
  *
  * Source: developers.openai.com/api/reference, Chat Completions; npm package `openai` 7.
  */
@@ -35,13 +37,31 @@ function complete(request: VendorRequest): VendorAnswer {
       isUnknown ? 'unknown_parameter' : 'invalid_value',
     )
   }
+  const limit = limitExceededBy(parsed.data)
+  if (limit !== undefined) return limit
   const contradiction = contradictionIn(parsed.data)
   if (contradiction !== undefined) return invalidRequest(contradiction)
   const task = taskOf(parsed.data)
   if (typeof task === 'string') return invalidRequest(task, 'messages', 'invalid_image')
+  if (/\bplease block\b/i.test(task.texts.at(-1) ?? '')) {
+    const message = 'Invalid prompt: your prompt was flagged as potentially violating our usage policy.'
+    return invalidRequest(message, null, 'invalid_prompt')
+  }
   const id = createHash('sha256').update(request.body).digest('hex').slice(0, 24)
   const headers = { 'x-request-id': `req_${id}` }
-  return { status: 200, accepted: true, headers, body: completionBody(writeAnswer(task), parsed.data.model, id) }
+  return {
+    status: 200,
+    accepted: true,
+    headers,
+    ...streaming(parsed.data),
+    body: completionBody(writeAnswer(task), parsed.data.model, id),
+  }
+}
+
+function streaming({ stream, stream_options: options }: ChatRequest): Pick<VendorAnswer, 'stream'> {
+  if (stream !== true) return {}
+  const isAsked = options?.include_usage === true
+  return { stream: (body, { reportsUsage }) => completionChunks(body, { reportsUsage: isAsked && reportsUsage }) }
 }
 
 /** Returns the task, or the reason for refusing the request. */
@@ -74,7 +94,7 @@ function taskOf(request: ChatRequest): WritingTask | string {
     images,
     ...(limit == null ? {} : { maxOutputTokens: limit }),
     stopSequences: [request.stop ?? []].flat(),
-    thinks: request.model.startsWith('thinking'),
+    thinking: thinkingOf(request),
   }
 }
 

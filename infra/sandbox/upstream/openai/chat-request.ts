@@ -42,12 +42,24 @@ export const chatRequest = z.strictObject({
   max_completion_tokens: positiveInteger.nullish(),
   temperature: z.number().min(0).max(2).nullish(),
   top_p: z.number().min(0).max(1).nullish(),
-  stop: z.union([z.string(), z.array(z.string()).max(4)]).nullish(),
+  stop: z.union([z.string(), z.array(z.string())]).nullish(),
   seed: z.int().nullish(),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   frequency_penalty: z.number().min(-2).max(2).nullish(),
+  reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+  /** Of vLLM and llama.cpp. */
+  chat_template_kwargs: z.record(z.string(), z.unknown()).optional(),
+  parallel_tool_calls: z.boolean().optional(),
+  verbosity: z.enum(['low', 'medium', 'high']).nullish(),
+  service_tier: z.enum(['auto', 'default', 'flex', 'priority']).nullish(),
+  store: z.boolean().nullish(),
+  metadata: z.record(z.string(), z.string()).nullish(),
+  user: z.string().optional(),
   n: z.literal(1).nullish(),
-  stream: z.literal(false).nullish(),
+  stream: z.boolean().nullish(),
+  stream_options: z
+    .strictObject({ include_usage: z.boolean().optional(), include_obfuscation: z.boolean().optional() })
+    .nullish(),
   tools: z
     .array(
       z.object({
@@ -86,6 +98,8 @@ export type ChatRequest = z.infer<typeof chatRequest>
 
 /** Returns an error unless tool results answer the calls before them and a tool choice has tools. */
 export function contradictionIn({ messages, tools, tool_choice, ...limits }: ChatRequest): string | undefined {
+  if (limits.stream !== true && limits.stream_options != null)
+    return "The 'stream_options' parameter is only allowed when 'stream' is enabled."
   if (limits.max_tokens != null && limits.max_completion_tokens != null) {
     return "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
   }

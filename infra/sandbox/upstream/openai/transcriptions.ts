@@ -1,6 +1,6 @@
 import { type Heard, hear } from '../hearing/hear.ts'
 import type { VendorAnswer, VendorRequest, VendorRoute } from '../vendor-route.ts'
-import { invalidRequest, refuseKey } from './answers.ts'
+import { invalidRequest, refusal, refuseKey } from './answers.ts'
 
 /**
  * Creates `POST /v1/audio/transcriptions` as documented by OpenAI for whisper-1, in `json` and `verbose_json`. It
@@ -19,10 +19,19 @@ export function createTranscriptionsRoute({ apiKey }: { apiKey: string | undefin
       return { fields: Object.fromEntries(fields), ...(audio === undefined ? {} : { audio }) }
     },
     async answer(request) {
-      return refuseKey(request, apiKey) ?? (await transcribe(request))
+      return refuseKey(request, apiKey) ?? refuseSize(request) ?? (await transcribe(request))
     },
     emptied: (answer) => ({ ...answer, body: { ...(answer.body as object), text: null, words: null } }),
   }
+}
+
+/** The vendor counts the whole form, so that a file of exactly 25 MiB is refused. */
+const MAXIMUM_BODY_BYTES = 26_214_400
+
+function refuseSize({ body: { byteLength } }: VendorRequest): VendorAnswer | undefined {
+  if (byteLength <= MAXIMUM_BODY_BYTES) return undefined
+  const message = `413: Maximum content size limit (${MAXIMUM_BODY_BYTES}) exceeded (${byteLength} bytes read)`
+  return refusal(413, 'server_error', null, message)
 }
 
 async function uploadedAudio(form: FormData | undefined): Promise<Uint8Array | undefined> {
@@ -44,6 +53,10 @@ async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
   const heard = hear(audio, { tagAudioEvents: false })
   if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')
   const language = form.get('language')
+  if (language !== null && !(typeof language === 'string' && /^[a-z]{2}$/.test(language))) {
+    const message = `Invalid language '${typeof language === 'string' ? language : 'file'}'. Language parameter must be specified in ISO-639-1 format.`
+    return invalidRequest(message, 'language', 'invalid_language_format')
+  }
   const body = format === 'json' ? { text: textOf(heard) } : verbose(heard, language, granularities.includes('word'))
   return { status: 200, accepted: true, body }
 }

@@ -25,8 +25,14 @@ export interface WritingTask {
   readonly imageTokens?: (image: SeenImage) => number
   readonly maxOutputTokens?: number | undefined
   readonly stopSequences?: readonly string[]
-  /** Whether the model spends hidden tokens before it writes. */
-  readonly thinks?: boolean
+  /** How hard the model thinks before it writes; by default not at all. */
+  readonly thinking?: Thinking | undefined
+}
+
+export interface Thinking {
+  readonly effort: 'minimal' | 'low' | 'medium' | 'high'
+  /** The most tokens that it may spend. */
+  readonly budgetTokens?: number | undefined
 }
 
 export interface WrittenToolCall {
@@ -54,13 +60,15 @@ export interface WrittenAnswer {
  * - a tool is called when the choice requires it, or when the message names it or contains "use the tool", "call the" or
  *   "weather"; `all tools` calls each; tool results are answered with text unless a call is required;
  * - a JSON response format receives an object that is valid for the schema;
- * - an answer longer than `maxOutputTokens` is truncated, and a stop sequence ends it earlier.
+ * - an answer longer than `maxOutputTokens` is truncated, and a stop sequence ends it earlier;
+ * - `think hard` makes a model that thinks spend as much as its effort allows, even the whole limit; `please say nothing`
+ *   makes it end without a word.
  */
 export function writeAnswer(task: WritingTask): WrittenAnswer {
   const message = task.texts.at(-1) ?? ''
   const limit = task.maxOutputTokens ?? 8192
   const inputTokens = countInput(task)
-  const thinkingTokens = task.thinks === true ? Math.min(8 + countTokens(message), Math.floor(limit / 3)) : 0
+  const thinkingTokens = countThinking(task.thinking, message, limit)
   const finish = (answer: Pick<WrittenAnswer, 'text' | 'finishReason'> & Partial<WrittenAnswer>, visible: number) => ({
     toolCalls: [],
     stopSequence: null,
@@ -95,6 +103,17 @@ export function writeAnswer(task: WritingTask): WrittenAnswer {
   return finish({ text, finishReason: refused ? 'refused' : 'stop' }, kept.length)
 }
 
+/** The tokens that a hard question takes to think about. */
+const HARD_THINKING_TOKENS = { minimal: 16, low: 256, medium: 1024, high: 8192 } as const
+
+function countThinking(thinking: Thinking | undefined, message: string, limit: number): number {
+  if (thinking === undefined) return 0
+  const { effort, budgetTokens = Number.POSITIVE_INFINITY } = thinking
+  const isHard = /\bthink hard\b/i.test(message)
+  const wanted = isHard ? HARD_THINKING_TOKENS[effort] : Math.min(8 + countTokens(message), Math.floor(limit / 3))
+  return Math.min(wanted, budgetTokens, limit)
+}
+
 /** Counts the input with one additional token for each text, tool and schema; a text never counts more tokens than bytes. */
 function countInput(task: WritingTask): number {
   const { texts, toolResults = [], tools = [], responseFormat, images = [], imageTokens = () => 258 } = task
@@ -126,6 +145,7 @@ function mentions(lowered: string, name: string): boolean {
 
 function compose(task: WritingTask, message: string): string {
   const { responseFormat } = task
+  if (/\bplease say nothing\b/i.test(message)) return ''
   if (responseFormat?.type === 'json_schema') return JSON.stringify(sampleJson(responseFormat.schema, message))
   const text = converse(task, message)
   return responseFormat?.type === 'json_object' ? JSON.stringify({ answer: text }) : text

@@ -1,0 +1,74 @@
+import type { StreamProgress, TakeEvent } from '../event-stream.ts'
+import { hasError, parseEvent } from '../streamed-answer.ts'
+import { type AnswerWire, answerWire, type PartWire, streamErrorWire } from './wire.ts'
+
+type Counts = NonNullable<AnswerWire['usageMetadata']>
+
+/** What has arrived of a streamed answer. */
+export interface AnswerStream {
+  readonly take: TakeEvent
+  /** The error event that ended the stream, and whether the model had written anything by then. */
+  readonly error: { readonly status: number; readonly data: string; readonly isAfterOutput: boolean } | undefined
+  /** Returns what has arrived as one answer; its counts are cumulative, so the latest ones are those of the answer. */
+  answer(): AnswerWire
+}
+
+/**
+ * Creates the assembly of a streamed answer. Each event is an answer with the next parts; function calls are never
+ * divided. Source: ai.google.dev/api/generate-content, streamGenerateContent
+ */
+export function createAnswerStream(): AnswerStream {
+  const parts: PartWire[] = []
+  let finishReason: string | undefined
+  let feedback: AnswerWire['promptFeedback']
+  let counts: Counts | undefined
+  let responseId: string | undefined
+  let hasCandidate = false
+  let error: AnswerStream['error']
+  let progress: StreamProgress = 'waiting'
+
+  const add = (chunk: AnswerWire): StreamProgress => {
+    const candidate = chunk.candidates?.[0]
+    for (const part of candidate?.content?.parts ?? []) addPart(parts, part)
+    if (candidate !== undefined) hasCandidate = true
+    finishReason = candidate?.finishReason ?? finishReason
+    feedback = chunk.promptFeedback ?? feedback
+    if (chunk.usageMetadata !== undefined) counts = { ...counts, ...withoutUndefined(chunk.usageMetadata) }
+    responseId = chunk.responseId ?? responseId
+    if (finishReason !== undefined || feedback?.blockReason !== undefined) return 'finished'
+    return parts.some(isOutput) ? 'writing' : progress
+  }
+  return {
+    take(data) {
+      const value = parseEvent(data)
+      const failed = hasError(value) ? streamErrorWire.safeParse(value) : undefined
+      if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: parts.length > 0 }
+      const chunk = failed === undefined ? answerWire.safeParse(value) : undefined
+      progress = chunk?.success === true ? add(chunk.data) : 'unusable'
+      return progress
+    },
+    get error() {
+      return error
+    },
+    answer: () => ({
+      ...(hasCandidate ? { candidates: [{ content: { parts }, finishReason }] } : {}),
+      ...(feedback === undefined ? {} : { promptFeedback: feedback }),
+      ...(counts === undefined ? {} : { usageMetadata: counts }),
+      responseId,
+    }),
+  }
+}
+
+function isOutput({ text, thought, functionCall }: PartWire): boolean {
+  return thought !== true && ((text !== undefined && text !== '') || functionCall !== undefined)
+}
+
+/** Keeps of thinking only its signature: its text is hidden. */
+function addPart(parts: PartWire[], part: PartWire): void {
+  if (part.thought !== true) parts.push(part)
+  else if (part.thoughtSignature !== undefined) parts.push({ thought: true, thoughtSignature: part.thoughtSignature })
+}
+
+function withoutUndefined(counts: Counts): Counts {
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined))
+}

@@ -1,0 +1,120 @@
+import type { StreamProgress, TakeEvent } from '../event-stream.ts'
+import { hasError, parseEvent } from '../streamed-answer.ts'
+import { type ChunkWire, type CompletionWire, chunkErrorWire, chunkWire } from './wire.ts'
+
+interface StreamedCall {
+  id: string
+  name: string
+  readonly pieces: string[]
+}
+
+type FinishReason = CompletionWire['choices'][number]['finish_reason']
+
+/** What has arrived of a streamed completion. */
+export interface CompletionStream {
+  readonly take: TakeEvent
+  /** The error that ended the stream: its status, where it has one, and whether output had arrived by then. */
+  readonly error:
+    | { readonly status: number | undefined; readonly data: string; readonly isAfterOutput: boolean }
+    | undefined
+  readonly id: string | undefined
+  readonly finishReason: FinishReason | undefined
+  /** The latest counts; most servers report them once, after the output. */
+  readonly usage: CompletionWire['usage'] | undefined
+  readonly text: string
+  readonly refusal: string
+  readonly calls: readonly { readonly id: string; readonly name: string; readonly arguments: string }[]
+  /** How many events text and refusal, and the arguments of the calls, arrived in. */
+  readonly textPieces: number
+  readonly callPieces: number
+}
+
+/**
+ * Creates the assembly of a streamed completion. Hidden thinking (`reasoning_content`) is ignored.
+ * Sources: see `wire.ts`.
+ */
+export function createCompletionStream(): CompletionStream {
+  const texts: string[] = []
+  const refusals: string[] = []
+  const calls: StreamedCall[] = []
+  /** The call that each index stands for now. */
+  const callAt = new Map<number, StreamedCall>()
+  let id: string | undefined
+  let finishReason: FinishReason | undefined
+  let usage: CompletionWire['usage'] | undefined
+  let error: CompletionStream['error']
+  let progress: StreamProgress = 'waiting'
+
+  const hasOutput = () => texts.length + refusals.length + calls.length > 0
+  const add = (chunk: ChunkWire): StreamProgress => {
+    id ??= chunk.id ?? undefined
+    usage = chunk.usage ?? usage
+    const choice = chunk.choices?.find(({ index }) => (index ?? 0) === 0)
+    const { content, refusal, tool_calls: deltas } = choice?.delta ?? {}
+    if (content) texts.push(content)
+    if (refusal) refusals.push(refusal)
+    for (const delta of deltas ?? []) addCall(calls, callAt, delta)
+    finishReason = choice?.finish_reason ?? finishReason
+    if (finishReason !== undefined) return 'finished'
+    return hasOutput() ? 'writing' : 'waiting'
+  }
+  return {
+    take(data) {
+      if (data === '[DONE]') {
+        progress = finishReason === undefined ? 'unusable' : 'ended'
+        return progress
+      }
+      const value = parseEvent(data)
+      const failed = hasError(value) ? chunkErrorWire.safeParse(value) : undefined
+      if (failed?.success === true) error = { status: failed.data.error.code, data, isAfterOutput: hasOutput() }
+      const chunk = failed === undefined ? chunkWire.safeParse(value) : undefined
+      progress = chunk?.success === true ? add(chunk.data) : 'unusable'
+      return progress
+    },
+    get error() {
+      return error
+    },
+    get id() {
+      return id
+    },
+    get finishReason() {
+      return finishReason
+    },
+    get usage() {
+      return usage
+    },
+    get text() {
+      return texts.join('')
+    },
+    get refusal() {
+      return refusals.join('')
+    },
+    get textPieces() {
+      return texts.length + refusals.length
+    },
+    get callPieces() {
+      return calls.reduce((sum, { pieces }) => sum + pieces.length, 0)
+    },
+    get calls() {
+      return calls.map(({ id: callId, name, pieces }) => ({ id: callId, name, arguments: pieces.join('') }))
+    },
+  }
+}
+
+type CallDelta = NonNullable<NonNullable<NonNullable<ChunkWire['choices']>[number]['delta']>['tool_calls']>[number]
+
+/** Some servers number every call 0, or none; another id then starts another call. */
+function addCall(calls: StreamedCall[], callAt: Map<number, StreamedCall>, delta: CallDelta): void {
+  const index = delta.index ?? 0
+  const known = callAt.get(index)
+  const id = delta.id ?? ''
+  const isSame = known !== undefined && (id === '' || known.id === '' || known.id === id)
+  const call: StreamedCall = isSame ? known : { id: '', name: '', pieces: [] }
+  if (!isSame) {
+    calls.push(call)
+    callAt.set(index, call)
+  }
+  if (id !== '') call.id = id
+  if (call.name === '') call.name = delta.function?.name ?? ''
+  if (delta.function?.arguments) call.pieces.push(delta.function.arguments)
+}

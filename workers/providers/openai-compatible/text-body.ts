@@ -1,0 +1,153 @@
+import type { TextPart, TextRequest } from '#shared/operations/text/text-request.ts'
+import { type Effort, effortWithin } from '../thinking.ts'
+
+/** The deployment's settings of a text body. */
+export interface OpenAiTextSettings {
+  /** The server's model name. */
+  readonly upstreamModel: string
+  /**
+   * The field that limits the output. OpenAI's reasoning models reject `max_tokens` and its other models reject both
+   * together; older self-hosted servers support only `max_tokens` and would ignore the other.
+   */
+  readonly outputLimit?: 'max_completion_tokens' | 'max_tokens' | 'both'
+  /** `developer` is OpenAI's newer name; chat templates of open models support only `system`, the default. */
+  readonly systemRole?: 'system' | 'developer'
+  /** Whether the server accepts `top_k` (vLLM, llama.cpp); OpenAI rejects it. Not sent by default. */
+  readonly sendTopK?: boolean
+  /** For requests with a high output limit; absent: none is sent. */
+  readonly reasoningEffort?: Effort | undefined
+  /** The lowest effort that the model supports; default `low`. */
+  readonly lowestReasoningEffort?: Effort | undefined
+  /** Whether the model calls functions while it reasons; otherwise requests with tools get the effort `none`. */
+  readonly reasonsWithTools?: boolean
+  /** When temperature, top_p, top_k and penalties are sent; default `when_not_reasoning`. */
+  readonly sampling?: 'full' | 'when_not_reasoning' | 'none' | undefined
+  /** The most stop sequences that the server accepts; default 4, OpenAI's limit. */
+  readonly maximumStopSequences?: number | undefined
+  /** Sent as `chat_template_kwargs`, by which vLLM and llama.cpp turn thinking of open models on and off. */
+  readonly chatTemplateArguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+/**
+ * Returns what this API or the deployment's model cannot carry although others can; `undefined` when there is nothing.
+ * Leaving any of it out would change the answer, or what it costs.
+ */
+export function obstacleIn(
+  { messages, stop_sequences: stops = [] }: TextRequest,
+  { maximumStopSequences = 4 }: OpenAiTextSettings,
+): string | undefined {
+  if (stops.length > maximumStopSequences) return `more than ${maximumStopSequences} stop sequences`
+  for (const { role, parts } of messages) {
+    for (const part of parts) {
+      if (part.type !== 'image') continue
+      if (role === 'assistant') return 'an image in an assistant message'
+      if (part.source.kind === 'url') return 'an image that was not fetched'
+    }
+  }
+  return undefined
+}
+
+/** Builds the body of `POST /chat/completions` for a text request whose images are inline. */
+export function textBody(request: TextRequest, settings: OpenAiTextSettings): Record<string, unknown> {
+  const { outputLimit = 'max_completion_tokens', systemRole = 'system', upstreamModel } = settings
+  const limit = request.max_output_tokens
+  const tools = request.tools ?? []
+  const effort = effortOf(request, settings)
+  return {
+    model: upstreamModel,
+    messages: [
+      ...(request.system === undefined || request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
+      ...request.messages.flatMap(({ role, parts }) =>
+        role === 'user' ? userMessages(parts) : [assistantMessage(parts)],
+      ),
+    ],
+    ...(outputLimit === 'max_tokens' ? {} : { max_completion_tokens: limit }),
+    ...(outputLimit === 'max_completion_tokens' ? {} : { max_tokens: limit }),
+    // OpenAI rejects a choice without tools.
+    ...(tools.length === 0 ? {} : { tools: tools.map(toolOf), ...toolChoice(request.tool_choice) }),
+    ...responseFormat(request.response_format),
+    ...withoutUndefined({
+      reasoning_effort: effort,
+      chat_template_kwargs: settings.chatTemplateArguments,
+      stop: request.stop_sequences?.length ? request.stop_sequences : undefined,
+      seed: request.seed,
+      ...(samples(settings, effort) ? sampling(request, settings) : {}),
+    }),
+  }
+}
+
+/** Returns the effort to send; `undefined` where none is configured, since most servers of this API reject the field. */
+function effortOf(request: TextRequest, settings: OpenAiTextSettings): Effort | undefined {
+  const { reasoningEffort: highest, lowestReasoningEffort: lowest = 'low', reasonsWithTools = true } = settings
+  if (highest === undefined) return undefined
+  if (!reasonsWithTools && (request.tools ?? []).length > 0) return 'none'
+  return effortWithin(request.max_output_tokens, { highest, lowest })
+}
+
+/** OpenAI's models sample only while they do not reason. */
+function samples({ sampling }: OpenAiTextSettings, effort: Effort | undefined): boolean {
+  const isReasoning = effort !== undefined && effort !== 'none'
+  return sampling === undefined || sampling === 'when_not_reasoning' ? !isReasoning : sampling === 'full'
+}
+
+function sampling(request: TextRequest, { sendTopK = false }: OpenAiTextSettings): Record<string, unknown> {
+  return {
+    temperature: request.temperature,
+    top_p: request.top_p,
+    top_k: sendTopK ? request.top_k : undefined,
+    presence_penalty: request.presence_penalty,
+    frequency_penalty: request.frequency_penalty,
+  }
+}
+
+function withoutUndefined(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+}
+
+/**
+ * Returns a user turn's messages. Tool results are separate messages and must directly follow the calls, so they come
+ * first.
+ */
+function userMessages(parts: readonly TextPart[]): Record<string, unknown>[] {
+  const results = parts.flatMap((part) =>
+    part.type === 'tool_result' ? [{ role: 'tool', tool_call_id: part.tool_call_id, content: part.text }] : [],
+  )
+  const content = parts.flatMap((part): Record<string, unknown>[] => {
+    if (part.type === 'text') return [{ type: 'text', text: part.text }]
+    if (part.type !== 'image' || part.source.kind !== 'inline') return []
+    return [{ type: 'image_url', image_url: { url: `data:${part.source.media_type};base64,${part.source.base64}` } }]
+  })
+  if (content.length === 0) return results.length > 0 ? results : [{ role: 'user', content: '' }]
+  // Servers with text-only chat templates always accept a plain string, but not always parts.
+  const [only] = content
+  const plain = content.length === 1 && only?.['type'] === 'text' ? only['text'] : content
+  return [...results, { role: 'user', content: plain }]
+}
+
+function assistantMessage(parts: readonly TextPart[]): Record<string, unknown> {
+  const text = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('')
+  const calls = parts.flatMap((part) =>
+    part.type === 'tool_call'
+      ? [{ id: part.id, type: 'function', function: { name: part.name, arguments: part.arguments_json } }]
+      : [],
+  )
+  if (calls.length === 0) return { role: 'assistant', content: text }
+  return { role: 'assistant', content: text === '' ? null : text, tool_calls: calls }
+}
+
+function toolOf({ name, description, parameters }: NonNullable<TextRequest['tools']>[number]) {
+  return { type: 'function', function: { name, ...withoutUndefined({ description }), parameters } }
+}
+
+function toolChoice(choice: TextRequest['tool_choice']): Record<string, unknown> {
+  if (choice === undefined) return {}
+  return { tool_choice: typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.name } } }
+}
+
+function responseFormat(format: TextRequest['response_format']): Record<string, unknown> {
+  if (format === undefined || format.type === 'text') return {}
+  if (format.type === 'json_object') return { response_format: { type: 'json_object' } }
+  // The API requires a name of these characters.
+  const name = /^[\w-]{1,64}$/.test(format.name ?? '') ? format.name : 'answer'
+  return { response_format: { type: 'json_schema', json_schema: { name, schema: format.schema } } }
+}

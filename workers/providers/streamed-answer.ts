@@ -1,0 +1,45 @@
+import type { StreamProgress } from './event-stream.ts'
+import { failureWithoutResponse, unknownOutcome } from './failures.ts'
+import type { HttpOutcome } from './http.ts'
+import type { ProviderFailure } from './provider.ts'
+
+/** An exchange whose answer was a stream, and so was taken event by event. */
+export type StreamedExchange = Exclude<HttpOutcome, { outcome: 'not_sent' }> & { readonly streamed: StreamProgress }
+
+export function isStreamed(exchange: HttpOutcome): exchange is StreamedExchange {
+  return exchange.outcome !== 'not_sent' && exchange.streamed !== undefined
+}
+
+/**
+ * How a streamed answer ended: `complete`, `cut` by the time limit after it had begun to write, or with a failure. Only
+ * the service's own limit makes a part of an answer deliverable: after a lost connection, a stream that stands still or
+ * an error, the vendor did not do what is paid for.
+ */
+export function streamEnding(exchange: StreamedExchange): 'complete' | 'cut' | ProviderFailure {
+  if (exchange.streamed === 'finished' || exchange.streamed === 'ended') return 'complete'
+  if (exchange.streamed === 'unusable') return unknownOutcome('HTTP 200 with a malformed event')
+  if (exchange.outcome === 'response') return unknownOutcome('HTTP 200 with a stream that ended early')
+  if (exchange.timedOut === true && exchange.streamed === 'writing') return 'cut'
+  return failureWithoutResponse(exchange)
+}
+
+/** Returns the failure of an answer that the time limit cut before anything could be delivered. */
+export function nothingInTime(exchange: StreamedExchange): ProviderFailure {
+  return exchange.outcome === 'response'
+    ? unknownOutcome('HTTP 200 with a stream that ended early')
+    : failureWithoutResponse(exchange)
+}
+
+/** Returns whether an event is the error that ends a stream. */
+export function hasError(event: unknown): boolean {
+  return typeof event === 'object' && event !== null && 'error' in event && event.error !== null
+}
+
+/** Parses the data of an event; `undefined` when it is not JSON. The parser's message would quote the output. */
+export function parseEvent(data: string): unknown {
+  try {
+    return JSON.parse(data)
+  } catch {
+    return undefined
+  }
+}
