@@ -1,28 +1,26 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { outputTimeSettings } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { privateKey } from '#shared/payment/account-settings.ts'
+import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
-import { StartFailure } from '#shared/runtime/start-process.ts'
+import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
+import { memorySettings } from './job/memory-settings.ts'
 import { workerQueueSettings } from './queue-settings.ts'
-
-const privateKey = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{64}$/)
-  .transform((text) => text as `0x${string}`)
 
 /** All settings of a worker. Deployment files are checked against this schema. */
 export const settingsSchema = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
   ...queueSettings,
   ...workerQueueSettings,
+  ...memorySettings,
   ...objectStoreSettings,
   DATABASE_CONNECTIONS: z.coerce.number().int().min(2).default(10),
   ...exposureSettings,
-  RPC_URL: z.url(),
-  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
+  ...chainSettings,
   ...payerCodeSettings,
   /** Required, unless FACILITATOR_URL is set, for a worker that serves the settlement queue. */
   SETTLEMENT_PRIVATE_KEYS: z
@@ -44,10 +42,9 @@ export const settingsSchema = z.object({
   SCREENING_BASE_URL: z.url().optional(),
   SCREENING_API_KEY: z.string().min(1).optional(),
   SCREENING_MODEL: z.string().min(1).optional(),
-  /** The time limit of a provider call; a long answer gets more time. */
-  PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().default(270),
-  ...outputTimeSettings,
-  SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().default(60),
+  ...callTimeSettings,
+  /** A streamed answer whose first words have arrived is given up after a pause of this length. */
+  PROVIDER_STALL_SECONDS: z.coerce.number().positive().max(86_400).default(120),
   /**
    * A job whose provider call cannot start, for example because the RPC does not answer, fails uncharged after this.
    */
@@ -85,7 +82,7 @@ export const settingsSchema = z.object({
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
-const configSchema = settingsSchema.check(checkObjectStore, ({ value, issues }) => {
+const configSchema = settingsSchema.check(checkObjectStore, checkCallTimes, ({ value, issues }) => {
   const { SETTLEMENT_PRIVATE_KEYS: keys, FACILITATOR_URL: url, WORKER_QUEUES: queues } = value
   if ((keys === undefined) !== (url === undefined)) return
   // A worker that only calls providers needs no way to settle.
@@ -95,6 +92,21 @@ const configSchema = settingsSchema.check(checkObjectStore, ({ value, issues }) 
     'neither is needed only when WORKER_QUEUES leaves settlement to other workers'
   issues.push({ code: 'custom', path: ['SETTLEMENT_PRIVATE_KEYS'], message, input: undefined })
 })
+
+/** A payment must outlast the longest call and its settlement, and a charge must not be given up while it is valid. */
+function checkCallTimes({ value, issues }: z.core.ParsePayload<z.infer<typeof settingsSchema>>): void {
+  const { AUTHORIZATION_LIFETIME_SECONDS: lifetime, MAXIMUM_CHARGE_DEFERRAL_SECONDS: deferral } = value
+  const { PROVIDER_TIMEOUT_SECONDS: timeout, SETTLEMENT_MARGIN_SECONDS: margin } = value
+  const needed = timeout + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND) + margin
+  const refuse = (name: string, message: string) =>
+    issues.push({ code: 'custom', path: [name], message, input: undefined })
+  if (lifetime < needed) {
+    const message = `must be at least ${Math.ceil(needed)}: PROVIDER_TIMEOUT_SECONDS, the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it, and SETTLEMENT_MARGIN_SECONDS`
+    refuse('AUTHORIZATION_LIFETIME_SECONDS', message)
+  }
+  if (deferral < lifetime)
+    refuse('MAXIMUM_CHARGE_DEFERRAL_SECONDS', `must be at least AUTHORIZATION_LIFETIME_SECONDS (${lifetime})`)
+}
 
 export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
   /** Where the `api_key_env` names of the deployments file are looked up. */
@@ -106,7 +118,6 @@ export type WorkerConfig = Readonly<z.infer<typeof configSchema>> & {
  * settlement keys.
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): WorkerConfig {
-  const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
-  return Object.freeze({ ...parsed.data, environment })
+  const settings = parseSettings(configSchema, Object.keys(settingsSchema.shape), environment)
+  return Object.freeze({ ...settings, environment })
 }

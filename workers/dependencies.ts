@@ -10,12 +10,17 @@ import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
+import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import { composeGeneration } from './composition/generation.ts'
 import { composePayment, type PaymentParts } from './composition/payment.ts'
 import type { WorkerConfig } from './config.ts'
 import { imagePlaces } from './executions/remote-images.ts'
+import { createJobLeases } from './job/job-leases.ts'
+import { createJobMemory, type JobMemory } from './job/job-memory.ts'
 import type { RunJobDependencies } from './job/run-job.ts'
+import type { Deployment } from './providers/deployment.ts'
 import { concurrencyOf } from './queue-settings.ts'
+import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
 
@@ -24,7 +29,10 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly retentionStore: RetentionStore
   readonly reportsStore: ReportsStore
   readonly metrics: Registry
+  readonly memory: JobMemory
   readonly queue: JobQueue
+  /** The upstreams that this process calls; none where it only settles. */
+  readonly deployments: readonly Deployment[]
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   /** Starts taking jobs. */
@@ -55,16 +63,20 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const textJobs = concurrency.get('text') ?? 0
   const generation = await composeGeneration(config, { callsProviders, textJobs, metrics, now })
-  const payment = composePayment(config, { settles, settlementStore, logger, tracer, now })
+  const payment = await composePayment(config, { settles, settlementStore, logger, tracer, now })
+  addNodeMetrics(metrics, () => payment.nodes.readStates())
+  const storedExecutions = createExecutionStore(pool, unchargedBudget(config))
+  const executionStore = guardExecutionStore(storedExecutions, { ...payment, logger })
+  const leaseMs = config.LEASE_SECONDS * 1000
   const opened = resources.move()
   return {
     ...generation,
     ...payment,
-    executionStore: createExecutionStore(pool, unchargedBudget(config)),
-    settlementStore,
+    executionStore,
     retentionStore: createRetentionStore(pool),
     reportsStore: createReportsStore(pool, unchargedBudget(config)),
     queue,
+    memory: createJobMemory(config.MAXIMUM_JOB_MEGABYTES * 1024 * 1024),
     uploads: objects,
     media: objects,
     publicBaseUrl: config.PUBLIC_BASE_URL,
@@ -72,7 +84,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     tracer,
     logger,
     now,
-    leaseMs: config.LEASE_SECONDS * 1000,
+    leaseMs,
     longestDeferralMs: {
       fail: config.MAXIMUM_START_DEFERRAL_SECONDS * 1000,
       owe: config.MAXIMUM_CHARGE_DEFERRAL_SECONDS * 1000,
@@ -80,7 +92,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
       review: config.MAXIMUM_SETTLEMENT_SECONDS * 1000,
     },
     serves: new Set(concurrency.keys()),
-    claimedJobs: new Set(),
+    leases: createJobLeases({ executionStore, leaseMs, logger }),
     consume: (run) => queue.consume(withImagePlaces(concurrency), run),
     close: () => opened.disposeAsync(),
   }

@@ -11,8 +11,11 @@ export const workerQueueSettings = {
     .default(QUEUE_NAMES.join(','))
     .transform((list) => list.split(',').map((name) => name.trim()))
     .pipe(z.array(z.enum(QUEUE_NAMES)).nonempty()),
-  /** For each queue without its own setting. */
-  WORKER_CONCURRENCY: concurrency.default(16),
+  /**
+   * Jobs that are prepared, call a provider or sign at the same time, for each queue without its own setting. Those that
+   * wait for the chain do not count. High, since memory and each deployment have limits of their own.
+   */
+  WORKER_CONCURRENCY: concurrency.default(1000),
   WORKER_CONCURRENCY_TEXT: concurrency.optional(),
   WORKER_CONCURRENCY_IMAGES: concurrency.optional(),
   WORKER_CONCURRENCY_SPEECH: concurrency.optional(),

@@ -2,13 +2,16 @@ import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
+import { createJobPlaces } from './job/job-places.ts'
 import { handBackJobs, runJob } from './job/run-job.ts'
+import { watchModels } from './providers/watch-models.ts'
 import { replaceStuckTransactions } from './settlement/own-keys/replace-stuck-transactions.ts'
 import { requireExclusiveKeys } from './settlement/own-keys/require-exclusive-keys.ts'
 import { watchFinality } from './settlement/own-keys/watch-finality.ts'
 import { watchGas } from './settlement/own-keys/watch-gas.ts'
 import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
-import { enqueueAccepted, reconcileSettlements, resumeStalled } from './sweepers/enqueue-due-jobs.ts'
+import { endLostCalls } from './sweepers/end-lost-calls.ts'
+import { enqueueAccepted, reconcileSettlements } from './sweepers/enqueue-due-jobs.ts'
 import { expireResults, forgetExpiredChallenges } from './sweepers/expire-results.ts'
 import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
 import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
@@ -16,6 +19,8 @@ import { rollUpTotals } from './sweepers/roll-up-totals.ts'
 import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
 import { addDeploymentMetrics } from './telemetry/deployment-metrics.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
+import { addMemoryMetrics } from './telemetry/memory-metrics.ts'
+import { addModelMetrics } from './telemetry/model-metrics.ts'
 import { addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
@@ -27,13 +32,19 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const drainMs = config.DRAIN_SECONDS * 1000
   // Checks nothing where other processes settle.
   await requireExclusiveKeys(dependencies)
-  const consumer = dependencies.consume((jobId) => runJob(dependencies, jobId))
+  const places = createJobPlaces(logger)
+  const consumer = dependencies.consume((jobId) =>
+    places.run((releasePlace) => runJob(dependencies, jobId, releasePlace)),
+  )
   addDeploymentMetrics(registry, dependencies.router)
+  const modelWatch = watchModels(dependencies)
+  addModelMetrics(registry, modelWatch)
+  addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
-      resumeStalled(dependencies),
+      endLostCalls({ ...dependencies, run: (jobId) => runJob(dependencies, jobId) }),
       reconcileSettlements(dependencies),
       ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies) : []),
       reapUploads(dependencies),
@@ -51,8 +62,13 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   const metrics = metricsPort === undefined ? null : await serveMetrics(registry, metricsHost, metricsPort)
   stopOnSignal(async () => {
     await metrics?.close()
+    await modelWatch.stop()
     await sweepers.stop()
+    const drainUntil = performance.now() + drainMs
+    // Jobs that wait for memory have started nothing: other workers take them.
+    dependencies.memory.stopWaiting()
     await consumer.close(drainMs)
+    await places.drain(drainUntil - performance.now())
     await handBackJobs(dependencies)
     await dependencies.close()
   }, drainMs + HAND_BACK_MS)

@@ -23,15 +23,17 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   'loop-delay': 'blocking of the API’s event loop by the largest bodies',
   settlement: 'settlements/s, against the official facilitator',
   uploads: 'memory and answers of 64 concurrent uploads of 25 MiB',
+  'worker-uploads': 'memory of a worker, under the manifests’ limit, with 64 paid uploads of 26 MB at the same time',
 }
 
-const HELP = `Usage: npm run bench [-- name …] [--quick] [--seconds N] [--json file]
+const HELP = `Usage: npm run bench [-- name …] [--quick] [--seconds N] [--only text] [--json file]
 
 Runs the named measurements one after the other, or all of them, and prints their ratios with targets in one table. A
 ratio compares two figures of the same run, so it can be compared between machines; absolute figures cannot.
 
   --quick      short runs that only show that a measurement works; their figures are not meaningful
   --seconds N  duration of the soak (default: 300)
+  --only text  only the settings of 'paid' whose description contains the text, such as 'blocks' or 'at 64'
   --json file  write all figures and a description of the machine to this file
   --help       show this text
 
@@ -57,6 +59,7 @@ async function main(): Promise<number> {
     options: {
       quick: { type: 'boolean', default: false },
       seconds: { type: 'string' },
+      only: { type: 'string' },
       json: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
@@ -71,7 +74,11 @@ async function main(): Promise<number> {
     console.error(`Unknown measurement: ${unknown.join(', ')}. Available: ${names.join(', ')}.`)
     return 2
   }
-  const given = [...(values.quick ? ['--quick'] : []), ...(values.seconds ? [`--seconds=${values.seconds}`] : [])]
+  const given = [
+    ...(values.quick ? ['--quick'] : []),
+    ...(values.seconds ? [`--seconds=${values.seconds}`] : []),
+    ...(values.only ? [`--only=${values.only}`] : []),
+  ]
   const finished: Finished[] = []
   for (const name of wanted.length > 0 ? wanted : names) finished.push(await measure(name, given))
   console.log(`\n${renderRows(finished.flatMap(summarize))}\n\n${describeMachine()}`)

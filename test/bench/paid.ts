@@ -1,3 +1,4 @@
+import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { atLeast, atMost, type BenchOptions, type BenchResult, type Ratio, runBench } from './measuring/bench.ts'
 import { describeBudget, measureCallBudget } from './measuring/call-budget.ts'
 import {
@@ -8,20 +9,25 @@ import {
   startContestant,
 } from './measuring/contestants.ts'
 import { createPayers, type LoadResult, payAny, signCalls } from './measuring/paid-load.ts'
-import { mapValues, readCpuMs } from './measuring/process-usage.ts'
+import { mapValues, readCpuMs, readRssBytes } from './measuring/process-usage.ts'
 
 const PAYERS = 16
 /** Enough for compiled code and open connections in both. */
 const WARM_UP_CALLS = 60
 
 interface Setting {
+  /** The chain's block interval; absent: it mines each transaction immediately. */
+  readonly blockSeconds?: number
   readonly upstreamMs: number
   readonly concurrency: number
   readonly calls: number
 }
 
-/** Each setting takes five to ten seconds on the development machine. */
+/** Each setting takes five to twenty seconds on the development machine. The first is the one that Base resembles. */
 const SETTINGS: readonly Setting[] = [
+  { blockSeconds: 2, upstreamMs: 300, concurrency: 64, calls: 384 },
+  { blockSeconds: 2, upstreamMs: 300, concurrency: 256, calls: 1024 },
+  { blockSeconds: 2, upstreamMs: 300, concurrency: 1000, calls: 2000 },
   { upstreamMs: 0, concurrency: 1, calls: 150 },
   { upstreamMs: 0, concurrency: 16, calls: 600 },
   { upstreamMs: 0, concurrency: 64, calls: 600 },
@@ -30,6 +36,7 @@ const SETTINGS: readonly Setting[] = [
   { upstreamMs: 300, concurrency: 64, calls: 600 },
 ]
 const QUICK_SETTINGS: readonly Setting[] = [
+  { blockSeconds: 1, upstreamMs: 0, concurrency: 32, calls: 64 },
   { upstreamMs: 0, concurrency: 1, calls: 30 },
   { upstreamMs: 0, concurrency: 16, calls: 150 },
 ]
@@ -37,6 +44,8 @@ const QUICK_SETTINGS: readonly Setting[] = [
 /** Counted in separate runs. */
 const [BUDGET_CALLS, QUICK_BUDGET_CALLS] = [200, 50]
 
+/** How often the processes' memory is read during a run. */
+const MEMORY_INTERVAL_MS = 100
 /** The most that may be added to verification, settlement and the upstream's time when nothing else runs. */
 const MOST_ADDED_MS = 15
 
@@ -45,6 +54,8 @@ interface Measurement extends LoadResult {
   readonly setting: Setting
   /** Processor time per call, by kind of process. */
   readonly cpuMs: Readonly<Record<string, number>>
+  /** The highest resident memory, by kind of process. */
+  readonly peakBytes: Readonly<Record<string, number>>
   readonly timings: Readonly<Record<string, number>>
 }
 
@@ -53,12 +64,13 @@ interface Measurement extends LoadResult {
  * official middleware and its facilitator in the same process. Each measurement has a fresh chain; payments are signed before
  * the clock starts; every call must be answered and paid on chain.
  */
-await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
+await runBench(async ({ quick, only }: BenchOptions): Promise<BenchResult> => {
   const measurements: Measurement[] = []
   for (const setting of quick ? QUICK_SETTINGS : SETTINGS)
-    for (const who of CONTESTANT_NAMES) measurements.push(await measure(who, setting))
+    if (describe(setting).includes(only ?? ''))
+      for (const who of CONTESTANT_NAMES) measurements.push(await measure(who, setting))
   const budgets = []
-  for (const who of ['farebox', 'x402-express'] as const)
+  for (const who of only === undefined ? (['farebox', 'x402-express'] as const) : [])
     budgets.push(await measureCallBudget(who, quick ? QUICK_BUDGET_CALLS : BUDGET_CALLS))
   return {
     notes: budgets.map(describeBudget),
@@ -71,7 +83,7 @@ await runBench(async ({ quick }: BenchOptions): Promise<BenchResult> => {
 })
 
 async function measure(who: ContestantName, setting: Setting): Promise<Measurement> {
-  const { upstreamMs, concurrency, calls: count } = setting
+  const { blockSeconds, upstreamMs, concurrency, calls: count } = setting
   const contestant = await startContestant(who, { upstreamDelayMs: upstreamMs })
   try {
     const payers = await createPayers(contestant.rpcUrl, PAYERS)
@@ -80,13 +92,16 @@ async function measure(who: ContestantName, setting: Setting): Promise<Measureme
     const warmedUp = await payAny(contestant.baseUrl, warmUp, 16)
     await contestant.readTimings()
     const { pids } = contestant
+    if (blockSeconds !== undefined) await callRpc(contestant.rpcUrl, 'evm_setIntervalMining', [blockSeconds])
+    const memory = watchMemory(pids)
     const before: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
     const load = await payAny(contestant.baseUrl, calls, concurrency)
     const after: Record<string, number> = { ...readCpuMs(pids), client: ownCpuMs() }
+    const peakBytes = memory.stop()
     const failures = [...warmedUp.failures, ...load.failures]
     if (isOurs(who)) await requireTransfers(contestant, signed.length, failures)
     const cpuMs = mapValues(after, (ms, name) => (ms - (before[name] ?? 0)) / count)
-    return { who, setting, ...load, failures, cpuMs, timings: await contestant.readTimings() }
+    return { who, setting, ...load, failures, cpuMs, peakBytes, timings: await contestant.readTimings() }
   } finally {
     await contestant.stop()
   }
@@ -99,15 +114,38 @@ async function requireTransfers(contestant: Contestant, calls: number, failures:
   throw new Error(`${calls} calls, ${transfers} transfers, ${failures.length} failed calls; the first: ${failures[0]}`)
 }
 
+/** Reads the memory of processes until it is stopped; returns the highest figures in bytes. */
+function watchMemory(pids: Readonly<Record<string, number>>): { stop(): Record<string, number> } {
+  let peaks = mapValues(pids, readRssBytes)
+  const read = () => {
+    peaks = mapValues(pids, (pid, name) => Math.max(peaks[name] ?? 0, readRssBytes(pid)))
+  }
+  const timer = setInterval(read, MEMORY_INTERVAL_MS)
+  return {
+    stop: () => {
+      clearInterval(timer)
+      read()
+      return peaks
+    },
+  }
+}
+
 function ownCpuMs(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000
 }
 
-function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs }: Measurement) {
+function describe({ blockSeconds, upstreamMs, concurrency }: Setting): string {
+  const blocks = blockSeconds === undefined ? 'automine' : `blocks of ${blockSeconds} s`
+  return `${blocks}, ${upstreamMs} ms upstream, at ${concurrency}`
+}
+
+function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs, peakBytes }: Measurement) {
   const { client = 0, ...others } = cpuMs
   const total = Object.values(others).reduce((sum, ms) => sum + ms, 0)
+  const megabytesOf = (name: string) => Math.round((peakBytes[name] ?? 0) / 1e6)
   return {
+    blocks: setting.blockSeconds === undefined ? 'automine' : `${setting.blockSeconds} s`,
     'upstream ms': setting.upstreamMs,
     concurrency: setting.concurrency,
     who,
@@ -118,6 +156,8 @@ function rowOf({ who, setting, perSecond, p50Ms, p99Ms, failures, cpuMs }: Measu
     'CPU ms': total,
     ...Object.fromEntries(Object.entries(others).map(([name, ms]) => [`of ${name}`, ms])),
     'client ms': client,
+    'API MB': megabytesOf('api'),
+    'worker MB': megabytesOf('worker'),
     ...(failures[0] === undefined ? {} : { 'first failure': failures[0].slice(0, 120) }),
   }
 }
@@ -126,10 +166,15 @@ function ratiosOf(measurements: readonly Measurement[]): readonly Ratio[] {
   return measurements
     .filter(({ who }) => isOurs(who))
     .flatMap((ours): Ratio[] => {
-      const { upstreamMs, concurrency } = ours.setting
+      const { blockSeconds, concurrency } = ours.setting
       const theirs = measurements.find(({ who, setting }) => !isOurs(who) && setting === ours.setting)
       if (!theirs) return []
-      const where = `${upstreamMs} ms upstream, concurrency ${concurrency} (${ours.who})`
+      const where = `${describe(ours.setting)} (${ours.who})`
+      if (blockSeconds !== undefined)
+        return [
+          atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond),
+          { what: `p50 ÷ the middleware’s, ${where}`, value: ours.p50Ms / theirs.p50Ms },
+        ]
       if (concurrency > 1)
         return [atLeast(1, `calls/s ÷ the middleware’s, ${where}`, ours.perSecond / theirs.perSecond)]
       const { verify = 0, settle = 0, upstream = 0 } = theirs.timings

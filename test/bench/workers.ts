@@ -26,7 +26,11 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
 
 async function measure(workers: number, seconds: number) {
   const slots = workers * JOBS_PER_WORKER
-  const sandbox = await startFarebox({ workers, jobsAtOnce: JOBS_PER_WORKER, upstreamDelayMs: UPSTREAM_MS })
+  const sandbox = await startFarebox({
+    workers,
+    upstreamDelayMs: UPSTREAM_MS,
+    workerEnvironment: { WORKER_CONCURRENCY: String(JOBS_PER_WORKER) },
+  })
   try {
     const { info } = sandbox
     const payers = await createPayers(info.rpcUrl, PAYERS)

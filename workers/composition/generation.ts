@@ -8,6 +8,7 @@ import { createExecutions } from '../executions/registry.ts'
 import { createRemoteImages, imagePlaces, REMOTE_IMAGE_LIMITS } from '../executions/remote-images.ts'
 import type { RunJobDependencies } from '../job/run-job.ts'
 import { createDeployments } from '../providers/create-deployments.ts'
+import type { Deployment } from '../providers/deployment.ts'
 import { createHttp, type SendHttp } from '../providers/http.ts'
 import { createProviderFetch } from '../providers/provider-fetch.ts'
 import { createRouter } from '../providers/route.ts'
@@ -24,7 +25,7 @@ export interface GenerationOptions {
   readonly now: () => Date
 }
 
-type GenerationParts = Pick<
+type GenerationParts = { readonly deployments: readonly Deployment[] } & Pick<
   RunJobDependencies,
   'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
 >
@@ -34,15 +35,12 @@ export async function composeGeneration(
   config: WorkerConfig,
   { callsProviders, textJobs, metrics, now }: GenerationOptions,
 ): Promise<GenerationParts> {
-  const http = createHttp({ fetch: createProviderFetch() })
+  const http = openVendorHttp(config)
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
-  const deployments = await namingSetting('DEPLOYMENTS_FILE', async () => {
-    const file = parseDeploymentsFile(await readFile(config.DEPLOYMENTS_FILE, 'utf8'))
-    // A process that only settles calls no provider, so it needs none of their keys.
-    return createDeployments(callsProviders ? file : { deployments: [] }, { environment: config.environment, http })
-  })
+  const deployments = await readDeployments(config, http, callsProviders)
   const router = createRouter(deployments, { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
   return {
+    deployments,
     router: measuredRouter(metrics, router),
     screener: composeScreener(config, http),
     executionOf: createExecutions(
@@ -51,6 +49,23 @@ export async function composeGeneration(
     providerTimeoutMs,
     outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
   }
+}
+
+export function openVendorHttp(config: Pick<WorkerConfig, 'PROVIDER_STALL_SECONDS'>): SendHttp {
+  return createHttp({ fetch: createProviderFetch(), stallMs: config.PROVIDER_STALL_SECONDS * 1000 })
+}
+
+/** Reads the deployments file and the keys that it names. Throws a `StartFailure`. */
+export function readDeployments(
+  { DEPLOYMENTS_FILE: path, environment, PROVIDER_TIMEOUT_SECONDS: longestTimeoutSeconds }: WorkerConfig,
+  http: SendHttp,
+  callsProviders = true,
+): Promise<readonly Deployment[]> {
+  return namingSetting('DEPLOYMENTS_FILE', async () => {
+    const file = parseDeploymentsFile(await readFile(path, 'utf8'))
+    // A process that only settles calls no provider, so it needs none of their keys.
+    return createDeployments(callsProviders ? file : { deployments: [] }, { environment, http, longestTimeoutSeconds })
+  })
 }
 
 function composeScreener(config: WorkerConfig, http: SendHttp): Screener {

@@ -1,9 +1,13 @@
 import type { PublicClient } from 'viem'
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
+import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
+import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createBlockReader } from '#shared/adapters/chain/reading/block-reader.ts'
+import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
+import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator, type FeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
@@ -13,13 +17,16 @@ import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
+import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from '../config.ts'
 import type { RunJobDependencies } from '../job/run-job.ts'
+import { guardSettlementStore } from '../settlement/failure-guard.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { createOwnKeySettlement } from '../settlement/own-keys/settle-charge.ts'
 import type { FinalityDependencies } from '../settlement/own-keys/watch-finality.ts'
@@ -44,6 +51,11 @@ export interface PaymentParts
     Pick<GasWatchDependencies, 'facilitators' | 'gasWarningSettlements' | 'nativeTokenUsd'>,
     Pick<FinalityDependencies, 'blocks'> {
   readonly settler: Settler
+  /** Looks the payment up on chain before a settlement fails. */
+  readonly settlementStore: SettlementStore
+  readonly settlementSearch: SettlementSearch
+  readonly nodes: RpcNodes
+  readonly blockWatch: BlockWatch
 }
 
 /** The party that verifies and settles: settlement keys of our own, or a remote facilitator. */
@@ -53,28 +65,37 @@ interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 's
 }
 
 /** Composes what checks and settles payments. */
-export function composePayment(config: WorkerConfig, options: PaymentOptions): PaymentParts {
-  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+export async function composePayment(config: WorkerConfig, unguarded: PaymentOptions): Promise<PaymentParts> {
+  const { chain, nodes } = await openChain(config)
   const maximumFeePerGasWei = config.MAXIMUM_FEE_PER_GAS_WEI
   const estimateFees = createFeeEstimator(chain, maximumFeePerGasWei)
   // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to
   // watch.
-  const keys = options.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
+  const keys = unguarded.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
   const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
   const { CONFIRMATIONS: confirmations, NATIVE_TOKEN_USD: nativeTokenUsd } = config
-  const settlerOptions = { confirmations, estimateFees, nativeTokenUsd }
-  const settler = tracedSettler(options.tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
+  const latest = createLatestBlock(chain)
+  const blockWatch = createBlockWatch(latest)
+  const settlerOptions = { confirmations, estimateFees, nativeTokenUsd, latest }
+  const settler = tracedSettler(unguarded.tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
+  const settlementSearch = createSettlementSearch(chain)
+  const settlementStore = guardSettlementStore(unguarded.settlementStore, { ...unguarded, settlementSearch })
+  const options = { ...unguarded, settlementStore }
   const party =
     config.FACILITATOR_URL === undefined
-      ? composeOwnKeys(config, options, { chain, settler, estimateFees, payerCode })
-      : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL, payerCode })
+      ? composeOwnKeys(config, options, { chain, settler, estimateFees, payerCode, blockWatch })
+      : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL, payerCode, blockWatch })
   return {
     ...party,
+    nodes,
+    blockWatch,
     payerFunds: createPayerFundsReader(chain, () => performance.now()),
     chainClock: createChainClock(chain, options.now),
     blocks: createBlockReader(chain),
     settler,
+    settlementStore,
+    settlementSearch,
     accounts,
     facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,
@@ -88,6 +109,7 @@ export function composePayment(config: WorkerConfig, options: PaymentOptions): P
 interface Chain {
   readonly chain: PublicClient
   readonly payerCode: PayerCodePolicy
+  readonly blockWatch: BlockWatch
 }
 
 function composeOwnKeys(
@@ -98,9 +120,10 @@ function composeOwnKeys(
     settler,
     estimateFees,
     payerCode,
+    blockWatch,
   }: Chain & { readonly settler: Settler; readonly estimateFees: FeeEstimator },
 ): SettlingParty {
-  const steps = createOwnKeySettlement({ receiptSecretId, now, logger, settlementStore, settler })
+  const steps = createOwnKeySettlement({ receiptSecretId, now, logger, settlementStore, settler, blockWatch })
   return {
     verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: estimateFees }),
     gas: createGasReader(chain, estimateFees),
@@ -122,7 +145,7 @@ const unlimitedGas: GasReader = {
 function composeRemoteFacilitator(
   config: WorkerConfig,
   { settlementStore, logger, tracer, now }: PaymentOptions,
-  { chain, payerCode, url }: Chain & { readonly url: string },
+  { chain, payerCode, blockWatch, url }: Chain & { readonly url: string },
 ): SettlingParty {
   const { FACILITATOR_API_KEY: apiKey, CONFIRMATIONS: confirmations, RECEIPT_SECRET_ID: receiptSecretId } = config
   const timeoutMs = config.FACILITATOR_TIMEOUT_SECONDS * 1000
@@ -131,7 +154,7 @@ function composeRemoteFacilitator(
     tracer,
     createRemoteFacilitator({ url, apiKey, timeoutMs, confirmations }, chain, own),
   )
-  const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator })
+  const steps = createRemoteSettlement({ receiptSecretId, now, logger, settlementStore, facilitator, blockWatch })
   return {
     verifier: createRemoteVerifier({ url, apiKey }, own, payerCode),
     gas: unlimitedGas,

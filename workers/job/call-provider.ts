@@ -5,34 +5,30 @@ import type { ObjectStore } from '#shared/media/object-store.ts'
 import { extraOutputSeconds } from '#shared/operations/text/output-time.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { describedStage, type Tracer } from '#shared/runtime/tracing.ts'
-import type {
-  Execution,
-  ExecutionInput,
-  ExecutionOutcome,
-  PreparedExecution,
-  Product,
-} from '../executions/execution.ts'
+import type { ExecutionInput, ExecutionOutcome, PreparedExecution, Product } from '../executions/execution.ts'
+import { MemoryShort } from '../executions/memory-short.ts'
 import { WorkDeferred } from '../executions/work-deferred.ts'
 import type { ProviderFailure } from '../providers/provider.ts'
 import type { Router, Slot } from '../providers/route.ts'
-import { isUnserviceable } from '../providers/unserviceable.ts'
 import type { Screener } from '../screening/screener.ts'
+import { awaitDeployment } from './await-deployment.ts'
 import { checkPaymentAgain, type PaymentCheckDependencies } from './check-payment-again.ts'
 import { failWith } from './fail-with.ts'
+import { createFailover } from './failover.ts'
 import { readStagedAudio } from './read-staged-audio.ts'
 import { retryUntil } from './retry-until.ts'
 import { screenRequest } from './screen-request.ts'
 import { type SealingDependencies, sealProduct } from './seal-result.ts'
 import { moved, type StepOutcome } from './step-outcome.ts'
+import { type MemoryDependencies, type ReservedMemory, type Short, withMemory } from './with-memory.ts'
 
-export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies {
+export interface GenerationDependencies extends PaymentCheckDependencies, SealingDependencies, MemoryDependencies {
   readonly executionStore: Pick<
     ExecutionStore,
-    'readExposureAhead' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
+    'readExposureAhead' | 'readEffectiveRequest' | 'openStagedUpload' | 'startAttempt' | 'sealResult' | 'failJob'
   >
-  readonly uploads: Pick<ObjectStore, 'get'>
+  readonly uploads: Pick<ObjectStore, 'open'>
   readonly screener: Screener
-  readonly executionOf: (operationId: string) => Execution
   readonly router: Router
   readonly logger: Logger
   readonly tracer: Tracer
@@ -47,19 +43,31 @@ const CHAIN_RETRY_MS = 2000
 
 /**
  * Moves accepted → generating → generated, or failed uncharged: calls a provider, but only while the payer can still
- * pay.
+ * pay. Nothing of any size is read before there is memory for all that the job will hold.
  */
-export async function callProvider(
+export function callProvider(
   dependencies: GenerationDependencies,
   job: ClaimedJob,
   signal: AbortSignal,
 ): Promise<StepOutcome> {
+  return withMemory(dependencies, job, signal, (memory) => callWithin(dependencies, job, memory, signal))
+}
+
+async function callWithin(
+  dependencies: GenerationDependencies,
+  claimed: ClaimedJob,
+  memory: ReservedMemory,
+  signal: AbortSignal,
+): Promise<StepOutcome | Short> {
   const { executionStore } = dependencies
-  const staged = await readStagedAudio(dependencies, job)
+  const effectiveRequest = claimed.effectiveRequest ?? (await executionStore.readEffectiveRequest(claimed.id))
+  const job = { ...claimed, effectiveRequest }
+  const staged = await readStagedAudio(dependencies, job, memory.bytes)
   if (staged.outcome === 'unreachable') return later(STORAGE_RETRY_MS, 'the upload storage cannot be reached')
   if (staged.outcome === 'gone')
     return failWith(executionStore, job, { code: 'upload_expired', reason: staged.reason, attempt: 'none' })
-  const ready = await prepareExecution(dependencies, { job, audio: staged.audio })
+  const ready = await prepareExecution(dependencies, { job, audio: staged.audio }, memory)
+  if (ready.outcome === 'short') return { next: 'short', neededBytes: ready.neededBytes }
   if (ready.outcome === 'deferred') return later(ready.delayMs, ready.reason)
   if (ready.outcome === 'refused') return failWith(executionStore, job, { ...ready.failure, attempt: 'none' })
   return tryDeployments(dependencies, job, ready.prepared, signal)
@@ -74,22 +82,25 @@ type Readiness =
   | { readonly outcome: 'ready'; readonly prepared: PreparedExecution }
   | { readonly outcome: 'refused'; readonly failure: Failure }
   | { readonly outcome: 'deferred'; readonly delayMs: number; readonly reason: string }
+  | { readonly outcome: 'short'; readonly neededBytes: number }
 
 /**
- * Screens the request and prepares what every deployment needs. Any error but `WorkDeferred` fails the job: otherwise a
- * request that cannot be prepared would be retried over and over.
+ * Screens the request and prepares what every deployment needs. Any error but `WorkDeferred` and `MemoryShort` fails the
+ * job: otherwise a request that cannot be prepared would be retried over and over.
  */
 async function prepareExecution(
   { executionOf, screener, logger }: GenerationDependencies,
   input: ExecutionInput,
+  memory: ReservedMemory,
 ): Promise<Readiness> {
   try {
     const execution = executionOf(input.job.operation)
     const rejection = await screenRequest(screener, execution.screenedTexts(input))
     if (rejection) return { outcome: 'refused', failure: rejection }
-    return { outcome: 'ready', prepared: await execution.prepare(input) }
+    return { outcome: 'ready', prepared: await execution.prepare(input, memory) }
   } catch (error) {
     if (error instanceof WorkDeferred) return { outcome: 'deferred', delayMs: error.delayMs, reason: error.message }
+    if (error instanceof MemoryShort) return { outcome: 'short', neededBytes: error.neededBytes }
     const code = error instanceof AppError ? error.code : 'provider_outcome_unknown'
     logger.error('the request could not be prepared', { jobId: input.job.id, code, error })
     return { outcome: 'refused', failure: { code, reason: 'the request could not be prepared' } }
@@ -98,7 +109,7 @@ async function prepareExecution(
 
 /**
  * Calls the deployments of the model in order until one succeeds. Continues to the next one only after a definite
- * failure, which means that the vendor did no billable work, and only while the authorization leaves enough time.
+ * failure (see `createFailover`), and only while the authorization leaves enough time.
  */
 async function tryDeployments(
   dependencies: GenerationDependencies,
@@ -107,8 +118,9 @@ async function tryDeployments(
   signal: AbortSignal,
 ): Promise<StepOutcome> {
   const { executionStore, router, logger, tracer } = dependencies
+  await awaitDeployment(router, job.publicModel, signal)
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
-  let unserviceable = 0
+  const failover = createFailover(router.countDeployments(job.publicModel))
   for (const slot of router.candidates(job.publicModel)) {
     // Directly before each call, to leave the payer no time to move funds between the check and the spending.
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
@@ -130,13 +142,11 @@ async function tryDeployments(
     const { code, reason } = outcome
     logger.warn('provider call failed', { jobId: job.id, deployment: slot.deployment.name, code, reason })
     failed = { attemptId, failure: outcome }
-    if (isUnserviceable(outcome)) unserviceable += 1
-    if (code !== 'provider_unavailable' || outcome.certainty !== 'definite') break
+    if (!failover.mayContinueAfter(outcome)) break
   }
   return failed
     ? failWith(executionStore, job, {
-        // No retry can help when no deployment supports the request.
-        code: unserviceable === router.countDeployments(job.publicModel) ? 'request_unsupported' : failed.failure.code,
+        code: failover.codeAfter(failed.failure),
         reason: failed.failure.reason,
         attempt: `failed_${failed.failure.certainty}`,
       })
@@ -189,7 +199,14 @@ async function sealOutput(
   const written = await retryUntil(dependencies, 'sealing the result', giveUpAt, () =>
     executionStore.sealResult(job, attemptId, sealed, media),
   )
-  return moved(written, { ...job, state: 'generated', sealed, effectiveRequest: null })
+  const { resultBody: _, ...withoutBody } = sealed
+  return moved(written, {
+    ...job,
+    state: 'generated',
+    sealed: withoutBody,
+    effectiveRequest: null,
+    requestBytes: 0,
+  })
 }
 
 /**

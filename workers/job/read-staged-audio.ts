@@ -1,6 +1,6 @@
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
-import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { ObjectStore, OpenedObject } from '#shared/media/object-store.ts'
 import { decryptUpload } from '#shared/media/staged-upload.ts'
 
 export type StagedAudio =
@@ -10,28 +10,32 @@ export type StagedAudio =
   | { outcome: 'gone'; reason: string }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** Reads and decrypts the upload of a job, if it has one. Throws only when the ledger cannot be reached. */
+const DAMAGED: StagedAudio = { outcome: 'gone', reason: 'the staged object is damaged' }
+
+/**
+ * Reads and decrypts the upload of a job, if it has one, into at most `maximumBytes` of memory. Throws only when the
+ * ledger cannot be reached.
+ */
 export async function readStagedAudio(
   {
     executionStore,
     uploads,
-  }: { executionStore: Pick<ExecutionStore, 'openStagedUpload'>; uploads: Pick<ObjectStore, 'get'> },
+  }: { executionStore: Pick<ExecutionStore, 'openStagedUpload'>; uploads: Pick<ObjectStore, 'open'> },
   { stagedUploadId }: ClaimedJob,
+  maximumBytes: number,
 ): Promise<StagedAudio> {
   if (stagedUploadId === null) return { outcome: 'read', audio: null }
   const upload = await executionStore.openStagedUpload(stagedUploadId)
   if (!upload) return { outcome: 'gone', reason: 'the staged upload has expired' }
-  let sealed: Uint8Array | null
+  let opened: OpenedObject | null = null
   try {
-    sealed = await uploads.get(upload.objectKey)
+    opened = await uploads.open(upload.objectKey)
+    if (!opened) return { outcome: 'gone', reason: 'the staged object is missing' }
+    const audio = await decryptUpload(upload, opened, maximumBytes)
+    return audio ? { outcome: 'read', audio } : DAMAGED
   } catch (cause) {
     return { outcome: 'unreachable', cause }
-  }
-  if (!sealed) return { outcome: 'gone', reason: 'the staged object is missing' }
-  try {
-    return { outcome: 'read', audio: decryptUpload(upload, sealed) }
-  } catch {
-    // Authentication failed; the error says nothing more.
-    return { outcome: 'gone', reason: 'the staged object is damaged' }
+  } finally {
+    opened?.body.destroy()
   }
 }

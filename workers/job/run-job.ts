@@ -4,8 +4,9 @@ import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.t
 import type { Logger } from '#shared/runtime/logger.ts'
 import { callProvider, failLostAttempt, type GenerationDependencies } from './call-provider.ts'
 import { type DeferralDependencies, deferJob } from './defer-job.ts'
+import type { JobLeases } from './job-leases.ts'
 import type { SettlementSteps } from './settlement-steps.ts'
-import type { StepOutcome } from './step-outcome.ts'
+import type { StepContext, StepOutcome } from './step-outcome.ts'
 
 export interface RunJobDependencies extends GenerationDependencies, DeferralDependencies {
   readonly settlementSteps: SettlementSteps
@@ -15,30 +16,42 @@ export interface RunJobDependencies extends GenerationDependencies, DeferralDepe
   readonly queue: Pick<JobQueue, 'enqueue'>
   /** The queues of this process. A job whose next step belongs to another queue is handed over. */
   readonly serves: ReadonlySet<QueueName>
-  /** The jobs under this process's lease, which are handed back when it stops. */
-  readonly claimedJobs: Set<ClaimedJob>
+  /** The leases of this process's jobs, which are handed back when it stops. */
+  readonly leases: JobLeases
 }
+
+const KEEPS_PLACE = () => undefined
 
 /**
  * Runs the state loop of a job: takes its lease and runs its steps until it is finished or must wait. Safe to call for
  * any id at any time, even concurrently: without the lease it does nothing. Throws only when the ledger cannot be
- * reached.
+ * reached. `releasePlace` is called when the job only waits for the chain from now on: it needs no place in its queue.
  */
-export async function runJob(dependencies: RunJobDependencies, jobId: string): Promise<void> {
-  const { executionStore, tracer, leaseMs } = dependencies
+export async function runJob(
+  dependencies: RunJobDependencies,
+  jobId: string,
+  releasePlace: StepContext['releasePlace'] = KEEPS_PLACE,
+): Promise<void> {
+  const { executionStore, leases, tracer, leaseMs } = dependencies
   const job = await executionStore.claimJob(jobId, leaseMs)
-  if (job) await tracer.continueRequest(job, () => runSteps(dependencies, job))
+  if (!job) return
+  const lease = leases.keep(job)
+  try {
+    await tracer.continueRequest(job, () => runSteps(dependencies, job, { signal: lease.signal, releasePlace }))
+  } finally {
+    lease.release()
+  }
 }
 
 /** Runs step after step under one claim. */
-async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob): Promise<void> {
+async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob, context: StepContext): Promise<void> {
   let job: ClaimedJob | null = firstClaim
   while (job) {
     const claimed: ClaimedJob = job
-    if (!dependencies.serves.has(queueOf(claimed))) return handOver(dependencies, claimed)
-    const outcome: StepOutcome = await withRenewedLease(dependencies, claimed, (signal) =>
-      runStep(dependencies, claimed, signal),
-    )
+    // A lost provider call only has to be ended, which every process can do.
+    if (claimed.state !== 'generating' && !dependencies.serves.has(queueOf(claimed)))
+      return handOver(dependencies, claimed)
+    const outcome: StepOutcome = await runStep(dependencies, claimed, context)
     if (outcome.next === 'later') return deferJob(dependencies, claimed, outcome)
     job = outcome.next === 'moved' ? movedFrom(claimed, outcome.job) : null
   }
@@ -70,43 +83,20 @@ async function handOver({ executionStore, queue, logger }: HandingOver, job: Cla
  * Releases every job of this process, so other workers resume them immediately instead of after the lease expires.
  * Later writes of a step that still runs here are fenced off.
  */
-export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDependencies, 'claimedJobs'>): Promise<void> {
-  await Promise.allSettled([...dependencies.claimedJobs].map((job) => handOver(dependencies, job)))
+export async function handBackJobs(dependencies: HandingOver & Pick<RunJobDependencies, 'leases'>): Promise<void> {
+  await Promise.allSettled(dependencies.leases.jobs().map((job) => handOver(dependencies, job)))
 }
 
 /** Decides which step a state needs next; the only place that does. */
-async function runStep(dependencies: RunJobDependencies, job: ClaimedJob, signal: AbortSignal): Promise<StepOutcome> {
+async function runStep(dependencies: RunJobDependencies, job: ClaimedJob, context: StepContext): Promise<StepOutcome> {
   switch (job.state) {
     case 'accepted':
-      return callProvider(dependencies, job, signal)
+      return callProvider(dependencies, job, context.signal)
     case 'generating':
       return failLostAttempt(dependencies, job)
     case 'generated':
       return dependencies.settlementSteps.recordSettlement(job)
     case 'settling':
-      return dependencies.settlementSteps.settleCharge(job)
-  }
-}
-
-/** Renews the lease while a step runs. `signal` aborts when the lease is lost; writes after that have no effect. */
-async function withRenewedLease(
-  { executionStore, logger, leaseMs, claimedJobs }: RunJobDependencies,
-  job: ClaimedJob,
-  step: (signal: AbortSignal) => Promise<StepOutcome>,
-): Promise<StepOutcome> {
-  const lost = new AbortController()
-  const renewal = setInterval(() => {
-    executionStore
-      .renewLease(job, leaseMs)
-      .then((written) => written === 'stale' && lost.abort())
-      // A later renewal may succeed before the lease expires; if none does, the fence decides.
-      .catch((error: unknown) => logger.warn('lease not renewed', { jobId: job.id, error }))
-  }, leaseMs / 3)
-  claimedJobs.add(job)
-  try {
-    return await step(lost.signal)
-  } finally {
-    clearInterval(renewal)
-    claimedJobs.delete(job)
+      return dependencies.settlementSteps.settleCharge(job, context)
   }
 }

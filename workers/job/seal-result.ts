@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
-import type { ClaimedJob, SealedResult } from '#shared/jobs/job.ts'
+import type { ClaimedJob, NewResult } from '#shared/jobs/job.ts'
 import { hashMediaToken, type Media, mediaUrl, newMediaToken } from '#shared/media/media.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
 import { mediaKey, RETENTION_CLASSES } from '#shared/media/retention.ts'
@@ -29,7 +29,7 @@ export async function sealProduct(
   attemptId: string,
   product: Product,
   giveUpAt: Date,
-): Promise<{ sealed: SealedResult; media: Media | null }> {
+): Promise<{ sealed: NewResult; media: Media | null }> {
   if (product.media) {
     const { bytes, mediaClass } = product.media
     const objectKey = mediaKey(mediaClass, attemptId)

@@ -9,6 +9,14 @@ export type StepOutcome =
   | { next: 'finished' | 'stale' }
   | ({ next: 'later' } & Deferral)
 
+/** What a running step knows about its job's lease and place. */
+export interface StepContext {
+  /** Aborts when the lease is lost; writes after that have no effect. */
+  readonly signal: AbortSignal
+  /** Gives up the job's place in its queue: from now on it only waits and finishes. May be called repeatedly. */
+  readonly releasePlace: () => void
+}
+
 /** Why a job must wait. */
 export interface Deferral {
   /** Delay before the next attempt; it grows with each further deferral. */

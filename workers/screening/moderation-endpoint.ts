@@ -7,7 +7,9 @@ const MAXIMUM_RESPONSE_BYTES = 1024 * 1024
 
 /** OpenAI's moderation response; `results` has one entry for each input. */
 const answerSchema = z.object({
-  results: z.array(z.object({ flagged: z.boolean(), categories: z.record(z.string(), z.boolean()).default({}) })),
+  results: z.array(
+    z.object({ flagged: z.boolean(), categories: z.record(z.string(), z.boolean().nullable()).default({}) }),
+  ),
 })
 
 /**

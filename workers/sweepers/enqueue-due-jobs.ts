@@ -15,11 +15,6 @@ export function enqueueAccepted(dependencies: Dependencies): Sweep {
   return { name: 'enqueued accepted jobs', batch: BATCH, run: () => enqueueDue(dependencies, ['accepted']) }
 }
 
-/** Enqueues jobs whose worker was lost during generation. */
-export function resumeStalled(dependencies: Dependencies): Sweep {
-  return { name: 'resumed stalled jobs', batch: BATCH, run: () => enqueueDue(dependencies, ['generating']) }
-}
-
 /** Enqueues jobs with a result whose charge is not settled yet. */
 export function reconcileSettlements(dependencies: Dependencies): Sweep {
   return { name: 'resumed settlements', batch: BATCH, run: () => enqueueDue(dependencies, ['generated', 'settling']) }

@@ -40,6 +40,6 @@ export function tracedFacilitator(tracer: Tracer, facilitator: RemoteFacilitator
 export function tracedSettlementSteps(tracer: Tracer, steps: SettlementSteps): SettlementSteps {
   return {
     recordSettlement: (job) => tracer.stage('sign', () => steps.recordSettlement(job)),
-    settleCharge: (job) => tracer.stage('settle', () => steps.settleCharge(job)),
+    settleCharge: (job, context) => tracer.stage('settle', () => steps.settleCharge(job, context)),
   }
 }

@@ -6,6 +6,8 @@ export interface BenchOptions {
   readonly quick: boolean
   /** The requested duration, for benches of variable length. */
   readonly seconds: number | undefined
+  /** Measures only the settings whose description contains this, for benches with many. */
+  readonly only: string | undefined
 }
 
 /** A figure that is comparable between machines, because both its parts were measured in one run. */
@@ -39,16 +41,16 @@ export function atMost(most: number, what: string, value: number): Ratio {
 }
 
 /**
- * Runs this process's bench with the options of the command line (`--quick`, `--seconds 60`), prints the result and
+ * Runs this process's bench with the options of the command line (`--quick`, `--seconds 60`, `--only text`), prints the result and
  * sends it to the parent process. Throws when the measurement fails, for example because of a failed payment.
  */
 export async function runBench(measure: (options: BenchOptions) => Promise<BenchResult>): Promise<void> {
   const { values } = parseArgs({
-    options: { quick: { type: 'boolean', default: false }, seconds: { type: 'string' } },
+    options: { quick: { type: 'boolean', default: false }, seconds: { type: 'string' }, only: { type: 'string' } },
   })
   const seconds = values.seconds === undefined ? undefined : Number(values.seconds)
   if (seconds !== undefined && !(seconds > 0)) throw new Error('--seconds must be a positive number')
-  reportResult(await measure({ quick: values.quick, seconds }))
+  reportResult(await measure({ quick: values.quick, seconds, only: values.only }))
 }
 
 /** Prints a bench's result and sends it to the parent process. */

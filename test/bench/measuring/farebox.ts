@@ -8,14 +8,14 @@ const UNLIMITED_RATE = {
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: '100000000',
 }
 
-/** Starts a farebox of real processes, configured for load. */
-export function startFarebox({
-  jobsAtOnce = 64,
-  ...options
-}: Partial<SandboxOptions> & { readonly jobsAtOnce?: number } = {}): Promise<TestSandbox> {
+/** Instead of the sandbox's patience. */
+const DEFAULTS = { RPC_TIMEOUT_MS: '5000' }
+
+/** Starts a farebox of real processes with the default settings, except for the rate limits of one client. */
+export function startFarebox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   return startStandaloneSandbox({
     ...options,
-    apiEnvironment: { ...UNLIMITED_RATE, ...options.apiEnvironment },
-    workerEnvironment: { WORKER_CONCURRENCY: String(jobsAtOnce), ...options.workerEnvironment },
+    apiEnvironment: { ...DEFAULTS, ...UNLIMITED_RATE, ...options.apiEnvironment },
+    workerEnvironment: { ...DEFAULTS, ...options.workerEnvironment },
   })
 }

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { privateKeyToAccount } from 'viem/accounts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
+import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
@@ -9,6 +11,7 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
+import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
 import { replaceStuckTransactions } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
@@ -24,6 +27,7 @@ const CHAIN_ID = 8453
 /** A settlement that takes longer counts as stuck. */
 const GIVE_UP_MS = 90_000
 const SWEEP_MS = 1000
+const LEASE_MS = 15_000
 /** As in the sandbox, whose chain leaves a transaction in its pool about once in 10,000 sends. */
 const FEE_BUMP_AFTER_MS = 3000
 
@@ -61,7 +65,10 @@ export async function prepareOurs(
     now: () => new Date(),
     receiptSecretId: 'first',
   }
-  const settler = createSettler(client, CHAIN_ID, chain.keys)
+  const latest = createLatestBlock(client)
+  const settler = createSettler(client, CHAIN_ID, chain.keys, { latest })
+  const blockWatch = createBlockWatch(latest)
+  const { execution: executionStore } = ledger
   const keeping = {
     settlementStore: ledger.settlement,
     accounts: createSettlementAccounts(client, CHAIN_ID, chain.keys),
@@ -72,13 +79,13 @@ export async function prepareOurs(
   // A generated job uses only the settlement steps and the ledger.
   const dependencies = {
     ...settling,
-    executionStore: ledger.execution,
+    executionStore,
     serves: new Set(QUEUE_NAMES),
-    claimedJobs: new Set(),
+    leases: createJobLeases({ executionStore, leaseMs: LEASE_MS, logger: silent }),
     verifier: createAuthorizationVerifier(client, CHAIN_ID),
-    settlementSteps: createOwnKeySettlement({ ...settling, settler }),
+    settlementSteps: createOwnKeySettlement({ ...settling, settler, blockWatch }),
     tracer: noTracing,
-    leaseMs: 15_000,
+    leaseMs: LEASE_MS,
   } as unknown as RunJobDependencies
   return {
     name: 'ours',

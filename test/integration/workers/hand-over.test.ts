@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
+import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { handBackJobs, type RunJobDependencies } from '../../../workers/job/run-job.ts'
 import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/processes/test-worker.ts'
 
@@ -15,10 +16,10 @@ beforeEach(() => {
 })
 
 /** Returns dependencies of a worker that serves the given queues only, with a queue that records. */
-function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'queue' | 'claimedJobs'> {
+function serving(...queues: QueueName[]): Pick<RunJobDependencies, 'serves' | 'queue' | 'leases'> {
   return {
     serves: new Set(queues),
-    claimedJobs: new Set(),
+    leases: createJobLeases(worker.dependencies),
     queue: {
       enqueue: async (jobId, queue) => {
         enqueued.push(`${queue} ${jobId}`)
@@ -124,9 +125,9 @@ describe('a worker that must stop before its jobs are done', () => {
     const before = calls()
     const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       uploads: {
-        get: async (key) => {
+        open: async (key) => {
           await wait()
-          return await uploads.get(key)
+          return await uploads.open(key)
         },
       },
     }))
@@ -143,8 +144,8 @@ describe('a worker that must stop before its jobs are done', () => {
     const { dependencies, finish } = await blockedIn(jobId, (wait) => ({
       executionOf: (operationId) => ({
         ...executionOf(operationId),
-        prepare: async (input) => {
-          const prepared = await executionOf(operationId).prepare(input)
+        prepare: async (...input) => {
+          const prepared = await executionOf(operationId).prepare(...input)
           return {
             call: async (deployment, options) => {
               await wait()

@@ -1,11 +1,14 @@
+import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createSecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createProviderFetch } from '../../../workers/providers/provider-fetch.ts'
+import { type StreamedBody, streamedForm } from '../../../workers/providers/streamed-body.ts'
 import { CERTIFICATE, KEY } from '../../support/http/image-server.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { until } from '../../support/until.ts'
 
 let server: Server
 let url: string
@@ -23,7 +26,7 @@ afterEach(() => {
 })
 
 const POST = { method: 'POST', headers: {} } as const
-const send = (body: FormData | string, timeoutMs = PATIENCE_MS) =>
+const send = (body: StreamedBody | string, timeoutMs = PATIENCE_MS) =>
   createHttp({ fetch: createProviderFetch() })({ ...POST, url, body }, { timeoutMs, maximumResponseBytes: 1000 })
 
 it('waits for a vendor that sends nothing for ten minutes, as before the end of a long answer', async () => {
@@ -37,11 +40,38 @@ it('waits for a vendor that sends nothing for ten minutes, as before the end of 
   expect(outcome.outcome === 'response' && Buffer.from(outcome.bytes).toString()).toBe('the long answer')
 })
 
+it('uses a connection again after a stream that ended, and closes one whose stream is no longer needed', async () => {
+  const sockets = new Set<unknown>()
+  server.removeAllListeners('request')
+  server.on('request', ({ socket }, response) => {
+    sockets.add(socket)
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write('data: ended\n\n')
+    response.end()
+  })
+  const http = createHttp({ fetch: createProviderFetch() })
+  const limits = { timeoutMs: PATIENCE_MS, maximumResponseBytes: 1000, onEvent: () => 'ended' as const }
+  let calls = 0
+  await until(async () => {
+    expect(await http({ ...POST, url, body: '{}' }, limits)).toMatchObject({ outcome: 'response', streamed: 'ended' })
+    calls += 1
+    return sockets.size < calls
+  })
+
+  const closed = Promise.withResolvers<void>()
+  server.removeAllListeners('request')
+  server.on('request', (_, response) => {
+    response.once('close', closed.resolve)
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.write('data: an error\n\n')
+  })
+  const unusable = { ...limits, onEvent: () => 'unusable' as const }
+  expect(await http({ ...POST, url, body: '{}' }, unusable)).toMatchObject({ streamed: 'unusable' })
+  await closed.promise
+})
+
 it('sends a form with its text and its file', async () => {
-  const form = new FormData()
-  form.set('model', 'scribe')
-  form.set('file', new Blob([Buffer.from('ID3 bytes')], { type: 'audio/mpeg' }), 'audio.mp3')
-  const sending = send(form)
+  const sending = send(formWith(Buffer.from('ID3 bytes')))
   const { request, response } = await arrived.promise
   const chunks: Buffer[] = []
   for await (const chunk of request) chunks.push(chunk as Buffer)
@@ -54,6 +84,62 @@ it('sends a form with its text and its file', async () => {
   const file = received.get('file')
   if (!(file instanceof File)) throw new Error('no file')
   expect([file.name, file.type, await file.text()]).toEqual(['audio.mp3', 'audio/mpeg', 'ID3 bytes'])
+})
+
+const formWith = (bytes: Uint8Array) =>
+  streamedForm({ model: 'scribe' }, { field: 'file', name: 'audio.mp3', contentType: 'audio/mpeg', bytes })
+
+/** Reads the whole request and answers it. */
+async function readWhole(): Promise<{ request: IncomingMessage; body: Buffer }> {
+  const { request, response } = await arrived.promise
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  response.end('heard')
+  return { request, body: Buffer.concat(chunks) }
+}
+
+it('announces the exact length of a form and of a long text, since vendors refuse bodies without one', async () => {
+  // Of an odd length, so that a surrogate pair lies across the pieces.
+  const text = `{"text":"${'é'.repeat(3)}${'🚋'.repeat(300_000)}"}`
+  for (const body of [formWith(randomBytes(3_000_001)), text]) {
+    const sending = send(body)
+    const received = await readWhole()
+    const bytes = typeof body === 'string' ? Buffer.byteLength(body) : body.bytes
+    expect(received.request.headers).toMatchObject({ 'content-length': String(bytes) })
+    expect(received.request.headers).not.toHaveProperty('transfer-encoding')
+    expect(received.body).toHaveLength(bytes)
+    expect(typeof body !== 'string' || received.body.equals(Buffer.from(body))).toBe(true)
+    expect(await sending).toMatchObject({ outcome: 'response', status: 200 })
+    arrived = Promise.withResolvers()
+  }
+})
+
+it('sends a form that one deployment has refused to the next one, byte for byte', async () => {
+  const form = formWith(randomBytes(200_000))
+  const bodies: Buffer[] = []
+  for (let call = 0; call < 2; call += 1) {
+    const sending = send(form)
+    bodies.push((await readWhole()).body)
+    await sending
+    arrived = Promise.withResolvers()
+  }
+  expect(bodies[0]?.equals(bodies[1] ?? Buffer.alloc(0))).toBe(true)
+})
+
+it.each([307, 401, 413, 421, 429])('returns status %d of a streamed request as a response', async (status) => {
+  const sending = send(formWith(randomBytes(300_000)))
+  const { request, response } = await arrived.promise
+  request.resume()
+  response.writeHead(status, { location: '/elsewhere' }).end('why')
+  expect(await sending).toMatchObject({ outcome: 'response', status })
+})
+
+it('sends a large form in small pieces, since TLS copies each of them', async () => {
+  const form = formWith(randomBytes(8 * 1024 * 1024))
+  const stream = form.open()
+  let longest = 0
+  for await (const piece of stream) longest = Math.max(longest, piece.length)
+  expect(longest).toBeLessThanOrEqual(64 * 1024)
 })
 
 it('distinguishes a refused connection, which no vendor has seen, from a lost one', async () => {

@@ -1,6 +1,13 @@
+import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import type { lookup } from 'node:dns'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { canonicalJson, sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -8,10 +15,14 @@ import { chatCompletions } from '#shared/operations/chat-completions.ts'
 import { createImageFetcher } from '../../../workers/executions/fetch-remote-image.ts'
 import { createExecutions } from '../../../workers/executions/registry.ts'
 import { createRemoteImages } from '../../../workers/executions/remote-images.ts'
+import { createJobMemory, type MemoryReservation } from '../../../workers/job/job-memory.ts'
+import { createAnthropicText } from '../../../workers/providers/anthropic/text.ts'
 import type { Deployment } from '../../../workers/providers/deployment.ts'
 import { createGeminiText } from '../../../workers/providers/gemini/text.ts'
 import { createHttp } from '../../../workers/providers/http.ts'
 import { createOpenAiCompatibleTranscription } from '../../../workers/providers/openai-compatible/transcription.ts'
+import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
+import { createExpiringHttp } from '../../contract/expiring-http.ts'
 import { CERTIFICATE, type ImageServer, startImageServer } from '../../support/http/image-server.ts'
 import { acceptTestJob } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
@@ -19,6 +30,7 @@ import { recordingOf } from '../../support/media/recording.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import { secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
+import { havePrograms } from '../../support/processes/optional-program.ts'
 import { routedTo, startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
 import { until } from '../../support/until.ts'
 import { pngHead } from '../../unit/operations/sample-images.ts'
@@ -182,6 +194,194 @@ describe('an answer without text', () => {
   })
 })
 
+/** A deployment of the Anthropic API, which the worker tries after Gemini's. */
+const claude = (changes: Partial<Deployment> = {}): Deployment => ({
+  ...gemini(),
+  name: 'claude',
+  priority: 1,
+  text: createAnthropicText({
+    baseUrl: worker.upstream.url,
+    apiKey: 'test-key',
+    upstreamModel: 'claude-opus-5',
+    http: createHttp({ fetch }),
+  }),
+  ...changes,
+})
+
+const googleError = (status: number, message: string) =>
+  ({ fault: 'status', status, body: { error: { code: status, message, status: 'INVALID_ARGUMENT' } } }) as const
+const routesCalled = () => worker.upstream.calls.map(({ route }) => route)
+const [GEMINI_ROUTE, CLAUDE_ROUTE] = ['/v1beta/models/{model}:generateContent', '/v1/messages']
+
+describe('a request that the first deployment rejects', () => {
+  it.each([
+    ['for an unknown reason', googleError(400, 'Invalid value.')],
+    ['as too large', googleError(413, 'Request payload size exceeds the limit.')],
+    ['for a limit of its model', googleError(400, 'Penalty is not enabled for this model')],
+    ['because its model was shut down', { fault: 'status', status: 410 } as const],
+  ])('%s is served and charged by the next one', async (_name, rule) => {
+    worker.upstream.setFaults([rule])
+    const jobId = await acceptChat({})
+    await worker.run(jobId, routedTo([gemini(), claude()], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'completed',
+      attempts: ['failed_definite', 'succeeded'],
+      settlements: ['confirmed'],
+    })
+    expect(routesCalled()).toEqual([GEMINI_ROUTE, CLAUDE_ROUTE])
+  })
+
+  it('ends as rejected by the second deployment, without a third call, and counts against the payer', async () => {
+    worker.upstream.setFaults([googleError(400, 'Invalid value.'), { fault: 'status', status: 400, body: {} }])
+    const jobId = await acceptChat({})
+    const third = claude({ name: 'third', priority: 2 })
+    await worker.run(jobId, routedTo([gemini(), claude(), third], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'provider_rejected',
+      attempts: ['failed_definite', 'failed_definite'],
+      charge_amount: null,
+    })
+    expect(routesCalled()).toEqual([GEMINI_ROUTE, CLAUDE_ROUTE])
+  })
+
+  it('offers a retry when another deployment that may accept it is unavailable', async () => {
+    worker.upstream.setFaults([googleError(400, 'Invalid value.'), { fault: 'status', status: 429 }])
+    const jobId = await acceptChat({})
+    await worker.run(jobId, routedTo([gemini(), claude()], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({ failure_code: 'provider_unavailable' })
+  })
+
+  const prefilled = {
+    messages: [
+      { role: 'user', content: 'Name a tram.' },
+      { role: 'assistant', content: 'It is' },
+    ],
+  }
+  it('is sent to the next one without a call when the first is known not to support it', async () => {
+    const jobId = await acceptChat(prefilled)
+    await worker.run(jobId, routedTo([claude({ priority: 0 }), { ...gemini(), priority: 1 }], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['failed_definite', 'succeeded'] })
+    expect(routesCalled()).toEqual([GEMINI_ROUTE])
+  })
+
+  it('fails with advice against a retry when no deployment supports it, and counts against nobody', async () => {
+    const jobId = await acceptChat(prefilled)
+    await worker.run(jobId, routedTo([claude()], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({ failure_code: 'request_unsupported', charge_amount: null })
+    expect(worker.upstream.calls).toEqual([])
+  })
+
+  it('skips a model that was shut down from its first answer on', async () => {
+    worker.upstream.setFaults([{ fault: 'status', status: 410 }])
+    const routed = routedTo([gemini(), claude()], PATIENCE_MS)
+    for (let call = 0; call < 2; call += 1) {
+      const jobId = await acceptChat({})
+      await worker.run(jobId, routed)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    }
+    expect(routesCalled()).toEqual([GEMINI_ROUTE, CLAUDE_ROUTE, CLAUDE_ROUTE])
+  })
+})
+
+/** Returns the metric of absorbed cost as a worker reports it, by reason. */
+async function absorbedCost(): Promise<ReadonlyMap<string, number>> {
+  const registry = new Registry()
+  addLedgerMetrics(registry, worker.ledger.reports)
+  const { values } = (await registry.getSingleMetric('farebox_absorbed_usdc_atomic')?.get()) ?? { values: [] }
+  return new Map(values.map(({ labels, value }) => [String(labels['reason']), value]))
+}
+
+/** Asserts that the shipped rule fires for a rise from one report to the next, and not before. */
+async function expectAlert(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): Promise<void> {
+  const firing = 'count(ALERTS{alertname="FareboxCostAbsorbed", alertstate="firing"})'
+  const rules = fileURLToPath(new URL('../../../infra/prometheus/alerts.yml', import.meta.url))
+  const test = {
+    rule_files: [rules],
+    tests: [
+      {
+        interval: '1m',
+        input_series: [...after].map(([reason, value]) => ({
+          series: `farebox_absorbed_usdc_atomic{job="farebox-worker", reason="${reason}"}`,
+          values: `${before.get(reason) ?? 0}x69 ${value}x20`,
+        })),
+        promql_expr_test: [
+          { expr: firing, eval_time: '69m', exp_samples: [] },
+          { expr: firing, eval_time: '75m', exp_samples: [{ labels: '{}', value: 1 }] },
+        ],
+      },
+    ],
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-alert-'))
+  try {
+    await writeFile(join(folder, 'test.yml'), JSON.stringify(test))
+    await promisify(execFile)('promtool', ['test', 'rules', join(folder, 'test.yml')])
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+describe.skipIf(!havePrograms('promtool'))('the alert on absorbed cost', () => {
+  it.each([
+    ['end without a word', 'please say nothing', {}],
+    [
+      'are malformed calls',
+      'A call of get_weather that goes wrong',
+      { tools: [{ type: 'function', function: { name: 'get_weather' } }] },
+    ],
+  ])('fires for paid calls whose answers %s', async (_name, content, body) => {
+    const before = await absorbedCost()
+    for (let count = 0; count < 2; count += 1) {
+      const jobId = await acceptChat({ max_tokens: 65_536, messages: [{ role: 'user', content }], ...body })
+      await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
+      expect(await worker.view(jobId)).toMatchObject({ failure_code: 'provider_empty_output', charge_amount: null })
+    }
+    const after = await absorbedCost()
+    expect((after.get('empty') ?? 0) - (before.get('empty') ?? 0)).toBeGreaterThan(1_000_000)
+    await expectAlert(before, after)
+  })
+
+  it.each([
+    ['the caller’s limit', { max_tokens: 20 }, 'length'],
+    ['the caller’s stop sequence', { stop: ['Hello'] }, 'stop'],
+  ])('does not count an answer that %s left empty: it is charged', async (_name, body, reason) => {
+    const before = await absorbedCost()
+    const jobId = await acceptChat({ messages: [{ role: 'user', content: 'Think hard: a tram?' }], ...body })
+    await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
+    expect(await resultOf(jobId)).toMatchObject({ choices: [{ message: { content: '' }, finish_reason: reason }] })
+    expect(Number((await worker.view(jobId)).charge_amount)).toBeGreaterThanOrEqual(2000)
+    expect(await absorbedCost()).toEqual(before)
+  })
+})
+
+describe('a model that thinks', () => {
+  it('charges hidden thinking as output, and never more than was authorized', async () => {
+    const jobId = await acceptChat({ messages: [{ role: 'user', content: 'Think hard: which tram?' }] })
+    await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
+    const { usage, choices } = await resultOf(jobId)
+    const { reasoning_tokens: thinking } = usage.completion_tokens_details
+    expect(choices).toMatchObject([{ message: { content: expect.stringContaining('tram') }, finish_reason: 'stop' }])
+    // A quarter of the default limit of 512.
+    expect(thinking).toBe(128)
+    const { charge_amount } = await worker.view(jobId)
+    const exact = Math.ceil(usage.prompt_tokens * 1.25 + usage.completion_tokens * 10)
+    expect(Number(charge_amount)).toBe(Math.max(exact, 2000))
+    expect(usage.completion_tokens).toBeGreaterThan(thinking)
+  })
+
+  it('charges at most the authorized maximum when a vendor thinks beyond the limit', async () => {
+    const body = {
+      candidates: [{ content: { role: 'model', parts: [{ text: 'So.' }] }, finishReason: 'STOP' }],
+      usageMetadata: { promptTokenCount: 9, candidatesTokenCount: 2, thoughtsTokenCount: 50_000 },
+    }
+    worker.upstream.setFaults([{ fault: 'status', status: 200, body }])
+    const jobId = await acceptChat({ max_tokens: 1000 })
+    await worker.run(jobId, routedTo([gemini()], PATIENCE_MS))
+    // 9 input tokens at 1.25 and 1,000 output tokens at 10 dollars per million.
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', charge_amount: '10012' })
+  })
+})
+
 describe('a transcription', () => {
   it('delivers the transcription of a recording without speech with an empty text, charged by duration', async () => {
     const { jobId } = await worker.accept({ audio: recordingOf('(rain)') })
@@ -276,6 +476,60 @@ describe('the time of a call', () => {
   })
 })
 
+const cutAfter = (afterEvents: number, ending: 'stall' | 'reset') =>
+  ({ fault: 'midStream', afterEvents, ending }) as const
+
+/** A deployment whose calls reach their time limit when the events before the stall have arrived. */
+const expiring = (rule: ReturnType<typeof cutAfter>): Deployment => ({
+  ...gemini(),
+  text: createGeminiText({
+    baseUrl: worker.upstream.url,
+    apiKey: 'test-key',
+    upstreamModel: 'gemini-2.5-flash-lite',
+    http: createExpiringHttp(worker.upstream, rule),
+  }),
+})
+
+describe('an answer that is still being written', () => {
+  const LONG = { max_tokens: 65_536, messages: [{ role: 'user', content: 'Please write 2000 words.' }] }
+
+  it('is delivered at the time limit with `length`, and charged once by the counts of the vendor until then', async () => {
+    const rule = cutAfter(40, 'stall')
+    worker.upstream.setFaults([rule])
+    const jobId = await acceptChat(LONG)
+    const routed = routedTo([expiring(rule), { ...gemini(), name: 'second', priority: 1 }], PATIENCE_MS)
+    await worker.run(jobId, routed)
+    await worker.run(jobId, routed)
+    // 8 input tokens at 1.25 and 40 × 16 output tokens at 10 dollars per million.
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'completed',
+      attempts: ['succeeded'],
+      settlements: ['confirmed'],
+      charge_amount: '6410',
+    })
+    expect(await resultOf(jobId)).toMatchObject({
+      choices: [{ message: { content: expect.stringMatching(/^Hello! You wrote/) }, finish_reason: 'length' }],
+      usage: { prompt_tokens: 8, completion_tokens: 640 },
+    })
+    await until(() => worker.upstream.calls[0]?.state === 'aborted')
+    expect(worker.upstream.calls).toHaveLength(1)
+    expect(routed.router.states()[0]).toMatchObject({ circuit: 'closed', activeCalls: 0 })
+  })
+
+  it('fails uncharged when the vendor breaks it off, and is not sent again', async () => {
+    worker.upstream.setFaults([cutAfter(3, 'reset')])
+    const jobId = await acceptChat(LONG)
+    await worker.run(jobId, routedTo([gemini(), { ...gemini(), name: 'second', priority: 1 }], PATIENCE_MS))
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'provider_outcome_unknown',
+      attempts: ['failed_ambiguous'],
+      charge_amount: null,
+    })
+    expect(worker.upstream.calls).toHaveLength(1)
+  })
+})
+
 const routes = () => routedTo([gemini()], PATIENCE_MS)
 
 describe('remote images', () => {
@@ -361,5 +615,102 @@ describe('remote images', () => {
     expect(images.requests).toHaveLength(1)
     release.resolve()
     await running
+  })
+
+  it('counts a remote image as often as the request contains it, since it goes upstream as often', async () => {
+    images.answerWith((_, response) => response.end(Buffer.concat([pngHead(64, 64), Buffer.alloc(1_500_000)])))
+    const once = await acceptChat(withImages(1))
+    await worker.run(once, { ...routes(), ...fetchingImages() })
+    expect(await worker.view(once)).toMatchObject({ state: 'completed' })
+    const [message] = withImages(1).messages
+    const repeated = await acceptChat({ messages: Array.from({ length: 14 }, () => message) })
+    await worker.run(repeated, { ...routes(), ...fetchingImages() })
+    expect(await worker.view(repeated)).toMatchObject({ failure_code: 'image_unavailable', attempts: [] })
+    expect(images.requests).toHaveLength(2)
+  })
+
+  it('fetches remote images that find no memory again once there is enough for the largest ones', async () => {
+    const memory = createJobMemory(400 * MEBIBYTE)
+    const others = await reserved(memory, 345 * MEBIBYTE)
+    images.answerWith((_, response) => response.end(Buffer.concat([pngHead(64, 64), Buffer.alloc(1_500_000)])))
+    const jobId = await acceptChat(withImages(2))
+    const running = worker.run(jobId, { ...routes(), ...fetchingImages(), memory })
+    await until(() => memory.current().waitingJobs === 1)
+    // It gave back all that it had: two such jobs could otherwise wait for each other.
+    expect(memory.current().reservedBytes).toBe(345 * MEBIBYTE)
+    others.release()
+    await running
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    expect(images.requests.length).toBeGreaterThan(2)
+    expect(memory.current().reservedBytes).toBe(0)
+  })
+})
+
+const MEBIBYTE = 1024 * 1024
+const NEVER = new AbortController().signal
+
+async function reserved(memory: ReturnType<typeof createJobMemory>, bytes: number): Promise<MemoryReservation> {
+  const reservation = await memory.reserve(bytes, NEVER)
+  if (!reservation) throw new Error('nothing was reserved')
+  return reservation
+}
+
+describe('a job without memory', () => {
+  it('waits under its lease, before its upload is opened, and runs when another job ends', async () => {
+    const memory = createJobMemory(MEBIBYTE)
+    const others = await reserved(memory, MEBIBYTE)
+    const opened: string[] = []
+    const uploads = { open: (key: string) => (opened.push(key), worker.uploads.open(key)) }
+    const { jobId } = await worker.accept()
+    const running = worker.run(jobId, { memory, uploads })
+    await until(() => memory.current().waitingJobs === 1)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', leased: true, attempts: [] })
+    expect(opened).toEqual([])
+    others.release()
+    await running
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+    expect(memory.current().reservedBytes).toBe(0)
+  })
+
+  it('is deferred when none becomes free, and its payer is not blamed when that lasts too long', async () => {
+    const memory = createJobMemory(MEBIBYTE, { longestWaitMs: 1 })
+    await reserved(memory, MEBIBYTE)
+    const { jobId, payer } = await worker.accept()
+    await worker.run(jobId, { memory })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', leased: false, deferred: true, attempts: [] })
+    await worker.runDeferredFor(jobId, 300, { memory })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'failed', failure_code: 'work_not_started', attempts: [] })
+    const work = await worker.ledger.sql('SELECT kind FROM uncharged_work WHERE payer = $1', [payer.address])
+    expect(work).toEqual([])
+  })
+
+  it('returns its memory however it ends', async () => {
+    const memory = createJobMemory(MEBIBYTE)
+    for (const code of [200, 401, 500]) {
+      worker.upstream.setFaults(code === 200 ? [] : [{ fault: 'status', status: code }])
+      const { jobId } = await worker.accept()
+      await worker.run(jobId, { memory })
+      expect((await worker.view(jobId)).state).toBe(code === 200 ? 'completed' : 'failed')
+      expect(memory.current().reservedBytes).toBe(0)
+    }
+  })
+
+  it('is claimed without its long request, which is read once there is memory for it', async () => {
+    const text = 'tram '.repeat(10_000)
+    const jobId = await acceptChat({ messages: [{ role: 'user', content: text }] })
+    const memory = createJobMemory(MEBIBYTE)
+    const others = await reserved(memory, MEBIBYTE)
+    const reads: string[] = []
+    const executionStore = {
+      ...worker.dependencies.executionStore,
+      readEffectiveRequest: (id: string) => (reads.push(id), worker.ledger.execution.readEffectiveRequest(id)),
+    }
+    const running = worker.run(jobId, { ...routes(), memory, executionStore })
+    await until(() => memory.current().waitingJobs === 1)
+    expect(reads).toEqual([])
+    others.release()
+    await running
+    expect(reads).toEqual([jobId])
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   })
 })

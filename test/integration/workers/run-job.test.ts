@@ -426,12 +426,12 @@ describe('a worker that loses its lease during the call', () => {
     const { executionStore } = worker.dependencies
     let renewals = 0
     // Long enough that no lease expires before the next renewal.
-    const renewLease: typeof executionStore.renewLease = async (job) => {
-      const written = await executionStore.renewLease(job, PATIENCE_MS)
+    const renewLeases: typeof executionStore.renewLeases = async (jobs) => {
+      const lost = await executionStore.renewLeases(jobs, PATIENCE_MS)
       renewals += 1
-      return written
+      return lost
     }
-    const { finish } = await heldInCall(jobId, { leaseMs: 300, executionStore: { ...executionStore, renewLease } })
+    const { finish } = await heldInCall(jobId, { leaseMs: 300, executionStore: { ...executionStore, renewLeases } })
     // The lease is renewed every third of its duration: after three renewals the first one has expired.
     await until(() => renewals >= 3)
     expect(await worker.ledger.execution.claimJob(jobId, 1000)).toBeNull()

@@ -1,27 +1,35 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import type { LimitFunction } from 'p-limit'
 import type { ClaimedJob, SealedResult, StoredSettlement } from '#shared/jobs/job.ts'
 import type { JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { BlockWatch, ChainNews, Following } from '#shared/payment/block-watch.ts'
 import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import type { StepContext } from '../../job/step-outcome.ts'
 import { gasOfReverts } from './gas-of-reverts.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
-import { readStatuses } from './read-statuses.ts'
+import { readStatuses, type TransactionStatus } from './read-statuses.ts'
 
 export interface ConfirmationDependencies {
   readonly settlementStore: Pick<JobSettlementStore, 'readSettlement'>
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
+  readonly blockWatch: BlockWatch
+  /** Longest time without reading the receipts of a settlement, when no block brings news of it. Default 2,500. */
+  readonly unaskedMs?: number | undefined
+  /** Limits how many settlements are read from the chain concurrently: a block may bring news of a thousand. */
+  readonly limitReads: LimitFunction
   readonly logger: Logger
 }
 
-/** How long one run polls before it releases the job; several blocks. */
+/** How long one run watches before it releases the job; several blocks. */
 const WATCH_MS = 20_000
-/** Delay before the first poll: a chain that mines immediately has the receipt by then, and the caller is waiting. */
-const FIRST_PAUSE_MS = 1
-/** Large enough that the early first poll adds hardly any requests on a chain with real block times. */
-const PAUSE_GROWTH = 6
-/** Pause until a settlement is late: shorter than a block, since the caller is waiting. */
-const PAUSE_WHILE_FRESH_MS = 250
-const LONGEST_PAUSE_MS = 1000
+/** Longer than a block of Base, so that a settlement that is mined in the next one is read once. */
+const UNASKED_MS = 2500
+/** Pause before a transaction that no node accepted is sent again: every later account nonce waits for it. */
+const RESEND_MS = 500
+/** Pause before another look at a listed transaction without a receipt: the node that answered is behind. */
+const RECHECK_MS = 250
+const RECHECKS = 8
 /** A settlement that takes longer than a block or two is late, and evidence is read in addition to its receipts. */
 const EVIDENCE_AFTER_MS = 5000
 /** After the node reports a used account nonce, the receipt appears within moments unless something is wrong. */
@@ -37,57 +45,134 @@ export interface JudgedSettlement {
   readonly gas: GasSpent | null
 }
 
+/** What one run has seen of its settlement. */
+interface Watch {
+  readonly job: ClaimedJob
+  readonly chargeAmount: AtomicAmount
+  readonly startedAt: number
+  readonly following: Following
+  /** Hashes of the transactions that a node accepted. */
+  readonly sent: Set<string>
+  settlement: StoredSettlement
+  /** When evidence is read next. */
+  evidenceAt: number
+  unexplainedSince: number | null
+  /** How often a listed transaction without a receipt is still looked at soon. */
+  rechecks: number
+  /** Whether a transaction is in a block that is not deep enough. */
+  isMined: boolean
+}
+
 /**
- * Sends the newest transaction of a settlement and polls all of them until a verdict is reached or the time is up. A
- * transaction that no node accepted is sent again with each poll, since every later account nonce waits for it.
+ * Sends the newest transaction of a settlement and follows all of them until a verdict is reached or the time is up.
+ * Gives up the job's place once it is sent. Receipts are read when a new block lists one of the transactions, and now
+ * and then in any case; the head of the chain is polled for all settlements of the process together. Returns `null`
+ * when the lease is lost.
  */
 export async function awaitConfirmation(
-  { settlementStore, settler, logger }: ConfirmationDependencies,
+  dependencies: ConfirmationDependencies,
   job: ClaimedJob,
   { chargeAmount }: SealedResult,
-): Promise<JudgedSettlement> {
-  const { authorization } = job
+  { signal, releasePlace }: StepContext,
+): Promise<JudgedSettlement | null> {
+  const { settlementStore, blockWatch, limitReads } = dependencies
   const startedAt = performance.now()
-  const sent = new Set<string>()
-  let settlement = job.settlement ?? (await settlementStore.readSettlement(job))
-  let evidenceAt = startedAt + EVIDENCE_AFTER_MS
-  let unexplainedSince: number | null = null
-  const send = async () => {
-    const [newest] = settlement.transactions
-    if (!newest || sent.has(newest.hash)) return
-    const answer = await settler.broadcast(newest)
-    if (answer.outcome === 'unreachable') {
-      logger.warn('no response to a broadcast', { jobId: job.id, error: answer.cause })
-      return
-    }
-    sent.add(newest.hash)
-    if (answer.outcome === 'account_nonce_used')
-      evidenceAt = Math.min(evidenceAt, performance.now() + EVIDENCE_AFTER_USED_NONCE_MS)
+  const settlement = job.settlement ?? (await settlementStore.readSettlement(job))
+  const watch: Watch = {
+    job,
+    chargeAmount,
+    startedAt,
+    following: blockWatch.follow(hashesOf(settlement)),
+    sent: new Set(),
+    settlement,
+    evidenceAt: startedAt + EVIDENCE_AFTER_MS,
+    unexplainedSince: null,
+    rechecks: 0,
+    isMined: false,
   }
-  const longestPause = () =>
-    performance.now() - startedAt < EVIDENCE_AFTER_MS ? PAUSE_WHILE_FRESH_MS : LONGEST_PAUSE_MS
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * PAUSE_GROWTH, longestPause())) {
-    await send()
-    await delay(pause)
-    let evidence: SettlementEvidence | null = null
-    if (performance.now() >= evidenceAt) {
-      evidence = await settler.readEvidence(authorization)
-      evidenceAt = performance.now() + EVIDENCE_AFTER_MS
+  try {
+    await sendNewest(dependencies, watch)
+    releasePlace()
+    // A settlement of an earlier run may be on chain already.
+    let news: ChainNews = job.settlement ? await nextNews(dependencies, watch, signal, true) : 'moved'
+    while (news !== 'aborted') {
+      watch.rechecks = news === 'listed' ? RECHECKS : Math.max(0, watch.rechecks - 1)
+      const judged = await limitReads(() => readAndJudge(dependencies, watch))
+      if (judged) return judged
+      await sendNewest(dependencies, watch)
+      news = await nextNews(dependencies, watch, signal, false)
     }
-    // Read after the evidence: a replacement signed in the meantime may be the transaction that was mined.
-    if (pause === LONGEST_PAUSE_MS || evidence) settlement = await settlementStore.readSettlement(job)
-    const statuses = await readStatuses(settler, settlement.transactions, authorization, chargeAmount)
-    const gas = gasOfReverts(statuses)
-    const verdict = judgeSettlement(statuses, evidence?.outcome === 'read' ? evidence : null, authorization.deadline)
-    if (verdict.verdict === 'unexplained') {
-      unexplainedSince ??= performance.now()
-      if (performance.now() - unexplainedSince >= UNEXPLAINED_MS) return { settlement, verdict, gas }
-      evidenceAt = performance.now() + EVIDENCE_WHILE_UNEXPLAINED_MS
-    } else if (verdict.verdict !== 'open') {
-      return { settlement, verdict, gas }
-    } else if (evidence?.outcome === 'read') {
-      unexplainedSince = null
-    }
-    if (performance.now() - startedAt >= WATCH_MS) return { settlement, verdict: { verdict: 'open' }, gas }
+    return null
+  } finally {
+    watch.following.stop()
   }
+}
+
+/** Sends the newest transaction unless a node has accepted it. */
+async function sendNewest({ settler, logger }: ConfirmationDependencies, watch: Watch): Promise<void> {
+  const [newest] = watch.settlement.transactions
+  if (!newest || watch.sent.has(newest.hash)) return
+  const answer = await settler.broadcast(newest)
+  if (answer.outcome === 'unreachable') {
+    logger.warn('no response to a broadcast', { jobId: watch.job.id, error: answer.cause })
+    return
+  }
+  watch.sent.add(newest.hash)
+  if (answer.outcome === 'account_nonce_used')
+    watch.evidenceAt = Math.min(watch.evidenceAt, performance.now() + EVIDENCE_AFTER_USED_NONCE_MS)
+}
+
+/** Waits until the settlement may have changed, or must be looked at or sent again. */
+async function nextNews(
+  { unaskedMs = UNASKED_MS }: ConfirmationDependencies,
+  { settlement, sent, rechecks, evidenceAt, isMined, following }: Watch,
+  signal: AbortSignal,
+  justSent: boolean,
+): Promise<ChainNews> {
+  const [newest] = settlement.transactions
+  const isSent = newest === undefined || sent.has(newest.hash)
+  const pause = Math.min(unaskedMs, isSent ? unaskedMs : RESEND_MS, rechecks > 0 ? RECHECK_MS : unaskedMs)
+  const longestMs = Math.max(1, Math.min(pause, evidenceAt - performance.now()))
+  return await following.next({ longestMs, signal, everyBlock: isMined, justSent })
+}
+
+/** Reads the transactions, with evidence when it is due. Returns `null` while the watch goes on. */
+async function readAndJudge(dependencies: ConfirmationDependencies, watch: Watch): Promise<JudgedSettlement | null> {
+  const { settlementStore, settler } = dependencies
+  const { job, chargeAmount, startedAt } = watch
+  const { authorization } = job
+  let evidence: SettlementEvidence | null = null
+  if (performance.now() >= watch.evidenceAt) {
+    evidence = await settler.readEvidence(authorization)
+    watch.evidenceAt = performance.now() + EVIDENCE_AFTER_MS
+  }
+  // Read after the evidence: a replacement signed in the meantime may be the transaction that was mined.
+  if (evidence || performance.now() - startedAt >= EVIDENCE_AFTER_MS) {
+    watch.settlement = await settlementStore.readSettlement(job)
+    watch.following.setTransactions(hashesOf(watch.settlement))
+  }
+  const statuses = await readStatuses(settler, watch.settlement.transactions, authorization, chargeAmount)
+  watch.isMined = statuses.some(isInBlock)
+  if (watch.isMined) watch.rechecks = 0
+  const { settlement } = watch
+  const gas = gasOfReverts(statuses)
+  const verdict = judgeSettlement(statuses, evidence?.outcome === 'read' ? evidence : null, authorization.deadline)
+  if (verdict.verdict === 'unexplained') {
+    watch.unexplainedSince ??= performance.now()
+    if (performance.now() - watch.unexplainedSince >= UNEXPLAINED_MS) return { settlement, verdict, gas }
+    watch.evidenceAt = performance.now() + EVIDENCE_WHILE_UNEXPLAINED_MS
+  } else if (verdict.verdict !== 'open') {
+    return { settlement, verdict, gas }
+  } else if (evidence?.outcome === 'read') {
+    watch.unexplainedSince = null
+  }
+  return performance.now() - startedAt >= WATCH_MS ? { settlement, verdict: { verdict: 'open' }, gas } : null
+}
+
+function hashesOf({ transactions }: StoredSettlement): readonly `0x${string}`[] {
+  return transactions.map(({ hash }) => hash)
+}
+
+function isInBlock({ confirmation }: TransactionStatus): boolean {
+  return confirmation.outcome === 'pending' && confirmation.isMined === true
 }

@@ -1,9 +1,11 @@
+import pLimit from 'p-limit'
 import type { ClaimedJob, StoredSettlement } from '#shared/jobs/job.ts'
 import type { EarlierSettlement, JobSettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { type Ending, finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
+import { type Ending, finished, moved, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
@@ -11,7 +13,7 @@ import {
   requireSealed,
 } from '../finish-settlement.ts'
 import { type EarlierSettlementDependencies, lookUpEarlier } from '../look-up-earlier.ts'
-import { awaitConfirmation } from './await-confirmation.ts'
+import { awaitConfirmation, type ConfirmationDependencies } from './await-confirmation.ts'
 import { findEarlierCharge } from './find-earlier-charge.ts'
 import type { Verdict } from './judge-settlement.ts'
 
@@ -20,17 +22,23 @@ export interface SettlementDependencies extends FinishSettlementDependencies {
     Pick<JobSettlementStore, 'recordSettlement' | 'readSettlement' | 'renewSettlement' | 'markForReview'> &
     EarlierSettlementDependencies['settlementStore']
   readonly settler: Settler
+  readonly blockWatch: BlockWatch
+  readonly unaskedMs?: number
   readonly logger: Logger
 }
+
+/** Settlements of this process that are read from the chain concurrently; a node may limit its calls per second. */
+const CONCURRENT_READS = 32
 
 /** Delay before the next attempt while the chain cannot be reached or has not mined the transaction. */
 const CHAIN_RETRY_MS = 1000
 
 /** Settles with settlement keys of our own. */
 export function createOwnKeySettlement(dependencies: SettlementDependencies): SettlementSteps {
+  const limitReads = pLimit(CONCURRENT_READS)
   return {
     recordSettlement: (job) => recordSettlement(dependencies, job),
-    settleCharge: (job) => settleCharge(dependencies, job),
+    settleCharge: (job, context) => settleCharge({ ...dependencies, limitReads }, job, context),
   }
 }
 
@@ -90,9 +98,15 @@ function later(reason: string, ending: Ending): StepOutcome {
 }
 
 /** Moves settling → completed: sends the stored transaction until the chain proves the transfer. */
-async function settleCharge(dependencies: SettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
+async function settleCharge(
+  dependencies: SettlementDependencies & ConfirmationDependencies,
+  job: ClaimedJob,
+  context: StepContext,
+): Promise<StepOutcome> {
   const { settlementStore } = dependencies
-  const { settlement, verdict, gas } = await awaitConfirmation(dependencies, job, requireSealed(job))
+  const judged = await awaitConfirmation(dependencies, job, requireSealed(job), context)
+  if (!judged) return { next: 'stale' }
+  const { settlement, verdict, gas } = judged
   switch (verdict.verdict) {
     case 'settled':
       return completeSettlement(dependencies, job, settlement.settlementId, {

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import type {
   JobSettlementStore,
@@ -6,10 +5,11 @@ import type {
   RemoteSettlement,
   RemoteSettlementStore,
 } from '#shared/jobs/settlement-store.ts'
+import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { RemoteFacilitator } from '#shared/payment/remote-facilitator.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { SettlementSteps } from '../../job/settlement-steps.ts'
-import { type Ending, finished, moved, type StepOutcome } from '../../job/step-outcome.ts'
+import { type Ending, finished, moved, type StepContext, type StepOutcome } from '../../job/step-outcome.ts'
 import {
   completeSettlement,
   type FinishSettlementDependencies,
@@ -26,6 +26,7 @@ export interface RemoteSettlementDependencies extends FinishSettlementDependenci
     EarlierSettlementDependencies['settlementStore'] &
     Pick<JobSettlementStore, 'markForReview'>
   readonly facilitator: RemoteFacilitator
+  readonly blockWatch: BlockWatch
   readonly logger: Logger
 }
 
@@ -55,7 +56,7 @@ const OWN_KEY_RETRY_MS = 30_000
 export function createRemoteSettlement(dependencies: RemoteSettlementDependencies): SettlementSteps {
   return {
     recordSettlement: (job) => recordSettlement(dependencies, job),
-    settleCharge: (job) => settleCharge(dependencies, job),
+    settleCharge: (job, context) => settleCharge(dependencies, job, context),
   }
 }
 
@@ -78,7 +79,11 @@ async function recordSettlement(dependencies: RemoteSettlementDependencies, job:
 }
 
 /** Moves settling → completed: looks for the outcome of earlier requests on chain before it sends another one. */
-async function settleCharge(dependencies: RemoteSettlementDependencies, job: ClaimedJob): Promise<StepOutcome> {
+async function settleCharge(
+  dependencies: RemoteSettlementDependencies,
+  job: ClaimedJob,
+  context: StepContext,
+): Promise<StepOutcome> {
   const settlement = await dependencies.settlementStore.readRemoteSettlement(job)
   if (!settlement) {
     dependencies.logger.error('a settlement needs a worker with its settlement key', { jobId: job.id })
@@ -87,14 +92,14 @@ async function settleCharge(dependencies: RemoteSettlementDependencies, job: Cla
   const reported = await readReported(dependencies, job, settlement)
   if (reported.outcome === 'confirmed') return completeSettlement(dependencies, job, settlement.settlementId, reported)
   // Without an earlier request there is nothing to find on chain.
-  if (settlement.sinceRequestMs === null) return requestSettlement(dependencies, job, settlement)
+  if (settlement.sinceRequestMs === null) return requestSettlement(dependencies, job, settlement, context)
   const ended = await finishFromChain(dependencies, job, settlement)
   if (ended) return ended
   if (reported.outcome === 'reverted' && settlement.unansweredRequests === 0)
     return failSettlement(dependencies, job, 'every transaction of the facilitator reverted', reported.judgedAt)
   const patienceMs = reported.outcome === 'pending' ? REQUEST_AGAIN_WITH_HASH_MS : REQUEST_AGAIN_AFTER_MS
   if (settlement.sinceRequestMs < patienceMs) return later('settlement pending')
-  return requestSettlement(dependencies, job, settlement)
+  return requestSettlement(dependencies, job, settlement, context)
 }
 
 /** Requests the settlement. The request is stored before it is sent, so a crash leaves it as unanswered. */
@@ -102,6 +107,7 @@ async function requestSettlement(
   dependencies: RemoteSettlementDependencies,
   job: ClaimedJob,
   settlement: RemoteSettlement,
+  context: StepContext,
 ): Promise<StepOutcome> {
   const { settlementStore, facilitator, logger } = dependencies
   const { settlementId, unansweredRequests, hashes } = settlement
@@ -115,7 +121,9 @@ async function requestSettlement(
   if ((await settlementStore.recordSettlementAnswer(job, settlementId, hash)) === 'stale')
     return later('the response was not stored')
   if (answer.outcome === 'sent') {
-    const mined = await awaitTransfer(dependencies, job, answer.hash)
+    context.releasePlace()
+    const mined = await awaitTransfer(dependencies, job, answer.hash, context.signal)
+    if (mined === 'lease_lost') return { next: 'stale' }
     return mined ? completeSettlement(dependencies, job, settlement.settlementId, mined) : later('settlement pending')
   }
   logger.warn('settlement request refused', { jobId: job.id, reason: answer.reason })
@@ -173,20 +181,31 @@ async function finishFromChain(
   }
 }
 
-/** Polls a reported transaction. Returns `null` when it fails or the time is up. */
+/** Follows a reported transaction. Returns `null` when it fails or the time is up. */
 async function awaitTransfer(
-  { facilitator }: RemoteSettlementDependencies,
+  { facilitator, blockWatch }: RemoteSettlementDependencies,
   job: ClaimedJob,
   hash: `0x${string}`,
-): Promise<MinedTransfer | null> {
+  signal: AbortSignal,
+): Promise<MinedTransfer | 'lease_lost' | null> {
   const { chargeAmount } = requireSealed(job)
-  for (let [waited, pause] = [0, FIRST_PAUSE_MS]; waited < WATCH_MS; waited += pause, pause = longer(pause)) {
-    const confirmation = await facilitator.confirm(hash, job.authorization, chargeAmount)
-    if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
-    if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return null
-    await delay(pause)
+  const following = blockWatch.follow([hash])
+  try {
+    for (let [waited, pause] = [0, FIRST_PAUSE_MS]; waited < WATCH_MS; ) {
+      const confirmation = await facilitator.confirm(hash, job.authorization, chargeAmount)
+      if (confirmation.outcome === 'confirmed') return { ...confirmation, hash }
+      if (confirmation.outcome !== 'pending' && confirmation.outcome !== 'unreachable') return null
+      const everyBlock = confirmation.outcome === 'pending' && confirmation.isMined === true
+      const news = await following.next({ longestMs: pause, signal, everyBlock })
+      if (news === 'aborted') return 'lease_lost'
+      if (news !== 'elapsed') continue
+      waited += pause
+      pause = longer(pause)
+    }
+    return null
+  } finally {
+    following.stop()
   }
-  return null
 }
 
 function longer(pause: number): number {

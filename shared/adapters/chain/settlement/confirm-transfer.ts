@@ -1,6 +1,5 @@
 import {
   BlockNotFoundError,
-  type GetBlockReturnType,
   isAddressEqual,
   type Log,
   type PublicClient,
@@ -12,8 +11,8 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation, GasSpent } from '#shared/payment/facilitator.ts'
-import type { base } from '../network/base-chain.ts'
 import { usdcAbi } from '../network/contracts.ts'
+import { type Block, createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
 import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 
 export type ConfirmTransfer = (
@@ -26,10 +25,6 @@ export type ConfirmTransfer = (
 const DEFAULT_NATIVE_TOKEN_USD = 4000
 /** How many blocks' times are cached. Settlements in one block share its time. */
 const CACHED_BLOCKS = 64
-/** How long the newest block that was seen proves depth; shorter than a block, since a reorganization may remove it. */
-const LATEST_BLOCK_MS = 1000
-
-type Block = Pick<GetBlockReturnType<typeof base>, 'number' | 'hash' | 'timestamp'>
 
 /**
  * Creates the check that a transaction paid a charge: it succeeded and contains the USDC transfer of the charge from
@@ -39,24 +34,25 @@ type Block = Pick<GetBlockReturnType<typeof base>, 'number' | 'hash' | 'timestam
  *
  * Two RPC calls, receipt and latest block, of which settlements in the same second share the second one; one more for
  * the time of an older block, unless the node puts it into its logs; and one more when the receipt does not prove the
- * payment.
+ * payment. With several confirmations, the block is read again at its number: the later blocks may not descend from it.
  */
 export function createConfirmTransfer(
   client: PublicClient,
   confirmations = 1,
   nativeTokenUsd = DEFAULT_NATIVE_TOKEN_USD,
+  latest = createLatestBlock(client),
 ): ConfirmTransfer {
   const timestamps = new Map<string, Date>()
-  const remember = ({ hash, timestamp }: Block) => {
+  const remember = ({ hash, timestamp }: Pick<Block, 'hash' | 'timestamp'>) => {
     timestamps.set(hash, dateOf(timestamp))
     for (const oldest of timestamps.keys()) if (timestamps.size > CACHED_BLOCKS) timestamps.delete(oldest)
   }
-  const isDeep = createDepthCheck(client, confirmations, remember)
+  const isDeep = createDepthCheck(latest, confirmations, remember)
   return async (hash, authorization, chargeAmount) => {
     try {
       const receipt = await client.getTransactionReceipt({ hash })
       const { blockNumber, blockHash } = receipt
-      if (!(await isDeep(receipt))) return { outcome: 'pending' }
+      if (!(await isDeep(receipt))) return { outcome: 'pending', isMined: true }
       const gas = gasSpent(receipt, nativeTokenUsd)
       if (receipt.status === 'reverted' || !hasTransfer(receipt.logs, authorization, chargeAmount)) {
         if (await isInLogs(client, receipt, authorization, chargeAmount))
@@ -66,9 +62,10 @@ export function createConfirmTransfer(
           : { outcome: 'transfer_missing', blockNumber }
       }
       const knownTime = timestamps.get(blockHash) ?? timeInLogs(receipt)
-      if (knownTime) return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: knownTime, gas }
+      if (knownTime && confirmations === 1)
+        return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: knownTime, gas }
       const block = await client.getBlock({ blockNumber })
-      // The block was replaced between the two calls. The next poll shows where the transaction is now.
+      // The block was replaced after the receipt was read. The next poll shows where the transaction is now.
       if (block.hash !== blockHash) return { outcome: 'pending' }
       remember(block)
       return { outcome: 'confirmed', blockNumber, blockHash, blockTimestamp: dateOf(block.timestamp), gas }
@@ -85,19 +82,18 @@ export function createConfirmTransfer(
  * never the contrary: then the node is asked again.
  */
 function createDepthCheck(
-  client: PublicClient,
+  latest: LatestBlock,
   confirmations: number,
   onBlock: (block: Block) => void,
 ): (receipt: TransactionReceipt) => Promise<boolean> {
-  let seen: { readonly block: Block; readonly until: number } | null = null
   return async ({ blockNumber, blockHash }) => {
-    const isDeepBelow = ({ number, hash }: Block) =>
-      number - blockNumber + 1n >= BigInt(confirmations) && (number !== blockNumber || hash === blockHash)
-    if (seen && performance.now() < seen.until && isDeepBelow(seen.block)) return true
-    const block = await client.getBlock()
-    seen = { block, until: performance.now() + LATEST_BLOCK_MS }
-    onBlock(block)
-    return isDeepBelow(block)
+    const isDeepBelow = (block: Block) => {
+      onBlock(block)
+      const { number, hash } = block
+      return number - blockNumber + 1n >= BigInt(confirmations) && (number !== blockNumber || hash === blockHash)
+    }
+    const recent = latest.recent()
+    return (recent !== null && isDeepBelow(recent)) || isDeepBelow(await latest.read())
   }
 }
 

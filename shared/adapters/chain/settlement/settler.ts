@@ -1,5 +1,6 @@
 import { keccak256, type PublicClient } from 'viem'
 import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import { createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
 import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
 import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall } from '../verification/settlement-call.ts'
@@ -15,6 +16,8 @@ export interface SettlerOptions {
   readonly estimateFees?: FeeEstimator
   /** Price of the native token in US dollars, at which the cost of gas is reported. */
   readonly nativeTokenUsd?: number
+  /** The newest block, where others in this process read it too. */
+  readonly latest?: LatestBlock
 }
 
 /** Creates a settler with `privateKeys`. Each authorization names the facilitator address that must send it. */
@@ -22,7 +25,12 @@ export function createSettler(
   client: PublicClient,
   chainId: number,
   privateKeys: readonly `0x${string}`[],
-  { confirmations = 1, estimateFees = createFeeEstimator(client), nativeTokenUsd }: SettlerOptions = {},
+  {
+    confirmations = 1,
+    estimateFees = createFeeEstimator(client),
+    nativeTokenUsd,
+    latest = createLatestBlock(client),
+  }: SettlerOptions = {},
 ): Settler {
   const keys = settlementKeys(privateKeys)
   const countAccountNonce = firstAccountNonce(client)
@@ -62,7 +70,7 @@ export function createSettler(
       return { raw, hash: keccak256(raw) }
     },
     broadcast: (transaction) => broadcast(client, transaction),
-    confirm: createConfirmTransfer(client, confirmations, nativeTokenUsd),
+    confirm: createConfirmTransfer(client, confirmations, nativeTokenUsd, latest),
     readEvidence: (authorization, at) => readEvidence(client, authorization, at === 'newest' ? 1 : confirmations),
     findTransfer: async (hashes, authorization, fromBlock) => {
       const transfers = await unlessUnreachable(() => readPaymentTransfers(client, authorization, fromBlock, 'latest'))

@@ -40,17 +40,6 @@ export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promis
   return null
 }
 
-/** Extends the lease of a job that this worker still has. */
-export async function renewLease(sql: Sql, job: ClaimedJob, leaseMs: number): Promise<Written> {
-  const { rowCount } = await sql.query({
-    name: 'renew_lease',
-    text: `UPDATE jobs SET lease_expires_at = now() + make_interval(secs => $3 / 1000.0), orphaned_at = NULL
-     WHERE id = $1 AND fence = $2 AND state IN ('accepted', 'generating', 'generated', 'settling')`,
-    values: [job.id, job.fence.toString(), leaseMs],
-  })
-  return rowCount === 1 ? 'written' : 'stale'
-}
-
 /** Ends this worker's lease; the job may run again immediately. */
 export async function releaseJob(sql: Sql, job: ClaimedJob): Promise<Written> {
   const { rowCount } = await sql.query({

@@ -5,9 +5,11 @@ import { findExhaustedBudget } from '../admission/find-exhausted-budget.ts'
 import { readExposure } from '../admission/read-exposure.ts'
 import type { Pool } from '../pool.ts'
 import { openStagedUpload } from '../retention/staged-uploads.ts'
-import { claimJob, deferJob, releaseJob, renewLease } from './claim-job.ts'
+import { claimJob, deferJob, releaseJob } from './claim-job.ts'
 import { failJob } from './fail-job.ts'
 import { handOverJob } from './hand-over-job.ts'
+import { readEffectiveRequest } from './read-effective-request.ts'
+import { renewLeases } from './renew-leases.ts'
 import { sealResult } from './seal-result.ts'
 import { startAttempt } from './start-attempt.ts'
 import { takeDueJobs } from './take-due-jobs.ts'
@@ -16,11 +18,12 @@ import { takeDueJobs } from './take-due-jobs.ts'
 export function createExecutionStore(pool: Pool, budget: UnchargedBudget): ExecutionStore {
   return {
     claimJob: (jobId, leaseMs) => claimJob(pool, jobId, leaseMs),
-    renewLease: (job, leaseMs) => renewLease(pool, job, leaseMs),
+    renewLeases: (jobs, leaseMs) => renewLeases(pool, jobs, leaseMs),
     deferJob: (job, delayMs, isPaymentBlocked = false) => deferJob(pool, job, delayMs, isPaymentBlocked),
     releaseJob: (job) => releaseJob(pool, job),
     handOverJob: (job) => handOverJob(pool, job),
     takeDueJobs: (states, limit) => takeDueJobs(pool, states, limit),
+    readEffectiveRequest: (jobId) => readEffectiveRequest(pool, jobId),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
     readExposureAhead: (job, since) => readExposureAhead(pool, job, since, budget),
     startAttempt: (job, deployment, failed) => startAttempt(pool, job, deployment, failed),

@@ -10,6 +10,7 @@ export interface ClaimedJobRow {
   public_model: string
   request_digest: string
   effective_request: string | null
+  request_bytes: number
   quoted_maximum: string
   catalog_version: string
   terms: JsonValue
@@ -28,9 +29,22 @@ export interface ClaimedJobRow {
   traceparent: string | null
   usage: Record<string, number> | null
   charge_amount: string | null
-  result_body: string | null
   result_digest: string | null
 }
+
+type ComputedColumn =
+  | 'signed'
+  | 'request_bytes'
+  | 'effective_request'
+  | 'waited_ms'
+  | 'deferred_ms'
+  | 'payment_blocked_ms'
+
+/**
+ * A longer effective request is read once there is memory for it; all jobs that wait for memory are claimed.
+ * `octet_length` does not read the text itself.
+ */
+const LONG_REQUEST_BYTES = 32 * 1024
 
 /** Listed one by one: a column added by a later migration must not change the result of a prepared statement. */
 const CLAIMED_COLUMNS = {
@@ -38,7 +52,6 @@ const CLAIMED_COLUMNS = {
   operation: true,
   public_model: true,
   request_digest: true,
-  effective_request: true,
   quoted_maximum: true,
   catalog_version: true,
   terms: true,
@@ -52,13 +65,14 @@ const CLAIMED_COLUMNS = {
   traceparent: true,
   usage: true,
   charge_amount: true,
-  result_body: true,
   result_digest: true,
-} satisfies Record<Exclude<keyof ClaimedJobRow, 'signed' | 'waited_ms' | 'deferred_ms' | 'payment_blocked_ms'>, true>
+} satisfies Record<Exclude<keyof ClaimedJobRow, ComputedColumn>, true>
 
 /** The select list over `jobs` and `authorizations` that `claimedJobFromRow` reads. */
 export const CLAIMED_JOB = [
   ...Object.keys(CLAIMED_COLUMNS).map((name) => `jobs.${name}`),
+  'coalesce(octet_length(jobs.effective_request), 0) AS request_bytes',
+  `CASE WHEN octet_length(jobs.effective_request) <= ${LONG_REQUEST_BYTES} THEN jobs.effective_request END AS effective_request`,
   'authorizations.signed',
 ].join(', ')
 
@@ -69,6 +83,7 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
     publicModel: row.public_model,
     requestDigest: row.request_digest,
     effectiveRequest: row.effective_request === null ? null : (JSON.parse(row.effective_request) as JsonValue),
+    requestBytes: row.request_bytes,
     quotedMaximum: atomicAmount(BigInt(row.quoted_maximum)),
     catalogVersion: row.catalog_version,
     terms: row.terms,
@@ -88,12 +103,11 @@ export function claimedJobFromRow(row: ClaimedJobRow): ClaimedJob {
   }
 }
 
-function sealedFromRow({ usage, charge_amount, result_body, result_digest }: ClaimedJobRow): SealedResult | null {
-  if (usage === null || charge_amount === null || result_body === null || result_digest === null) return null
+function sealedFromRow({ usage, charge_amount, result_digest }: ClaimedJobRow): SealedResult | null {
+  if (usage === null || charge_amount === null || result_digest === null) return null
   return {
     usage,
     chargeAmount: atomicAmount(BigInt(charge_amount)),
-    resultBody: result_body,
     resultDigest: result_digest,
   }
 }

@@ -1,4 +1,4 @@
-import type { ClaimedJob, SealedResult, Written } from '#shared/jobs/job.ts'
+import type { ClaimedJob, NewResult, Written } from '#shared/jobs/job.ts'
 import type { Media } from '#shared/media/media.ts'
 import { moveJob } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
@@ -13,7 +13,7 @@ export function sealResult(
   sql: Sql,
   job: ClaimedJob,
   attemptId: string,
-  { usage, chargeAmount, resultBody, resultDigest }: SealedResult,
+  { usage, chargeAmount, resultBody, resultDigest }: NewResult,
   media: Media | null,
 ): Promise<Written> {
   return moveJob(sql, job, 'generated', (parameter) => ({

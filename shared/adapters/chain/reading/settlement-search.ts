@@ -1,0 +1,147 @@
+import { LRUCache } from 'lru-cache'
+import pLimit from 'p-limit'
+import type { PublicClient } from 'viem'
+import { atomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { SettlementOnChain, SettlementSearch } from '#shared/payment/settlement-search.ts'
+import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
+import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
+import { findFirstBlock } from './find-first-block.ts'
+import { isSameNonce, type PayerNonce, readSpentNonce, wasInvalidated } from './nonce-use.ts'
+import { readPaymentTransfers } from './read-payment-transfers.ts'
+
+/** Public nodes read the logs of this many blocks in one call. */
+const LOG_RANGE = 1000n
+/** Almost three hours of Base; official clients sign for less than half an hour. */
+const MAXIMUM_BLOCKS = 5000n
+/** How many other calls a payer may have made in these blocks: each costs an RPC call. */
+const MAXIMUM_TRANSFERS = 300
+const CONCURRENT_TRANSACTIONS = 10
+/** How much later than the chain's the clock of a machine may be. */
+const CLOCK_SKEW_SECONDS = 120n
+
+/** After a restore many callers come back at the same time, and the node has other calls to answer. */
+const CONCURRENT_SEARCHES = 8
+/** Transactions that are remembered, since all payments of one payer are looked for in the same ones. */
+const KEPT_TRANSACTIONS = 5000
+
+/** Returns the nonce that a transaction spent, `null` when it settled no payment. */
+type ReadNonce = (hash: `0x${string}`) => Promise<PayerNonce | null>
+
+/** Creates a search over JSON-RPC: by the payer's nonce, then by the calls that transferred from payer to recipient. */
+export function createSettlementSearch(client: PublicClient): SettlementSearch {
+  const limit = pLimit(CONCURRENT_SEARCHES)
+  const kept = new LRUCache<string, { readonly nonce: PayerNonce | null }>({ max: KEPT_TRANSACTIONS })
+  const readNonce: ReadNonce = async (hash) => {
+    const known = kept.get(hash)
+    if (known) return known.nonce
+    const nonce = await readSpentNonce(client, hash)
+    kept.set(hash, { nonce })
+    return nonce
+  }
+  return {
+    find: async (authorization, since) => {
+      try {
+        if (!(await isUsed(client, authorization))) return { outcome: 'unused' }
+        return await limit(() => findUse(client, readNonce, authorization, since))
+      } catch (cause) {
+        return { outcome: 'unreachable', cause }
+      }
+    },
+  }
+}
+
+async function isUsed(client: PublicClient, { payer, nonce }: Authorization): Promise<boolean> {
+  const usedNonces = await client.readContract({
+    address: PERMIT2_ADDRESS,
+    abi: permit2Abi,
+    functionName: 'nonceBitmap',
+    args: [payer, wordOfNonce(nonce)],
+  })
+  return hasNonce(usedNonces, nonce)
+}
+
+/**
+ * Finds what used the nonce in the blocks in which the contracts take the signature: the transaction that settled it,
+ * or else its invalidation. Neither is concluded from the other's absence, since a node may not have the newest blocks.
+ */
+async function findUse(
+  client: PublicClient,
+  readNonce: ReadNonce,
+  authorization: Authorization,
+  since: Date = new Date(0),
+): Promise<SettlementOnChain> {
+  const ranges = await rangesOf(client, authorization, since)
+  let compared = 0
+  for (const [from, to] of ranges.searched) {
+    const transfers = transactionsOf(await readPaymentTransfers(client, authorization, from, to), authorization)
+    compared += transfers.length
+    if (compared > MAXIMUM_TRANSFERS) return { outcome: 'unexplained' }
+    const settlement = await findSpender(readNonce, transfers, authorization)
+    if (settlement) return settlement
+  }
+  if (!ranges.areAll) return { outcome: 'unexplained' }
+  for (const [from, to] of ranges.searched)
+    if (await wasInvalidated(client, authorization, from, to)) return { outcome: 'cancelled' }
+  return { outcome: 'unexplained' }
+}
+
+interface BlockRanges {
+  /** From the newest to the oldest: callers who come back after a restore were settled recently. */
+  readonly searched: readonly (readonly [from: bigint, to: bigint])[]
+  /** Whether these are all blocks in which the signature may have been settled. */
+  readonly areAll: boolean
+}
+
+async function rangesOf(
+  client: PublicClient,
+  { validAfter, deadline }: Authorization,
+  since: Date,
+): Promise<BlockRanges> {
+  const head = await client.getBlockNumber()
+  const sinceSeconds = BigInt(Math.floor(since.getTime() / 1000)) - CLOCK_SKEW_SECONDS
+  const end = await findFirstBlock(client, deadline + 1n, head)
+  const lowest = end > MAXIMUM_BLOCKS ? end - MAXIMUM_BLOCKS : 0n
+  const oldest = await findFirstBlock(client, validAfter > sinceSeconds ? validAfter : sinceSeconds, head, lowest)
+  const searched: (readonly [bigint, bigint])[] = []
+  for (let last = end - 1n; last >= oldest; last -= LOG_RANGE) {
+    const from = last - LOG_RANGE + 1n
+    searched.push([from > oldest ? from : oldest, last])
+  }
+  return { searched, areAll: oldest > lowest || lowest === 0n }
+}
+
+interface Transfer {
+  readonly transactionHash: `0x${string}`
+  readonly blockNumber: bigint
+  readonly args: { readonly value: bigint }
+}
+
+/**
+ * Returns one transfer for each transaction that may be the settlement. Anyone can emit transfers of nothing in
+ * another's name, and many in one transaction.
+ */
+function transactionsOf(transfers: readonly Transfer[], { authorizedMaximum }: Authorization): readonly Transfer[] {
+  const possible = transfers.filter(({ args: { value } }) => value > 0n && value <= authorizedMaximum)
+  return [...new Map(possible.map((transfer) => [transfer.transactionHash, transfer])).values()]
+}
+
+async function findSpender(
+  readNonce: ReadNonce,
+  transfers: readonly Transfer[],
+  authorization: Authorization,
+): Promise<Extract<SettlementOnChain, { outcome: 'settled' }> | undefined> {
+  for (let index = 0; index < transfers.length; index += CONCURRENT_TRANSACTIONS) {
+    const some = transfers.slice(index, index + CONCURRENT_TRANSACTIONS)
+    const nonces = await Promise.all(some.map(({ transactionHash }) => readNonce(transactionHash)))
+    const found = some[nonces.findIndex((nonce) => nonce !== null && isSameNonce(nonce, authorization))]
+    if (found)
+      return {
+        outcome: 'settled',
+        transaction: found.transactionHash.toLowerCase() as `0x${string}`,
+        blockNumber: found.blockNumber,
+        amount: atomicAmount(found.args.value),
+      }
+  }
+  return undefined
+}
