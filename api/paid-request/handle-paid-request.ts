@@ -13,6 +13,7 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { ReceiptSecret } from '#shared/payment/receipt.ts'
+import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
@@ -33,6 +34,7 @@ import { requestedMedia, respondWithMedia } from './job/media-response.ts'
 import { type PaidResponse, respond } from './job/respond.ts'
 import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
 import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
+import { requireUnsettled } from './payment/require-unsettled.ts'
 import { type VerificationLimiter, verifyAuthorization } from './payment/verify-authorization.ts'
 
 /** Everything that handling a paid request needs, from validation to the response. */
@@ -50,6 +52,7 @@ export interface PaidRequestDependencies {
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   readonly verifier: AuthorizationVerifier
+  readonly settlementSearch: SettlementSearch
   readonly chainClock: Pick<ChainClock, 'chainNow'>
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
@@ -112,6 +115,7 @@ export async function handlePaidRequest(
   } catch (error) {
     // A refused payment is answered with the challenge to sign instead; every other failure is answered as it is.
     if (!isRefusedPayment(error)) throw error
+    await requireUnsettled(dependencies, paymentHeader, error, idempotencyKey, request)
     return await refuse(dependencies, paidRequest, paymentHeader, request.id, error)
   }
 }

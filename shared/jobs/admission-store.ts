@@ -5,6 +5,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
+import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
@@ -116,6 +117,8 @@ export interface AdmissionStore {
   hasJob(idempotencyKey: string): Promise<boolean>
   /** Writes authorization and job in one transaction; the job's row is the outbox. */
   acceptJob(job: NewJob): Promise<Acceptance>
+  /** Records a settlement that the ledger does not know, once for each payment, for a person. */
+  recordUnknownSettlement(settlement: UnknownSettlement): Promise<void>
   /** Records that the queue has the job, so that the sweeper does not enqueue it again. */
   markEnqueued(jobId: string): Promise<void>
   readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>

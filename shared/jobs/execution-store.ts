@@ -1,10 +1,11 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { Media } from '#shared/media/media.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { ExposureTerms } from './admission-store.ts'
-import type { ClaimedJob, Failure, Job, JobState, SealedResult, Written } from './job.ts'
+import type { ClaimedJob, Failure, Job, JobState, NewResult, Written } from './job.ts'
 
 /** The part of a job that the sweepers need in order to enqueue it. */
 export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
@@ -26,7 +27,8 @@ export type JobFailure = Failure & {
 export interface ExecutionStore {
   /** Takes the job's lease; `null` when the job is finished, not due, or leased by another worker. */
   claimJob(jobId: string, leaseMs: number): Promise<ClaimedJob | null>
-  renewLease(job: ClaimedJob, leaseMs: number): Promise<Written>
+  /** Extends the leases of claimed jobs; returns the ids of those whose lease is lost. */
+  renewLeases(jobs: readonly ClaimedJob[], leaseMs: number): Promise<ReadonlySet<string>>
   /** Ends the lease; the job may run again immediately. */
   releaseJob(job: ClaimedJob): Promise<Written>
   /**
@@ -41,6 +43,11 @@ export interface ExecutionStore {
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
   /** Returns jobs in these states that are due, not leased and not enqueued recently; marks them enqueued. */
   takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly DueJob[]>
+  /**
+   * Returns the effective request of a claimed job, which the claim leaves out when it is long: a worker first reserves
+   * the memory for it. `null` when the job has none any more.
+   */
+  readEffectiveRequest(jobId: string): Promise<JsonValue | null>
   openStagedUpload(stagedUploadId: string): Promise<StagedUpload | null>
   /**
    * Returns the payer's other work that has a prior claim on their funds (accepted before this job, or already being
@@ -62,7 +69,7 @@ export interface ExecutionStore {
     failed: { attemptId: string; reason: string } | null,
   ): Promise<{ written: Written; attemptId: string }>
   /** Moves generating → generated: result, usage and charge; the upload's data key is erased with them. */
-  sealResult(job: ClaimedJob, attemptId: string, sealed: SealedResult, media: Media | null): Promise<Written>
+  sealResult(job: ClaimedJob, attemptId: string, sealed: NewResult, media: Media | null): Promise<Written>
   /**
    * Moves accepted or generating → failed, uncharged, and writes the uncharged work with it. Any failure but an
    * ambiguous one erases the upload's data key.

@@ -24,7 +24,7 @@ export interface Job {
   readonly operation: string
   readonly publicModel: string
   readonly requestDigest: string
-  /** `null` once no provider needs it. */
+  /** `null` once no provider needs it, and in a claim of a job whose request is long (`readEffectiveRequest`). */
   readonly effectiveRequest: JsonValue | null
   readonly quotedMaximum: AtomicAmount
   readonly catalogVersion: string
@@ -52,6 +52,8 @@ export interface ClaimedJob extends Job {
   readonly deferredMs: number
   /** How long only the payment itself has prevented its settlement; 0 when anything else has. */
   readonly paymentBlockedMs: number
+  /** The length of the effective request; 0 once no provider needs it. */
+  readonly requestBytes: number
   readonly sealed: SealedResult | null
   /** The settlement as this claim recorded it; `null` when it must be read. */
   readonly settlement: StoredSettlement | null
@@ -71,12 +73,16 @@ export interface StoredSettlement {
   readonly transactions: readonly StoredTransaction[]
 }
 
-/** A provider's successful answer: the exact response text, and the charge computed from its usage. */
+/** The charge for a provider's successful answer, computed from its usage, and the digest of the response text. */
 export interface SealedResult {
   readonly usage: Record<string, number>
   readonly chargeAmount: AtomicAmount
-  readonly resultBody: string
   readonly resultDigest: string
+}
+
+/** The same with the exact response text, which only the store keeps: a settlement needs no megabytes of Base64. */
+export interface NewResult extends SealedResult {
+  readonly resultBody: string
 }
 
 /** The `PAYMENT-RESPONSE` of a settled job. `amount` is atomic USDC. */

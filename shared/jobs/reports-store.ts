@@ -41,8 +41,8 @@ export interface LedgerTotals {
 
 /** Totals over all settlements of the ledger. */
 export interface SettlementTotals {
-  /** Settlements that are not done: signed, confirmed but not final, unproven, lost, surplus. */
-  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus', number>>
+  /** Settlements that are not done: signed, confirmed but not final, unproven, lost, surplus, unknown. */
+  readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown', number>>
   readonly oldestSignedAgeSeconds: number
 }
 

@@ -2,6 +2,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { GasSpent, SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
+import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { ClaimedJob, Failure, PaymentResponse, StoredSettlement, StoredTransaction, Written } from './job.ts'
 
 type Hex = `0x${string}`
@@ -71,8 +72,10 @@ export interface JobSettlementStore {
   ): Promise<Written>
   /** Moves generated or settling → settlement_failed: the result is withheld. Owed unless expired by default. */
   failSettlement(job: ClaimedJob, failure: SettlementFailure, debt?: Debt): Promise<Written>
-  /** Moves settling → review. */
+  /** Moves an unfinished job → review. */
   markForReview(job: ClaimedJob, reason: string): Promise<Written>
+  /** Records a settlement that the ledger does not know, once for each payment, for a person. */
+  recordUnknownSettlement(settlement: UnknownSettlement): Promise<void>
 }
 
 /** A block whose state proves that a settlement cannot succeed, for as long as the chain contains it. */

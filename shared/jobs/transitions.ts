@@ -5,10 +5,11 @@ import { JOB_STATES, type JobOutcome, type JobState } from './job.ts'
  * job stays in its state, and each transition ends it.
  */
 const TRANSITIONS: Record<JobState, readonly JobState[]> = {
-  accepted: ['generating', 'failed'],
+  // review from any state: a restored ledger meets a payment again that was settled since the backup.
+  accepted: ['generating', 'failed', 'review'],
   // generating again: with the next deployment, after a definite failure of the previous one.
-  generating: ['generating', 'generated', 'failed'],
-  generated: ['settling', 'settlement_failed'],
+  generating: ['generating', 'generated', 'failed', 'review'],
+  generated: ['settling', 'settlement_failed', 'review'],
   settling: ['completed', 'settlement_failed', 'review'],
   // Uncharged: a new authorization under the same key may try again.
   failed: ['accepted'],

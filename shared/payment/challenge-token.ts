@@ -37,24 +37,26 @@ export type OpenedChallenge =
     }
   | { outcome: 'forged' }
 
-/** Parts of a token with a random one; those of the previous version have two. */
-const RANDOM_PARTS = 3
-
 /** Random bytes of each token, so that nobody can derive or request the token of another challenge. */
 const RANDOM_BYTES = 16
+/** The beginning of claims with a random part. */
+const RANDOM_PART = /^\{"k":"[\w-]{22}","k":/
 
-/** Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under `secret`. */
+/**
+ * Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under `secret`. The random
+ * part is a first member `k`, which JSON parsers replace by the second: version 0.1.0 refuses members that it does not
+ * know, and has to open tokens of this version during a roll-out and after a rollback.
+ */
 export function sealChallengeToken(claims: ChallengeClaims, secret: string): string {
-  const body = Buffer.from(
-    JSON.stringify({
-      k: sha256Hex(claims.idempotencyKey),
-      d: claims.requestDigest,
-      m: claims.quotedMaximum.toString(),
-      e: Math.floor(claims.expiresAt.getTime() / 1000),
-    }),
-  ).toString('base64url')
-  const signed = `${body}.${randomBytes(RANDOM_BYTES).toString('base64url')}`
-  return `${signed}.${mac(signed, secret)}`
+  const json = JSON.stringify({
+    k: sha256Hex(claims.idempotencyKey),
+    d: claims.requestDigest,
+    m: claims.quotedMaximum.toString(),
+    e: Math.floor(claims.expiresAt.getTime() / 1000),
+  })
+  const random = randomBytes(RANDOM_BYTES).toString('base64url')
+  const body = Buffer.from(`{"k":"${random}",${json.slice(1)}`).toString('base64url')
+  return `${body}.${mac(body, secret)}`
 }
 
 /** Opens a token and checks whether it was issued for this key and request. The caller checks its expiry. */
@@ -63,32 +65,38 @@ export function openChallengeToken(
   request: { idempotencyKey: string; requestDigest: string },
   secret: string,
 ): OpenedChallenge {
-  const claims = readClaims(token, secret)
+  const json = readJson(token, secret)
+  const claims = json === null ? null : parseClaims(json)
   const quotedMaximum = claims && parseAtomicAmount(claims.m)
-  if (!claims || quotedMaximum === null || typeof token !== 'string') return { outcome: 'forged' }
+  if (json === null || !claims || quotedMaximum === null) return { outcome: 'forged' }
   return {
     outcome: 'genuine',
     quotedMaximum,
     matchesRequest: claims.k === sha256Hex(request.idempotencyKey) && claims.d === request.requestDigest,
     expiresAt: new Date(claims.e * 1000),
-    tokenSha256: token.split('.').length === RANDOM_PARTS ? sha256Hex(token) : null,
+    tokenSha256: RANDOM_PART.test(json) ? sha256Hex(String(token)) : null,
   }
 }
 
 /** Returns whether a token was issued for this key, for any request and at any time. */
 export function isChallengeForKey(token: unknown, idempotencyKey: string, secret: string): boolean {
-  return readClaims(token, secret)?.k === sha256Hex(idempotencyKey)
+  const json = readJson(token, secret)
+  return json !== null && parseClaims(json).k === sha256Hex(idempotencyKey)
 }
 
-function readClaims(token: unknown, secret: string) {
+/** Returns the authenticated JSON of a token, `null` for any other value. */
+function readJson(token: unknown, secret: string): string | null {
   if (typeof token !== 'string') return null
-  const parts = token.split('.')
-  const [body = '', tag = ''] = [parts[0], parts.at(-1)]
-  if (parts.length !== RANDOM_PARTS && parts.length !== RANDOM_PARTS - 1) return null
-  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(parts.slice(0, -1).join('.'), secret))]
+  const [body, tag, ...others] = token.split('.')
+  if (!body || !tag || others.length > 0) return null
+  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(body, secret))]
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
-  // Only JSON of this service has a valid tag, so parsing cannot fail on a client's input.
-  return claimsSchema.parse(JSON.parse(Buffer.from(body, 'base64url').toString('utf8')))
+  return Buffer.from(body, 'base64url').toString('utf8')
+}
+
+/** Parses authenticated claims; only JSON of this service is authentic, so parsing cannot fail on a client's input. */
+function parseClaims(json: string): z.infer<typeof claimsSchema> {
+  return claimsSchema.parse(JSON.parse(json))
 }
 
 function mac(signed: string, secret: string): string {

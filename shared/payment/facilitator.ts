@@ -82,7 +82,8 @@ export type Confirmation =
   | { outcome: 'reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
   /** The transaction succeeded without the expected transfer. An operator must review it. */
   | { outcome: 'transfer_missing'; blockNumber: bigint }
-  | { outcome: 'pending' }
+  /** `isMined`: in a block that is not deep enough yet. */
+  | { outcome: 'pending'; isMined?: true }
   | { outcome: 'unreachable'; cause: unknown }
 
 /** The state of an authorization and of the account that settles it, at one block. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ServiceName } from '../../infra/sandbox/sandbox-options.ts'
 import { type LoadBalancer, startLoadBalancer } from '../support/http/load-balancer.ts'
 import { haveRedis } from '../support/processes/redis-server.ts'
+import { haveS3 } from '../support/processes/s3-server.ts'
 import { until } from '../support/until.ts'
 import type { CallKind } from './calls/call-requests.ts'
 import { check } from './checker/check.ts'
@@ -100,94 +101,97 @@ async function violations(): Promise<readonly unknown[]> {
   return [...stuck, ...check(ledgers)]
 }
 
-describe.skipIf(!haveRedis())('two APIs, four workers and two settlers behind a load balancer, on Redis and S3', () => {
-  beforeAll(startCluster)
-  afterAll(async () => {
-    await stack?.stop()
-    await balancer?.stop()
-  })
+describe.skipIf(!haveRedis() || !haveS3())(
+  'two APIs, four workers and two settlers behind a load balancer, on Redis and S3',
+  () => {
+    beforeAll(startCluster)
+    afterAll(async () => {
+      await stack?.stop()
+      await balancer?.stop()
+    })
 
-  it.each(KINDS)('accepts at one API the payment of a challenge for a %s from the other', async (kind) => {
-    const record = await pay(0, kind)
-    expect(statusesOf(record)).toEqual([402, 200])
-    const [asked, paid] = exchangesOf(record)
-    expect(new Set([asked?.backend, paid?.backend])).toEqual(new Set(stack.info.baseUrls))
-    expect({ asked: asked?.isPaid, paid: paid?.isPaid }).toEqual({ asked: false, paid: true })
-  })
+    it.each(KINDS)('accepts at one API the payment of a challenge for a %s from the other', async (kind) => {
+      const record = await pay(0, kind)
+      expect(statusesOf(record)).toEqual([402, 200])
+      const [asked, paid] = exchangesOf(record)
+      expect(new Set([asked?.backend, paid?.backend])).toEqual(new Set(stack.info.baseUrls))
+      expect({ asked: asked?.isPaid, paid: paid?.isPaid }).toEqual({ asked: false, paid: true })
+    })
 
-  it('settles with both keys', async () => {
-    await Promise.all(Array.from({ length: 12 }, (_, index) => pay(index, 'chat')))
-    const rows = await stack.sql<{ facilitator: string }>('SELECT DISTINCT facilitator FROM settlements')
-    expect(rows.map(({ facilitator }) => facilitator).toSorted()).toEqual(
-      stack.info.settlementAddresses.map((address) => address.toLowerCase()).toSorted(),
-    )
-  })
+    it('settles with both keys', async () => {
+      await Promise.all(Array.from({ length: 12 }, (_, index) => pay(index, 'chat')))
+      const rows = await stack.sql<{ facilitator: string }>('SELECT DISTINCT facilitator FROM settlements')
+      expect(rows.map(({ facilitator }) => facilitator).toSorted()).toEqual(
+        stack.info.settlementAddresses.map((address) => address.toLowerCase()).toSorted(),
+      )
+    })
 
-  it('drains a stopping API: not ready, still serving, then ending with the callers it holds', async () => {
-    const [, baseUrl = ''] = stack.info.baseUrls
-    const read = async (path: string) => {
-      const answer = await fetch(`${baseUrl}${path}`)
-      await answer.arrayBuffer()
-      return { status: answer.status, connection: answer.headers.get('connection') }
-    }
-    expect(await read('/readyz')).toMatchObject({ status: 200, connection: 'keep-alive' })
-    process.kill(stack.pidOf('upstream'), 'SIGSTOP')
-    // Round robin, so that each API holds one of the two calls.
-    const held = [pay(0, 'chat'), pay(1, 'chat')]
-    await until(async () => (await unfinishedJobs()) === held.length)
-    process.kill(stack.pidOf('api-2'), 'SIGTERM')
-    await until(async () => (await read('/readyz')).status === 503)
-    expect(await read('/v1/models')).toEqual({ status: 200, connection: 'close' })
-    await until(() =>
-      read('/healthz').then(
-        () => false,
-        () => true,
-      ),
-    )
-    expect(await unfinishedJobs()).toBe(held.length)
-    process.kill(stack.pidOf('upstream'), 'SIGCONT')
-    expect(await stack.restart('api-2')).toEqual({ code: 0, signal: null })
-    for (const record of await Promise.all(held)) expect(statusesOf(record)).toEqual([402, 200])
-    await untilAllReady()
-  })
-
-  it('completes every paid request and charges it once during a rolling restart under load', async () => {
-    const before = stack.caller.records.length
-    await watchLeases()
-    const over = new AbortController()
-    let finished = 0
-    const load = Array.from({ length: CALLERS }, async (_, caller) => {
-      const calls: CallRecord[] = []
-      while (!over.signal.aborted) {
-        calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
-        finished += 1
+    it('drains a stopping API: not ready, still serving, then ending with the callers it holds', async () => {
+      const [, baseUrl = ''] = stack.info.baseUrls
+      const read = async (path: string) => {
+        const answer = await fetch(`${baseUrl}${path}`)
+        await answer.arrayBuffer()
+        return { status: answer.status, connection: answer.headers.get('connection') }
       }
-      return calls
+      expect(await read('/readyz')).toMatchObject({ status: 200, connection: 'keep-alive' })
+      process.kill(stack.pidOf('upstream'), 'SIGSTOP')
+      // Round robin, so that each API holds one of the two calls.
+      const held = [pay(0, 'chat'), pay(1, 'chat')]
+      await until(async () => (await unfinishedJobs()) === held.length)
+      process.kill(stack.pidOf('api-2'), 'SIGTERM')
+      await until(async () => (await read('/readyz')).status === 503)
+      expect(await read('/v1/models')).toEqual({ status: 200, connection: 'close' })
+      await until(() =>
+        read('/healthz').then(
+          () => false,
+          () => true,
+        ),
+      )
+      expect(await unfinishedJobs()).toBe(held.length)
+      process.kill(stack.pidOf('upstream'), 'SIGCONT')
+      expect(await stack.restart('api-2')).toEqual({ code: 0, signal: null })
+      for (const record of await Promise.all(held)) expect(statusesOf(record)).toEqual([402, 200])
+      await untilAllReady()
     })
-    const exits: unknown[] = []
-    for (const name of [...APIS, ...WORKERS, ...SETTLERS]) {
-      process.kill(stack.pidOf(name), 'SIGTERM')
-      exits.push(await stack.restart(name))
-      if (APIS.includes(name)) await untilAllReady()
-      // Some calls on all processes before the next one is restarted.
-      const enough = finished + CALLERS
-      await until(() => finished >= enough)
-    }
-    over.abort()
-    const calls = (await Promise.all(load)).flat()
-    expect(exits).toEqual(exits.map(() => ({ code: 0, signal: null })))
-    // Every request succeeded at the first attempt: the unpaid one with the price, the paid one with the result.
-    expect(calls.filter((record) => statusesOf(record).join() !== '402,200')).toEqual([])
-    expect(balancer.exchanges.filter(({ status }) => status === null)).toEqual([])
-    // No process left before the load balancer noticed.
-    expect(balancer.refused).toBe(0)
-    // No call had to wait for an expired lease.
-    expect(await stack.sql('SELECT job_id FROM expired_leases')).toEqual([])
-    expect(await violations()).toEqual([])
-    const transfers = (await collect({ ...stack.ledgerSources(), callsToReplay: [] })).chain.transfers.length
-    expect({ transfers, new: stack.caller.records.length - before }).toEqual({
-      transfers: stack.caller.records.length,
-      new: calls.length,
+
+    it('completes every paid request and charges it once during a rolling restart under load', async () => {
+      const before = stack.caller.records.length
+      await watchLeases()
+      const over = new AbortController()
+      let finished = 0
+      const load = Array.from({ length: CALLERS }, async (_, caller) => {
+        const calls: CallRecord[] = []
+        while (!over.signal.aborted) {
+          calls.push(await pay(caller, KINDS[(caller + calls.length) % KINDS.length] ?? 'chat'))
+          finished += 1
+        }
+        return calls
+      })
+      const exits: unknown[] = []
+      for (const name of [...APIS, ...WORKERS, ...SETTLERS]) {
+        process.kill(stack.pidOf(name), 'SIGTERM')
+        exits.push(await stack.restart(name))
+        if (APIS.includes(name)) await untilAllReady()
+        // Some calls on all processes before the next one is restarted.
+        const enough = finished + CALLERS
+        await until(() => finished >= enough)
+      }
+      over.abort()
+      const calls = (await Promise.all(load)).flat()
+      expect(exits).toEqual(exits.map(() => ({ code: 0, signal: null })))
+      // Every request succeeded at the first attempt: the unpaid one with the price, the paid one with the result.
+      expect(calls.filter((record) => statusesOf(record).join() !== '402,200')).toEqual([])
+      expect(balancer.exchanges.filter(({ status }) => status === null)).toEqual([])
+      // No process left before the load balancer noticed.
+      expect(balancer.refused).toBe(0)
+      // No call had to wait for an expired lease.
+      expect(await stack.sql('SELECT job_id FROM expired_leases')).toEqual([])
+      expect(await violations()).toEqual([])
+      const transfers = (await collect({ ...stack.ledgerSources(), callsToReplay: [] })).chain.transfers.length
+      expect({ transfers, new: stack.caller.records.length - before }).toEqual({
+        transfers: stack.caller.records.length,
+        new: calls.length,
+      })
     })
-  })
-})
+  },
+)

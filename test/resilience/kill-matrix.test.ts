@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { haveS3 } from '../support/processes/s3-server.ts'
 import { selectPoints } from './kill-matrix/fault-points.ts'
 import { runMatrix } from './kill-matrix/run-matrix.ts'
 import { failuresOf, summarize } from './kill-matrix/summarize.ts'
@@ -15,7 +16,7 @@ test('charges at most once and loses no charged result when a process is killed 
     stacks: 1,
     checkEvery: points.length,
     atOnce: 12,
-    stack: { approvedPayers: 4, sponsoredPayers: 2 },
+    stack: { approvedPayers: 4, sponsoredPayers: 2, on: haveS3() ? ['s3'] : [] },
   })
   expect(failuresOf(report)).toEqual([])
   expect(summarize(report).map(({ hits }) => hits)).toEqual(points.map(() => 1))

@@ -14,6 +14,8 @@ const campaigns: Readonly<Record<string, string>> = {
     'payers who move funds, revoke the allowance, or burn or spend the nonce, at every stage of a payment',
   purse: 'an attacker with little money, many wallets and many addresses, next to honest payers',
   'payer-overdraft': 'many concurrent calls paid from one small wallet',
+  upgrade: 'an earlier version replaced by this one under load, and rolled back',
+  restore: 'a ledger restored from a backup while calls go on, and callers who come back',
 }
 
 const HELP = `Usage: npm run campaign -- <campaign> [--help]

@@ -35,6 +35,11 @@ const LACK_OF_MEANS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'payer_has_code',
 ])
 
+/** Returns whether the refusal came from reading the chain, which its caller's allowance has paid for. */
+export function isChainRefusal(code: ErrorCode): boolean {
+  return CHAIN_REFUSALS.has(code)
+}
+
 /** A payment that the chain recently refused, with the challenge that its refusal offered. */
 export interface RecentRefusal {
   readonly error: AppError

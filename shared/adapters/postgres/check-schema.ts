@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseQueueUrl } from '#shared/jobs/queue-url.ts'
 import { StartFailure } from '#shared/runtime/start-process.ts'
 import { isConnectionFailure } from '../connection-failure.ts'
-import { compareSchema } from './migrate.ts'
+import { compareSchema } from './compare-schema.ts'
 import type { Pool, Sql } from './pool.ts'
 
 /**
@@ -71,12 +71,12 @@ async function namingDatabase(shown: string, check: () => Promise<void>): Promis
 }
 
 async function requireSchema(sql: Sql, shown: string): Promise<void> {
-  const { missing, changed, unknown } = await compareSchema(sql)
+  const { missing, changed, incompatible } = await compareSchema(sql)
   const at = `DATABASE_URL: the schema of the database at ${shown}`
   if (changed.length > 0) throw new StartFailure(`${at} was created by a different version of ${changed.join(', ')}`)
-  if (unknown.length > 0)
+  if (incompatible.length > 0)
     throw new StartFailure(
-      `${at} is newer than this program, which does not know ${unknown.join(', ')}; start a newer one`,
+      `${at} is newer than this program, which cannot work with ${incompatible.join(', ')}; start a newer one`,
     )
   if (missing.length > 0)
     throw new StartFailure(`${at} is older than this program and lacks ${missing.join(', ')}; run npm run migrate`)

@@ -27,19 +27,28 @@ export function createPool(options: {
   maximumConnections: number
   applicationName: string
   onError: (error: Error) => void
-  /** For reports over the whole ledger; default 15 s. */
+  /** For reports over the whole ledger, and 0 (none) for migrations; default 15 s. */
   statementTimeoutMs?: number
-  /** Also limits the wait for a free connection of the pool; default 5 s. */
+  /**
+   * For opening a connection; default 5 s. The wait for a free one is limited like a statement: a thousand calls that
+   * arrive together wait for each other, which is no outage.
+   */
   connectTimeoutMs?: number
 }): Pool {
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options
+  const longestMs = statementTimeoutMs === 0 ? 0 : statementTimeoutMs + connectTimeoutMs
   const pool = new pg.Pool({
+    Client: class extends pg.Client {
+      constructor(config?: string | pg.ClientConfig) {
+        super({ ...Object(config), connectionTimeoutMillis: connectTimeoutMs })
+      }
+    },
     connectionString: options.connectionString,
     max: options.maximumConnections,
     application_name: options.applicationName,
-    connectionTimeoutMillis: connectTimeoutMs,
+    connectionTimeoutMillis: longestMs,
     statement_timeout: statementTimeoutMs,
-    query_timeout: statementTimeoutMs + connectTimeoutMs,
+    query_timeout: longestMs,
     keepAlive: true,
   })
   pool.on('error', options.onError)

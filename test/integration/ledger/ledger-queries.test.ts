@@ -212,7 +212,7 @@ describe('reports over jobs in every state', () => {
   })
 
   test('reports failed calls that have no record of uncharged work', async () => {
-    await ledger.sql("UPDATE schema_migrations SET applied_at = '2000-01-01'")
+    await ledger.sql("UPDATE schema_additions SET applied_at = '2000-01-01'")
     const { id, authorizationId } = await stored('failed')
     await ledger.sql("UPDATE upstream_attempts SET state = 'failed_empty' WHERE job_id = $1", [id])
     await ledger.sql('UPDATE authorizations SET authorized_maximum = 67 WHERE id = $1', [authorizationId])

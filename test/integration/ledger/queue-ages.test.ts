@@ -26,10 +26,13 @@ describe('the age of a queue', () => {
     expect(age).toBeGreaterThanOrEqual(100_000)
     expect(age).toBeLessThan(160_000)
   })
-  it('ignores leased jobs, deferred jobs even when due, and jobs past acceptance', async () => {
+  it('includes a job that a worker has leased and not sent to a provider', async () => {
     const leased = await acceptTestJob(ledger)
     await waitingSince(leased, 100)
     await claimTestJob(ledger, leased)
+    expect((await ledger.admission.readQueueAges()).get(OPERATION)).toBeGreaterThanOrEqual(100_000)
+  })
+  it('ignores deferred jobs even when due, and jobs past acceptance', async () => {
     await acceptTestJob(ledger).then((deferred) => waitingSince(deferred, -100))
     const deferredAndDue = await acceptTestJob(ledger)
     await ledger.execution.deferJob(await claimTestJob(ledger, deferredAndDue), 0)

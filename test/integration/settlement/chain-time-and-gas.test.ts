@@ -268,8 +268,8 @@ it('a job settles with one simulation (two with a permit), one broadcast, one re
     expect(settling).toEqual([
       ...expected,
       'eth_sendRawTransaction',
-      'eth_getTransactionReceipt',
       'eth_getBlockByNumber',
+      'eth_getTransactionReceipt',
     ])
     // Each is read once for many settlements.
     expect(methods.filter((method) => method === 'eth_feeHistory').length).toBeLessThanOrEqual(1)

@@ -96,10 +96,10 @@ async function failedAndChargedAfterwards() {
   const { jobId, payer, request } = accepted
   await withFacilitator(async ({ verifier, settlementSteps }) => {
     let isInvalidated = false
-    const settleCharge: typeof settlementSteps.settleCharge = async (job) => {
+    const settleCharge: typeof settlementSteps.settleCharge = async (job, context) => {
       if (!isInvalidated) await payer.invalidateNonce(request.authorization.nonce)
       isInvalidated = true
-      return await settlementSteps.settleCharge(job)
+      return await settlementSteps.settleCharge(job, context)
     }
     const steps = { verifier, settlementSteps: { ...settlementSteps, settleCharge } }
     await worker.run(jobId, steps)

@@ -32,7 +32,7 @@ const LEDGER = 'shared/adapters/postgres'
 const LOST_ATTEMPT_IS_REPEATED: SyntaxChange = {
   file: 'workers/job/run-job.ts',
   within: 'runStep',
-  change: replaceCall('failLostAttempt', 'callProvider(dependencies, job, signal)'),
+  change: replaceCall('failLostAttempt', 'callProvider(dependencies, job, context.signal)'),
 }
 
 export const mutations: readonly Mutation[] = [
@@ -160,9 +160,9 @@ export const mutations: readonly Mutation[] = [
     reports: 'I3',
     changes: [
       {
-        file: 'workers/job/call-provider.ts',
-        within: 'tryDeployments',
-        change: removeIf('certainty', 'definite'),
+        file: 'workers/job/failover.ts',
+        within: 'createFailover',
+        change: removeIf('failure', 'certainty', 'definite'),
       },
     ],
   },
@@ -197,7 +197,11 @@ export const mutations: readonly Mutation[] = [
       {
         file: 'workers/job/read-staged-audio.ts',
         within: 'readStagedAudio',
-        change: replaceArgument('decryptUpload', 1, 'sealed.subarray(0, 28 + (sealed.length - 28) / 2)'),
+        change: replaceArgument(
+          'decryptUpload',
+          1,
+          '(await uploads.open(upload.objectKey, [0, 27 + (opened.bytes - 28) / 2])) ?? opened',
+        ),
       },
     ],
   },

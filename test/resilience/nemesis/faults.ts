@@ -238,7 +238,7 @@ const PORTS = [
   'api.uploads.put.after',
   'api.queue.enqueue.before',
   'api.queue.enqueue.after',
-  'worker.uploads.get.before',
+  'worker.uploads.open.before',
   'worker.media.put.before',
   'worker.media.put.after',
 ] as const

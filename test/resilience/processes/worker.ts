@@ -3,6 +3,7 @@ import { env } from 'node:process'
 import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
+import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { startWorker } from '../../../workers/start-worker.ts'
 import { createReachPoint, type ReachPoint } from './reach-point.ts'
@@ -28,6 +29,7 @@ const parts = {
 }
 await startWorker(config, {
   ...parts,
+  leases: createJobLeases(parts),
   // Composed of ports, so composed again, of those with points.
   settlementSteps: createOwnKeySettlement({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
   executionOf: (operationId) => executionWithPoints(reach, dependencies.executionOf(operationId)),
@@ -38,8 +40,8 @@ flushCompileCache()
 function executionWithPoints(reach: ReachPoint, execution: Execution): Execution {
   return {
     ...execution,
-    prepare: async (input) => {
-      const prepared = await execution.prepare(input)
+    prepare: async (...input) => {
+      const prepared = await execution.prepare(...input)
       const call = (...input: Parameters<typeof prepared.call>) => prepared.call(...input)
       return { ...prepared, call: callWithPoints(reach, 'worker.provider', call) }
     },

@@ -5,7 +5,7 @@ import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-f
 import { startTestRedis, type TestRedis } from '../../support/processes/redis-server.ts'
 import { startTestS3 } from '../../support/processes/s3-server.ts'
 
-/** Services that replace the queue in PostgreSQL and the folder for objects in a campaign. */
+/** Services (Redis, Ceph's S3 gateway) that replace the queue in PostgreSQL and the folder for objects in a campaign. */
 const OUTER_SERVICE_KINDS = ['redis', 's3'] as const
 export type OuterServiceKind = (typeof OUTER_SERVICE_KINDS)[number]
 
@@ -53,7 +53,7 @@ export async function startCampaignServices(
     return {
       settings: {
         ...(redis ? { QUEUE_URL: redis.url, QUEUE_PREFIX: PREFIX } : {}),
-        ...(s3 ? asEnvironment(s3.settings(seen)) : {}),
+        ...s3?.environment(seen),
       },
       redis,
       s3: s3?.settings() ?? null,
@@ -69,10 +69,4 @@ export async function startCampaignServices(
 function placeOf(url: string): { host: string; port: number } {
   const { hostname, port } = new URL(url)
   return { host: hostname, port: Number(port) }
-}
-
-function asEnvironment(settings: S3Settings): OuterServices {
-  return Object.fromEntries(
-    Object.entries(settings).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
-  )
 }

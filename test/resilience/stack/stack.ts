@@ -38,6 +38,10 @@ export interface CampaignStackOptions {
   readonly workerEnvironment?: Record<string, string>
   /** Settings of the process with this name, which override all others. */
   readonly environmentOf?: (name: ServiceName) => Record<string, string>
+  /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */
+  readonly databaseUrl?: string
+  /** The checkout that each process runs from, without fault points; default: this one, with them. */
+  readonly rootOf?: (name: ServiceName) => string | undefined
   /** Where clients send their calls, such as a load balancer; default: directly to the APIs. */
   readonly clientUrls?: readonly string[]
   /** Returns numbers between 0 and 1; default `Math.random`. */
@@ -99,8 +103,10 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       workers: options.workers ?? 2,
       settlementKeys: options.settlementKeys ?? 1,
       upstreamDelayMs: options.upstreamDelayMs ?? 0,
-      apiEntry: 'test/resilience/processes/api.ts',
-      workerEntry: 'test/resilience/processes/worker.ts',
+      ...(options.rootOf
+        ? { rootOf: options.rootOf }
+        : { apiEntry: 'test/resilience/processes/api.ts', workerEntry: 'test/resilience/processes/worker.ts' }),
+      ...(options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl }),
       // So short that clients also re-attach to a job that recovers slowly.
       apiEnvironment: {
         ...WITHOUT_BUDGETS,

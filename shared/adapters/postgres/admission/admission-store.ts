@@ -3,6 +3,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { findMedia } from '../retention/media.ts'
+import { recordUnknownSettlement } from '../unknown-settlements.ts'
 import { acceptJob } from './accept-job.ts'
 import { createKeyBinder } from './bind-free-keys.ts'
 import { findBinding } from './bind-key.ts'
@@ -36,6 +37,7 @@ export function createAdmissionStore(pool: Pool, { budget, newPayers }: Admissio
     findPriorWork: (idempotencyKey, payment) => findPriorWork(pool, idempotencyKey, payment),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     acceptJob: (job) => acceptJob(pool, job, limits),
+    recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
     markEnqueued: createEnqueuedMarker(pool),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     readQueueAges: () => readQueueAges(pool),

@@ -1,8 +1,9 @@
+-- farebox: compatible-from 0009-settlement-payer.sql
 -- failed_empty: the vendor worked and returned nothing usable. Such an authorization is never used for another call.
 ALTER TABLE upstream_attempts
   DROP CONSTRAINT upstream_attempts_state_check,
   ADD CONSTRAINT upstream_attempts_state_check CHECK (
-    state IN ('open', 'succeeded', 'failed_definite', 'failed_empty', 'failed_ambiguous'));
+    state IN ('open', 'succeeded', 'failed_definite', 'failed_empty', 'failed_ambiguous')) NOT VALID;
 
 -- Work that ended without a charge and is not owed either, written by the statement that ends it. Rows stay for good.
 -- amount is an upper bound of its cost, in atomic USDC:
@@ -43,4 +44,3 @@ CREATE TABLE uncharged_work_totals (
 
 -- Whether the payer had settled less than the uncharged budget when the job was accepted: such payers share one limit.
 ALTER TABLE jobs ADD COLUMN is_new_payer boolean NOT NULL DEFAULT false;
-CREATE INDEX jobs_of_new_payers ON jobs (accepted_at) WHERE is_new_payer AND (finished_at IS NULL OR is_owed);

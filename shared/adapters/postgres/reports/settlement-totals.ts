@@ -6,12 +6,15 @@ import type { Sql } from '../pool.ts'
  * history.
  */
 export async function readSettlementTotals(sql: Sql): Promise<SettlementTotals> {
-  const { rows } = await sql.query<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'oldest', number>>(
+  const { rows } = await sql.query<
+    Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown' | 'oldest', number>
+  >(
     `SELECT (SELECT count(*) FROM settlements WHERE state = 'signed')::int AS signed,
        (SELECT count(*) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL)::int AS confirmed,
        (SELECT count(*) FROM settlements WHERE state = 'unproven')::int AS unproven,
        (SELECT count(*) FROM settlements WHERE state = 'lost')::int AS lost,
        (SELECT count(*) FROM settlements WHERE state = 'surplus')::int AS surplus,
+       (SELECT count(*) FROM unknown_settlements WHERE resolved_at IS NULL)::int AS unknown,
        (SELECT coalesce(extract(epoch FROM now() - min(signed_at)), 0) FROM settlements WHERE state = 'signed')::float8
          AS oldest`,
   )

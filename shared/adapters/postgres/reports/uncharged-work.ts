@@ -52,7 +52,7 @@ async function readUnrecordedAttempts(sql: Sql, { from, to }: LedgerPeriod): Pro
     text: `SELECT count(*)::int AS count, COALESCE(sum(authorized_maximum), 0) AS total
      FROM upstream_attempts JOIN authorizations ON authorizations.id = authorization_id
      WHERE state IN ('failed_empty', 'failed_ambiguous') AND finished_at >= $1 AND finished_at < $2
-       AND finished_at >= (SELECT applied_at FROM schema_migrations WHERE name = '0010-uncharged-work.sql')
+       AND finished_at >= (SELECT applied_at FROM schema_additions WHERE name = '0010-uncharged-work.sql')
        AND NOT EXISTS (SELECT FROM uncharged_work
          WHERE uncharged_work.authorization_id = upstream_attempts.authorization_id
            AND kind IN ('empty_output', 'unknown_outcome', 'lost_call'))`,

@@ -44,12 +44,25 @@ export function failSettlement(
   }))
 }
 
-/** Moves settling → review: no rule explains what is on chain, so a person must decide. */
+/**
+ * Moves an unfinished job → review: no rule explains what is on chain, so a person must decide. Nobody works on it
+ * further, so its request is no longer kept.
+ */
 export function markForReview(sql: Sql, job: ClaimedJob, reason: string): Promise<Written> {
   return moveJob(sql, job, 'review', (parameter) => ({
     name: 'mark_for_review',
-    set: [`failure_reason = ${parameter(reason)}`, 'finished_at = now()', 'lease_expires_at = NULL'],
-    together: [endSettlement(job, 'unproven', parameter)],
+    set: [
+      `failure_reason = ${parameter(reason)}`,
+      'finished_at = now()',
+      'lease_expires_at = NULL',
+      'effective_request = NULL',
+    ],
+    together: [
+      endSettlement(job, 'unproven', parameter),
+      `ended AS (
+         UPDATE upstream_attempts SET state = 'failed_ambiguous', reason = ${parameter(reason)}, finished_at = now()
+         FROM moved WHERE authorization_id = ${parameter(job.authorizationId)} AND state = 'open')`,
+    ],
   }))
 }
 

@@ -1,5 +1,6 @@
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
+import { recordUnknownSettlement } from '../unknown-settlements.ts'
 import { completeJob } from './complete-job.ts'
 import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
@@ -40,6 +41,7 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     completeJob: (job, completion) => completeJob(pool, job, completion),
     failSettlement: (job, failure, debt) => failSettlement(pool, job, failure, debt),
     markForReview: (job, reason) => markForReview(pool, job, reason),
+    recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
 
     recordRemoteSettlement: (job, settlement) => recordRemoteSettlement(pool, job, settlement),
     readRemoteSettlement: (job) => readRemoteSettlement(pool, job),

@@ -1,0 +1,71 @@
+import type { FastifyRequest } from 'fastify'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { isChainRefusal, type PayerMemory } from './payer-memory.ts'
+import type { VerificationLimiter } from './verify-authorization.ts'
+
+interface Dependencies {
+  readonly terms: PaymentTerms
+  readonly verifier: Pick<AuthorizationVerifier, 'isSignedByPayer'>
+  readonly payers: Pick<PayerMemory, 'isKnown'>
+  readonly limitVerifications: VerificationLimiter
+  readonly settlementSearch: SettlementSearch
+  readonly store: Pick<AdmissionStore, 'findPriorWork' | 'recordUnknownSettlement'>
+  readonly logger: Logger
+}
+
+/**
+ * Throws unless it is certain that the refused payment moved no money: the answer to a refusal says so, and asks for
+ * another payment. A ledger that was restored from a backup does not know the payments of the lost time, so the chain is
+ * asked. Throws `payment_already_settled` (409) and records the settlement for a person, `settlement_under_review` (503)
+ * when the use of the nonce cannot be explained, and `payment_state_unknown` (503) when the chain cannot be read.
+ *
+ * A signature that is not the payer's, or not addressed to this service, is not looked up; any other counts against the
+ * allowance of its network, as a verification does.
+ */
+export async function requireUnsettled(
+  dependencies: Dependencies,
+  { decoded }: PaymentHeader,
+  refusal: AppError,
+  idempotencyKey: string,
+  request: FastifyRequest,
+): Promise<void> {
+  const { terms, verifier, payers, limitVerifications, settlementSearch, store, logger } = dependencies
+  // The ledger knows this payment.
+  if (refusal.code === 'fresh_signature_required' || decoded.outcome !== 'decoded') return
+  const authorization = authorizationOf(decoded.payment)
+  if (!isAddressedToUs(authorization, terms) || !verifier.isSignedByPayer(authorization)) return
+  const wasVerified = isChainRefusal(refusal.code) && !payers.isKnown(authorization.payer)
+  if (!wasVerified) limitVerifications(request)
+  const found = await settlementSearch.find(authorization)
+  if (found.outcome === 'unused' || found.outcome === 'cancelled') return
+  if (found.outcome === 'unreachable') throw new AppError('payment_state_unknown', { cause: found.cause })
+  const { claim } = await store.findPriorWork(idempotencyKey, { authorization, challengeTokenSha256: null })
+  if (claim !== null) return
+  if (found.outcome === 'unexplained') {
+    logger.error('a payment is used on chain, and its settlement was not found', { requestId: request.id })
+    throw new AppError('settlement_under_review')
+  }
+  logger.error('a payment was settled that the ledger does not know', { reason: found.transaction })
+  await store.recordUnknownSettlement({ authorization, found, idempotencyKey, requestId: request.id, jobId: null })
+  throw new AppError('payment_already_settled', {
+    message: `This payment was settled in transaction ${found.transaction}, but its result is lost. Do not pay again for this call. The operator has been notified; contact them with the request id for a refund.`,
+  })
+}
+
+function isAddressedToUs(authorization: Authorization, terms: PaymentTerms): boolean {
+  return (
+    authorization.network === terms.network &&
+    authorization.asset === terms.asset &&
+    authorization.payTo === terms.payTo &&
+    authorization.spender === terms.spender &&
+    // Otherwise payers could settle tiny payments themselves, and have each recorded and reported to the operator.
+    terms.facilitators.includes(authorization.facilitator)
+  )
+}
