@@ -3,24 +3,30 @@ import { copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
+import { parseEnv, promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
+import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { extraOutputSeconds, LONGEST_OUTPUT_TOKENS } from '#shared/operations/text/output-time.ts'
 import { findFreePort } from '../../../infra/sandbox/processes/free-port.ts'
 import { spawnGuarded } from '../../../infra/sandbox/processes/guarded-process.ts'
+import { createDeployments } from '../../../workers/providers/create-deployments.ts'
 import {
   IMAGE_SETTINGS,
   KNOWN_SETTINGS,
+  megabytesOf,
+  neededMegabytes,
   OPERATOR_VALUES,
   readConfigOf,
   SECRET_SETTINGS,
   shutdownSeconds,
 } from '../../support/deployment/deployed-settings.ts'
+import { RULES_FILES, readAlerts, readInfrastructureAlerts } from '../../support/deployment/operator-files.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
@@ -33,10 +39,13 @@ const serviceSchema = z.object({
   ports: z.array(z.string()).default([]),
   volumes: z.array(z.string()).default([]),
   networks: z.array(z.string()),
+  profiles: z.array(z.string()).default([]),
   depends_on: z.record(z.string(), z.object({ condition: z.string() })).default({}),
   healthcheck: z.object({ test: z.array(z.string()).optional(), disable: z.boolean().optional() }).optional(),
   stop_grace_period: z.string().optional(),
   read_only: z.boolean().optional(),
+  mem_limit: z.string().optional(),
+  logging: z.object({ driver: z.string(), options: z.record(z.string(), z.string()) }).optional(),
 })
 const fileSchema = z.object({
   services: z.record(z.string(), serviceSchema),
@@ -78,6 +87,8 @@ const servicesWith = (name: string) =>
       variables(JSON.stringify([environment, command])).some((variable) => variable.name === name),
     )
     .map(([service]) => service)
+/** Whether only one of the receivers of alerts needs this setting. */
+const ofOneReceiver = (name: string) => name.startsWith('ALERT_') && name !== 'ALERT_RECEIVERS'
 const isOurs = ({ image }: { image: string }) => image === 'farebox:latest'
 
 describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
@@ -107,13 +118,57 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
       expect(read.services[name]?.environment ?? {}).toEqual(service(name).environment)
   })
 
-  test.each(['SETTLEMENT_PRIVATE_KEYS', 'CHALLENGE_SECRET', 'POSTGRES_PASSWORD', 'PAY_TO'])(
+  test.each(['SETTLEMENT_PRIVATE_KEYS', 'CHALLENGE_SECRET', 'POSTGRES_PASSWORD', 'PAY_TO', 'ALERT_RECEIVERS'])(
     'docker-compose refuses to start without %s',
     async (missing) => {
       const { [missing]: _, ...others } = OPERATOR_VALUES
       await expect(config(others)).rejects.toThrow(`set ${missing} in .env`)
     },
   )
+})
+
+const read = (path: string) => readFile(join(ROOT, path), 'utf8')
+
+/** Returns the text of each copied file, by the name of the copy. */
+async function copiesOf(readme: string) {
+  const commands = [...(await read(readme)).matchAll(/^cp (\S+) +(\S+)/gm)]
+  const copies = await Promise.all(commands.map(async ([, from = '', to = '']) => [to, await read(from)] as const))
+  return new Map(copies)
+}
+
+/** Fills in the empty lines, and nothing else. */
+const filled = (text: string | undefined, valueOf: (name: string) => string | undefined) =>
+  Object.fromEntries(
+    Object.entries(parseEnv(text ?? '')).map(([name, value]) => [name, value || (valueOf(name) ?? '')]),
+  )
+
+const notCalled = () => Promise.reject(new Error('not called'))
+
+describe('the copies that a README asks for', () => {
+  test.each(['README.md', 'infra/README.md'])(
+    '%s: they start API, worker and settler once they are filled in',
+    async (readme) => {
+      const copies = await copiesOf(readme)
+      const values = filled(copies.get('.env'), (name) => OPERATOR_VALUES[name])
+      const keys = filled(copies.get('providers.env'), () => 'a-key')
+      const voices = copies.get('deployments.json')?.replaceAll(/replace-with-[\w-]+/g, 'a-voice-id') ?? ''
+      for (const [name, kind] of Object.entries(OUR_SERVICES)) {
+        const environment = Object.entries(raw.services[name]?.environment ?? {}).map(
+          ([setting, template]) => [setting, interpolate(template, values)] as const,
+        )
+        expect(() => readConfigOf[kind]({ ...IMAGE_SETTINGS, ...Object.fromEntries(environment) })).not.toThrow()
+      }
+      const file = parseDeploymentsFile(voices)
+      expect(createDeployments(file, { environment: keys, http: notCalled })).toHaveLength(file.deployments.length)
+      expect([...servedModels(file).keys()].toSorted()).toEqual(publishedCatalog.models.map(({ id }) => id).toSorted())
+      expect(availableCatalog(publishedCatalog, servedModels(file)).voices).toEqual(publishedCatalog.voices)
+    },
+  )
+
+  test('the deployments file is refused while it has the samples, by name', async () => {
+    const text = (await copiesOf('README.md')).get('deployments.json') ?? ''
+    expect(() => parseDeploymentsFile(text)).toThrow(/sample of the example file[^]*voices\.darian/)
+  })
 })
 
 describe('settings', () => {
@@ -125,12 +180,15 @@ describe('settings', () => {
 
   test('operators’ settings have no default and are in the example, secrets without a value', () => {
     const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL']
-    const requested = variables(text).filter(({ name }) => !optional.includes(name))
+    const requested = variables(text).filter(({ name }) => !optional.includes(name) && !ofOneReceiver(name))
     expect(requested.filter(({ kind }) => kind !== '?')).toEqual([])
     const lines = [...exampleEnv.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }))
     expect(lines.map(({ name }) => name).sort()).toEqual([...new Set(requested.map(({ name }) => name))].sort())
     const filled = lines.filter(({ value }) => value !== '').map(({ name }) => name)
     expect(filled).toEqual(['PUBLIC_BASE_URL', 'CONTACT_EMAIL', 'RPC_URL'])
+    const commented = [...exampleEnv.matchAll(/^# (ALERT_\w+)=$/gm)].map(([, name]) => name)
+    const used = variables(text).flatMap(({ name }) => (ofOneReceiver(name) ? [name] : []))
+    expect(new Set(commented)).toEqual(new Set(used))
   })
 
   test('each secret reaches only the services that need it', () => {
@@ -186,6 +244,31 @@ describe('processes', () => {
     expect(awaited.filter((name) => service(name).healthcheck?.test === undefined)).toEqual([])
   })
 
+  test('no service fills the disk with its log or takes all memory of the machine', () => {
+    for (const [name, { logging, mem_limit: memory }] of Object.entries(services)) {
+      expect([name, logging]).toEqual([name, { driver: 'local', options: { 'max-size': '20m', 'max-file': '10' } }])
+      expect([name, memory]).toEqual([name, expect.stringMatching(/^\d+[mg]$/)])
+    }
+  })
+
+  test.each(Object.entries(OUR_SERVICES))(
+    'the memory limit of %s is enough for what its settings let it hold',
+    (name, kind) => {
+      const { environment, mem_limit: limit = '' } = service(name)
+      const needed = neededMegabytes[kind]({ ...IMAGE_SETTINGS, ...environment })
+      expect(megabytesOf(limit)).toBeGreaterThanOrEqual(needed)
+    },
+  )
+
+  test('the page about capacity states the formulas of these limits', async () => {
+    const page = await read('infra/capacity.md')
+    expect(page).toContain(
+      '200 MiB + `MAXIMUM_BODY_MEGABYTES` + 200 MiB × `PREPARATION_THREADS` + 100 MiB × `DECODERS`',
+    )
+    expect(page).toContain('400 MiB + 1.5 × `MAXIMUM_JOB_MEGABYTES`')
+    expect(page).toMatch(/settler +\| 250 MiB/)
+  })
+
   test('images have exact versions, and programs and mounted files exist', async () => {
     const mounted = Object.values(services)
       .flatMap(({ volumes }) => volumes.map((volume) => volume.split(':')[0] ?? ''))
@@ -211,12 +294,66 @@ describe('networks', () => {
   })
 
   test('the stores are on an internal network that the proxy is not part of', () => {
-    for (const name of ['postgres', 'redis', 'objects']) expect(service(name).networks).toEqual(['data'])
-    expect(networks['data']?.internal).toBe(true)
-    expect(service('proxy').networks).not.toContain('data')
+    for (const name of ['postgres', 'redis']) expect(service(name).networks).toEqual(['data'])
+    expect(service('objects').networks).toEqual(['objects'])
+    for (const name of ['data', 'objects']) {
+      expect(networks[name]?.internal).toBe(true)
+      expect(service('proxy').networks).not.toContain(name)
+    }
     expect(Object.keys(services).filter((name) => service(name).networks.includes('outside'))).toEqual(
       Object.keys(OUR_SERVICES),
     )
+  })
+})
+
+describe('monitoring', () => {
+  const jobsSchema = z.object({
+    alerting: z.object({ alertmanagers: z.tuple([z.object({ static_configs: z.array(z.unknown()) })]) }),
+    rule_files: z.array(z.string()),
+    scrape_configs: z.array(
+      z.object({
+        job_name: z.string(),
+        dns_sd_configs: z.tuple([z.object({ names: z.tuple([z.string()]), port: z.number() })]).optional(),
+        static_configs: z.tuple([z.object({ targets: z.tuple([z.string()]) })]).optional(),
+      }),
+    ),
+  })
+  const readPrometheus = async () =>
+    jobsSchema.parse(parse(await readFile(join(ROOT, 'infra/prometheus/prometheus.yml'), 'utf8')))
+
+  test('Prometheus scrapes each of our processes under the job name that the alerts expect', async () => {
+    const { scrape_configs: jobs } = await readPrometheus()
+    const ours = jobs.flatMap(({ job_name: job, dns_sd_configs: found }) => (found ? [[job, found[0]] as const] : []))
+    expect(ours.map(([job, { names }]) => [job, ...names])).toEqual(
+      Object.keys(OUR_SERVICES).map((name) => [`farebox-${name}`, name]),
+    )
+    for (const [, { port, names }] of ours) expect(String(port)).toBe(service(names[0]).environment['METRICS_PORT'])
+  })
+
+  test('every exporter that is scraped is a service on the same network, and every job has an alert', async () => {
+    const { scrape_configs: jobs } = await readPrometheus()
+    const hosts = jobs.flatMap(({ static_configs: found }) => found?.[0].targets[0].split(':')[0] ?? [])
+    const exporters = hosts.filter((host) => host !== '127.0.0.1')
+    expect(exporters.length).toBeGreaterThan(3)
+    for (const host of exporters) expect(service(host).networks).toContain('metrics')
+    const known = new Set(jobs.map(({ job_name: job }) => job))
+    const expressions = [...(await readAlerts()), ...(await readInfrastructureAlerts())].map(({ expr }) => expr).join()
+    const named = [...expressions.matchAll(/job="([\w-]+)"/g)].map(([, job = '']) => job)
+    // What makes backups is up to the operator.
+    expect(named.filter((job) => !known.has(job) && job !== 'farebox-backup')).toEqual([])
+  })
+
+  test('Alertmanager’s start reads exactly the settings that Compose passes', async () => {
+    const script = await readFile(join(ROOT, 'infra/alertmanager/start.sh'), 'utf8')
+    const passed = Object.keys(service('alertmanager').environment)
+    expect(new Set(script.match(/\bALERT_[A-Z_]*[A-Z]\b/g))).toEqual(new Set(passed))
+  })
+
+  test('Prometheus reads both rule files and sends alerts to the Alertmanager of the file', async () => {
+    const { alerting, rule_files: files } = await readPrometheus()
+    expect(files).toEqual(RULES_FILES)
+    expect(alerting.alertmanagers[0].static_configs).toEqual([{ targets: ['alertmanager:9093'] }])
+    expect(service('prometheus').depends_on).toMatchObject({ alertmanager: { condition: 'service_healthy' } })
   })
 })
 

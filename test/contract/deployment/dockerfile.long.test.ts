@@ -76,7 +76,15 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     expect((await readdir(image.directory)).sort()).toEqual(
       ['api', 'infra', 'node_modules', 'package.json', 'shared', 'workers'].sort(),
     )
-    expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual(['commands', 'ledger', 'terminal.ts'])
+    expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
+      'check.ts',
+      'commands',
+      'ledger',
+      'paid-call.ts',
+      'preflight',
+      'sandbox',
+      'terminal.ts',
+    ])
     const packages = await readdir(join(image.directory, 'node_modules'))
     expect(packages).not.toEqual(
       expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint)$/)]),
@@ -104,9 +112,12 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     expect(ledger.stdout).toContain('agree to the atomic unit')
   })
 
-  test.each(['bucket-init.ts', 'verify-receipt.ts'])('infra/commands/%s runs in the image', async (name) => {
-    expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
-  })
+  test.each(['bucket-init.ts', 'preflight.ts', 'verify-receipt.ts'])(
+    'infra/commands/%s runs in the image',
+    async (name) => {
+      expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
+    },
+  )
 
   test('the image’s health check distinguishes a running API from a closed port', async () => {
     const [program, script = '', url = ''] = image.healthCheck

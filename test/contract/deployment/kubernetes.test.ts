@@ -8,6 +8,8 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import {
   IMAGE_SETTINGS,
   KNOWN_SETTINGS,
+  megabytesOf,
+  neededMegabytes,
   OPERATOR_VALUES,
   readConfigOf,
   SECRET_SETTINGS,
@@ -20,7 +22,8 @@ import { createTestLedger, type TestLedger } from '../../support/ledger/test-led
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
 
-const KUBERNETES = fileURLToPath(new URL('../../../infra/kubernetes/', import.meta.url))
+const INFRA = fileURLToPath(new URL('../../../infra/', import.meta.url))
+const KUBERNETES = join(INFRA, 'kubernetes')
 
 const reference = z.object({ name: z.string(), key: z.string() })
 const probe = z.object({ httpGet: z.object({ path: z.string(), port: z.string() }) })
@@ -83,6 +86,7 @@ describe('the manifests', async () => {
   const objects = [
     ...(await readFolder('base')),
     ...(await readFolder('keda')),
+    ...(await readFolder('monitoring')),
     ...(await readFolder('overlays/example')),
   ]
 
@@ -109,21 +113,34 @@ describe('the manifests', async () => {
   })
 
   test('kustomize renders every file', async () => {
-    for (const folder of ['base', 'keda', 'overlays/example']) {
+    for (const folder of ['base', 'keda', 'monitoring', 'overlays/example']) {
       const kustomization = await readFile(join(KUBERNETES, folder, 'kustomization.yaml'), 'utf8')
       const { resources } = parse(kustomization) as { resources: string[] }
-      const files = (await readdir(join(KUBERNETES, folder))).filter((name) => name !== 'kustomization.yaml')
+      const files = (await readdir(join(KUBERNETES, folder))).filter(
+        (name) => name !== 'kustomization.yaml' && name !== 'ingress.yaml',
+      )
       expect(resources.filter((path) => path.endsWith('.yaml')).sort()).toEqual(files.sort())
     }
   })
 })
 
+test('the Ingress that replaces the Gateway is valid and leads to the API', async () => {
+  const ingress = parse(await readFile(join(KUBERNETES, 'overlays/example/ingress.yaml'), 'utf8')) as KubernetesObject
+  await validateObject(ingress)
+  expect(await findUnknownFields([ingress])).toEqual([])
+  expect(JSON.stringify(ingress)).toContain('{"service":{"name":"farebox-api","port":{"name":"http"}}}')
+})
+
 describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () => {
   let objects: readonly KubernetesObject[]
   beforeAll(async () => {
-    objects = await renderKustomization(KUBERNETES, 'overlays/example')
+    objects = await renderKustomization(INFRA, 'kubernetes/overlays/example')
   })
   const ofKind = (kind: string) => objects.filter((object) => object.kind === kind)
+  const ledgerJob = () => {
+    const found = ofKind('CronJob').find(({ metadata }) => metadata.name === 'farebox-ledger')
+    return z.object({ spec: z.object({ jobTemplate: workloadSchema }) }).parse(found).spec.jobTemplate.spec
+  }
   const workload = (kind: string, name: string) => {
     const found = ofKind(kind).find(({ metadata }) => metadata.name === `farebox-${name}`)
     return workloadSchema.parse(found).spec
@@ -131,13 +148,19 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   const podOf = (name: Name) => workload('Deployment', name).template.spec
   const containerOf = (name: Name) => podOf(name).containers[0]
 
-  /** Returns the environment of the process: the config map, the container's settings and an operator's secrets. */
+  /**
+   * Returns the environment of the process: the config map with an operator's own addresses, the container's settings
+   * and an operator's secrets.
+   */
   function environmentOf(name: Name): Record<string, string> {
-    const settings = ofKind('ConfigMap')[0] as KubernetesObject & { data: Record<string, string> }
+    const settings = ofKind('ConfigMap').find(({ metadata }) =>
+      metadata.name.startsWith('farebox-settings'),
+    ) as KubernetesObject & { data: Record<string, string> }
     const { env, envFrom } = containerOf(name)
     expect(envFrom[0]?.configMapRef?.name).toBe(settings.metadata.name)
     const own = env.map(({ name: setting, value }) => [setting, value ?? OPERATOR_VALUES[setting] ?? ''] as const)
-    return { ...IMAGE_SETTINGS, ...settings.data, ...Object.fromEntries(own) }
+    const { PAY_TO = '', FACILITATOR_ADDRESSES = '' } = OPERATOR_VALUES
+    return { ...IMAGE_SETTINGS, ...settings.data, PAY_TO, FACILITATOR_ADDRESSES, ...Object.fromEntries(own) }
   }
 
   test('the overlay has the intended objects in one namespace, with the image’s full name', () => {
@@ -158,7 +181,8 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
       HorizontalPodAutoscaler: 1,
     })
     expect(new Set(objects.map(({ metadata }) => metadata.namespace))).toEqual(new Set(['farebox']))
-    const images = [...names.map(containerOf), workload('Job', 'migrate').template.spec.containers[0]]
+    const jobs = [workload('Job', 'migrate'), ledgerJob()].map(({ template }) => template.spec.containers[0])
+    const images = [...names.map(containerOf), ...jobs]
     expect(new Set(images.map(({ image }) => image))).toEqual(new Set(['registry.example/farebox:0.1.0']))
   })
 
@@ -229,7 +253,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
   })
 
   test('no pod runs as root, writes to its image or has a token of the cluster', () => {
-    const pods = [...names.map(podOf), workload('Job', 'migrate').template.spec]
+    const pods = [...names.map(podOf), workload('Job', 'migrate').template.spec, ledgerJob().template.spec]
     for (const { securityContext, automountServiceAccountToken, containers } of pods) {
       expect(automountServiceAccountToken).toBe(false)
       expect(securityContext).toMatchObject({
@@ -243,6 +267,26 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
         capabilities: { drop: ['ALL'] },
       })
     }
+  })
+
+  test('DNS may be asked in kube-system and at NodeLocal DNSCache, and every pod that calls the chain may leave', () => {
+    const policies = JSON.stringify(ofKind('NetworkPolicy'))
+    expect(policies).toContain('169.254.20.10/32')
+    const outside = ofKind('NetworkPolicy').find(({ metadata }) => metadata.name === 'farebox-outside')
+    for (const component of [...names, 'ledger']) expect(JSON.stringify(outside)).toContain(`"${component}"`)
+  })
+
+  test('a process has the same memory limit in Kubernetes and in Compose', async () => {
+    const compose = parse(await readFile(join(INFRA, '../docker-compose.yml'), 'utf8'), { merge: true }) as {
+      services: Record<string, { mem_limit: string }>
+    }
+    for (const name of names)
+      expect(containerOf(name).resources.limits.memory.toLowerCase()).toBe(`${compose.services[name]?.mem_limit}i`)
+  })
+
+  test.each(names)('the memory limit of %s is enough for what its settings let it hold', (name) => {
+    const needed = neededMegabytes[PROCESS_KINDS[name]](environmentOf(name))
+    expect(megabytesOf(containerOf(name).resources.limits.memory)).toBeGreaterThanOrEqual(needed)
   })
 
   test('a workload that an autoscaler scales has no fixed number of replicas', () => {

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import { LIFECYCLE_RULES } from '#shared/adapters/s3/prepare-bucket.ts'
+import { OBJECT_ACCESS, type ObjectOperation, type ObjectUser } from '#shared/media/object-access.ts'
 import { RETENTION_CLASSES } from '#shared/media/retention.ts'
 import { parseTerraform } from '../../support/deployment/parse-terraform.ts'
 
@@ -89,7 +90,7 @@ test('every reference of the module is declared', () => {
 })
 
 /** Returns the actions that a process may perform, by part of the bucket. */
-function rights(process: 'api' | 'worker') {
+function rights(process: ObjectUser) {
   const [{ statement: statements }] = parts.data.aws_iam_policy_document[process]
   return statements.map(({ actions, resources }) => [
     resources.map((resource) => resource.replace(`\${aws_s3_bucket.media.arn}`, 'bucket')).join(),
@@ -97,19 +98,26 @@ function rights(process: 'api' | 'worker') {
   ])
 }
 
-test('API and worker have exactly the rights they need', () => {
-  const { staged, speech, images } = RETENTION_CLASSES
-  expect(rights('api')).toEqual([
+const OBJECT_ACTIONS = { put: 's3:PutObject', get: 's3:GetObject', delete: 's3:DeleteObject' } as const
+const actionsOf = (operations: readonly ObjectOperation[]) =>
+  operations.flatMap((operation) => (operation === 'list' ? [] : [OBJECT_ACTIONS[operation]]))
+
+/** The rights for what a process does with the objects of each class, in the form of `rights`. */
+function neededRights(process: ObjectUser) {
+  const access = OBJECT_ACCESS[process]
+  // Both classes of media are under one prefix.
+  expect(access.speech).toEqual(access.images)
+  for (const operations of Object.values(access)) expect(operations).toContain('list')
+  return [
     ['bucket', 's3:ListBucket'],
-    [`bucket/${staged.prefix}/*`, 's3:PutObject', 's3:DeleteObject'],
-    ['bucket/media/*', 's3:GetObject'],
-  ])
-  expect(rights('worker')).toEqual([
-    ['bucket', 's3:ListBucket'],
-    [`bucket/${staged.prefix}/*`, 's3:GetObject', 's3:DeleteObject'],
-    ['bucket/media/*', 's3:PutObject', 's3:DeleteObject'],
-  ])
-  for (const { prefix } of [speech, images]) expect(prefix.startsWith('media/')).toBe(true)
+    [`bucket/${RETENTION_CLASSES.staged.prefix}/*`, ...actionsOf(access.staged)],
+    ['bucket/media/*', ...actionsOf(access.speech)],
+  ]
+}
+
+test.each(['api', 'worker'] as const)('an %s has exactly the rights for what it does in the bucket', (process) => {
+  expect(rights(process)).toEqual(neededRights(process))
+  for (const { prefix } of [RETENTION_CLASSES.speech, RETENTION_CLASSES.images]) expect(prefix).toMatch(/^media\//)
 })
 
 test('the parser rejects a file that is not HCL', async () => {

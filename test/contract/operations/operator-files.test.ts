@@ -1,8 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { readAlerts, readPanels, readRunbook } from '../../support/deployment/operator-files.ts'
+import {
+  readAlerts,
+  readInfrastructureAlerts,
+  readPanels,
+  readRunbook,
+  readTestedAlerts,
+} from '../../support/deployment/operator-files.ts'
 import { parsePromQl } from '../../support/deployment/promql.ts'
 
-const alerts = await readAlerts()
+const alerts = [...(await readAlerts()), ...(await readInfrastructureAlerts())]
+/** Fires always. */
+const WATCHDOG = 'FareboxWatchdog'
 const panels = await readPanels()
 const runbook = await readRunbook()
 
@@ -26,9 +34,17 @@ describe('the alert rules', () => {
   test.each(alerts.map((alert) => [alert.alert, alert] as const))(
     'the alert rule %s can be parsed',
     (_name, { expr }) => {
-      expect(parsePromQl(expr).selectors.length).toBeGreaterThan(0)
+      expect(parsePromQl(expr).selectors.length).toBeGreaterThan(expr === 'vector(1)' ? -1 : 0)
     },
   )
+
+  test('each alert rule has a test in which it fires and one in which it stays silent', async () => {
+    const { firing, silent } = await readTestedAlerts()
+    const names = alerts.map(({ alert }) => alert)
+    expect(names.filter((name) => !firing.has(name))).toEqual([])
+    expect(names.filter((name) => !silent.has(name))).toEqual([WATCHDOG])
+    expect([...firing, ...silent].filter((name) => !names.includes(name))).toEqual([])
+  })
 
   test('alert rules have unique names', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)

@@ -3,6 +3,7 @@ import { readConfig as readWorkerConfig, settingsSchema as workerSettings } from
 
 /** Placeholder values for secrets and addresses that an operator sets. All of them are worthless. */
 export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
+  ALERT_RECEIVERS: 'none',
   CHALLENGE_SECRET: 'c'.repeat(64),
   CONTACT_EMAIL: 'operator@farebox.example',
   DATABASE_URL: 'postgres://farebox:password@postgres.example:5432/farebox',
@@ -50,3 +51,23 @@ export const shutdownSeconds = {
   },
   worker: (environment: Readonly<Record<string, string>>): number => readWorkerConfig(environment).DRAIN_SECONDS + 5,
 } as const
+
+/** The memory in MiB that a process needs with its settings, as infra/capacity.md states it. */
+export const neededMegabytes = {
+  api: (environment: Readonly<Record<string, string>>): number => {
+    const { MAXIMUM_BODY_MEGABYTES, PREPARATION_THREADS, DECODERS } = readApiConfig(environment)
+    return 200 + MAXIMUM_BODY_MEGABYTES + 200 * PREPARATION_THREADS + 100 * DECODERS
+  },
+  worker: (environment: Readonly<Record<string, string>>): number => {
+    const { MAXIMUM_JOB_MEGABYTES, WORKER_QUEUES } = readWorkerConfig(environment)
+    const callsProviders = WORKER_QUEUES.some((name) => name !== 'settlement')
+    return callsProviders ? 400 + 1.5 * MAXIMUM_JOB_MEGABYTES : 250
+  },
+} as const
+
+/** Reads a limit as manifests and Compose write it: `1280Mi`, `2Gi`, `512m`, `2g`. */
+export function megabytesOf(limit: string): number {
+  const [, amount, unit] = /^(\d+)(mi?|gi?)$/i.exec(limit) ?? []
+  if (amount === undefined || unit === undefined) throw new Error(`not a limit: ${limit}`)
+  return Number(amount) * (unit.toLowerCase().startsWith('g') ? 1024 : 1)
+}

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { CUSTOM_RESOURCES, isCustomResource } from './custom-resources.ts'
 import type { KubernetesObject } from './kustomize.ts'
 
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url))
@@ -17,6 +18,10 @@ type ModelModule = Readonly<Record<string, new (data: unknown) => { validate(): 
 
 /** Throws with the field that violates the schema of the object's kind. Unknown fields go unnoticed. */
 export async function validateObject(object: KubernetesObject): Promise<void> {
+  if (isCustomResource(object)) {
+    CUSTOM_RESOURCES.parse(object)
+    return
+  }
   const models = (await import(moduleOf(object))) as ModelModule
   const Model = models[object.kind]
   if (!Model) throw new Error(`${moduleOf(object)} knows no ${object.kind}`)
@@ -31,11 +36,14 @@ export async function findUnknownFields(objects: readonly KubernetesObject[]): P
   const directory = await mkdtemp(join(tmpdir(), 'farebox-manifests-'))
   try {
     await symlink(MODULES, join(directory, 'node_modules'))
-    const lines = objects.map(
-      (object, index) =>
-        `import type { I${object.kind} as Kind${index} } from '${moduleOf(object)}'\n` +
-        `export const object${index}: Kind${index} = ${JSON.stringify(object, null, 2)}\n`,
-    )
+    // The schemas of custom resources reject unknown fields themselves.
+    const lines = objects
+      .filter((object) => !isCustomResource(object))
+      .map(
+        (object, index) =>
+          `import type { I${object.kind} as Kind${index} } from '${moduleOf(object)}'\n` +
+          `export const object${index}: Kind${index} = ${JSON.stringify(object, null, 2)}\n`,
+      )
     await writeFile(join(directory, 'package.json'), '{"type":"module"}')
     await writeFile(join(directory, 'manifests.ts'), lines.join('\n'))
     const flags = [

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
 import { z } from 'zod'
 
@@ -13,7 +13,7 @@ const alertsSchema = z.object({
           alert: z.string(),
           expr: z.string(),
           for: z.string().optional(),
-          labels: z.strictObject({ severity: z.enum(['warning', 'critical']) }),
+          labels: z.strictObject({ severity: z.enum(['none', 'warning', 'critical']) }),
           annotations: z.strictObject({ summary: z.string() }),
         }),
       ),
@@ -30,9 +30,46 @@ const panelSchema = z.object({
 export type Alert = z.infer<typeof alertsSchema>['groups'][number]['rules'][number]
 export type Panel = z.infer<typeof panelSchema>
 
+/** The folder of promtool's tests of the alert rules. */
+export const ALERT_TESTS = new URL('../../contract/operations/alerts/', import.meta.url)
+
+export const RULES_FILES = ['alerts.yml', 'infrastructure.yml'] as const
+
+/** Reads the rule groups of a file, checking that they have nothing but what is expected. */
+export async function readRuleGroups(file: (typeof RULES_FILES)[number]) {
+  const text = await readFile(new URL(`prometheus/${file}`, INFRA), 'utf8')
+  return alertsSchema.parse(parse(text)).groups
+}
+
+/** Reads the alerts about farebox's own metrics. */
 export async function readAlerts(): Promise<readonly Alert[]> {
-  const text = await readFile(new URL('prometheus/alerts.yml', INFRA), 'utf8')
-  return alertsSchema.parse(parse(text)).groups.flatMap(({ rules }) => rules)
+  return (await readRuleGroups('alerts.yml')).flatMap(({ rules }) => rules)
+}
+
+/** Reads the alerts about what farebox runs on, whose metrics come from exporters. */
+export async function readInfrastructureAlerts(): Promise<readonly Alert[]> {
+  return (await readRuleGroups('infrastructure.yml')).flatMap(({ rules }) => rules)
+}
+
+const alertTestsSchema = z.object({
+  tests: z.array(
+    z.object({
+      alert_rule_test: z.array(z.object({ alertname: z.string(), exp_alerts: z.array(z.unknown()) })),
+    }),
+  ),
+})
+
+/** Reads which alerts promtool's tests expect to fire, and which to stay silent. */
+export async function readTestedAlerts(): Promise<Readonly<Record<'firing' | 'silent', ReadonlySet<string>>>> {
+  const texts = await Promise.all(
+    (await readdir(ALERT_TESTS)).map((name) => readFile(new URL(name, ALERT_TESTS), 'utf8')),
+  )
+  const expectations = texts
+    .flatMap((text) => alertTestsSchema.parse(parse(text)).tests)
+    .flatMap(({ alert_rule_test: each }) => each)
+  const namesOf = (isFiring: boolean) =>
+    new Set(expectations.filter(({ exp_alerts: alerts }) => alerts.length > 0 === isFiring).map((one) => one.alertname))
+  return { firing: namesOf(true), silent: namesOf(false) }
 }
 
 /** Reads the panels with queries. */
