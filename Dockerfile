@@ -4,7 +4,7 @@
 #
 #   docker run farebox                                  API (port 8402)
 #   docker run farebox workers/main.ts                  worker; with WORKER_QUEUES=settlement a settler (metrics: METRICS_PORT)
-#   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, verify-receipt.ts
+#   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, preflight.ts, verify-receipt.ts
 #
 # test/contract/deployment/dockerfile.long.test.ts runs these steps in a plain folder and makes a paid call with the
 # result.
@@ -28,6 +28,10 @@ COPY shared ./shared
 COPY api ./api
 COPY workers ./workers
 COPY infra/terminal.ts ./infra/terminal.ts
+COPY infra/check.ts ./infra/check.ts
+COPY infra/paid-call.ts ./infra/paid-call.ts
+COPY infra/preflight ./infra/preflight
+COPY infra/sandbox/samples/last-tram.mp3 ./infra/sandbox/samples/last-tram.mp3
 COPY infra/ledger ./infra/ledger
 COPY infra/commands ./infra/commands
 # The container's loopback interface cannot be reached from outside.

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { type Check, judged, NothingToVerify, printCheck, skipped } from '../check.ts'
 import { printProblem } from '../terminal.ts'
-import { type Check, judged, NothingToVerify, skipped } from './verify-receipt/check.ts'
 import { CHAIN_NOT_CHECKED, checkChain } from './verify-receipt/check-chain.ts'
 import { checkCharge } from './verify-receipt/check-charge.ts'
 import { checkPrices } from './verify-receipt/check-prices.ts'
@@ -57,7 +57,7 @@ function readOptions(commandLine: readonly string[]) {
 }
 
 /** Runs every check that the options allow and reports each immediately. Throws `NothingToVerify`. */
-async function verifyReceipt(options: Options, report: (check: Check) => void): Promise<readonly Check[]> {
+export async function verifyReceipt(options: Options, report: (check: Check) => void): Promise<readonly Check[]> {
   const given = await readGiven(options)
   const { receipt } = given
   const checks: Check[] = []
@@ -92,8 +92,6 @@ async function checkResultDigest({ result_digest }: GivenReceipt, path: string |
   return judged('result', isSame ? [] : [`the SHA-256 of ${path} is not ${result_digest}`], 'matches the digest')
 }
 
-const MARKS = { passed: '✓', failed: '✗', skipped: '–' } as const
-
 /** Runs the command and returns its exit code. */
 export async function main(commandLine: readonly string[]): Promise<number> {
   // Read before the options are parsed: an error in them is reported as JSON, too.
@@ -104,8 +102,7 @@ export async function main(commandLine: readonly string[]): Promise<number> {
       console.log(HELP)
       return 0
     }
-    const print = ({ check, outcome, detail }: Check) => console.log(`${MARKS[outcome]} ${check.padEnd(12)} ${detail}`)
-    const checks = await verifyReceipt(options, isJson ? () => undefined : print)
+    const checks = await verifyReceipt(options, isJson ? () => undefined : (check) => printCheck(check))
     const isValid = checks.every(({ outcome }) => outcome !== 'failed')
     if (isJson) console.log(JSON.stringify({ outcome: isValid ? 'passed' : 'failed', checks }, null, 2))
     else console.log(isValid ? '\nThe receipt is valid.' : '\nThe receipt is not valid.')

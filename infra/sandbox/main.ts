@@ -22,8 +22,8 @@ Environment:
   UPSTREAM_DELAY_MS   latency of the simulated vendors in milliseconds (default 0)
   BLOCK_TIME_SECONDS  mine a block at this interval (default: one for each transaction)
   QUEUE_URL           your own Redis for the queue (default: the sandbox's PostgreSQL)
-  S3_ENDPOINT         your own S3 store for uploads and media (default: a folder), with S3_BUCKET,
-                      S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY (default: those of s3rver)`
+  S3_ENDPOINT         your own S3 store for uploads and media (default: a folder), with S3_ACCESS_KEY_ID,
+                      S3_SECRET_ACCESS_KEY and S3_BUCKET (created if it is missing)`
 
 const environmentSchema = z.object({
   SANDBOX_FILE: z.string().min(1).optional(),

@@ -18,7 +18,7 @@ export type OuterServices = Readonly<Record<string, string>>
 
 /**
  * Reads the services that the caller already runs: a queue (`QUEUE_URL`) and an S3 store (`S3_ENDPOINT`, whose bucket is created
- * when it is missing, with the keys of s3rver by default). Throws an error that names every invalid variable.
+ * when it is missing). Throws an error that names every invalid variable.
  */
 export async function findOuterServices(environment: NodeJS.ProcessEnv = process.env): Promise<OuterServices> {
   const parsed = environmentSchema.safeParse(environment)
@@ -35,9 +35,10 @@ function queueAt(queueUrl: string, prefix = `{farebox-${randomBytes(4).toString(
 type S3Environment = Omit<z.infer<typeof environmentSchema>, 'QUEUE_URL' | 'QUEUE_PREFIX'>
 
 async function objectStoreOf(given: S3Environment): Promise<OuterServices> {
-  const { S3_ENDPOINT, S3_REGION, S3_BUCKET = 'farebox-sandbox' } = given
+  const { S3_ENDPOINT, S3_REGION, S3_BUCKET = 'farebox-sandbox', S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY } = given
   if (S3_ENDPOINT === undefined) return {}
-  const { S3_ACCESS_KEY_ID = 'S3RVER', S3_SECRET_ACCESS_KEY = 'S3RVER' } = given
+  if (S3_ACCESS_KEY_ID === undefined || S3_SECRET_ACCESS_KEY === undefined)
+    throw new Error('S3_ENDPOINT is set, but not both S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
   const settings = { S3_ENDPOINT, S3_REGION, S3_BUCKET, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY }
   const { initializeBucket } = await import('../commands/bucket-init.ts')
   await initializeBucket({ ...settings, S3_FORCE_PATH_STYLE: given.S3_FORCE_PATH_STYLE })

@@ -29,6 +29,8 @@ export interface SandboxOptions {
   /** Entry files of API and worker, relative to the repository; default `api/main.ts` and `workers/main.ts`. */
   apiEntry?: string
   workerEntry?: string
+  /** The checkout that a process runs from, asked at each start; default: this one. */
+  rootOf?: (name: ServiceName) => string | undefined
   /** Inserts proxies: receives the real addresses and returns those that API and workers use. */
   connections?: (real: Connections) => Promise<Connections>
   /** A migrated database of the caller, in place of the sandbox's PostgreSQL. */

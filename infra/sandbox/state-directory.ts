@@ -6,6 +6,9 @@ import { createSandboxAccount, createSandboxAccounts, type SandboxAccount } from
 import { readCommandLine } from './processes/previous-process.ts'
 import { replaceFile } from './replace-file.ts'
 
+/** The ports of the APIs at the last start. */
+export const PORTS_FILE = 'ports.json'
+
 const keyPair = z.object({
   address: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
   privateKey: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
@@ -55,7 +58,7 @@ export function settlementAccounts(secrets: SandboxSecrets, count: number): read
 }
 
 /** All files and folders of a sandbox's state. */
-const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', 'upstream-calls.jsonl']
+const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', PORTS_FILE, 'upstream-calls.jsonl']
 
 /** Deletes payments, results, keys and chain. */
 export async function discardState(directory: string): Promise<void> {

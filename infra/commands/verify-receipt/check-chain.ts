@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Check, failed, judged, passed, skipped } from './check.ts'
+import { type Check, failed, judged, passed, skipped } from '../../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'
 
@@ -43,7 +43,7 @@ export async function checkChain(receipt: GivenReceipt, rpcUrl: string): Promise
       return [
         failed(
           'network',
-          `${rpcUrl} serves ${network}, but the payment is on ${receipt.network}. Pass a node of that network as --rpc.`,
+          `${hostOf(rpcUrl)} serves ${network}, but the payment is on ${receipt.network}. Pass a node of that network as --rpc.`,
         ),
       ]
     const found = await callNode(rpcUrl, 'eth_getTransactionReceipt', [transaction], transactionReceiptSchema)
@@ -95,16 +95,23 @@ async function callNode<Result extends z.ZodType>(
   parameters: readonly string[],
   schema: Result,
 ): Promise<z.output<Result>> {
-  const { body } = await fetchJson(rpcUrl, {
+  const node = hostOf(rpcUrl)
+  const request = {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: parameters }),
-  })
+  }
+  const { body } = await fetchJson(rpcUrl, request, node)
   const answer = answerSchema.parse(body)
-  if (answer.error) throw new Error(`${rpcUrl} rejects ${method}: ${answer.error.message}`)
+  if (answer.error) throw new Error(`${node} rejects ${method}: ${answer.error.message}`)
   const result = schema.safeParse(answer.result)
-  if (!result.success) throw new Error(`${rpcUrl} does not answer ${method} like an Ethereum node`)
+  if (!result.success) throw new Error(`${node} does not answer ${method} like an Ethereum node`)
   return result.data
+}
+
+/** The rest of a node's URL often contains a key. */
+function hostOf(rpcUrl: string): string {
+  return new URL(rpcUrl).host
 }
 
 /** Reported when no `--rpc` was given. */

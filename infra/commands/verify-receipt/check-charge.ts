@@ -1,4 +1,4 @@
-import { type Check, failed, judged, passed, skipped } from './check.ts'
+import { type Check, failed, judged, passed, skipped } from '../../check.ts'
 import { type Exact, equals, over, parseExact, plus, roundedUp, times, whole } from './exact.ts'
 import { messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'

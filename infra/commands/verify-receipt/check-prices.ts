@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Check, failed, passed, skipped } from './check.ts'
+import { type Check, failed, passed, skipped } from '../../check.ts'
 import { equals, parseExact } from './exact.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
 import type { GivenReceipt } from './read-receipt.ts'

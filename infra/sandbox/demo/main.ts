@@ -13,7 +13,9 @@ const HELP = `Usage: npm run demo [-- path/to/file.mp3]
 
 Starts everything that farebox needs on this machine, pays for one transcription with the official
 x402 client, shows each step, then pays for one call of each other endpoint, and stops again.
-Without a file it uses an included sample.`
+Without a file it uses an included sample.
+
+Environment: QUEUE_URL and S3_ENDPOINT, as for npm start.`
 
 const SAMPLE = fileURLToPath(new URL('../samples/last-tram.mp3', import.meta.url))
 

@@ -1,11 +1,10 @@
-import { randomUUID } from 'node:crypto'
-import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { z } from 'zod'
+import { makePaidCall } from '../../paid-call.ts'
 import { highlight, printField, printTitle } from '../../terminal.ts'
 import type { PayingClient } from '../paying-client.ts'
 import { dollars } from './dollars.ts'
 
-interface Call {
+interface DemoCall {
   readonly label: string
   readonly path: string
   readonly body: Record<string, unknown>
@@ -17,7 +16,7 @@ const chat = z.object({ choices: z.tuple([z.object({ message: z.object({ content
 const message = z.object({ content: z.tuple([z.object({ text: z.string() })]).rest(z.unknown()) })
 const hosted = z.object({ data: z.tuple([z.looseObject({ url: z.string() })]) })
 
-const CALLS: readonly Call[] = [
+const CALLS: readonly DemoCall[] = [
   {
     label: 'chat',
     path: '/v1/chat/completions',
@@ -59,25 +58,17 @@ export async function showOtherCalls(baseUrl: string, client: PayingClient): Pro
   console.log()
 }
 
-async function showCall(baseUrl: string, client: PayingClient, call: Call): Promise<void> {
+async function showCall(baseUrl: string, client: PayingClient, call: DemoCall): Promise<void> {
   const { label, path, body } = call
-  const idempotencyKey = randomUUID()
-  const send = (payment: Record<string, string>) =>
-    fetch(`${baseUrl}${path}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...payment },
-      body: JSON.stringify(body),
-    })
-  const challenge = await send({})
-  const [terms] = decodePaymentRequiredHeader(challenge.headers.get('payment-required') ?? '').accepts
-  const paid = await send(await client.sign(challenge))
-  if (paid.status !== 200 || !terms) throw new Error(`${path}: ${paid.status} ${await paid.text()}`)
-  const { amount = '0' } = decodePaymentResponseHeader(paid.headers.get('payment-response') ?? '')
-  const line = call.summary(await paid.json())
+  const { maximum, charge, answer } = await makePaidCall(
+    { baseUrl, sign: (challenge) => client.sign(challenge) },
+    { path, body },
+  )
+  const line = call.summary(answer)
   printField(
     label,
     `${path}, ${String(body['model'])}`,
-    `authorized up to ${dollars(BigInt(terms.amount))} USDC, charged ${highlight(`${dollars(BigInt(amount))} USDC`)}`,
+    `authorized up to ${dollars(maximum)} USDC, charged ${highlight(`${dollars(charge)} USDC`)}`,
     line.length > 88 ? `${line.slice(0, 87)}…` : line,
   )
 }

@@ -1,8 +1,11 @@
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { z } from 'zod'
 import { UPSTREAM_KEY } from '../deployments.ts'
+import { replaceFile } from '../replace-file.ts'
 import type { Connections, SandboxOptions, ServiceName } from '../sandbox-options.ts'
-import { type SandboxSecrets, settlementAccounts } from '../state-directory.ts'
-import { findFreePort } from './free-port.ts'
+import { PORTS_FILE, type SandboxSecrets, settlementAccounts } from '../state-directory.ts'
+import { preferPort } from './free-port.ts'
 import { type ServiceProcess, startService } from './service-processes.ts'
 
 /** The sandbox has one receipt secret and never rotates it. */
@@ -28,8 +31,7 @@ interface PlanContext {
 /** Determines names, ports and settings of all APIs and workers before the first one starts. */
 export async function planProcesses(options: SandboxOptions, context: PlanContext): Promise<ProcessPlan> {
   const { apis = 1, workers = 1 } = options
-  // Concurrently, so that no port is found twice.
-  const ports = await Promise.all(Array.from({ length: apis }, findFreePort))
+  const ports = await choosePorts(options.directory, apis)
   const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
   if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
   const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
@@ -51,15 +53,31 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
       const { entry, isReady, environment } = find(name)
       const common = commonEnvironment(options, context, firstUrl)
       const all = { ...common, ...environment, ...options.environmentOf?.(name) }
+      const root = options.rootOf?.(name)
       return startService({
         name,
         entry,
+        ...(root === undefined ? {} : { root }),
         logsDirectory: join(options.directory, 'logs'),
         isReady,
         environment: withoutUnusedKeys(all),
       })
     },
   }
+}
+
+/**
+ * Returns the ports of the last start while they are free: payments that were signed then, and media URLs in kept
+ * results, name them.
+ */
+async function choosePorts(directory: string, apis: number): Promise<readonly number[]> {
+  const path = join(directory, PORTS_FILE)
+  const text = await readFile(path, 'utf8').catch(() => '[]')
+  const last = z.array(z.number()).catch([]).parse(JSON.parse(text))
+  // Concurrently, so that no port is found twice.
+  const ports = await Promise.all(Array.from({ length: apis }, (_, index) => preferPort(last[index])))
+  await replaceFile(path, JSON.stringify(ports))
+  return ports
 }
 
 /** Removes the settlement keys from a worker that does not settle. */

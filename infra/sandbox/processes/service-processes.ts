@@ -16,7 +16,7 @@ export interface ServiceProcess extends GuardedProcess {
 }
 
 /** Compiling all code takes a quarter of a start; Node runs without the cache where it cannot be written. */
-const COMPILE_CACHE = join(ROOT, 'node_modules/.cache/farebox-compiled')
+const COMPILE_CACHE = 'node_modules/.cache/farebox-compiled'
 
 /**
  * Starts `entry` (a path below the repository) and waits for a line of its output that `isReady` accepts. All output goes
@@ -28,7 +28,10 @@ export async function startService(options: {
   environment: Record<string, string>
   logsDirectory: string
   isReady: (line: string) => boolean
+  /** Another checkout to run from. */
+  root?: string
 }): Promise<ServiceProcess> {
+  const { root = ROOT } = options
   await mkdir(options.logsDirectory, { recursive: true })
   const logPath = join(options.logsDirectory, `${options.name}.log`)
   const logFile = createWriteStream(logPath, { flags: 'a', mode: 0o600 })
@@ -36,9 +39,9 @@ export async function startService(options: {
   const lastLines: string[] = []
   const started = spawnGuarded({
     command: process.execPath,
-    args: [join(ROOT, options.entry)],
-    cwd: ROOT,
-    env: { ...inheritedEnvironment(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.environment },
+    args: [join(root, options.entry)],
+    cwd: root,
+    env: { ...inheritedEnvironment(), NODE_COMPILE_CACHE: join(root, COMPILE_CACHE), ...options.environment },
     // Leaves orphaned processes time to release their jobs.
     orphanGraceMs: 5000,
     log: (line) => {

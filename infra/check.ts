@@ -14,5 +14,14 @@ export function judged(check: string, problems: readonly string[], detail: strin
   return problems.length === 0 ? passed(check, detail) : failed(check, problems.join('; '))
 }
 
+const MARKS = { passed: '✓', failed: '✗', skipped: '–' } as const
+
+/** Prints a check on one line; the lines of its detail are aligned. */
+export function printCheck({ check, outcome, detail }: Check, width = 12): void {
+  const [first = '', ...rest] = detail.split('\n')
+  console.log(`${MARKS[outcome]} ${check.padEnd(width)} ${first}`)
+  for (const line of rest) console.log(`${' '.repeat(width + 3)}${line}`)
+}
+
 /** Thrown when there is no receipt to check; the message says what to do. */
 export class NothingToVerify extends Error {}

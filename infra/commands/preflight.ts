@@ -1,0 +1,68 @@
+import { type Check, printCheck } from '../check.ts'
+import { checkChain } from '../preflight/check-chain.ts'
+import { checkProviders } from '../preflight/check-providers.ts'
+import { checkService, sendTestAlert } from '../preflight/check-service.ts'
+import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
+import { checkDatabase, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
+import { makePaidCalls } from '../preflight/make-paid-calls.ts'
+import { HELP, type PreflightOptions, readOptions, UsageError } from '../preflight/read-options.ts'
+import { printProblem } from '../terminal.ts'
+
+const NAME_WIDTH = 26
+
+/** Runs the command and returns its exit code. */
+export async function main(commandLine: readonly string[], environment: Environment): Promise<number> {
+  try {
+    const options = readOptions(commandLine)
+    if (options === null) {
+      console.log(HELP)
+      return 0
+    }
+    const report = options.asJson ? () => undefined : (check: Check) => printCheck(check, NAME_WIDTH)
+    const checks = await runChecks(options, await readEnvironment(options.envFiles, environment), report)
+    const failures = checks.filter(({ outcome }) => outcome === 'failed').length
+    if (options.asJson) console.log(JSON.stringify({ outcome: failures === 0 ? 'passed' : 'failed', checks }, null, 2))
+    else
+      console.log(
+        failures === 0 ? '\nEverything checked is ready.' : `\n${failures} of ${checks.length} checks failed.`,
+      )
+    return failures === 0 ? 0 : 1
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    printProblem(`${error.message}\n\n${HELP}`)
+    return 2
+  }
+}
+
+/** Runs every check that the settings allow and reports each when it is complete. */
+async function runChecks(
+  options: PreflightOptions,
+  environment: Environment,
+  report: (check: Check) => void,
+): Promise<readonly Check[]> {
+  const checks: Check[] = []
+  const add = (completed: readonly Check[]) => {
+    checks.push(...completed)
+    completed.forEach(report)
+  }
+  const { settings, checks: settingsChecks } = checkSettings(options, environment)
+  add(settingsChecks)
+  const { api, worker } = settings
+  const common = api ?? worker
+  if (!common) return checks
+  add([await checkDatabase(common), await checkQueue(common)])
+  if (api) add([await checkObjectStore(api, 'api')])
+  if (worker) add([await checkObjectStore(worker, 'worker')])
+  add(await checkChain(common, worker, options.expectedCode))
+  if (worker) add(await checkProviders(worker))
+  if (api) add(await checkService(api.PUBLIC_BASE_URL))
+  if (options.alertUrl !== null) add([await sendTestAlert(options.alertUrl)])
+  if (options.makesPaidCalls) {
+    const { PUBLIC_BASE_URL: baseUrl } = common
+    const [rpcUrl = ''] = common.RPC_URL
+    add(await makePaidCalls({ baseUrl, rpcUrl, spendAtMostUsd: options.spendAtMostUsd }, environment))
+  }
+  return checks
+}
+
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

@@ -1,0 +1,114 @@
+import { hashDomain, keccak256, type PublicClient, parseAbi } from 'viem'
+import { chainClientOf } from '#shared/adapters/chain/network/client.ts'
+import { CHAIN_ID, USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
+import { openRpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
+import { readCode } from '#shared/adapters/chain/verification/payer-code.ts'
+import type { ApiConfig } from '../../api/config.ts'
+import type { WorkerConfig } from '../../workers/config.ts'
+import { type Check, failed, judged, passed } from '../check.ts'
+import { attempted } from './attempted.ts'
+import { PUBLISHED_CONTRACTS, type PublishedContract } from './contract-code.ts'
+
+/** Blocks of Base are 2 s apart; a machine or node this far off checks deadlines wrongly. */
+const LARGEST_SKEW_MS = 60_000
+
+const assetAbi = parseAbi([
+  'function symbol() view returns (string)',
+  'function decimals() view returns (uint8)',
+  'function DOMAIN_SEPARATOR() view returns (bytes32)',
+])
+
+/** Checks every node of `RPC_URL`, then the contracts and the settlement keys through them. */
+export async function checkChain(
+  { RPC_URL: urls, RPC_TIMEOUT_MS: timeoutMs }: Pick<ApiConfig, 'RPC_URL' | 'RPC_TIMEOUT_MS'>,
+  worker: WorkerConfig | null,
+  expectedCode: ReadonlyMap<string, string>,
+): Promise<readonly Check[]> {
+  const nodes = await Promise.all(urls.map((url) => checkNode(url, timeoutMs)))
+  const client = chainClientOf(openRpcNodes(urls, timeoutMs))
+  const contracts = await Promise.all(
+    PUBLISHED_CONTRACTS.map((contract) => checkContract(client, contract, expectedCode)),
+  )
+  return [...nodes, ...contracts, await checkAsset(client), ...(worker ? await checkGas(client, worker) : [])]
+}
+
+function checkNode(url: string, timeoutMs: number): Promise<Check> {
+  const { host } = new URL(url)
+  return attempted('node', `${host} does not answer`, async () => {
+    const nodes = openRpcNodes([url], timeoutMs)
+    await nodes.refuseOtherChains(CHAIN_ID)
+    const { number, timestamp } = await chainClientOf(nodes).getBlock()
+    const ageMs = Date.now() - Number(timestamp) * 1000
+    if (Math.abs(ageMs) > LARGEST_SKEW_MS)
+      return failed(
+        'node',
+        `${host}: its latest block is ${Math.round(ageMs / 1000)} s old by this machine's clock; the node is behind or the clock is wrong`,
+      )
+    return passed('node', `${host} serves chain ${CHAIN_ID}, block ${number}`)
+  })
+}
+
+function checkContract(
+  client: PublicClient,
+  { name, address, codeHash }: PublishedContract,
+  expectedCode: ReadonlyMap<string, string>,
+): Promise<Check> {
+  return attempted('contract', `${name} cannot be read`, async () => {
+    const found = keccak256(await readCode(client, address))
+    const expected = expectedCode.get(address.toLowerCase()) ?? codeHash
+    if (found === expected) return passed('contract', `${name} at ${address}`)
+    return failed(
+      'contract',
+      `${name} at ${address} has the code hash ${found} instead of ${expected}. Payments would go through code that nobody has reviewed here.`,
+    )
+  })
+}
+
+/** USDC can be upgraded by its issuer, so its behavior is checked instead of its code. */
+function checkAsset(client: PublicClient): Promise<Check> {
+  return attempted('asset', 'USDC cannot be read', async () => {
+    const asset = { address: USDC_ADDRESS, abi: assetAbi } as const
+    const [symbol, decimals, domain] = await Promise.all([
+      client.readContract({ ...asset, functionName: 'symbol' }),
+      client.readContract({ ...asset, functionName: 'decimals' }),
+      client.readContract({ ...asset, functionName: 'DOMAIN_SEPARATOR' }),
+    ])
+    const problems = [
+      ...(symbol === 'USDC' ? [] : [`its symbol is ${symbol}`]),
+      ...(decimals === 6 ? [] : [`it has ${decimals} decimals`]),
+      ...(domain === PERMIT_DOMAIN ? [] : ['permits are signed for another domain than its own']),
+    ]
+    return judged('asset', problems, `USDC at ${USDC_ADDRESS}`)
+  })
+}
+
+/** The domain for which payers sign gas-sponsoring permits. */
+const PERMIT_DOMAIN = hashDomain({
+  domain: { name: 'USD Coin', version: '2', chainId: BigInt(CHAIN_ID), verifyingContract: USDC_ADDRESS },
+  types: {
+    EIP712Domain: [
+      { name: 'name', type: 'string' },
+      { name: 'version', type: 'string' },
+      { name: 'chainId', type: 'uint256' },
+      { name: 'verifyingContract', type: 'address' },
+    ],
+  },
+})
+
+function checkGas(client: PublicClient, config: WorkerConfig): Promise<readonly Check[]> {
+  const { SETTLEMENT_PRIVATE_KEYS: keys = [], GAS_WARNING_SETTLEMENTS: least, MAXIMUM_FEE_PER_GAS_WEI: cap } = config
+  const gas = createGasReader(client, createFeeEstimator(client, cap))
+  return Promise.all(
+    settlementKeys(keys).facilitators.map((address) =>
+      attempted('gas', `the balance of ${address} cannot be read`, async () => {
+        const { settlementsLeft } = await gas.readGas(address)
+        const problems =
+          settlementsLeft < least ? [`${address} has gas for ${settlementsLeft} settlements; fund it`] : []
+        return judged('gas', problems, `${address} has gas for ${settlementsLeft} settlements`)
+      }),
+    ),
+  )
+}

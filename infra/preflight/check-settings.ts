@@ -1,0 +1,83 @@
+import { readFile } from 'node:fs/promises'
+import { parseEnv } from 'node:util'
+import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
+import { type ApiConfig, readConfig as readApiConfig } from '../../api/config.ts'
+import { readConfig as readWorkerConfig, type WorkerConfig } from '../../workers/config.ts'
+import { type Check, failed, judged, passed, skipped } from '../check.ts'
+import { type PreflightOptions, UsageError } from './read-options.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+export interface Settings {
+  readonly api: ApiConfig | null
+  readonly worker: WorkerConfig | null
+}
+
+/** Returns the environment with the settings of the files below it. Throws `UsageError`. */
+export async function readEnvironment(files: readonly string[], environment: Environment): Promise<Environment> {
+  const settings: Record<string, string | undefined> = {}
+  for (const file of files) {
+    const text = await readFile(file, 'utf8').catch(() => {
+      throw new UsageError(`--env-file ${file} cannot be read`)
+    })
+    Object.assign(settings, parseEnv(text))
+  }
+  return { ...settings, ...environment }
+}
+
+/** Reads the settings of the roles, and compares those that must agree between API and workers. */
+export function checkSettings(
+  { roles }: Pick<PreflightOptions, 'roles'>,
+  environment: Environment,
+): { readonly settings: Settings; readonly checks: readonly Check[] } {
+  const api = roles.has('api') ? attempt('API settings', () => readApiConfig({ ...environment })) : null
+  const worker = roles.has('worker') ? attempt('worker settings', () => readWorkerConfig({ ...environment })) : null
+  const settings = { api: api?.config ?? null, worker: worker?.config ?? null }
+  const checks = [api?.check, worker?.check].filter((check) => check !== undefined)
+  return { settings, checks: [...checks, ...checkAgreement(settings)] }
+}
+
+function attempt<Config>(name: string, read: () => Config): { readonly config: Config | null; readonly check: Check } {
+  try {
+    return { config: read(), check: passed(name, 'complete') }
+  } catch (error) {
+    return { config: null, check: failed(name, error instanceof Error ? error.message : String(error)) }
+  }
+}
+
+function checkAgreement({ api, worker }: Settings): readonly Check[] {
+  if (!api || !worker) return []
+  const problems: string[] = []
+  const { protocol, hostname } = new URL(api.PUBLIC_BASE_URL)
+  if (protocol !== 'https:' && hostname !== '127.0.0.1' && hostname !== 'localhost')
+    problems.push('PUBLIC_BASE_URL must be an https:// URL')
+  if (api.RECEIPT_SECRETS[0]?.id !== worker.RECEIPT_SECRET_ID)
+    problems.push('RECEIPT_SECRET_ID must be the id of the first of RECEIPT_SECRETS')
+  return [
+    judged('agreement', problems, 'API and worker settings agree'),
+    checkFacilitators(api, worker.SETTLEMENT_PRIVATE_KEYS),
+  ]
+}
+
+/** A payer signs for an address of FACILITATOR_ADDRESSES; without its key nobody can settle that payment. */
+function checkFacilitators(
+  { FACILITATOR_ADDRESSES: offered = [], PAY_TO: payTo }: ApiConfig,
+  keys: WorkerConfig['SETTLEMENT_PRIVATE_KEYS'],
+): Check {
+  const name = 'settlement keys'
+  if (!keys) return skipped(name, 'settled elsewhere: SETTLEMENT_PRIVATE_KEYS is not set')
+  const owned = settlementKeys(keys).facilitators
+  const withoutKey = offered.filter((address) => !owned.includes(address))
+  const unused = owned.filter((address) => !offered.includes(address))
+  return judged(
+    name,
+    [
+      ...withoutKey.map(
+        (address) => `FACILITATOR_ADDRESSES has ${address}, whose key is not in SETTLEMENT_PRIVATE_KEYS`,
+      ),
+      ...unused.map((address) => `the key of ${address} is not offered in FACILITATOR_ADDRESSES`),
+      ...(owned.includes(payTo) ? ['PAY_TO is a settlement key; revenue should go to a key that is kept offline'] : []),
+    ],
+    owned.join(', '),
+  )
+}

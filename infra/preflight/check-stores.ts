@@ -1,0 +1,62 @@
+import { openJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
+import { openObjectStore } from '#shared/adapters/object-store.ts'
+import { createLedgerCheck } from '#shared/adapters/postgres/check-schema.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
+import type { ObjectUser } from '#shared/media/object-access.ts'
+import type { ObjectStoreSettings } from '#shared/media/object-store-settings.ts'
+import { type Check, passed } from '../check.ts'
+import { attempted } from './attempted.ts'
+
+/** Checks that the database has this program's schema and this machine's time. */
+export function checkDatabase({ DATABASE_URL: connectionString }: QueueSettings): Promise<Check> {
+  return attempted('database', 'DATABASE_URL', async () => {
+    const pool = createPool({
+      connectionString,
+      maximumConnections: 1,
+      applicationName: 'farebox preflight',
+      // The statement in progress fails, too, and is reported.
+      onError: () => undefined,
+    })
+    try {
+      const ledger = createLedgerCheck({ pool, databaseUrl: connectionString, now: () => new Date() })
+      await ledger.schema()
+      await ledger.clock()
+      const { rows } = await pool.query<{ version: string; is_encrypted: boolean }>(
+        `SELECT current_setting('server_version') AS version,
+           coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS is_encrypted`,
+      )
+      const [server] = rows
+      return passed('database', `PostgreSQL ${server?.version}, ${server?.is_encrypted ? 'with' : 'without'} TLS`)
+    } finally {
+      await pool.end()
+    }
+  })
+}
+
+/** Opens the object store as this process does: it tries each operation that it needs under each prefix. */
+export function checkObjectStore(settings: ObjectStoreSettings, user: ObjectUser): Promise<Check> {
+  const setting = settings.S3_BUCKET === undefined ? 'OBJECT_STORE_DIRECTORY' : 'S3_BUCKET'
+  return attempted('object store', setting, async () => {
+    const store = await openObjectStore(settings, user, () => undefined)
+    try {
+      await store.check()
+      return passed('object store', `${setting} can be used as ${user === 'api' ? 'the API' : 'a worker'} needs it`)
+    } finally {
+      store.close()
+    }
+  })
+}
+
+export function checkQueue(settings: QueueSettings): Promise<Check> {
+  const setting = settings.QUEUE_URL === undefined ? 'DATABASE_URL' : 'QUEUE_URL'
+  return attempted('queue', setting, async () => {
+    const queue = await openJobQueue(settings, () => undefined)
+    try {
+      await queue.check()
+      return passed('queue', `the queue at ${setting} answers`)
+    } finally {
+      await queue.close()
+    }
+  })
+}
