@@ -1,16 +1,13 @@
 import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
-import { extraOutputSeconds, LONGEST_OUTPUT_TOKENS, outputTimeSettings } from '#shared/operations/text/output-time.ts'
+import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
+import { accountAddress } from '#shared/payment/account-settings.ts'
+import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
-import { StartFailure } from '#shared/runtime/start-process.ts'
+import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
-
-const address = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{40}$/)
-  .transform((text) => text.toLowerCase() as `0x${string}`)
 
 /** `newest:secret,older:secret`: tokens are issued with the first secret and accepted with all. */
 const receiptSecrets = z
@@ -23,7 +20,7 @@ const receiptSecrets = z
 const signingSeeds = z
   .string()
   .transform((list) => list.split(',').map((entry) => entry.split(':')))
-  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^[0-9a-f]{64}$/)])).nonempty())
+  .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^(?!0+$)[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
 
 /** All settings; tests check the deployment files against them. */
@@ -37,14 +34,13 @@ export const settingsSchema = z.object({
   DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(10),
   /** Serves media through this process, or by redirecting to a link of the object store that is valid for a minute. */
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
-  RPC_URL: z.url(),
-  RPC_TIMEOUT_MS: z.coerce.number().int().positive().default(5000),
-  PAY_TO: address,
+  ...chainSettings,
+  PAY_TO: accountAddress,
   ...payerCodeSettings,
   FACILITATOR_ADDRESSES: z
     .string()
     .transform((list) => list.split(','))
-    .pipe(z.array(address).nonempty())
+    .pipe(z.array(accountAddress).nonempty())
     .optional(),
   /**
    * A remote facilitator, which settles with its own keys; its addresses are read from it instead of
@@ -58,10 +54,9 @@ export const settingsSchema = z.object({
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
-  AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
-  /** For an answer of ordinary length; a longer one needs more. */
+  ...callTimeSettings,
+  /** How long a payment must still be valid at acceptance, for an answer of ordinary length; a longer one needs more. */
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
-  ...outputTimeSettings,
   ...exposureSettings,
   ...newPayerSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
@@ -135,11 +130,16 @@ const configSchema = settingsSchema.check(
     issues.push({ code: 'custom', path: ['FACILITATOR_ADDRESSES'], message, input: undefined })
   },
   ({ value: { AUTHORIZATION_LIFETIME_SECONDS: lifetime, ...value }, issues }) => {
-    const longest = { maximum_output_tokens: LONGEST_OUTPUT_TOKENS }
-    const needed = value.MINIMUM_AUTHORIZATION_SECONDS + extraOutputSeconds(longest, value.OUTPUT_TOKENS_PER_SECOND)
+    const needed = value.MINIMUM_AUTHORIZATION_SECONDS + longestExtraSeconds(value.OUTPUT_TOKENS_PER_SECOND)
     if (lifetime >= needed) return
     const message = `must be at least ${Math.ceil(needed)}: MINIMUM_AUTHORIZATION_SECONDS and the time for an answer of ${LONGEST_OUTPUT_TOKENS} tokens beyond it`
     issues.push({ code: 'custom', path: ['AUTHORIZATION_LIFETIME_SECONDS'], message, input: undefined })
+  },
+  ({ value: { MINIMUM_AUTHORIZATION_SECONDS: minimum, ...value }, issues }) => {
+    const needed = value.PROVIDER_TIMEOUT_SECONDS + value.SETTLEMENT_MARGIN_SECONDS
+    if (minimum >= needed) return
+    const message = `must be at least ${Math.ceil(needed)}, the sum of PROVIDER_TIMEOUT_SECONDS and SETTLEMENT_MARGIN_SECONDS: a payment that expires sooner is accepted, and then no worker calls a provider for it`
+    issues.push({ code: 'custom', path: ['MINIMUM_AUTHORIZATION_SECONDS'], message, input: undefined })
   },
 )
 
@@ -150,7 +150,5 @@ export type ApiConfig = Readonly<z.infer<typeof configSchema>>
  * money or call a provider.
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): ApiConfig {
-  const parsed = configSchema.safeParse(environment)
-  if (!parsed.success) throw new StartFailure(`invalid configuration:\n${z.prettifyError(parsed.error)}`)
-  return Object.freeze(parsed.data)
+  return Object.freeze(parseSettings(configSchema, Object.keys(settingsSchema.shape), environment))
 }

@@ -6,6 +6,7 @@ import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { findModel } from '#shared/catalog/catalog.ts'
 import { transcriptionModel } from '#shared/catalog/published-models.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
+import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import type { AppDependencies } from './app.ts'
 import { composeAdmission } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
@@ -34,17 +35,21 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   const { published, available } = await readCatalogs(config)
   const payment = await composePayment(config, now)
   await using resources = new AsyncDisposableStack()
-  const { metrics, tracer, logger, pool, ledgerCheck, objects, links, queue } = await openProcess(resources, {
-    name: 'api',
-    settings: config,
-    // The API serves without a database, but is not ready.
-    waitsForLedger: false,
-    now,
-  })
+  const { metrics, tracer, logger, pool, ledgerCheck, objects, links, checkObjects, queue } = await openProcess(
+    resources,
+    {
+      name: 'api',
+      settings: config,
+      // The API serves without a database, but is not ready.
+      waitsForLedger: false,
+      now,
+    },
+  )
   const store = createAdmissionStore(pool, {
     budget: unchargedBudget(config),
     newPayers: config.NEW_PAYER_EXPOSURE_USDC,
   })
+  addNodeMetrics(metrics, () => payment.nodes.readStates())
   const { mp3Inspector, ...audio } = await composeAudioInspection(config, {
     metrics,
     logger,
@@ -86,14 +91,15 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     now,
     operatorBoard,
     readinessChecks: {
-      database: async () => {
-        await pool.query('SELECT 1')
-        await ledgerCheck.schema()
+      required: {
+        database: async () => {
+          await pool.query('SELECT 1')
+          await ledgerCheck.schema()
+        },
+        clock: () => ledgerCheck.clock(),
+        ...audio.readinessChecks,
       },
-      clock: () => ledgerCheck.clock(),
-      queue: () => queue.check(),
-      ...payment.readinessChecks,
-      ...audio.readinessChecks,
+      shared: { queue: () => queue.check(), object_store: () => checkObjects(), ...payment.readinessChecks },
     },
     readinessWarnings: payment.readinessWarnings,
     isDependencyFailure: isConnectionFailure,

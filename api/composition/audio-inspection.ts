@@ -25,7 +25,7 @@ export interface AudioInspectionOptions {
 export async function composeAudioInspection(
   config: ApiConfig,
   { metrics, logger, stopping, model }: AudioInspectionOptions,
-): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks }> {
+): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks['required'] }> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const mp3Inspector = createMp3Inspector({
     decode: ffmpegPath === undefined ? undefined : createFfmpegDecoder({ ffmpegPath, timeLimitMs: DECODE_TIMEOUT_MS }),

@@ -1,13 +1,15 @@
-import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import {
   CHAIN_ID,
   PERMIT2_ADDRESS,
   UPTO_PROXY_ADDRESS,
   USDC_ADDRESS,
 } from '#shared/adapters/chain/network/contracts.ts'
+import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
+import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
+import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
@@ -19,6 +21,7 @@ import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
+import { createRememberedSearch } from '../paid-request/payment/remembered-search.ts'
 import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
 
 const NETWORK = `eip155:${CHAIN_ID}`
@@ -35,6 +38,7 @@ type PaymentDependency =
   | 'receiptSecrets'
   | 'signer'
   | 'verifier'
+  | 'settlementSearch'
   | 'chainClock'
   | 'payerFunds'
   | 'maximumOpenExposure'
@@ -42,13 +46,14 @@ type PaymentDependency =
 
 export interface PaymentParts {
   readonly dependencies: Pick<AppDependencies, PaymentDependency>
-  readonly readinessChecks: ReadinessChecks
+  readonly nodes: RpcNodes
+  readonly readinessChecks: ReadinessChecks['shared']
   readonly readinessWarnings: ReadinessWarnings
 }
 
 /** Composes what challenges, verifies and looks up payments. No key here can move money. */
 export async function composePayment(config: ApiConfig, now: () => Date): Promise<PaymentParts> {
-  const chain = createChainClient(config.RPC_URL, config.RPC_TIMEOUT_MS)
+  const { chain, nodes } = await openChain(config)
   const chainClock = createChainClock(chain, now)
   const estimateFees = createFeeEstimator(chain)
   const gas = createGasReader(chain, estimateFees)
@@ -56,6 +61,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: remote ? null : estimateFees })
   return {
+    nodes,
     dependencies: {
       terms: {
         network: NETWORK,
@@ -73,15 +79,14 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
       receiptSecrets: config.RECEIPT_SECRETS,
       signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
       verifier: remote ? createRemoteVerifier(remote, own, payerCode) : own,
+      settlementSearch: createRememberedSearch(createSettlementSearch(chain)),
       chainClock,
       payerFunds: createPayerFundsReader(chain, () => performance.now()),
       maximumOpenExposure: config.MAXIMUM_OPEN_EXPOSURE_USDC,
       balances: createBalanceReader(chain),
     },
     readinessChecks: {
-      chain: async () => {
-        if ((await chain.getChainId()) !== CHAIN_ID) throw new Error('the RPC serves another chain')
-      },
+      chain: () => nodes.requireChain(CHAIN_ID),
       ...(remote && { facilitator: async () => void (await readSupportedFacilitators(remote, NETWORK)) }),
     },
     readinessWarnings: {

@@ -95,7 +95,7 @@ const partOfMedia = {
 
 const readiness = support({
   operationId: 'getReadiness',
-  summary: 'Check that every dependency responds',
+  summary: 'Check which dependencies respond; `degraded` while only some requests can be served',
   content: json(anyObject),
 })
 
@@ -132,7 +132,10 @@ export function supportPaths(): DocumentPart {
           ...readiness,
           responses: {
             ...readiness.responses,
-            '503': { description: 'Names the dependencies that are down.', content: json(anyObject) },
+            '503': {
+              description: 'This process cannot serve; names the dependencies that are down.',
+              content: json(anyObject),
+            },
           },
         },
       },

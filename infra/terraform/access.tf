@@ -1,7 +1,6 @@
 # The API stages uploads, deletes those of rejected payments, and serves media. It cannot read an upload.
 data "aws_iam_policy_document" "api" {
-  # API and worker check at start that the bucket exists. Without this right, a missing object is a 403 instead of a
-  # 404.
+  # API and worker try each of their operations at start. Without this right, a missing object is a 403 instead of a 404.
   statement {
     sid       = "FindTheBucket"
     actions   = ["s3:ListBucket"]

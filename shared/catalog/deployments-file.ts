@@ -26,10 +26,25 @@ const deploymentSchema = z.strictObject({
   max_concurrency: positiveInteger.optional(),
   /** Calls started in any 60 seconds, for each worker process. */
   requests_per_minute: positiveInteger.optional(),
-  /** For one whole call; the worker's own limit is the upper bound. */
+  /** For one whole call, at most the worker's PROVIDER_TIMEOUT_SECONDS; a long answer gets more time. */
   timeout_seconds: z.number().positive().optional(),
   /** Public voice alias → the upstream's voice id. Without it the upstream is called with the public aliases. */
-  voices: z.record(z.string().min(1), z.string().min(1)).optional(),
+  voices: z
+    .record(
+      z.string().min(1),
+      z
+        .string()
+        .min(1)
+        .refine((id) => !/^replace-with-/i.test(id), {
+          error: 'is the sample of the example file; enter the id of a voice of your account, or remove the alias',
+        }),
+    )
+    .optional(),
+  /**
+   * Whether the worker looks the model up at its vendor, at start and daily; the default. `false` for a server that
+   * lists no models, or others than it serves.
+   */
+  look_up_model: z.boolean().optional(),
   /** Options of the adapter. */
   options: z.record(z.string(), z.json()).optional(),
 })

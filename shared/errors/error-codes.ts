@@ -147,6 +147,12 @@ export const ERROR_CODES = {
     ...conflict,
     message: 'This payment authorization already pays for another request. Sign a new one.',
   },
+  payment_already_settled: {
+    ...conflict,
+    payment: 'settled',
+    message:
+      'This payment was settled on chain, but its result is lost. Do not pay again for this call; contact the operator with the request id for a refund.',
+  },
   unpaid_debt: {
     ...conflict,
     message: 'An earlier call of this payer is completed but unpaid. First repeat it with a fresh payment.',
@@ -257,6 +263,12 @@ export const ERROR_CODES = {
     ...unavailable,
     message: 'The payment network is unreachable, so the payment was neither checked nor used. Nothing was charged.',
   },
+  payment_state_unknown: {
+    ...unavailable,
+    message:
+      'The payment network is unreachable, so it is not known whether this payment was settled before. Repeat the same request with the same payment; do not sign another one.',
+    payment: 'unknown',
+  },
   audio_inspection_unavailable: { ...unavailable, message: 'Audio inspection is unavailable. Nothing was charged.' },
   request_in_progress: {
     ...unavailable,
@@ -282,7 +294,7 @@ export const ERROR_CODES = {
   request_unsupported: {
     ...invalidRequest,
     message:
-      'No provider of this model supports everything that this request asks for. Nothing was charged. Leave out an option, or choose another voice.',
+      'No provider of this model supports everything that this request asks for. Nothing was charged. Leave out an option, shorten the input, end the conversation with a user message, or choose another voice.',
   },
   provider_outcome_unknown: {
     ...uncharged,

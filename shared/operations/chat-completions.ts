@@ -56,11 +56,11 @@ export const chatCompletions = defineOperation({
   compatibility: 'chat_completions',
   summary: 'Create a chat completion',
   description:
-    'Chat-completions-style text generation: text, images, tools and structured output. max_tokens (default 512) is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens. The input is priced and limited as one token for each UTF-8 byte, its proven maximum: max_input_bytes of GET /v1/models is the most text that fits. stream must be false.',
+    'Chat-completions-style text generation: text, images, tools and structured output. max_tokens (default 512) is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens, hidden thinking included, which a low max_tokens keeps short. An answer that is still being written at the service’s time limit ends there with finish_reason length and is charged as far as it was written. The input is priced and limited as one token for each UTF-8 byte, its proven maximum: max_input_bytes of GET /v1/models is the most text that fits. stream must be false.',
   requestExample: {
     model: 'textmodel-3.6-flash',
     messages: [{ role: 'user', content: 'Say hello.' }],
-    max_tokens: 64,
+    max_tokens: 1024,
   },
   resultExample: {
     id: 'chatcmpl-1',

@@ -55,10 +55,10 @@ export const messages = defineOperation({
   compatibility: 'messages',
   summary: 'Create a message',
   description:
-    'Messages-style text generation: text, images, tools and a system prompt. max_tokens is required and is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens. The input is priced and limited as one token for each UTF-8 byte, its proven maximum: max_input_bytes of GET /v1/models is the most text that fits. stream must be false.',
+    'Messages-style text generation: text, images, tools and a system prompt. max_tokens is required and is the output ceiling that the authorized maximum is computed from; the charge follows the measured tokens, hidden thinking included, which a low max_tokens keeps short. An answer that is still being written at the service’s time limit ends there with stop_reason max_tokens and is charged as far as it was written. The input is priced and limited as one token for each UTF-8 byte, its proven maximum: max_input_bytes of GET /v1/models is the most text that fits. stream must be false.',
   requestExample: {
     model: 'textmodel-3.6-flash',
-    max_tokens: 64,
+    max_tokens: 1024,
     messages: [{ role: 'user', content: 'Say hello.' }],
   },
   resultExample: {

@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os'
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 
 /** The members of node-postgres's pool that are read here. */
@@ -11,7 +12,34 @@ interface ConnectionPool {
 export function createProcessMetrics(): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
+  const limit = new Gauge({
+    name: 'farebox_memory_limit_bytes',
+    help: 'Memory that this process may use: the limit of its container, or the memory of the machine',
+    registers: [registry],
+  })
+  // 0 when nothing limits the process.
+  limit.set(Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()))
   return registry
+}
+
+/** Adds what each node of `RPC_URL` did when this process last asked it. */
+export function addNodeMetrics(
+  registry: Registry,
+  readStates: () => readonly { readonly host: string; readonly isAnswering: boolean }[],
+): void {
+  const answering = new Gauge({
+    name: 'farebox_rpc_node_answering',
+    help: '1 while a node of RPC_URL answers this process, 0 since it last failed',
+    labelNames: ['node'],
+    registers: [registry],
+    collect: () => {
+      // Failures last, because two URLs of one host, with keys of their own, share a value.
+      for (const { host, isAnswering } of readStates().toSorted(
+        (one, other) => Number(other.isAnswering) - Number(one.isAnswering),
+      ))
+        answering.set({ node: host }, isAnswering ? 1 : 0)
+    },
+  })
 }
 
 /** Adds the connections of this process's pool. */

@@ -78,6 +78,8 @@ beforeAll(async () => {
     },
     deployments: (all) => testDeployments(all, unusedPort),
     apiEnvironment: {
+      PROVIDER_TIMEOUT_SECONDS: String(PROVIDER_TIMEOUT_SECONDS),
+      SETTLEMENT_MARGIN_SECONDS: String(SETTLEMENT_MARGIN_SECONDS),
       MINIMUM_AUTHORIZATION_SECONDS: String(PROVIDER_TIMEOUT_SECONDS + SETTLEMENT_MARGIN_SECONDS),
       AUTHORIZATION_LIFETIME_SECONDS: '36000',
     },
@@ -216,8 +218,8 @@ const emptyOutput = ({ routes }: CallKind): Observation => ({
 })
 const rejected = ({ routes }: CallKind): Observation => ({
   ...uncharged(400, 'provider_rejected', 'never'),
-  calls: [routes[0]],
-  attempts: ['failed_definite'],
+  calls: routes,
+  attempts: ['failed_definite', 'failed_definite'],
 })
 
 const status = (code: number, body?: unknown): FaultRuleInput => ({ fault: 'status', status: code, body })
@@ -227,7 +229,6 @@ const OUTCOMES = {
   'fails over': failedOver,
   'leaves the outcome unknown': outcomeUnknown,
   'ends with an empty output': emptyOutput,
-  'is rejected': rejected,
 } as const
 
 type FaultCase = readonly [
@@ -242,7 +243,8 @@ const FAULT_CASES: readonly FaultCase[] = [
   ['chat', 'a 429', 'fails over', chat, status(429)],
   ['chat', 'a 401', 'fails over', chat, status(401)],
   ['chat', 'a 404', 'fails over', chat, status(404)],
-  ['chat', 'a 400', 'is rejected', chat, status(400)],
+  // Vendors bill no 400, and report with it what only their own model does not support.
+  ['chat', 'a 400', 'fails over', chat, status(400)],
   // The vendor documents that it bills neither of its own 500 and 503.
   ['chat', 'the vendor’s own 500', 'fails over', chat, google(500, 'INTERNAL')],
   ['chat', 'the vendor’s own 503', 'fails over', chat, google(503, 'UNAVAILABLE')],
@@ -257,7 +259,7 @@ const FAULT_CASES: readonly FaultCase[] = [
   ['chat', 'an empty response', 'ends with an empty output', chat, { fault: 'emptyText' }],
   ['speech', 'a 429', 'fails over', speech, status(429)],
   ['speech', 'a 401', 'fails over', speech, status(401)],
-  ['speech', 'a 422', 'is rejected', speech, status(422)],
+  ['speech', 'a 422', 'fails over', speech, status(422)],
   // This vendor promises nothing about 5xx responses.
   ['speech', 'a 500', 'leaves the outcome unknown', speech, status(500)],
   ['speech', 'a 503', 'leaves the outcome unknown', speech, status(503)],
@@ -351,6 +353,17 @@ describe('the end of failover', () => {
     expect(await send(kind, idempotencyKey, headers)).toEqual(allDown)
     expect(await send(kind, idempotencyKey, headers)).toEqual({ ...allDown, calls: [] })
     expect(await pay(kind, idempotencyKey)).toEqual(paid(kind, [kind.routes[0]], ['succeeded']))
+  })
+
+  test.each([
+    ['chat', chat],
+    ['speech', speech],
+  ])('failover ends with a rejection, uncharged, when a second deployment rejects the input: %s', async (_, kind) => {
+    const idempotencyKey = randomUUID()
+    const headers = await signFor(kind, idempotencyKey)
+    await sandbox.setFaults([{ ...status(400), times: 2 }])
+    expect(await send(kind, idempotencyKey, headers)).toEqual(rejected(kind))
+    expect(await send(kind, idempotencyKey, headers)).toEqual({ ...rejected(kind), calls: [] })
   })
 
   test.each([

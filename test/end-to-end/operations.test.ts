@@ -168,6 +168,12 @@ describe('a worker’s /metrics', () => {
     expect(byOutcome.map((entry) => entry.join(' ')).sort()).toEqual(['produced 2', 'provider_outcome_unknown 1'])
   })
 
+  test('a worker has looked the model of each deployment up, which no vendor counts as a call', async () => {
+    const listed = await untilModelsAreListed(['open-text', 'elevenlabs-speech'])
+    expect(listed).not.toHaveProperty('{deployment="elevenlabs-transcription"}')
+    expect(Object.values(listed)).not.toContain(0)
+  })
+
   test('a worker’s metrics measure each stage as often as it ran', () => {
     const { confirm, ...counts } = stageCounts(workerSamples)
     expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 1, commit: 1 })
@@ -346,6 +352,14 @@ function scrapeAtRest(port: number, answered = 0): Promise<Samples> {
     const active = ['farebox_stage_active', 'farebox_load'].flatMap((name) => Object.values(samplesOf(samples, name)))
     const counted = Object.values(samplesOf(samples, 'farebox_requests_total')).reduce((sum, count) => sum + count, 0)
     return active.every((count) => count === 0) && counted >= answered && samples
+  })
+}
+
+/** Returns the state of each deployment's model, once those of `deployments` are known. */
+function untilModelsAreListed(deployments: readonly string[]) {
+  return until(async () => {
+    const listed = samplesOf(await scrape(ports.worker), 'farebox_deployment_model_listed')
+    return deployments.every((name) => listed[`{deployment="${name}"}`] === 1) && listed
   })
 }
 

@@ -1,11 +1,11 @@
-import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { decodeFunctionData, isAddressEqual, type PublicClient, parseAbi } from 'viem'
+import type { PublicClient } from 'viem'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Confirmation } from '#shared/payment/facilitator.ts'
 import type { SettlementFinding } from '#shared/payment/remote-facilitator.ts'
-import { PERMIT2_ADDRESS, permit2Abi, UPTO_PROXY_ADDRESS } from '../chain/network/contracts.ts'
+import { PERMIT2_ADDRESS, permit2Abi } from '../chain/network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../chain/network/permit2-nonce.ts'
+import { isSameNonce, readSpentNonce, wasInvalidated } from '../chain/reading/nonce-use.ts'
 import { readPaymentTransfers } from '../chain/reading/read-payment-transfers.ts'
 import type { ConfirmTransfer } from '../chain/settlement/confirm-transfer.ts'
 
@@ -13,10 +13,6 @@ export interface ChainReading {
   readonly client: PublicClient
   readonly confirmTransfer: ConfirmTransfer
 }
-
-const invalidationAbi = parseAbi([
-  'event UnorderedNonceInvalidation(address indexed owner, uint256 word, uint256 mask)',
-])
 
 /**
  * Confirms a transaction whose hash comes from elsewhere. Like `confirmTransfer`, and the transaction must also spend
@@ -31,7 +27,8 @@ export async function confirmSettlement(
   const confirmation = await confirmTransfer(hash, authorization, chargeAmount)
   if (confirmation.outcome !== 'confirmed') return confirmation
   try {
-    if (await spendsNonce(client, hash, authorization)) return confirmation
+    const spent = await readSpentNonce(client, hash)
+    if (spent !== null && isSameNonce(spent, authorization)) return confirmation
     return { outcome: 'transfer_missing', blockNumber: confirmation.blockNumber }
   } catch (cause) {
     return { outcome: 'unreachable', cause }
@@ -54,7 +51,7 @@ export async function findSettlement(
       return { outcome: timestamp > authorization.deadline ? 'expired' : 'open', ...readAt }
     return (
       (await findTransfer(reading, authorization, chargeAmount, firstBlock)) ??
-      ((await wasInvalidated(client, authorization, firstBlock))
+      ((await wasInvalidated(client, authorization, firstBlock, 'latest'))
         ? { outcome: 'burned', ...readAt }
         : { outcome: 'unexplained' })
     )
@@ -90,43 +87,4 @@ async function findTransfer(
     if (confirmation.outcome === 'confirmed') return { ...confirmation, outcome: 'found', hash }
   }
   return null
-}
-
-/** Returns whether the payer invalidated the nonce. Permit2 emits an event for that, and none for a spent nonce. */
-async function wasInvalidated(
-  client: PublicClient,
-  { payer, nonce }: Authorization,
-  fromBlock: bigint,
-): Promise<boolean> {
-  const logs = await client.getContractEvents({
-    address: PERMIT2_ADDRESS,
-    abi: invalidationAbi,
-    eventName: 'UnorderedNonceInvalidation',
-    args: { owner: payer },
-    strict: true,
-    fromBlock,
-    toBlock: 'latest',
-  })
-  return logs.some(({ args }) => args.word === wordOfNonce(nonce) && hasNonce(args.mask, nonce))
-}
-
-async function spendsNonce(
-  client: PublicClient,
-  hash: `0x${string}`,
-  { payer, nonce }: Authorization,
-): Promise<boolean> {
-  const { to, input } = await client.getTransaction({ hash })
-  return to !== null && isAddressEqual(to, UPTO_PROXY_ADDRESS) && isCallFor(input, payer, nonce)
-}
-
-function isCallFor(data: `0x${string}`, payer: `0x${string}`, nonce: bigint): boolean {
-  try {
-    const call = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data })
-    if (call.functionName !== 'settle' && call.functionName !== 'settleWithPermit') return false
-    const [permit, owner] = call.functionName === 'settle' ? [call.args[0], call.args[2]] : [call.args[1], call.args[3]]
-    return permit.nonce === nonce && isAddressEqual(owner, payer)
-  } catch {
-    // The hash may name any transaction, including one that cannot be decoded.
-    return false
-  }
 }

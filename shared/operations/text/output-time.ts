@@ -7,10 +7,24 @@ const ORDINARY_OUTPUT_TOKENS = 16_384
 /** The largest `max_tokens` of any request. */
 export const LONGEST_OUTPUT_TOKENS = 65_536
 
-/** The same for API and workers: it decides how long a call may take, and so how long its payment must be valid. */
-export const outputTimeSettings = {
+/** Timers end after 24 days at most; no payment is valid for a day longer than its call. */
+const LONGEST_SECONDS = 86_400
+
+/** The same for API and workers: they decide how long a call may take, and so how long its payment must be valid. */
+export const callTimeSettings = {
+  /** The requested lifetime of an authorization. */
+  AUTHORIZATION_LIFETIME_SECONDS: z.coerce.number().int().positive().default(900),
+  /** The time limit of a provider call; a long answer gets more time. */
+  PROVIDER_TIMEOUT_SECONDS: z.coerce.number().positive().max(LONGEST_SECONDS).default(270),
   /** A text call gets this much more time for each output token that it may have beyond 16,384. */
   OUTPUT_TOKENS_PER_SECOND: z.coerce.number().positive().default(128),
+  /** How much longer than its call a payment must be valid, so that it can be settled. */
+  SETTLEMENT_MARGIN_SECONDS: z.coerce.number().positive().max(LONGEST_SECONDS).default(60),
+}
+
+/** Returns the time for the longest answer that is sold, beyond the ordinary limit. */
+export function longestExtraSeconds(tokensPerSecond: number): number {
+  return extraOutputSeconds({ maximum_output_tokens: LONGEST_OUTPUT_TOKENS }, tokensPerSecond)
 }
 
 const termsSchema = z.object({ maximum_output_tokens: z.int().positive() })

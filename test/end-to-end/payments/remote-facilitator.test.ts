@@ -165,5 +165,5 @@ test('an API does not start without its facilitator, and names the setting', asy
   )
   facilitator.setFault('/supported', null)
   await sandbox.restart('api')
-  expect((await fetch(`${sandbox.info.baseUrl}/readyz`)).status).toBe(200)
+  await until(async () => (await fetch(`${sandbox.info.baseUrl}/readyz`)).status === 200)
 })

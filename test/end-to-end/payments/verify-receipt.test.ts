@@ -294,11 +294,11 @@ describe('the command', () => {
   it('exits with 1 and names the node when it is unreachable, serves another chain or is not a node', async () => {
     const node = await startNode('0x1')
     try {
-      const down = await verify(...fetchOptions(call), '--rpc', 'http://127.0.0.1:9')
+      const down = await verify(...fetchOptions(call), '--rpc', 'http://127.0.0.1:9/v2/key-of-the-node')
       expect([down.exitCode, down.failed, down.detailOf('network')]).toEqual([
         1,
         ['network'],
-        expect.stringMatching(/cannot be reached.*Check --rpc/),
+        expect.stringMatching(/^127\.0\.0\.1:9 cannot be reached.*Check --rpc/),
       ])
       const other = await verify(...fetchOptions(call), '--rpc', node.url)
       expect([other.exitCode, other.detailOf('network')]).toEqual([

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,8 @@ import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
 import { until } from '../../support/until.ts'
 
-const START = fileURLToPath(new URL('../../../infra/sandbox/main.ts', import.meta.url))
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+const START = join(ROOT, 'infra/sandbox/main.ts')
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/two-at-the-stop.mp3', import.meta.url))
 
 let directory: string
@@ -34,10 +35,21 @@ interface Started {
   sandboxFile: string
 }
 
-/** Runs `npm start` as a user does, always in the same folder. The sandbox's own timeouts end a start that hangs. */
-async function start(name = 'sandbox', ...args: string[]): Promise<Started> {
-  const sandboxFile = join(directory, `${name}.json`)
-  const supervisor = spawn(process.execPath, [START, ...args], {
+/** Runs the sandbox in the same folder each time. Its own timeouts end a start that hangs. */
+function start(name = 'sandbox', ...args: string[]): Promise<Started> {
+  return startProgram(process.execPath, [START, ...args], join(directory, `${name}.json`))
+}
+
+/** Runs the script of `npm start` as a user does, but in the test's folder; the supervisor is npm. */
+async function startWithNpm(): Promise<Started> {
+  const { scripts } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { scripts: { start: string } }
+  const script = scripts.start.replace('infra/sandbox/main.ts', START)
+  await writeFile(join(directory, 'package.json'), JSON.stringify({ scripts: { start: script } }))
+  return startProgram('npm', ['start'], join(directory, 'npm.json'))
+}
+
+async function startProgram(program: string, args: readonly string[], sandboxFile: string): Promise<Started> {
+  const supervisor = spawn(program, args, {
     cwd: directory,
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], SANDBOX_FILE: sandboxFile },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -103,6 +115,8 @@ test('keeps a paid result and its receipt across Ctrl-C (exit code 0) and a kill
 
   const after = await start()
   expect(after.info.payer).toEqual(before.info.payer)
+  // Payments signed before the stop, and media URLs of kept results, name it.
+  expect(after.info.baseUrl).toBe(before.info.baseUrl)
   const replay = await call(after, headers)
   expect(replay.status).toBe(200)
   expect(replay.headers.get('x-receipt-token')).toBe(paid.headers.get('x-receipt-token'))
@@ -133,6 +147,12 @@ test('leaves no process and no open port behind when the supervisor is killed', 
   const sandbox = await start()
   sandbox.supervisor.kill('SIGKILL')
   await expectNothingRuns(sandbox)
+})
+
+test('stops when npm, which started it, is killed', async () => {
+  const sandbox = await startWithNpm()
+  sandbox.supervisor.kill('SIGKILL')
+  await expectNothingLeft(sandbox)
 })
 
 function refusesConnections({ hostname, port }: URL): Promise<boolean> {

@@ -393,10 +393,10 @@ describe('confirming', () => {
       const fresh = createTestSettler()
       const number = await devnet.client.getBlockNumber()
       listAsLatest(await callRpc(devnet.rpcUrl, 'eth_getBlockByNumber', [`0x${(number - 1n).toString(16)}`, false]))
-      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending', isMined: true })
       const block = await callRpc<object>(devnet.rpcUrl, 'eth_getBlockByNumber', ['latest', false])
       listAsLatest({ ...block, hash: `0x${'11'.repeat(32)}` })
-      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending', isMined: true })
       listAsLatest(block)
       expect(await fresh.confirm(...charge)).toMatchObject({ outcome: 'confirmed' })
     })
@@ -410,7 +410,10 @@ describe('confirming', () => {
       await mined(transaction.hash)
       const fresh = createTestSettler()
       listAsLatest(await callRpc(devnet.rpcUrl, 'eth_getBlockByNumber', ['0x1', false]))
-      expect(await fresh.confirm(transaction.hash, authorization, CHARGE)).toEqual({ outcome: 'pending' })
+      expect(await fresh.confirm(transaction.hash, authorization, CHARGE)).toEqual({
+        outcome: 'pending',
+        isMined: true,
+      })
       proxy.chooseFault(() => null)
       const receipt = await devnet.client.getTransactionReceipt({ hash: transaction.hash })
       expect(await fresh.confirm(transaction.hash, authorization, CHARGE)).toMatchObject({
@@ -431,7 +434,7 @@ describe('confirming', () => {
         },
       }
       proxy.chooseFault(({ method }) => (method === 'eth_getTransactionReceipt' ? replaced : null))
-      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending' })
+      expect(await fresh.confirm(...charge)).toEqual({ outcome: 'pending', isMined: true })
     })
   })
 })

@@ -75,6 +75,7 @@ const respondWith =
     sendJson(response, body, status)
 
 const CLEAN_VERDICT = { flagged: false, categories: {} }
+const verdictWithNull = (flagged: boolean) => ({ flagged, categories: { violence: flagged, illicit: null } })
 
 /** Responses that are not a verdict on each of two texts. */
 const NO_VERDICTS: readonly (readonly [string, Answer, SendHttp?])[] = [
@@ -133,6 +134,13 @@ describe('the moderation endpoint', () => {
       outcome: 'rejected',
       reason: 'violence, hate, self-harm',
     })
+  })
+
+  it('the screener reads a category that the model does not have, which OpenAI’s SDK types as null', async () => {
+    server.answerWith(respondWith({ results: [verdictWithNull(false)] }))
+    expect(await screener().screen(['one'])).toEqual({ outcome: 'passed' })
+    server.answerWith(respondWith({ results: [verdictWithNull(true)] }))
+    expect(await screener().screen(['one'])).toEqual({ outcome: 'rejected', reason: 'violence' })
   })
 
   it('the screener rejects a flagged text without categories', async () => {
@@ -271,7 +279,7 @@ describe('screening of a paid job', () => {
         ...deployment,
         name: 'text',
         serves: ['textmodel-2.5-flash'],
-        text: createGeminiText({ ...connection, upstreamModel: 'gemini-2.5-flash' }),
+        text: createGeminiText({ ...connection, upstreamModel: 'gemini-3.5-flash' }),
       },
       {
         ...deployment,

@@ -33,13 +33,14 @@ export function settleRemotely(
   const own = createAuthorizationVerifier(chain, 8453)
   const options = { url, apiKey: undefined, timeoutMs, confirmations: 1 }
   const facilitator = createRemoteFacilitator(options, chain, own)
-  const { receiptSecretId, now, logger } = dependencies
+  const { receiptSecretId, blockWatch, now, logger } = dependencies
   return {
     facilitator,
     verifier: createRemoteVerifier(options, own, createPayerCodePolicy(chain)),
     settlementSteps: createRemoteSettlement({
       settlementStore: { ...ledger.settlement, ...store },
       facilitator,
+      blockWatch,
       receiptSecretId,
       now,
       logger,

@@ -22,7 +22,7 @@ type Hex = `0x${string}`
 export interface SettlementChain {
   readonly privateKey: Hex
   readonly facilitator: Hex
-  readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'chainClock' | 'gas'>
+  readonly chain: Pick<TestWorkerDependencies, 'verifier' | 'settler' | 'blockWatch' | 'chainClock' | 'gas'>
   /** Replaces stuck transactions once; returns how many actions it took. */
   keep(changes?: Partial<ReplacementDependencies>): Promise<number>
   /** Runs the finality watcher once. */

@@ -5,6 +5,8 @@ export interface ExpectedRefusal {
   readonly status: number
   readonly code: string
   readonly param: string | null
+  /** Default: `none`. */
+  readonly payment?: string
   /** Each must occur in the message. */
   readonly says?: readonly string[]
 }
@@ -18,7 +20,11 @@ export interface ErrorBody {
 /** Asserts a permanent refusal: body, request id in both headers, and the header that stops SDKs from retrying. */
 export async function expectNeverRetry(answer: Response, expected: ExpectedRefusal): Promise<void> {
   const body = await expectErrorBody(answer, expected)
-  expect(body.error).toMatchObject({ type: 'invalid_request_error', payment: 'none', retry: 'never' })
+  expect(body.error).toMatchObject({
+    type: 'invalid_request_error',
+    payment: expected.payment ?? 'none',
+    retry: 'never',
+  })
   expect(answer.headers.get('x-should-retry')).toBe('false')
   expect(answer.headers.get('retry-after')).toBeNull()
   expect(answer.headers.get('payment-required')).toBeNull()

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from '#shared/adapters/postgres/execution/job-row.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { NewJob } from '#shared/jobs/admission-store.ts'
-import type { ClaimedJob, JobState, SealedResult, Written } from '#shared/jobs/job.ts'
+import type { ClaimedJob, JobState, NewResult, Written } from '#shared/jobs/job.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { buildReceipt } from '../../../workers/settlement/build-receipt.ts'
@@ -107,7 +107,7 @@ export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise
   }
 }
 
-function sealedResult(): SealedResult {
+function sealedResult(): NewResult {
   const resultBody = JSON.stringify({ text: 'one canary', id: randomUUID() })
   return {
     usage: { input_audio_ms: 2000 },

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { parseEnv } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { readConfig as readApiConfig } from '../../../api/config.ts'
 import { readConfig as readWorkerConfig } from '../../../workers/config.ts'
@@ -34,11 +36,11 @@ describe('queue settings', () => {
     const config = readWorkerConfig(WORKER_SETTINGS)
     expect(config.QUEUE_URL).toBeUndefined()
     expect([...concurrencyOf(config)]).toEqual([
-      ['text', 16],
-      ['images', 16],
-      ['speech', 16],
-      ['transcriptions', 16],
-      ['settlement', 16],
+      ['text', 1000],
+      ['images', 1000],
+      ['speech', 1000],
+      ['transcriptions', 1000],
+      ['settlement', 1000],
     ])
   })
 
@@ -87,6 +89,50 @@ describe('queue settings', () => {
   })
 })
 
+describe('published samples', () => {
+  const samples = parseEnv(readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8'))
+
+  it.each(['PAY_TO', 'FACILITATOR_ADDRESSES', 'CHALLENGE_SECRET', 'RECEIPT_SECRETS', 'RECEIPT_SIGNING_KEY'])(
+    'the API does not start with the %s of .env.example, and names it',
+    (name) => {
+      expect(samples[name]).toBeTruthy()
+      expect(() => readApiConfig({ ...API_SETTINGS, [name]: samples[name] })).toThrow(name)
+    },
+  )
+
+  it('one error names every sample that was not replaced, next to other invalid settings', () => {
+    const settings = { ...API_SETTINGS, ...samples, PORT: 'none' }
+    for (const name of ['PAY_TO', 'CHALLENGE_SECRET', 'RECEIPT_SECRETS', 'RECEIPT_SIGNING_KEY', 'PORT'])
+      expect(() => readApiConfig(settings)).toThrow(name)
+  })
+
+  it.each([
+    ['the sample', samples['SETTLEMENT_PRIVATE_KEYS']],
+    ['a valid key and zero', `0x${'3'.repeat(64)},0x${'0'.repeat(64)}`],
+    ['a number beyond the order of the curve', `0x${'f'.repeat(64)}`],
+  ])('a worker does not start with %s as SETTLEMENT_PRIVATE_KEYS, and quotes no key', (_name, keys) => {
+    const read = () => readWorkerConfig({ ...WORKER_SETTINGS, SETTLEMENT_PRIVATE_KEYS: keys })
+    expect(read).toThrow(/^invalid configuration:[^]*SETTLEMENT_PRIVATE_KEYS/)
+    expect(read).toThrow(/^(?![^]*(0{10}|f{10}|3{10}))/)
+  })
+
+  it.each([`0x${'0'.repeat(40)}`, `0x${'0'.repeat(36)}ffff`])(
+    'nobody can spend from %s, so it is no PAY_TO',
+    (address) => {
+      expect(() => readApiConfig({ ...API_SETTINGS, PAY_TO: address })).toThrow('PAY_TO')
+    },
+  )
+
+  it('any other address may be PAY_TO', () => {
+    const PAY_TO = `0x${'0'.repeat(35)}10000`
+    expect(readApiConfig({ ...API_SETTINGS, PAY_TO }).PAY_TO).toBe(PAY_TO)
+  })
+
+  it.each(['SCREENING_API_KEY', 'FACILITATOR_API_KEY'])('a worker does not start with a sample as %s', (name) => {
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, [name]: 'replace-with-your-key' })).toThrow(name)
+  })
+})
+
 describe('time settings', () => {
   it('a long answer fits into an authorization with the defaults', () => {
     expect(readApiConfig(API_SETTINGS)).toMatchObject({ OUTPUT_TOKENS_PER_SECOND: 128 })
@@ -100,6 +146,38 @@ describe('time settings', () => {
   ])('the API does not start with a %s for the longest answer that it sells', (_name, changes, message) => {
     expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow('AUTHORIZATION_LIFETIME_SECONDS')
     expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow(message)
+  })
+
+  it.each([
+    ['limit of calls', { PROVIDER_TIMEOUT_SECONDS: '301' }, 'at least 361'],
+    ['margin for the settlement', { SETTLEMENT_MARGIN_SECONDS: '91' }, 'at least 361'],
+    ['minimum', { MINIMUM_AUTHORIZATION_SECONDS: '329' }, 'at least 330'],
+  ])('the API does not start with a %s that a payment at the minimum would not outlast', (_name, changes, message) => {
+    expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow('MINIMUM_AUTHORIZATION_SECONDS')
+    expect(() => readApiConfig({ ...API_SETTINGS, ...changes })).toThrow(message)
+  })
+
+  const LONG_CALLS = {
+    PROVIDER_TIMEOUT_SECONDS: '600',
+    AUTHORIZATION_LIFETIME_SECONDS: '1200',
+    MINIMUM_AUTHORIZATION_SECONDS: '700',
+    MAXIMUM_CHARGE_DEFERRAL_SECONDS: '1200',
+  }
+
+  it('calls may take longer than five minutes when payments are valid for longer', () => {
+    expect(readApiConfig({ ...API_SETTINGS, ...LONG_CALLS })).toMatchObject({ PROVIDER_TIMEOUT_SECONDS: 600 })
+    expect(readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS })).toMatchObject({ PROVIDER_TIMEOUT_SECONDS: 600 })
+  })
+
+  it.each([
+    ['AUTHORIZATION_LIFETIME_SECONDS', { AUTHORIZATION_LIFETIME_SECONDS: '1043' }, 'at least 1044'],
+    ['AUTHORIZATION_LIFETIME_SECONDS', { OUTPUT_TOKENS_PER_SECOND: '64' }, 'at least 1428'],
+    ['MAXIMUM_CHARGE_DEFERRAL_SECONDS', { MAXIMUM_CHARGE_DEFERRAL_SECONDS: '1199' }, 'at least'],
+    ['PROVIDER_TIMEOUT_SECONDS', { PROVIDER_TIMEOUT_SECONDS: '3000000' }, '86400'],
+    ['PROVIDER_STALL_SECONDS', { PROVIDER_STALL_SECONDS: '0' }, 'PROVIDER_STALL_SECONDS'],
+  ])('the worker does not start when %s does not fit the other times, as with %o', (name, changes, message) => {
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS, ...changes })).toThrow(name)
+    expect(() => readWorkerConfig({ ...WORKER_SETTINGS, ...LONG_CALLS, ...changes })).toThrow(message)
   })
 
   it('the API starts with a lifetime that is just long enough', () => {

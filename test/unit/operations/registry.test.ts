@@ -13,6 +13,7 @@ import { adapters } from '../../../workers/providers/registry.ts'
  */
 
 const execution: Execution = {
+  heldBytes: () => 0,
   screenedTexts: () => [],
   prepare: () => Promise.reject(new Error('this execution only stands for a type')),
 }

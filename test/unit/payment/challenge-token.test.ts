@@ -14,6 +14,10 @@ const claims: ChallengeClaims = {
 }
 const token = sealChallengeToken(claims, SECRET)
 
+function jsonOf(sealed: string): string {
+  return Buffer.from(sealed.split('.')[0] ?? '', 'base64url').toString()
+}
+
 describe('a challenge token', () => {
   it('a challenge token opens with its claims for its key and request', () => {
     expect(openChallengeToken(token, claims, SECRET)).toEqual({
@@ -41,11 +45,26 @@ describe('a challenge token', () => {
   it('every issued challenge token differs by 128 random bits', () => {
     const tokens = new Set(Array.from({ length: 100 }, () => sealChallengeToken(claims, SECRET)))
     expect(tokens.size).toBe(100)
-    for (const issued of tokens) expect(Buffer.from(issued.split('.')[1] ?? '', 'base64url')).toHaveLength(16)
+    for (const issued of tokens) {
+      const [, random = ''] = /^\{"k":"([^"]+)"/.exec(jsonOf(issued)) ?? []
+      expect(Buffer.from(random, 'base64url')).toHaveLength(16)
+    }
+  })
+
+  it('version 0.1.0, which knows four members and two parts, opens a challenge token of this version', () => {
+    const [body = '', tag, ...others] = token.split('.')
+    expect(others).toEqual([])
+    expect(tag).toBe(createHmac('sha256', SECRET).update('farebox challenge\0').update(body).digest('base64url'))
+    expect(JSON.parse(jsonOf(token))).toEqual({
+      k: sha256Hex(claims.idempotencyKey),
+      d: claims.requestDigest,
+      m: '5034',
+      e: 1_767_323_045,
+    })
   })
 
   it('a challenge token of the previous version, without a random part, still opens and identifies no caller', () => {
-    const [body = ''] = token.split('.')
+    const body = Buffer.from(JSON.stringify(JSON.parse(jsonOf(token)))).toString('base64url')
     const tag = createHmac('sha256', SECRET).update('farebox challenge\0').update(body).digest('base64url')
     expect(openChallengeToken(`${body}.${tag}`, claims, SECRET)).toMatchObject({
       outcome: 'genuine',
