@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -76,7 +77,8 @@ async function expectNothingRuns({ info }: Started) {
 
 async function expectNothingLeft(sandbox: Started) {
   await expectNothingRuns(sandbox)
-  await expect(readFile(sandbox.sandboxFile)).rejects.toThrow('ENOENT')
+  // Removed last, after every part has stopped.
+  await until(() => !existsSync(sandbox.sandboxFile))
 }
 
 async function expectStops(sandbox: Started, signal: 'SIGTERM' | 'SIGINT') {
