@@ -8,12 +8,14 @@ export const HOUSES = {
   api: {
     schemas: [],
     request: ['schemas'],
+    account: ['request', 'schemas'],
+    allowances: ['paid-request', 'request', 'schemas'],
     admission: ['request'],
     telemetry: ['admission', 'request'],
     plugins: ['admission', 'request', 'telemetry'],
     'paid-request': ['request', 'schemas'],
     openapi: ['schemas'],
-    routes: ['admission', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
+    routes: ['account', 'admission', 'allowances', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
   },
   workers: {
     providers: [],
@@ -22,6 +24,7 @@ export const HOUSES = {
     job: ['executions', 'providers', 'screening'],
     sweepers: [],
     settlement: ['job', 'sweepers'],
+    allowances: ['sweepers'],
     telemetry: ['job', 'providers', 'settlement'],
   },
 } as const
@@ -55,8 +58,10 @@ export const ADAPTERS = {
 
 /** The rooms of the ledger, `shared/adapters/postgres`. All of them import the files next to them, which import no room. */
 export const LEDGER = {
+  account: [],
   retention: [],
   settlement: [],
+  allowances: ['settlement'],
   reports: [],
   admission: ['retention'],
   execution: ['admission', 'retention'],

@@ -5,7 +5,8 @@ import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
-import type { PaidRequestDependencies } from './paid-request/handle-paid-request.ts'
+import type { AllowanceDependencies } from './allowances/sponsoring.ts'
+import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
 import type { Allowances } from './plugins/allowances.ts'
 import {
   addConnectionLimits,
@@ -22,12 +23,15 @@ import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
 import { readQuotedRequest } from './request/effective-request.ts'
+import { type AccountDependencies, addAccountRoutes } from './routes/account.ts'
+import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
+import { addPages } from './routes/pages.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addPricingRoutes } from './routes/pricing.ts'
 import { addQuoteRoutes } from './routes/quotes.ts'
@@ -60,6 +64,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
+  readonly account: AccountDependencies['account']
+  readonly allowanceRequests: AllowanceDependencies
   /** `null` without an operator token. */
   readonly operatorBoard: OperatorBoard | null
   readonly requestMetrics: RequestMetrics
@@ -68,6 +74,8 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** All published models, available or not: the interface description does not change with availability. */
   readonly publishedCatalog: Catalog
   readonly contactEmail: string
+  /** Where to report a vulnerability; `undefined` without a published contact. */
+  readonly securityContact: string | undefined
   /** Proxies whose `X-Forwarded-For` is trusted, since rate limits are per caller address. */
   readonly trustedProxies: string[] | undefined
 }
@@ -126,13 +134,17 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addPricingRoutes(app, dependencies)
   addVoiceRoutes(app, dependencies)
   addBalanceRoutes(app, dependencies)
-  addQuoteRoutes(app, {
+  addAllowanceRoutes(app, dependencies)
+  await addQuoteRoutes(app, {
     ...dependencies,
-    readQuotedRequest: (body, caller) => readQuotedRequest(dependencies, body, caller),
+    readQuotedRequest: (request, options) => readQuotedRequest(dependencies, request, options),
+    challenge: (paidRequest, requestId) => quoteAndChallenge(dependencies, paidRequest, requestId),
   })
   addReceiptRoutes(app, dependencies)
+  addAccountRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
   await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  addPages(app, dependencies)
   await addDiscoveryRoutes(app, { ...dependencies, operations })
   await addOperatorBoard(app, dependencies.operatorBoard, dependencies.allowances)
 }

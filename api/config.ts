@@ -6,6 +6,7 @@ import { accountAddress } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
+import { sponsoringSettings } from '#shared/payment/sponsoring-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
@@ -22,6 +23,11 @@ const signingSeeds = z
   .transform((list) => list.split(',').map((entry) => entry.split(':')))
   .pipe(z.array(z.tuple([z.string().regex(/^[a-z0-9]+$/), z.string().regex(/^(?!0+$)[0-9a-f]{64}$/)])).nonempty())
   .transform((entries) => entries.map(([id, seed]) => ({ id, seed })))
+
+/** A URI that RFC 9116 (section 2.5.3) allows, in ASCII: one that a browser or a mail program opens. */
+const securityContact = z.string().regex(/^(mailto:[^\s@]+@[^\s@]+|https:\/\/[\x21-\x7e]+|tel:[+\d-]+)$/, {
+  error: 'must be a URI such as mailto:security@farebox.example or https://farebox.example/security',
+})
 
 /** All settings; tests check the deployment files against them. */
 export const settingsSchema = z.object({
@@ -59,6 +65,7 @@ export const settingsSchema = z.object({
   MINIMUM_AUTHORIZATION_SECONDS: z.coerce.number().int().positive().default(360),
   ...exposureSettings,
   ...newPayerSettings,
+  ...sponsoringSettings,
   HOLD_SECONDS: z.coerce.number().positive().default(280),
   /** After SIGTERM: how long /readyz returns 503 while requests are still served, until load balancers send no more. */
   DRAIN_NOTICE_SECONDS: z.coerce.number().min(0).default(5),
@@ -69,6 +76,8 @@ export const settingsSchema = z.object({
   /** Overrides prices, limits, availability, the default voice and retirement dates of voices. */
   CATALOG_FILE: z.string().min(1).optional(),
   CONTACT_EMAIL: z.email(),
+  /** Published in /.well-known/security.txt (RFC 9116), which does not exist without it. */
+  SECURITY_CONTACT: securityContact.optional(),
   /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
   TRUSTED_PROXIES: z
     .string()

@@ -1,22 +1,29 @@
+import { randomUUID } from 'node:crypto'
 import type { Registry } from 'prom-client'
 import type { OpenedJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import { createInspectionStore } from '#shared/adapters/postgres/admission/inspection-store.ts'
+import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
 import { findModel } from '#shared/catalog/catalog.ts'
 import { transcriptionModel } from '#shared/catalog/published-models.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
+import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
 import type { AppDependencies } from './app.ts'
+import { composeAccount } from './composition/account.ts'
 import { composeAdmission } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
 import { readCatalogs } from './composition/catalogs.ts'
 import { openOutcomes } from './composition/outcomes.ts'
 import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
+import { createListings } from './paid-request/challenge/listing.ts'
+import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
 import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
-import { addRequestMetrics } from './telemetry/metrics.ts'
+import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
 
 /** Node's fetch gives up after 300 s without a byte, so up to nine of these may be lost. */
 const INTERIM_ANSWER_SECONDS = 30
@@ -54,6 +61,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     metrics,
     logger,
     stopping,
+    store: createInspectionStore(pool),
     model: findModel(published, 'speech_to_text', transcriptionModel.id) ?? transcriptionModel,
   })
   const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
@@ -65,7 +73,13 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     store,
     ...payment.dependencies,
   })
-  const outcomes = openOutcomes(config, resources, { store, logger })
+  const { terms } = payment.dependencies
+  const allowanceStore = createAllowanceRequestStore(pool, terms.network)
+  const { outcomes, allowanceOutcomes } = openOutcomes(config, resources, { store, allowanceStore, logger })
+  const permitTurns = createPermitTurns({ store, outcomes, logger })
+  // A remote facilitator submits nothing but payments.
+  const sponsoring = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
+  addSponsoringMetrics(metrics, sponsoring?.dailyGasWei ?? 0n)
   const operatorBoard = await createOperatorBoard(config, queue)
   const opened = resources.move()
   return {
@@ -74,13 +88,25 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     catalog: available,
     publishedCatalog: published,
     contactEmail: config.CONTACT_EMAIL,
+    securityContact: config.SECURITY_CONTACT,
     trustedProxies: config.TRUSTED_PROXIES,
     publicBaseUrl: config.PUBLIC_BASE_URL,
+    listings: createListings({ catalog: available, publicBaseUrl: config.PUBLIC_BASE_URL, newKey: randomUUID }),
     preparer,
     mp3Inspector,
     store,
     outcomes,
+    permitTurns,
+    allowanceRequests: {
+      terms,
+      reader: payment.allowanceReader,
+      store: allowanceStore,
+      outcomes: allowanceOutcomes,
+      sponsoring,
+      now,
+    },
     queue,
+    account: composeAccount(config, { pool, network: payment.dependencies.terms.network, now }),
     uploads: objects,
     media: objects,
     mediaLinks: config.MEDIA_DELIVERY === 'redirect' ? links : null,

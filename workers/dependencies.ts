@@ -1,9 +1,12 @@
 import type { Registry } from 'prom-client'
+import { createAllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
+import { listenForAllowances } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { createRetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
+import type { AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
 import type { JobConsumer, JobQueue, QueueName } from '#shared/jobs/job-queue.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
@@ -22,10 +25,12 @@ import type { Deployment } from './providers/deployment.ts'
 import { concurrencyOf } from './queue-settings.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
+import { measuredAllowanceStore } from './telemetry/sponsored-metrics.ts'
 import { tracedSettlementStore } from './telemetry/traced-ports.ts'
 
 export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly settlementStore: SettlementStore
+  readonly allowanceStore: AllowanceWorkStore
   readonly retentionStore: RetentionStore
   readonly reportsStore: ReportsStore
   readonly metrics: Registry
@@ -37,6 +42,8 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly media: ObjectStore
   /** Starts taking jobs. */
   consume(run: (jobId: string) => Promise<void>): JobConsumer
+  /** Calls back for each permit that waits for a worker; notifications may be lost. */
+  listenForAllowances(onRequest: () => void): { close(): Promise<void> }
   /** Closes every connection that was opened here; close the consumer first. */
   close(): Promise<void>
 }
@@ -56,6 +63,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   const concurrency = concurrencyOf(config)
   const settles = concurrency.has('settlement')
   const storedSettlements = createSettlementStore(pool)
+  const storedAllowances = createAllowanceWorkStore(pool)
   const settlementStore = tracedSettlementStore(
     tracer,
     settles ? measuredSettlementStore(metrics, storedSettlements) : storedSettlements,
@@ -73,6 +81,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     ...generation,
     ...payment,
     executionStore,
+    allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,
     retentionStore: createRetentionStore(pool),
     reportsStore: createReportsStore(pool, unchargedBudget(config)),
     queue,
@@ -94,6 +103,12 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     serves: new Set(concurrency.keys()),
     leases: createJobLeases({ executionStore, leaseMs, logger }),
     consume: (run) => queue.consume(withImagePlaces(concurrency), run),
+    listenForAllowances: (onRequest) =>
+      listenForAllowances({
+        connectionString: config.DATABASE_URL,
+        onRequest,
+        onError: (error) => logger.warn('the allowance listener lost its connection', { error }),
+      }),
     close: () => opened.disposeAsync(),
   }
 }

@@ -1,5 +1,7 @@
 import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
+import { type AllowanceRunner, createAllowanceRunner } from './allowances/run-allowances.ts'
+import { watchAllowanceFinality } from './allowances/watch-allowance-finality.ts'
 import type { WorkerConfig } from './config.ts'
 import type { WorkerDependencies } from './dependencies.ts'
 import { createJobPlaces } from './job/job-places.ts'
@@ -12,7 +14,12 @@ import { watchGas } from './settlement/own-keys/watch-gas.ts'
 import { watchRemoteFinality } from './settlement/remote-facilitator/watch-finality.ts'
 import { endLostCalls } from './sweepers/end-lost-calls.ts'
 import { enqueueAccepted, reconcileSettlements } from './sweepers/enqueue-due-jobs.ts'
-import { expireResults, forgetExpiredChallenges } from './sweepers/expire-results.ts'
+import {
+  expireResults,
+  forgetExpiredChallenges,
+  forgetInspections,
+  forgetUsedSignIns,
+} from './sweepers/expire-results.ts'
 import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
 import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
 import { rollUpTotals } from './sweepers/roll-up-totals.ts'
@@ -22,6 +29,7 @@ import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addMemoryMetrics } from './telemetry/memory-metrics.ts'
 import { addModelMetrics } from './telemetry/model-metrics.ts'
 import { addSettlementMetrics } from './telemetry/settlement-metrics.ts'
+import { addSponsoredMetrics } from './telemetry/sponsored-metrics.ts'
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
 const HAND_BACK_MS = 5000
@@ -41,18 +49,25 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   addModelMetrics(registry, modelWatch)
   addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
+  const settles = dependencies.serves.has('settlement')
+  // A remote facilitator has keys of its own and submits no permits.
+  const allowances = settles && dependencies.remote === null ? createAllowanceRunner(dependencies) : null
+  const allowanceListener = allowances && dependencies.listenForAllowances(() => allowances.wake())
   const sweepers = startSweepers(
     [
       enqueueAccepted(dependencies),
       endLostCalls({ ...dependencies, run: (jobId) => runJob(dependencies, jobId) }),
       reconcileSettlements(dependencies),
-      ...(dependencies.serves.has('settlement') ? settlementSweeps(dependencies) : []),
+      ...(settles ? settlementSweeps(dependencies) : []),
+      ...(allowances ? allowanceSweeps(dependencies, allowances) : []),
       reapUploads(dependencies),
       reapStrayUploads(dependencies),
       reapMedia(dependencies),
       reapStrayMedia(dependencies),
       expireResults(dependencies, config.RESULT_RETENTION_HOURS * 3600 * 1000),
       forgetExpiredChallenges(dependencies),
+      forgetUsedSignIns(dependencies),
+      forgetInspections(dependencies),
       rollUpTotals(reportsStore),
     ],
     config.SWEEP_SECONDS * 1000,
@@ -63,7 +78,10 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
   stopOnSignal(async () => {
     await metrics?.close()
     await modelWatch.stop()
+    await allowanceListener?.close()
     await sweepers.stop()
+    // Handed back: another worker follows what was sent.
+    await allowances?.stop()
     const drainUntil = performance.now() + drainMs
     // Jobs that wait for memory have started nothing: other workers take them.
     dependencies.memory.stopWaiting()
@@ -81,10 +99,15 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
 function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
   const { remote, metrics: registry } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)
+  addSponsoredMetrics(registry, dependencies)
   return [
     replaceStuckTransactions({ ...dependencies, ...reports }),
     watchFinality(dependencies),
     ...(remote ? [watchRemoteFinality({ ...dependencies, ...remote })] : []),
     watchGas(dependencies),
   ]
+}
+
+function allowanceSweeps(dependencies: WorkerDependencies, { sweep }: AllowanceRunner): readonly Sweep[] {
+  return [sweep, watchAllowanceFinality(dependencies)]
 }

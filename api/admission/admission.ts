@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { clientGroups } from '../request/client-address.ts'
 import type { LoadGate, Reservation } from './load-gate.ts'
@@ -8,11 +9,11 @@ import type { PayingCallers } from './paying-callers.ts'
 import type { ReadQueueAge } from './queue-age.ts'
 
 interface Dependencies {
-  readonly gate: Pick<LoadGate, 'admit' | 'hold'>
+  readonly gate: Pick<LoadGate, 'admit' | 'requireRoom' | 'hold' | 'holdWithoutWork'>
   readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
   readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
-  readonly store: Pick<AdmissionStore, 'hasJob'>
+  readonly store: Pick<AdmissionStore, 'hasJob' | 'findBinding'>
 }
 
 /** The work that a request asks for; `operation` is `null` when only the body names it. */
@@ -25,6 +26,11 @@ export interface WorkToAdmit {
 export interface Admission {
   /** Throws `overloaded` (503). The request counts until it is answered or its caller disconnects. */
   admit(request: FastifyRequest, reply: FastifyReply, work: WorkToAdmit): Promise<void>
+  /**
+   * Throws `overloaded` (503) when the operation's endpoint would not admit an unpaid request of this client now. An
+   * upload that was already inspected needs no decoder.
+   */
+  requireRoom(request: FastifyRequest, operation: AnyOperation, isInspected: boolean): Promise<void>
   /** Returns the reservation of an admitted request; `undefined` for any other. */
   reservationOf(request: FastifyRequest): Reservation | undefined
   /**
@@ -32,14 +38,27 @@ export interface Admission {
    * caller must be answered immediately.
    */
   hold(request: FastifyRequest, job: { readonly jobId: string; readonly payer: string }): (() => void) | null
+  /**
+   * Takes a place for a caller who waits without a job of their own, for `subject`. These places are few, and separate
+   * from those of callers whose jobs are accepted.
+   */
+  holdWithoutWork(request: FastifyRequest, subject: string): (() => void) | null
 }
 
 export function createAdmission(dependencies: Dependencies): Admission {
   const { gate, payingCallers, queueAge, mp3Inspector, store } = dependencies
   const reservations = new WeakMap<FastifyRequest, Reservation>()
+  const decoderRetryAfter = (operation: AnyOperation | null, caller: DecoderCaller) =>
+    operation?.upload ? mp3Inspector.retryAfterSeconds(caller) : null
   return {
     reservationOf: (request) => reservations.get(request),
     hold: (request, job) => gate.hold({ ...job, client: clientGroups(request.ip) }),
+    holdWithoutWork: (request, subject) => gate.holdWithoutWork({ subject, client: clientGroups(request.ip) }),
+    requireRoom: async ({ ip }, operation, isInspected) => {
+      const caller = { client: clientGroups(ip), hasPriority: false }
+      const decoderRetryAfterSeconds = isInspected ? null : decoderRetryAfter(operation, caller)
+      await gate.requireRoom({ decoderRetryAfterSeconds, queueAgeMs: async () => await queueAge(operation.id) })
+    },
     admit: async (request, reply, { operation, idempotencyKey }) => {
       const isPaying = payingCallers.isPaying(request)
       const hasPriority = isPaying && payingCallers.isKnownPayer(request)
@@ -48,9 +67,13 @@ export function createAdmission(dependencies: Dependencies): Admission {
         isPaying,
         hasPriority,
         body: { client, idempotencyKey, ...expectedBody(request) },
-        decoderRetryAfterSeconds: operation?.upload ? mp3Inspector.retryAfterSeconds({ client, hasPriority }) : null,
+        decoderRetryAfterSeconds: decoderRetryAfter(operation, { client, hasPriority }),
         queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
         hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
+        isUninspected: async () => {
+          const binding = idempotencyKey === null ? null : await store.findBinding(idempotencyKey)
+          return binding?.claim?.isReplaced === false
+        },
       })
       reservations.set(request, reservation)
       if (reply.raw.closed) reservation.release()

@@ -1,7 +1,7 @@
 import type { AppError } from '#shared/errors/app-error.ts'
 import { overloaded, UNPAID_SHARE } from '../request/overloaded.ts'
 import { type BodyReservation, createBodyMemory, type ExpectedBody } from './body-memory.ts'
-import { createHeldPlaces, type HeldLimits, type HeldPlaces } from './held-places.ts'
+import { createHeldPlaces, type HeldLimits, type HeldPlaces, type WaitingCaller } from './held-places.ts'
 
 /** Limits of the load on one API process. */
 export interface LoadLimits {
@@ -25,6 +25,8 @@ export interface RequestedWork {
   queueAgeMs(): Promise<number>
   /** Returns whether the request's key already has a job that did not fail: then the request adds no work. */
   hasJob(): Promise<boolean>
+  /** Returns whether the request's key is bound by a description of its upload: then the upload must be decoded. */
+  isUninspected(): Promise<boolean>
 }
 
 /**
@@ -45,8 +47,14 @@ export interface LoadGate {
    * checked.
    */
   admit(work: RequestedWork): Promise<Reservation>
+  /** Throws `overloaded` when an unpaid request of this kind would not be admitted, whatever the length of its body. */
+  requireRoom(work: Pick<RequestedWork, 'decoderRetryAfterSeconds' | 'queueAgeMs'>): Promise<void>
   /** Takes a place for a caller whose job is accepted. None is taken earlier, so refused requests occupy no place. */
   readonly hold: HeldPlaces['take']
+  /** Takes one of the few places of callers who wait for `subject` without a job, apart from those of `hold`. */
+  readonly holdWithoutWork: (
+    caller: Pick<WaitingCaller, 'client'> & { readonly subject: string },
+  ) => (() => void) | null
   /** Ends the reading of bodies that arrive too slowly. Called once a second. */
   readonly judgeSpeeds: () => void
   /** Returns what is reserved now, for metrics and tests. */
@@ -55,6 +63,10 @@ export interface LoadGate {
 
 /** Time limit from the first byte of a request to the last: 25 MiB at 0.9 Mbit/s. */
 export const REQUEST_TIMEOUT_MS = 240_000
+
+/** Callers without a job that may wait, as a share of those with one, and how many of them for one subject. */
+const SHARE_WITHOUT_WORK = 1 / 10
+const MAXIMUM_PER_SUBJECT = 32
 
 const HELD_RETRY_SECONDS = 5
 const MAXIMUM_RETRY_SECONDS = 60
@@ -66,13 +78,15 @@ const MAXIMUM_RETRY_SECONDS = 60
 export function createLoadGate(limits: LoadLimits, now: () => number = () => performance.now()): LoadGate {
   const bodies = createBodyMemory(limits.bodyBytes, now)
   const places = createHeldPlaces(limits.held)
+  const placesWithoutWork = createHeldPlaces(limitsWithoutWork(limits.held))
 
   /** Returns the reason why there is no room for new work, or `null`. */
-  function refusalOf(work: RequestedWork, waitingMs: number): AppError | null {
+  async function refusalOf(work: Omit<RequestedWork, 'body' | 'hasJob'>): Promise<AppError | null> {
     const { isPaying, hasPriority, decoderRetryAfterSeconds } = work
+    const waitingMs = await work.queueAgeMs()
     const share = shareOf(hasPriority)
-    // The upload of a signed retry was inspected for its quote.
-    if (decoderRetryAfterSeconds !== null && !isPaying)
+    // The upload of a signed retry was inspected for its quote, unless it was only described.
+    if (decoderRetryAfterSeconds !== null && (!isPaying || (await work.isUninspected())))
       return overloaded('Every audio decoder is busy.', decoderRetryAfterSeconds)
     // Only paid requests take a place.
     if (isPaying && places.taken() >= limits.held.total * share)
@@ -85,16 +99,26 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
   return {
     admit: async (work) => {
       const { isPaying, hasPriority } = work
-      const refusal = refusalOf(work, await work.queueAgeMs())
+      const refusal = await refusalOf(work)
       // A caller who has already paid is answered regardless of the load.
       if (refusal && !(isPaying && (await work.hasJob()))) throw refusal
       // No `await` from here on: the request must be counted before the next one is checked.
       return createReservation(hasPriority, bodies.reserve({ ...work.body, share: shareOf(hasPriority) }))
     },
+    requireRoom: async (work) => {
+      const refusal = await refusalOf({ ...work, isPaying: false, hasPriority: false, isUninspected: async () => true })
+      if (refusal) throw refusal
+    },
     hold: places.take,
+    holdWithoutWork: ({ client, subject }) => placesWithoutWork.take({ client, payer: subject, jobId: subject }),
     judgeSpeeds: bodies.judgeSpeeds,
     currentLoad: () => ({ bodyBytes: bodies.usedBytes(), heldConnections: places.taken() }),
   }
+}
+
+function limitsWithoutWork({ total }: HeldLimits): HeldLimits {
+  const all = Math.ceil(total * SHARE_WITHOUT_WORK)
+  return { total: all, perClient: Math.ceil(all / 2), perPayer: MAXIMUM_PER_SUBJECT, perJob: MAXIMUM_PER_SUBJECT }
 }
 
 function createReservation(hasPriority: boolean, { release, ...arrival }: BodyReservation): Reservation {

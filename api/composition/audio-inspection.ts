@@ -1,22 +1,28 @@
 import type { Registry } from 'prom-client'
 import type { TranscriptionModel } from '#shared/catalog/catalog.ts'
+import type { InspectionStore } from '#shared/jobs/inspection-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
 import { createFfmpegDecoder } from '../request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../request/audio/find-ffmpeg.ts'
+import { createInspectorIdentity } from '../request/audio/identify-inspector.ts'
 import { createMp3Inspector, type Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../request/audio/inspection-cache.ts'
+import { createSharedVerdicts, UNSHARED_VERDICTS } from '../request/audio/shared-verdicts.ts'
 import type { ReadinessChecks } from '../routes/health.ts'
 import { addDecoderMetrics } from '../telemetry/metrics.ts'
 
 const CACHED_INSPECTIONS = 10_000
 /** An hour of audio takes about 3 s of one core; a machine that needs this long is unfit to inspect. */
 const DECODE_TIMEOUT_MS = 60_000
+/** A statement takes a millisecond; a decode takes from 50 ms to some seconds. */
+const VERDICT_PATIENCE_MS = 1000
 
 export interface AudioInspectionOptions {
   readonly metrics: Registry
   readonly logger: Logger
   readonly stopping: AbortSignal
+  readonly store: InspectionStore
   /** The published limits, whether or not the model is available: an endpoint without a deployment still validates. */
   readonly model: Pick<TranscriptionModel, 'maximumAudioBytes' | 'maximumAudioDurationMs'>
 }
@@ -24,7 +30,7 @@ export interface AudioInspectionOptions {
 /** Composes the inspection of MP3s. Without ffmpeg the process starts, but is not ready. */
 export async function composeAudioInspection(
   config: ApiConfig,
-  { metrics, logger, stopping, model }: AudioInspectionOptions,
+  { metrics, logger, stopping, store, model }: AudioInspectionOptions,
 ): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks['required'] }> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const mp3Inspector = createMp3Inspector({
@@ -33,6 +39,16 @@ export async function composeAudioInspection(
       maximumEntries: CACHED_INSPECTIONS,
       timeToLiveMs: config.CHALLENGE_LIFETIME_SECONDS * 1000,
     }),
+    verdicts:
+      ffmpegPath === undefined
+        ? UNSHARED_VERDICTS
+        : createSharedVerdicts({
+            store,
+            readInspector: createInspectorIdentity(ffmpegPath),
+            lifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
+            patienceMs: VERDICT_PATIENCE_MS,
+            onFailure: (error) => logger.warn('inspections are not shared at the moment', { error }),
+          }),
     limits: { maximumBytes: model.maximumAudioBytes, maximumDurationMs: model.maximumAudioDurationMs },
     concurrency: config.DECODERS,
     maximumWaiting: config.DECODER_WAITING,

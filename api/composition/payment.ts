@@ -1,3 +1,4 @@
+import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
 import {
   CHAIN_ID,
   PERMIT2_ADDRESS,
@@ -17,6 +18,7 @@ import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
+import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
@@ -46,6 +48,7 @@ type PaymentDependency =
 
 export interface PaymentParts {
   readonly dependencies: Pick<AppDependencies, PaymentDependency>
+  readonly allowanceReader: AllowanceReader
   readonly nodes: RpcNodes
   readonly readinessChecks: ReadinessChecks['shared']
   readonly readinessWarnings: ReadinessWarnings
@@ -62,6 +65,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: remote ? null : estimateFees })
   return {
     nodes,
+    allowanceReader: createAllowanceReader(chain, estimateFees),
     dependencies: {
       terms: {
         network: NETWORK,

@@ -81,6 +81,12 @@ function mediaHeader(description: string, schema: JsonSchema) {
 export const headers = {
   'PAYMENT-REQUIRED': header('The x402 v2 challenge as Base64-encoded JSON. Authoritative.'),
   'PAYMENT-RESPONSE': header('The x402 v2 settlement response as Base64-encoded JSON.'),
+  'X-Account-Session': {
+    ...header(
+      'After a sign-in: send it as "Authorization: Bearer …" instead of signing again, for ten minutes. Keep it secret.',
+    ),
+    required: false,
+  },
   'X-Receipt-ID': header('The id of this call’s receipt.', { type: 'string', format: 'uuid' }),
   'X-Receipt-Token': header('The bearer token of the receipt. Store it securely.'),
   'X-Request-ID': header('Identifies this response in support requests.'),

@@ -2,7 +2,9 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { categories } from '#shared/catalog/categories.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { accountPaths, accountSecuritySchemes } from './account-paths.ts'
 import { headers, parameters, responses, sharedSchemas } from './components.ts'
+import { firstCall } from './first-call.ts'
 import { freePaths } from './free-paths.ts'
 import { DATA_HANDLING, GUIDANCE } from './guidance.ts'
 import { paidPaths } from './paid-paths.ts'
@@ -10,6 +12,9 @@ import { supportPaths } from './support-paths.ts'
 
 /** The version of the interface description (test/contract/specification.md, V1). */
 const INTERFACE_VERSION = '0.5.0'
+
+const INTRODUCTION =
+  'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.'
 
 export interface OpenApiInput {
   /** The complete published catalog: the description does not change with availability. */
@@ -29,14 +34,18 @@ export function buildOpenApiDocument({
   publicBaseUrl,
   contactEmail,
 }: OpenApiInput): Record<string, unknown> {
-  const parts = [paidPaths(operations, publishedCatalog, terms), freePaths(), supportPaths()]
+  const parts = [paidPaths(operations, publishedCatalog, terms), freePaths(), supportPaths(), accountPaths()]
   return {
     openapi: '3.1.0',
     info: {
       title: 'farebox',
       version: INTERFACE_VERSION,
       summary: 'Pay-per-request AI model router',
-      description: `Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.\n\n${DATA_HANDLING}`,
+      description: [
+        INTRODUCTION,
+        firstCall(publishedCatalog, publicBaseUrl, terms.network),
+        `## Data\n\n${DATA_HANDLING}`,
+      ].join('\n\n'),
       contact: { name: 'farebox operator', email: contactEmail, url: new URL('/docs/', publicBaseUrl).href },
       license: { name: 'MIT', identifier: 'MIT' },
       'x-guidance': GUIDANCE,
@@ -47,7 +56,11 @@ export function buildOpenApiDocument({
     tags: [
       ...categories.map(({ id, description }) => ({ name: id, description })),
       { name: 'discovery', description: 'Free: models, prices, voices and wallet balances.' },
-      { name: 'support', description: 'Free: quotes, receipts, media, health checks and descriptions of the service.' },
+      {
+        name: 'support',
+        description:
+          'Free: quotes, receipts, a wallet’s own account, media, health checks and descriptions of the service.',
+      },
     ],
     paths: Object.assign({}, ...parts.map(({ paths }) => paths)),
     components: {
@@ -55,6 +68,7 @@ export function buildOpenApiDocument({
       parameters,
       headers,
       responses,
+      securitySchemes: accountSecuritySchemes,
     },
   }
 }

@@ -1,8 +1,11 @@
 import { signedReceiptSchema } from '#shared/payment/receipt.ts'
+import { allowanceRequestSchema, allowanceSchema, allowanceStatusSchema } from '../schemas/allowances.ts'
 import { jsonSchemaOf } from '../schemas/json-schema.ts'
+import { modelSchema } from '../schemas/models.ts'
 import { quoteSchema } from '../schemas/quotes.ts'
 import { type FailureStatus, failureReferences, headerReferences } from './components.ts'
 import type { DocumentPart } from './paid-paths.ts'
+import { quoteParameters, quoteRequestBody } from './quote-request-body.ts'
 
 const anyObject = { type: 'object' }
 const json = (schema: object) => ({ 'application/json': { schema } })
@@ -36,22 +39,41 @@ function pathParameter(name: string, schema: object) {
 
 const quotes = support({
   operationId: 'createQuote',
-  summary: 'Price a request without binding a key',
-  description: 'Takes the operation’s name and the JSON body of its endpoint; returns the maximum price and the terms.',
-  requestBody: {
-    required: true,
-    content: json({
-      type: 'object',
-      properties: {
-        operation: { type: 'string', description: 'The operationId of a paid endpoint.' },
-        request: { type: 'object', description: 'The endpoint’s JSON body.' },
-      },
-      required: ['operation', 'request'],
-      additionalProperties: false,
-    }),
-  },
+  summary: 'Price a request without sending its recording, and without binding a key',
+  description:
+    'Takes the operation’s name and the JSON body of its endpoint; returns the maximum price and the terms. A transcription may describe its recording by SHA-256, size and duration, so that the signed request is the first to bring it. With challenge true the answer is the 402 that the endpoint itself would send, to be signed and sent there. A recording that is not the one described gets a new 402 with its own price; nothing is charged.',
+  parameters: quoteParameters,
+  requestBody: quoteRequestBody,
   content: json({ $ref: '#/components/schemas/Quote' }),
-  failures: [400, 408, 413, 415, 429, 503],
+  failures: [400, 402, 408, 409, 413, 415, 429, 503],
+})
+
+const allowanceStatus = support({
+  operationId: 'getAllowance',
+  summary: 'Read what a wallet may pay without a permit, and what to sign for a lasting allowance',
+  description:
+    'What Permit2 may take of the owner’s USDC, whether the service would submit a permit for this owner now, and the EIP-712 message of that permit, ready to sign.',
+  parameters: [
+    {
+      name: 'owner',
+      in: 'query',
+      required: true,
+      description: 'The wallet, as 0x and 40 hexadecimal digits.',
+      schema: { type: 'string', pattern: '^0x[0-9a-fA-F]{40}$' },
+    },
+  ],
+  content: json({ $ref: '#/components/schemas/AllowanceStatus' }),
+  failures: [400, 429, 503],
+})
+
+const allowances = support({
+  operationId: 'createAllowance',
+  summary: 'Approve Permit2 once, without gas, so that calls can be paid in parallel',
+  description:
+    'Submits the owner’s EIP-2612 permit of USDC for Permit2 at the service’s cost and answers when it is confirmed. Repeating a permit is free and returns the same answer; an allowance that already suffices is a success without a transaction. The permit moves no funds: each payment still needs its own signature.',
+  requestBody: { required: true, content: json({ $ref: '#/components/schemas/AllowanceRequest' }) },
+  content: json({ $ref: '#/components/schemas/Allowance' }),
+  failures: [400, 408, 409, 413, 415, 429, 503],
 })
 
 const receipts = support({
@@ -101,6 +123,22 @@ const readiness = support({
 
 const reference = support({ operationId: 'getReference', summary: 'The API reference for people', content: {} })
 
+const model = support({
+  operationId: 'getModel',
+  summary: 'Read one available model',
+  description: 'As GET /v1/models lists it. A slash in the id may be encoded or not.',
+  parameters: [pathParameter('id', { type: 'string' })],
+  content: json({ $ref: '#/components/schemas/Model' }),
+  failures: [404],
+})
+
+const securityContact = support({
+  operationId: 'getSecurityContact',
+  summary: 'Read where to report a vulnerability (RFC 9116), if the operator publishes it',
+  content: plainText('text/plain'),
+  failures: [404],
+})
+
 function page(operationId: string, summary: string, content: Record<string, unknown>) {
   return { get: support({ operationId, summary, content }) }
 }
@@ -109,7 +147,9 @@ function page(operationId: string, summary: string, content: Record<string, unkn
 export function supportPaths(): DocumentPart {
   return {
     paths: {
+      '/v1/models/{id}': { get: model },
       '/v1/quotes': { post: quotes },
+      '/v1/allowances': { get: allowanceStatus, post: allowances },
       '/v1/receipts/{id}': { get: receipts },
       '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },
       '/.well-known/x402': page('getX402Resources', 'List the paid resources of this origin', json(anyObject)),
@@ -124,7 +164,19 @@ export function supportPaths(): DocumentPart {
         json(anyObject),
       ),
       '/openapi.json': page('getInterfaceDescription', 'Read this document', json(anyObject)),
+      '/': page(
+        'getHomePage',
+        'The front page for people, and the guidance for clients that prefer Markdown or plain text',
+        {
+          ...plainText('text/html'),
+          ...plainText('text/markdown'),
+          ...plainText('text/plain'),
+        },
+      ),
       '/llms.txt': page('getGuidance', 'Read the guidance for agents', plainText('text/plain')),
+      '/SKILL.md': page('getSkill', 'Read the guidance as a skill that agents can keep', plainText('text/markdown')),
+      '/robots.txt': page('getCrawlerRules', 'Read what crawlers should not visit', plainText('text/plain')),
+      '/.well-known/security.txt': { get: securityContact },
       '/docs': { get: { ...reference, responses: { '301': { description: 'The page is at /docs/.' } } } },
       '/healthz': page('getHealth', 'Check that the process responds', json(anyObject)),
       '/readyz': {
@@ -140,6 +192,13 @@ export function supportPaths(): DocumentPart {
         },
       },
     },
-    schemas: { Quote: jsonSchemaOf(quoteSchema, 'output'), Receipt: jsonSchemaOf(signedReceiptSchema, 'output') },
+    schemas: {
+      Allowance: jsonSchemaOf(allowanceSchema, 'output'),
+      AllowanceRequest: jsonSchemaOf(allowanceRequestSchema, 'input'),
+      AllowanceStatus: jsonSchemaOf(allowanceStatusSchema, 'output'),
+      Model: jsonSchemaOf(modelSchema, 'output'),
+      Quote: jsonSchemaOf(quoteSchema, 'output'),
+      Receipt: jsonSchemaOf(signedReceiptSchema, 'output'),
+    },
   }
 }

@@ -27,12 +27,16 @@ import { requireAvailable } from '../request/require-available.ts'
 import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
 import { bindQuote, challengeOf, findBinding, type PaidRequest } from './challenge/bind-quote.ts'
 import { renderChallenge } from './challenge/challenge.ts'
+import type { Listings } from './challenge/listing.ts'
+import { requireTrueClaim } from './challenge/require-true-claim.ts'
+import { acceptInTurn } from './job/accept-in-turn.ts'
 import { acceptJob, type ServingJob } from './job/accept-job.ts'
 import type { OutcomeAwaiter } from './job/await-outcome.ts'
 import { findOwnJob } from './job/find-own-job.ts'
 import { requestedMedia, respondWithMedia } from './job/media-response.ts'
 import { type PaidResponse, respond } from './job/respond.ts'
 import type { PayerMemory, RecentRefusal } from './payment/payer-memory.ts'
+import type { PermitTurns } from './payment/permit-turns.ts'
 import { type PresentedPayment, readAuthorization } from './payment/read-authorization.ts'
 import { requireUnsettled } from './payment/require-unsettled.ts'
 import { type VerificationLimiter, verifyAuthorization } from './payment/verify-authorization.ts'
@@ -45,6 +49,7 @@ export interface PaidRequestDependencies {
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
+  readonly listings: Listings
   readonly mp3Inspector: Mp3Inspector
   readonly preparer: RequestPreparer
   readonly store: AdmissionStore
@@ -57,6 +62,7 @@ export interface PaidRequestDependencies {
   readonly payerFunds: PayerFundsReader
   readonly balances: BalanceReader
   readonly payers: PayerMemory
+  readonly permitTurns: PermitTurns
   readonly limitVerifications: VerificationLimiter
   readonly maximumOpenExposure: AtomicAmount
   readonly outcomes: OutcomeAwaiter
@@ -72,6 +78,11 @@ export interface Caller extends DecoderCaller {
    * disconnected or cannot be kept waiting; the job continues in any case.
    */
   readonly startWaiting: (job: { readonly jobId: string; readonly payer: string }) => AbortSignal
+  /**
+   * Called when the caller begins to wait until the payer may use another permit. The signal aborts as that of
+   * `startWaiting` does, and sooner when too many callers wait without work of their own.
+   */
+  readonly startWaitingForTurn: (payer: string) => AbortSignal
   /** Follows the arrival of a form. */
   readonly arrival: BodyArrival
   /** Called when the request body is no longer needed in memory. */
@@ -102,8 +113,9 @@ export async function handlePaidRequest(
   if (recent) return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
   const binding = await findBinding(dependencies.store, paidRequest)
   try {
+    requireTrueClaim(dependencies, paymentHeader, paidRequest, binding)
     const payment = readAuthorization(dependencies, paymentHeader, paidRequest)
-    const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment, request)
+    const job = await findOrAcceptJob(dependencies, paidRequest, binding, payment, request, caller)
     tracer.describe({ jobId: job.jobId, payer: payment.authorization.payer })
     effectiveRequest.releaseContent()
     caller.releaseBody()
@@ -120,9 +132,12 @@ export async function handlePaidRequest(
   }
 }
 
-/** Prices the request, binds the key to it and renders the 402 (or 412) to sign. */
-async function quoteAndChallenge(
-  dependencies: PaidRequestDependencies,
+/** Prices the request, binds the key to it and renders the 402 to sign. */
+export async function quoteAndChallenge(
+  dependencies: Pick<
+    PaidRequestDependencies,
+    'catalog' | 'terms' | 'store' | 'tracer' | 'challengeSecret' | 'listings' | 'signer'
+  >,
   paidRequest: PaidRequest,
   requestId: string,
 ): Promise<PaidResponse> {
@@ -159,6 +174,7 @@ function findRecentRefusal(
   if (decoded.outcome !== 'decoded') return null
   const recent = payers.findRefusal(authorizationOf(decoded.payment))
   const isSame =
+    isRefusedPayment(recent?.error) &&
     recent?.challenge.idempotencyKey === idempotencyKey &&
     recent.challenge.requestDigest === requestDigest &&
     recent.challenge.expiresAt > now()
@@ -172,15 +188,24 @@ async function findOrAcceptJob(
   binding: CurrentBinding | null,
   payment: PresentedPayment,
   request: FastifyRequest,
+  caller: Pick<Caller, 'releaseBody' | 'startWaitingForTurn'>,
 ): Promise<ServingJob> {
   const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment)
   const existing = await findExisting()
   if (existing !== null) return { jobId: existing, isNew: false }
   try {
-    return await verifyAndAccept(dependencies, paidRequest, binding, payment, request)
+    const releaseContent = () => {
+      paidRequest.effectiveRequest.releaseContent()
+      caller.releaseBody()
+    }
+    const signed = { ...payment, idempotencyKey: paidRequest.idempotencyKey, releaseContent }
+    return await acceptInTurn(dependencies, { ...signed, startWaitingForTurn: caller.startWaitingForTurn }, () =>
+      verifyAndAccept(dependencies, paidRequest, binding, payment, request),
+    )
   } catch (error) {
     // A duplicate of this request may have been settled during verification: then its own payment refuses this one.
-    const settledMeanwhile = isRefusedPayment(error) ? await findExisting() : null
+    const isRefused = isRefusedPayment(error) || (error instanceof AppError && error.code === 'permit_already_used')
+    const settledMeanwhile = isRefused ? await findExisting() : null
     if (settledMeanwhile === null) throw error
     return { jobId: settledMeanwhile, isNew: false }
   }

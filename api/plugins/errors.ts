@@ -109,12 +109,14 @@ export function addErrorHandling(
   app.setNotFoundHandler(answerNotFound)
 }
 
-/** 503s that only ask the caller to come back: for lack of room, or because the work is not finished. */
+/** 503s that callers can cause at will: for lack of room, because the work is not finished, or for what is switched off. */
 const SHED_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'overloaded',
   'capacity_exceeded',
   'request_in_progress',
   'settlement_pending',
+  'allowance_pending',
+  'sponsoring_disabled',
 ])
 
 /**
@@ -202,15 +204,19 @@ function errorBody(error: AppError, family: EndpointFamily, requestId: string) {
   }
 }
 
-/** Returns the headers that the OpenAI and Anthropic SDKs decide by whether and when to retry. */
+/**
+ * Returns the headers that the OpenAI and Anthropic SDKs decide by whether and when to retry. Their retry of a 409 begins
+ * with an unpaid request, so it also brings the new payment that some ask for.
+ */
 function retryHeaders(error: AppError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.entry.status === 503 ? DEFAULT_RETRY_AFTER_SECONDS : undefined)
   return {
     'cache-control': 'no-store',
     ...(error.entry.retry === 'never' ? { 'x-should-retry': 'false' } : {}),
+    ...(error.entry.retry !== 'never' && error.entry.status === 409 ? { 'x-should-retry': 'true' } : {}),
     ...(seconds === undefined || error.entry.retry === 'never'
       ? {}
-      : { 'retry-after': seconds.toString(), 'retry-after-ms': (seconds * 1000).toString() }),
+      : { 'retry-after': Math.ceil(seconds).toString(), 'retry-after-ms': (seconds * 1000).toString() }),
   }
 }
 
@@ -233,7 +239,8 @@ function codeOfStatus(thrown: unknown): ErrorCode | undefined {
 function collectRouteMethods(app: FastifyInstance): (path: string) => readonly string[] {
   const routes: { pattern: RegExp; methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
-    routes.push({ pattern: new RegExp(`^${url.replaceAll(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
+    const pattern = url.replaceAll(/:[^/]+/g, '[^/]+').replaceAll('*', '.+')
+    routes.push({ pattern: new RegExp(`^${pattern}$`), methods: [method].flat() })
   })
   return (path) => [...new Set(routes.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods))]
 }

@@ -11,12 +11,14 @@ const FIRST_CAPACITY_BYTES = 64 * 1024
 
 /**
  * Returns the size of the memory for a body of at most `maximumBytes`, of which `arrivedBytes` have arrived: it is
- * doubled whenever it is full. Announcing a large body therefore takes little memory until the bytes follow.
+ * doubled whenever it is full. Announcing a large body therefore takes little memory until the bytes follow. The sizes are
+ * the maximum halved several times, so that no body is copied once more shortly before it is complete.
  */
 export function capacityFor(arrivedBytes: number, maximumBytes: number): number {
-  let capacity = FIRST_CAPACITY_BYTES
-  while (capacity < arrivedBytes) capacity *= 2
-  return Math.min(capacity, maximumBytes)
+  if (arrivedBytes <= FIRST_CAPACITY_BYTES) return Math.min(FIRST_CAPACITY_BYTES, maximumBytes)
+  let capacity = maximumBytes
+  while (Math.ceil(capacity / 2) >= arrivedBytes) capacity = Math.ceil(capacity / 2)
+  return capacity
 }
 
 /**

@@ -32,6 +32,8 @@ export function clientGroups(address: string): readonly string[] {
 
 /** Returns the eight groups of an IPv6 address, or `null` for anything else. */
 function parseIPv6(address: string): number[] | null {
+  // Most callers have IPv4 addresses, and every request asks several times.
+  if (!address.includes(':')) return null
   const bare = address.split('%', 1)[0] ?? ''
   if (!isIPv6(bare)) return null
   const [head = '', tail] = bare.split('::')

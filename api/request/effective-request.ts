@@ -1,12 +1,16 @@
 import type { FastifyRequest } from 'fastify'
+import type { z } from 'zod'
+import type { AudioLimits } from '#shared/audio/conversion.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { MeasuredAudio, UploadField } from '#shared/operations/operation.ts'
+import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { DecoderCaller } from './audio/decoder-queue.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
-import { finishRequest, type Prepared, type PreparedRequest } from './prepare-request.ts'
+import { finishRequest, type Prepared, type PreparedRequest, type PreparedUpload } from './prepare-request.ts'
+import { quoteFormSchema } from './quote-request.ts'
 import { readMultipartRequest } from './upload.ts'
 import type { RequestPreparer } from './worker-threads/request-preparer.ts'
 
@@ -23,10 +27,21 @@ export interface EffectiveRequest {
   readonly requestDigest: string
   /** Prices the request. Throws the 400s of `Operation.quote`; must be called for available models only. */
   readonly quote: () => Quote<JsonValue>
-  /** Returns the parts that may be large. Throws after `releaseContent`. */
+  /** The recording of a transcription; `null` for any other request. */
+  readonly recording: Recording | null
+  /** Returns the parts that may be large. Throws after `releaseContent`, and for a recording that was only described. */
   readonly content: () => EffectiveContent
   /** Frees the content: the connection may stay open for minutes after its last use. */
   readonly releaseContent: () => void
+}
+
+/** What is known about the recording of a request. */
+export interface Recording {
+  readonly audio: MeasuredAudio
+  /** Whether the recording was sent, hashed, walked and decoded; otherwise its caller says what it is. */
+  readonly isInspected: boolean
+  /** Returns the digest of the same options with another recording. */
+  readonly digestWith: (audio: MeasuredAudio) => string
 }
 
 interface EffectiveContent {
@@ -35,7 +50,7 @@ interface EffectiveContent {
   readonly audio: Uint8Array | null
 }
 
-interface ReadOptions extends DecoderCaller {
+export interface ReadOptions extends DecoderCaller {
   /** Follows the arrival of a form. */
   readonly arrival?: BodyArrival
 }
@@ -54,34 +69,74 @@ export async function readEffectiveRequest(
   return await finish(dependencies, operation, prepared, options)
 }
 
-/** Does the same for the request inside the body of `POST /v1/quotes`, parsed or unparsed. */
+/** A request to be priced, and whether the answer is the challenge to sign instead of a quote. */
+export interface QuotedRequest {
+  readonly operation: AnyOperation
+  readonly effectiveRequest: EffectiveRequest
+  readonly wantsChallenge: boolean
+}
+
+/**
+ * Does the same for the request inside the body of `POST /v1/quotes`, JSON or a form. A transcription there may describe
+ * its recording instead of containing it: then nothing is decoded, and the description is not proven.
+ */
 export async function readQuotedRequest(
   dependencies: Dependencies,
-  body: unknown,
-  caller: DecoderCaller,
-): Promise<{ operation: AnyOperation; effectiveRequest: EffectiveRequest }> {
-  const { operation, prepared } = await dependencies.preparer.prepareQuote(body)
-  const effectiveRequest = await finish(dependencies, operation, prepared, caller)
-  return { operation, effectiveRequest }
+  request: FastifyRequest,
+  options: ReadOptions,
+): Promise<QuotedRequest> {
+  const { operation, prepared, wantsChallenge } = request.isMultipart()
+    ? await prepareQuoteForm(dependencies, request, options.arrival)
+    : await dependencies.preparer.prepareQuote(request.body)
+  const effectiveRequest = await finish(dependencies, operation, prepared, options)
+  return { operation, effectiveRequest, wantsChallenge }
+}
+
+async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequest, arrival?: BodyArrival) {
+  const operation = uploadOperation
+  const { body: form, ...upload } = await readForm(dependencies, request, {
+    upload: { ...operation.upload, formTypes: { ...operation.upload.formTypes, challenge: 'boolean' } },
+    bodySchema: quoteFormSchema(operation),
+    arrival,
+  })
+  return { operation, prepared: { ...upload, body: form.body }, wantsChallenge: form.wantsChallenge }
 }
 
 async function prepare(
-  { preparer, catalog }: Dependencies,
+  dependencies: Dependencies,
   operation: AnyOperation,
   request: FastifyRequest,
-  arrival: BodyArrival = UNLIMITED_ARRIVAL,
+  arrival: BodyArrival | undefined,
 ): Promise<Prepared> {
   const { upload, bodySchema } = operation
-  const field = upload && { ...upload, maximumBytes: uploadLimit(upload.maximumBytes, catalog) }
-  if (!field || !request.isMultipart()) return await preparer.prepareRequest(operation, request.body)
+  if (!upload || !request.isMultipart()) return await dependencies.preparer.prepareRequest(operation, request.body)
+  return await readForm(dependencies, request, { upload, bodySchema, arrival })
+}
+
+interface Form<Body> {
+  readonly upload: UploadField
+  readonly bodySchema: z.ZodType<Body>
+  readonly arrival: BodyArrival | undefined
+}
+
+/** Reads a form with an upload, and measures the upload. */
+async function readForm<Body>(
+  { preparer, catalog }: Dependencies,
+  request: FastifyRequest,
+  { upload, bodySchema, arrival = UNLIMITED_ARRIVAL }: Form<Body>,
+): Promise<PreparedUpload & { readonly body: Body }> {
+  const field = { ...upload, ...uploadLimits(upload, catalog) }
   const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, arrival)
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
 }
 
-/** Returns the size at which a form's file is cut off: the catalog's limit may be lower than the operation's. */
-function uploadLimit(maximumBytes: number, { models }: Catalog): number {
-  const limits = models.flatMap((model) => (model.category === 'speech_to_text' ? [model.maximumAudioBytes] : []))
-  return Math.min(maximumBytes, ...limits)
+/** Returns the limits of a form's file, which is cut off there: the catalog's may be lower than the operation's. */
+function uploadLimits({ maximumBytes, maximumDurationMs }: AudioLimits, { models }: Catalog): AudioLimits {
+  const offered = models.filter((model) => model.category === 'speech_to_text')
+  return {
+    maximumBytes: Math.min(maximumBytes, ...offered.map((model) => model.maximumAudioBytes)),
+    maximumDurationMs: Math.min(maximumDurationMs, ...offered.map((model) => model.maximumAudioDurationMs)),
+  }
 }
 
 async function finish(
@@ -90,26 +145,38 @@ async function finish(
   prepared: Prepared,
   caller: DecoderCaller,
 ): Promise<EffectiveRequest> {
-  if (prepared.kind === 'request') return withContent(prepared, null)
-  const { body, upload, uploadParam } = prepared
-  const { audio, sha256 } = upload
-  const { durationMs } = await dependencies.mp3Inspector.inspect(upload, { ...caller, param: uploadParam })
-  const measured = { sha256, bytes: audio.length, durationMs }
-  const effective = operation.effectiveRequest(body, measured, dependencies.catalog)
-  return withContent(finishRequest(operation, effective, dependencies.catalog), audio)
+  const { mp3Inspector, catalog } = dependencies
+  if (prepared.kind === 'request') return withContent(prepared, null, null)
+  // Not `prepared`: what a closure refers to outlives the release of the content.
+  const { body } = prepared
+  const finishWith = (audio: MeasuredAudio) =>
+    finishRequest(operation, operation.effectiveRequest(body, audio, catalog), catalog)
+  const digestWith = (audio: MeasuredAudio) => finishWith(audio).requestDigest
+  if (prepared.kind === 'claim') {
+    const { audio } = prepared
+    mp3Inspector.requireWithinLimits(audio)
+    return withContent(finishWith(audio), { audio, isInspected: false, digestWith }, null)
+  }
+  const { upload, uploadParam } = prepared
+  const { durationMs } = await mp3Inspector.inspect(upload, { ...caller, param: uploadParam })
+  const audio = { sha256: upload.sha256, bytes: upload.audio.length, durationMs }
+  return withContent(finishWith(audio), { audio, isInspected: true, digestWith }, upload.audio)
 }
 
 function withContent(
   { publicModel, requestDigest, json, quote }: PreparedRequest,
+  recording: Recording | null,
   audio: Uint8Array | null,
 ): EffectiveRequest {
-  let content: EffectiveContent | null = { json, audio }
+  // Without its recording a request must never be executed.
+  let content: EffectiveContent | null = recording && !recording.isInspected ? null : { json, audio }
   return {
     publicModel,
     requestDigest,
     quote,
+    recording,
     content: () => {
-      if (!content) throw new Error('the content of this request was released')
+      if (!content) throw new Error('the content of this request was released, or never sent')
       return content
     },
     releaseContent: () => {

@@ -1,24 +1,35 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 
-/** Converts the first validation issue to a 400 that names the field, the rule and the limit. */
-export function invalidField(error: z.ZodError, body: unknown): AppError {
+/** Sentences that say what to send instead, by the name of the field. */
+export type FieldAdvice = Readonly<Record<string, string>>
+
+/** Converts the first validation issue to a 400 that names the field, the rule and the limit, and what to send instead. */
+export function invalidField(error: z.ZodError, body: unknown, advice: FieldAdvice = {}): AppError {
   const [issue] = error.issues
   if (!issue) throw new Error('a validation error has at least one issue')
-  if (issue.code === 'unrecognized_keys') return unknownField(issue.keys[0] ?? '')
+  if (issue.code === 'unrecognized_keys') return unknownField(issue.keys[0] ?? '', advice)
   const param = paramOf(issue.path)
   const given = valueAt(body, issue.path)
   if (given === undefined) return missingField(param)
-  return new AppError('invalid_field', { param, message: `${param} ${ruleOf(issue)}; got ${describeValue(given)}.` })
+  const message = `${param} ${ruleOf(issue)}; got ${describeValue(given)}.`
+  return new AppError('invalid_field', { param, message: advised(message, param, advice) })
 }
 
-export function unknownField(name: string): AppError {
+export function unknownField(name: string, advice: FieldAdvice = {}): AppError {
   const param = shortName(name)
-  return new AppError('unknown_field', { param, message: `${quoted(name)} is not a field of this endpoint.` })
+  const message = `${quoted(name)} is not a field of this endpoint.`
+  return new AppError('unknown_field', { param, message: advised(message, name, advice) })
 }
 
-export function missingField(name: string): AppError {
-  return new AppError('missing_field', { param: name, message: `${name} is required.` })
+function advised(message: string, name: string, advice: FieldAdvice): string {
+  return Object.hasOwn(advice, name) ? `${message} ${advice[name]}` : message
+}
+
+/** `what` says what to send in the field. */
+export function missingField(name: string, what?: string): AppError {
+  const message = what === undefined ? `${name} is required.` : `${name} is required: ${what}.`
+  return new AppError('missing_field', { param: name, message })
 }
 
 export function repeatedField(name: string): AppError {

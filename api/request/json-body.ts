@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { AppError } from '#shared/errors/app-error.ts'
 import { checkJsonStructure } from '#shared/json/check-json-structure.ts'
-import { invalidField, repeatedField, unknownField } from './field-errors.ts'
+import { type FieldAdvice, invalidField, repeatedField, unknownField } from './field-errors.ts'
 
 /** Parses the bytes of a JSON body, which must be UTF-8. Throws `invalid_json` and `duplicate_field`. */
 export function parseJsonBody(bytes: Buffer): unknown {
@@ -28,11 +28,15 @@ export function asObject(body: unknown): Record<string, unknown> {
 }
 
 /** Validates fields against a schema. Throws `invalid_field`, `missing_field` or `unknown_field`. */
-export function parseFields<Body>(schema: z.ZodType<Body>, fields: Record<string, unknown>): Body {
+export function parseFields<Body>(
+  schema: z.ZodType<Body>,
+  fields: Record<string, unknown>,
+  advice?: FieldAdvice,
+): Body {
   // JSON can contain a property __proto__, which schemas ignore.
   if (Object.hasOwn(fields, '__proto__')) throw unknownField('__proto__')
   const parsed = validate(schema, fields)
-  if (!parsed.success) throw invalidField(parsed.error, fields)
+  if (!parsed.success) throw invalidField(parsed.error, fields, advice)
   return parsed.data
 }
 

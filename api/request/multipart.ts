@@ -1,5 +1,6 @@
 import type { Multipart } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
+import { shrinkAdvice } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { UploadField } from '#shared/operations/operation.ts'
 import type { BodyArrival } from './body-bytes.ts'
@@ -33,7 +34,10 @@ export async function readMultipart(
       parts += 1
       // Undefined for a part without a name, which the type does not say.
       const name = part.fieldname as string | undefined
-      if (name === undefined) throw new AppError('invalid_multipart', { message: 'A part of the form has no name.' })
+      if (name === undefined)
+        throw new AppError('invalid_multipart', {
+          message: 'A part of the form has no name. Name each after its field.',
+        })
       if (part.type === 'file') {
         if (name !== upload.multipartField) throw unexpectedFile(name, upload)
         if (file !== null) throw repeatedField(name)
@@ -132,7 +136,7 @@ async function readFile(
 ): Promise<Uint8Array> {
   const tooLarge = new AppError('audio_too_large', {
     param: upload.multipartField,
-    message: `The ${upload.multipartField} exceeds the limit of ${upload.maximumBytes.toLocaleString('en')} bytes.`,
+    message: `The ${upload.multipartField} exceeds the limit of ${upload.maximumBytes.toLocaleString('en')} bytes. ${shrinkAdvice(upload)}`,
   })
   // Immediately, not after the rest of the part has arrived.
   part.file.once('limit', () => part.file.destroy(tooLarge))
@@ -170,6 +174,6 @@ function typedValue(text: string, type: 'boolean' | 'integer' | undefined): unkn
 function unexpectedFile(name: string, { multipartField }: UploadField): AppError {
   return new AppError('unknown_field', {
     param: shortName(name),
-    message: `${quoted(name)} is not a file of this endpoint; the file is ${JSON.stringify(multipartField)}.`,
+    message: `${quoted(name)} is not a file of this endpoint. Name the file part ${JSON.stringify(multipartField)}.`,
   })
 }

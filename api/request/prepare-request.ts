@@ -1,6 +1,7 @@
 import { type Catalog, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
 import { canonicalJson, type JsonValue, sha256Hex } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { readJsonRequest } from './json-body.ts'
@@ -29,7 +30,15 @@ export interface PreparedUpload {
   readonly uploadParam: string
 }
 
-export type Prepared = PreparedRequest | PreparedUpload
+/** A request that describes its recording instead of containing it, for a quote only. Nothing of it is proven. */
+export interface PreparedClaim {
+  readonly kind: 'claim'
+  /** Validated options. */
+  readonly body: unknown
+  readonly audio: MeasuredAudio
+}
+
+export type Prepared = PreparedRequest | PreparedUpload | PreparedClaim
 
 /** Validates and measures a parsed JSON body. Pure. Throws the 400s of the endpoint. */
 export function prepareBody(operation: AnyOperation, body: unknown, catalog: Catalog): Prepared {

@@ -4,7 +4,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
-import { GUIDANCE, llmsText } from '../openapi/guidance.ts'
+import { GUIDANCE } from '../openapi/guidance.ts'
 import { addStaticJson, addStaticResponse } from './static-response.ts'
 
 interface DiscoveryInput extends OpenApiInput {
@@ -20,14 +20,12 @@ const FAVICON =
 /** The bundle is several megabytes and changes only with a release. */
 const REFERENCE_CACHE = 'public, max-age=3600'
 
-/** Adds what clients and people read first: `/openapi.json`, `/docs`, `/llms.txt` and `/.well-known`. */
+/** Adds the descriptions of the service: `/openapi.json`, `/docs` and `/.well-known`. */
 export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
-  const plainText = 'text/plain; charset=utf-8'
   addStaticJson(app, '/openapi.json', buildOpenApiDocument(input))
   addStaticJson(app, '/.well-known/x402', x402Resources(input))
   addStaticJson(app, '/.well-known/did.json', didDocument(input.signer))
   addStaticJson(app, '/.well-known/jwks.json', keySet(input.signer))
-  addStaticResponse(app, '/llms.txt', { contentType: plainText, body: llmsText(input.catalog, input.publicBaseUrl) })
   addStaticResponse(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
   await addReference(app, input.publicBaseUrl)
 }

@@ -16,7 +16,7 @@ export interface HeldConnection {
 }
 
 /** The connection of callers who cannot be kept waiting: they are answered with the job's current state. */
-export const RESPOND_IMMEDIATELY: HeldConnection = { stopWaiting: AbortSignal.abort(), release: () => undefined }
+const RESPOND_IMMEDIATELY: HeldConnection = { stopWaiting: AbortSignal.abort(), release: () => undefined }
 
 /**
  * How long a caller who has closed the sending half of the connection is held. Most calls are done by then. It is not
@@ -55,6 +55,37 @@ export function holdConnection(
       reply.off('close', end)
       stopping.removeEventListener('abort', end)
     },
+  }
+}
+
+/** Holds one caller, in one place at a time. */
+export interface CallerHold {
+  /**
+   * Moves the caller to a place and returns the signal that ends the wait there. `null` is no place: the signal is
+   * aborted.
+   */
+  readonly holdIn: (freePlace: (() => void) | null) => AbortSignal
+  /** Frees the place. */
+  readonly release: () => void
+}
+
+/** Creates the hold of a caller who may wait for one thing after another, for at most `holdMs` in all. */
+export function createCallerHold(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: Omit<HoldOptions, 'freePlace'>,
+): CallerHold {
+  let connection = RESPOND_IMMEDIATELY
+  let endsAt: number | null = null
+  return {
+    holdIn: (freePlace) => {
+      connection.release()
+      endsAt ??= performance.now() + options.holdMs
+      const holdMs = Math.max(0, endsAt - performance.now())
+      connection = freePlace ? holdConnection(request, reply, { ...options, holdMs, freePlace }) : RESPOND_IMMEDIATELY
+      return connection.stopWaiting
+    },
+    release: () => connection.release(),
   }
 }
 

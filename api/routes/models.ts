@@ -3,14 +3,26 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { type Category, type CategoryId, categoryOf } from '#shared/catalog/categories.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
+import { AppError } from '#shared/errors/app-error.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { largestTextBytes } from '#shared/operations/text/text-quote.ts'
 import { type categorySchema, type modelListSchema, modelSchema } from '../schemas/models.ts'
-import { addStaticJson } from './static-response.ts'
+import { addCachedResponse, addStaticJson, jsonRepresentation } from './static-response.ts'
 
-/** Adds `GET /v1/models`, the only source of truth for what is available (test/contract/specification.md, S4). */
+/**
+ * Adds `GET /v1/models`, the only source of truth for what is available (test/contract/specification.md, S4), and
+ * `GET /v1/models/{id}` for one of them. Ids contain slashes, which only some clients encode.
+ */
 export function addModelRoutes(app: FastifyInstance, { catalog }: { catalog: Catalog }): void {
-  addStaticJson(app, '/v1/models', modelList(catalog))
+  const list = modelList(catalog)
+  addStaticJson(app, '/v1/models', list)
+  const models = new Map(list.data.map((model) => [model.id, jsonRepresentation(model)]))
+  addCachedResponse(app, '/v1/models/*', ({ params }) => {
+    const { '*': id } = params as { '*': string }
+    const model = models.get(id)
+    if (model) return model
+    throw new AppError('not_found', { message: 'There is no such model. GET /v1/models lists the available ones.' })
+  })
 }
 
 function modelList({ version, models, common }: Catalog): z.infer<typeof modelListSchema> {
@@ -50,7 +62,10 @@ function listedModel(model: Model, common: CommonTerms): z.infer<typeof modelSch
   return modelSchema.parse({
     id: model.id,
     object: 'model',
+    type: 'model',
+    display_name: model.id,
     created: model.created,
+    created_at: new Date(model.created * 1000).toISOString(),
     owned_by: common.owner,
     category: model.category,
     input_modalities: inputModalities,

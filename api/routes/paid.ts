@@ -1,5 +1,6 @@
 import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { shrinkAdvice } from '#shared/audio/conversion.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import { type AnyOperation, operations } from '#shared/operations/registry.ts'
@@ -11,7 +12,7 @@ import { withinTrace } from '../plugins/request-telemetry.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { clientGroups } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
-import { holdConnection, RESPOND_IMMEDIATELY, sendInterimResponses } from './held-connection.ts'
+import { createCallerHold, sendInterimResponses } from './held-connection.ts'
 
 /** Codes that parsing a body throws before the route's handler runs. */
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
@@ -72,10 +73,16 @@ function addPaidRoute(
       const isUnreadable = error instanceof AppError && UNREADABLE_BODY_CODES.has(error.code)
       throw isUnreadable && mayBeProbe(request.headers)
         ? new AppError('missing_idempotency_key', { param: 'x-idempotency-key' })
-        : error
+        : withAdvice(error, operation)
     },
     handler: (request, reply) => respondTo(dependencies, operation, request, reply, limits),
   })
+}
+
+/** Adds to the refusal of a body that is too large how to make a recording smaller. */
+function withAdvice(error: unknown, { upload }: AnyOperation): unknown {
+  if (!upload || !(error instanceof AppError) || error.code !== 'body_too_large') return error
+  return new AppError(error.code, { message: `${error.message} ${shrinkAdvice(upload)}`, cause: error })
 }
 
 async function respondTo(
@@ -87,7 +94,7 @@ async function respondTo(
 ): Promise<FastifyReply> {
   const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
-  let connection = RESPOND_IMMEDIATELY
+  const hold = createCallerHold(request, reply, limits)
   // The work counts until it is done, even if its caller disconnects.
   reservation?.retain()
   try {
@@ -98,11 +105,9 @@ async function respondTo(
             client: clientGroups(request.ip),
             hasPriority: reservation?.hasPriority ?? false,
             arrival: reservation ?? UNLIMITED_ARRIVAL,
-            startWaiting: (job) => {
-              const freePlace = limits.admission.hold(request, job)
-              if (freePlace) connection = holdConnection(request, reply, { ...limits, freePlace })
-              return connection.stopWaiting
-            },
+            startWaiting: (job) => hold.holdIn(limits.admission.hold(request, job)),
+            startWaitingForTurn: (payer) =>
+              hold.holdIn(limits.admission.holdWithoutWork(request, `permits of ${payer}`)),
             releaseBody: () => reservation?.releaseBody(),
           }),
         )
@@ -111,6 +116,6 @@ async function respondTo(
   } finally {
     reservation?.release()
     stopInterimResponses()
-    connection.release()
+    hold.release()
   }
 }

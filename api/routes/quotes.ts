@@ -1,65 +1,96 @@
-import type { FastifyInstance } from 'fastify'
+import multipart from '@fastify/multipart'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import type { AnyOperation } from '#shared/operations/registry.ts'
+import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Admission } from '../admission/admission.ts'
+import type { PaidRequest } from '../paid-request/challenge/bind-quote.ts'
+import type { PaidResponse } from '../paid-request/job/respond.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
-import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
+import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { clientGroups } from '../request/client-address.ts'
-import type { EffectiveRequest } from '../request/effective-request.ts'
-import { requireJson } from '../request/headers.ts'
+import type { EffectiveRequest, QuotedRequest, ReadOptions, Recording } from '../request/effective-request.ts'
+import { readIdempotencyKey, refuseDuplicateHeaders } from '../request/headers.ts'
 import { requireAvailable } from '../request/require-available.ts'
 import type { quoteSchema } from '../schemas/quotes.ts'
-
-/** Reads an operation and its JSON body as its endpoint does, with the same defaults, measurements and 400s. */
-type ReadQuotedRequest = (
-  body: unknown,
-  caller: DecoderCaller,
-) => Promise<{ readonly operation: AnyOperation; readonly effectiveRequest: EffectiveRequest }>
 
 interface QuoteDependencies {
   readonly catalog: Catalog
   readonly terms: PaymentTerms
-  readonly readQuotedRequest: ReadQuotedRequest
-  /** Pricing an upload decodes it, so quotes are rate-limited like the paid endpoints. */
+  /** Reads an operation and its request as its endpoint does, with the same defaults, measurements and 400s. */
+  readonly readQuotedRequest: (request: FastifyRequest, options: ReadOptions) => Promise<QuotedRequest>
+  /** Binds the key to the request and renders its 402, as the endpoint does for an unpaid request. */
+  readonly challenge: (paidRequest: PaidRequest, requestId: string) => Promise<PaidResponse>
+  /** Pricing an upload decodes it, and a challenge binds a key, so quotes are rate-limited like the paid endpoints. */
   readonly limitRate: RateLimiter
   readonly admission: Admission
 }
 
 /**
  * Adds `POST /v1/quotes`: takes `{operation, request}`, with the JSON body of the operation's endpoint, and returns the
- * maximum price. Binds no key, stores nothing and guarantees nothing; only the challenge of the request itself is
- * binding. Errors are those of the endpoint, and name the fields of `request` as the endpoint does.
+ * maximum price. A transcription is also taken as a form, or with a description of its recording in place of it. Binds no
+ * key and guarantees nothing, unless `challenge` is true: then the answer is the 402 of the endpoint itself, to be signed
+ * there. Errors are those of the endpoint, and name the fields of `request` as the endpoint does.
  */
-export function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependencies): void {
-  app.post('/v1/quotes', {
-    onRequest: async (request, reply) => {
-      dependencies.limitRate(request, reply, 'openai')
-      requireJson(request.headers)
-      await dependencies.admission.admit(request, reply, { operation: null, idempotencyKey: null })
-    },
-    handler: async (request, reply) => {
-      const reservation = dependencies.admission.reservationOf(request)
-      reservation?.retain()
-      try {
-        const caller = { client: clientGroups(request.ip), hasPriority: false }
-        const { operation, effectiveRequest } = await dependencies.readQuotedRequest(request.body, caller)
-        const quote = renderQuote(dependencies, operation, effectiveRequest)
-        return await reply.header('cache-control', 'no-store').send(quote)
-      } finally {
-        reservation?.release()
-      }
-    },
+export async function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDependencies): Promise<void> {
+  await app.register(async (scope) => {
+    // In a separate scope: the multipart hooks run for every request of their scope.
+    await scope.register(multipart)
+    scope.post('/v1/quotes', {
+      onRequest: async (request, reply) => {
+        dependencies.limitRate(request, reply, 'openai')
+        refuseDuplicateHeaders(request.raw)
+        // Only JSON and forms have a parser; others are refused after this hook, with 415.
+        const operation = isForm(request) ? uploadOperation : null
+        await dependencies.admission.admit(request, reply, { operation, idempotencyKey: null })
+      },
+      handler: (request, reply) => respondTo(dependencies, request, reply),
+    })
   })
+}
+
+/** Returns whether the body is announced as a form; it is not parsed yet. */
+function isForm({ headers }: FastifyRequest): boolean {
+  return /^\s*multipart\/form-data\b/i.test(headers['content-type'] ?? '')
+}
+
+async function respondTo(
+  dependencies: QuoteDependencies,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { admission, readQuotedRequest } = dependencies
+  const reservation = admission.reservationOf(request)
+  reservation?.retain()
+  try {
+    const { operation, effectiveRequest, wantsChallenge } = await readQuotedRequest(request, {
+      client: clientGroups(request.ip),
+      hasPriority: false,
+      arrival: reservation ?? UNLIMITED_ARRIVAL,
+    })
+    if (!wantsChallenge) {
+      const quote = renderQuote(dependencies, operation, effectiveRequest)
+      return await reply.header('cache-control', 'no-store').send(quote)
+    }
+    const idempotencyKey = readIdempotencyKey(request.headers)
+    const { requestDigest, recording } = effectiveRequest
+    await admission.requireRoom(request, operation, recording?.isInspected ?? false)
+    const paidRequest = { operation, idempotencyKey, requestDigest, effectiveRequest }
+    const { status, headers, body, outcome } = await dependencies.challenge(paidRequest, request.id)
+    request.outcome = outcome
+    return await reply.status(status).headers(headers).send(body)
+  } finally {
+    reservation?.release()
+  }
 }
 
 function renderQuote(
   { catalog, terms }: QuoteDependencies,
   operation: AnyOperation,
-  { publicModel, requestDigest, ...effectiveRequest }: EffectiveRequest,
+  { publicModel, requestDigest, recording, ...effectiveRequest }: EffectiveRequest,
 ): z.infer<typeof quoteSchema> {
   requireAvailable(catalog, operation, publicModel)
   const quote = effectiveRequest.quote()
@@ -70,6 +101,7 @@ function renderQuote(
     model: publicModel,
     catalog_version: quote.catalogVersion,
     request_digest: requestDigest,
+    ...(recording ? { audio: renderRecording(recording) } : {}),
     price: { amount: dollarsFromAtomic(quote.quotedMaximum), currency: 'USDC', type: 'maximum' },
     quoted_maximum_atomic: quote.quotedMaximum.toString(),
     terms: quote.terms as Record<string, JsonValue>,
@@ -82,4 +114,8 @@ function renderQuote(
       max_timeout_seconds: terms.maxTimeoutSeconds,
     },
   }
+}
+
+function renderRecording({ audio: { sha256, bytes, durationMs }, isInspected }: Recording) {
+  return { sha256, bytes, duration_ms: durationMs, is_inspected: isInspected }
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
 /** Long enough to save repeats within a session, short enough that a new catalog is seen soon. */
@@ -13,7 +13,8 @@ export interface Representation {
   readonly etag: string
 }
 
-function representationOf(contentType: string, body: string): Representation {
+/** Returns a text, ready to be sent. */
+export function representationOf(contentType: string, body: string): Representation {
   return { contentType, bytes: Buffer.from(body), etag: `"${sha256Hex(body).slice(0, ETAG_DIGITS)}"` }
 }
 
@@ -24,13 +25,18 @@ export function jsonRepresentation(value: unknown): Representation {
 
 /**
  * Adds `GET` and `HEAD` of the representation that `current` returns, with a strong `ETag` of the content,
- * `Cache-Control`, and 304 when the client already has it (RFC 9110, 13.1.2).
+ * `Cache-Control`, and 304 when the client already has it (RFC 9110, 13.1.2). `current` may throw.
  */
-export function addCachedResponse(app: FastifyInstance, path: string, current: () => Representation): void {
+export function addCachedResponse(
+  app: FastifyInstance,
+  path: string,
+  current: (request: FastifyRequest) => Representation,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   const cacheControl = `public, max-age=${MAXIMUM_AGE_SECONDS}`
   app.get(path, (request, reply) => {
-    const { contentType, bytes, etag } = current()
-    reply.headers({ etag, 'cache-control': cacheControl })
+    const { contentType, bytes, etag } = current(request)
+    reply.headers({ etag, 'cache-control': cacheControl, ...headers })
     if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
     return reply.header('content-type', contentType).send(bytes)
   })

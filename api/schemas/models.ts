@@ -17,8 +17,12 @@ export const categorySchema = z.strictObject({
 export const modelSchema = z.looseObject({
   id: z.string(),
   object: z.literal('model'),
+  /** The same for clients of the messages family. */
+  type: z.literal('model'),
+  display_name: z.string(),
   /** Unix seconds. */
   created: z.int().nonnegative(),
+  created_at: z.iso.datetime(),
   owned_by: z.string(),
   category: categoryIdSchema,
   input_modalities: z.array(modalitySchema),

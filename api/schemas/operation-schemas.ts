@@ -1,4 +1,5 @@
 import type { Catalog } from '#shared/catalog/catalog.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import { type JsonSchema, jsonSchemaOf } from './json-schema.ts'
 
@@ -53,4 +54,15 @@ function withField(schema: JsonSchema, name: string, field: JsonSchema): JsonSch
     properties: { [name]: field, ...(schema['properties'] as JsonSchema) },
     required: [name, ...required],
   }
+}
+
+/** Returns the example of a JSON request, for a model of the catalog: the operator may not serve the usual one. */
+export function exampleRequest(
+  { requestExample, category }: AnyOperation,
+  catalog: Catalog,
+): Readonly<Record<string, JsonValue>> {
+  const served = catalog.models.filter((model) => model.category === category)
+  const [first] = served
+  if (first === undefined || served.some(({ id }) => id === requestExample['model'])) return requestExample
+  return { ...requestExample, model: first.id }
 }

@@ -4,6 +4,9 @@ import type { LedgerSettlement } from '#shared/adapters/postgres/reports/ledger-
 export type DifferenceKind =
   | 'missing_on_chain'
   | 'unknown_to_ledger'
+  | 'nonce_used_elsewhere'
+  | 'permit_missing_on_chain'
+  | 'permit_differs'
   | 'unsettled_in_ledger'
   | 'transferred_twice'
   | 'amount_differs'

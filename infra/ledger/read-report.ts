@@ -10,6 +10,10 @@ import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/reports
 import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
 import { readSettlementGas, type SettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
 import { readSettlingNow } from '#shared/adapters/postgres/reports/settling-now.ts'
+import {
+  readSponsoredPermits,
+  type SponsoredPermitsReport,
+} from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { type FailureCount, readUnchargedFailures } from '#shared/adapters/postgres/reports/uncharged-failures.ts'
 import { readUnchargedWork, type UnchargedWorkReport } from '#shared/adapters/postgres/reports/uncharged-work.ts'
 import { readUnfinishedJobs, type UnfinishedJobs } from '#shared/adapters/postgres/reports/unfinished-jobs.ts'
@@ -38,6 +42,7 @@ export interface LedgerReport {
   readonly openExposure: PayerAmounts
   readonly debts: PayerAmounts
   readonly settlementGas: SettlementGas
+  readonly sponsoredPermits: SponsoredPermitsReport
   readonly settlingNow: CountAndSum
   readonly review: ReviewItems
   readonly unknownSettlements: UnknownSettlements
@@ -59,6 +64,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
       openExposure: await readOpenExposure(sql),
       debts: await readDebts(sql),
       settlementGas: await readSettlementGas(sql, period),
+      sponsoredPermits: await readSponsoredPermits(sql, period),
       settlingNow: await readSettlingNow(sql),
       review: await readReviewItems(sql),
       unknownSettlements: await readUnknownSettlements(sql),

@@ -16,7 +16,10 @@ import {
 import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-parties.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
+import { comparePermits } from './compare-permits.ts'
 import { compareSettlement, type Difference, isSettledByUs } from './compare-settlement.ts'
+import { findForeignTransactions } from './find-foreign-transactions.ts'
+import { LEAST_ID } from './least-id.ts'
 
 /** The period's settlements according to ledger and chain. Sums are atomic USDC. */
 export interface Reconciliation {
@@ -50,7 +53,6 @@ interface Subject {
 
 /** Transactions that are looked up concurrently. */
 const LOOKUP_SIZE = 200
-const LEAST_ID = '00000000-0000-0000-0000-000000000000'
 
 interface Findings {
   ledger: CountAndSum
@@ -86,7 +88,11 @@ export async function reconcile(
     settling: NOTHING,
     otherPeriods: NOTHING,
     otherTransfers: NOTHING,
-    differences: await readContradictionsAsDifferences(dependencies.sql, subject.period),
+    differences: [
+      ...(await readContradictionsAsDifferences(dependencies.sql, subject.period)),
+      ...(await findForeignTransactions(dependencies, subject.period)),
+      ...(await comparePermits(dependencies, subject.period)),
+    ],
   }
   for (const range of rangesOf(blocks, subject.logRange)) {
     await reconcileRange(dependencies, subject, range, findings)

@@ -1,5 +1,7 @@
+import { formatEther } from 'viem'
 import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
+import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { LedgerReport } from './read-report.ts'
 import type { Reconciliation } from './reconcile.ts'
@@ -40,6 +42,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
       ['of these cost more than they charged, by', ...sum(settlementGas.atLoss)],
       ['reverted settlements', ...sum(settlementGas.reverted)],
     ]),
+    ...renderPermits(report.sponsoredPermits),
     ...section('Uncharged work (counted against the budgets of payers)', [
       ...report.unchargedWork.byKind.map((row) => [row.kind, ...sum(row)]),
       ['failed calls without a record', ...sum(report.unchargedWork.unrecordedAttempts)],
@@ -91,6 +94,23 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
     ...section('Signed, not yet confirmed', [['settlements', ...sum(report.settlingNow)]]),
     ...(reconciliation ? renderReconciliation(reconciliation) : ['', 'Not reconciled with the chain (--no-chain).']),
   ].join('\n')
+}
+
+/** Renders the gas of permits in gas units, in the native token and in USDC. */
+function renderPermits({ confirmed, failed, byDay, failures, pending }: SponsoredPermitsReport): readonly string[] {
+  const waiting = pending.oldestSince === null ? '' : `oldest since ${pending.oldestSince}`
+  return section('Sponsored permits (at NATIVE_TOKEN_USD)', [
+    ['', 'permits', 'gas', 'native token', 'USDC'],
+    ['confirmed', ...gas(confirmed)],
+    ['failed, with a cost', ...gas(failed)],
+    ...byDay.map((row) => [`on ${row.day}`, ...gas(row)]),
+    ['in progress now, at most', String(pending.count), '', formatEther(pending.reservedWei), '', waiting],
+    ...failures.map(({ code, count }) => [code, String(count)]),
+  ])
+}
+
+function gas({ count, gasUsed, wei, totalAtomic }: PermitGas): readonly string[] {
+  return [String(count), String(gasUsed), formatEther(wei), usdc(totalAtomic)]
 }
 
 function renderReconciliation(reconciliation: Reconciliation): readonly string[] {

@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { parseEnv } from 'node:util'
+import { formatEther } from 'viem'
 import { settlementKeys } from '#shared/adapters/chain/signing/settlement-keys.ts'
+import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { type ApiConfig, readConfig as readApiConfig } from '../../api/config.ts'
 import { readConfig as readWorkerConfig, type WorkerConfig } from '../../workers/config.ts'
 import { type Check, failed, judged, passed, skipped } from '../check.ts'
@@ -33,7 +35,8 @@ export function checkSettings(
   const api = roles.has('api') ? attempt('API settings', () => readApiConfig({ ...environment })) : null
   const worker = roles.has('worker') ? attempt('worker settings', () => readWorkerConfig({ ...environment })) : null
   const settings = { api: api?.config ?? null, worker: worker?.config ?? null }
-  const checks = [api?.check, worker?.check].filter((check) => check !== undefined)
+  const sponsoring = settings.api && describeSponsoring(settings.api)
+  const checks = [api?.check, worker?.check, sponsoring].filter((check) => check !== undefined && check !== null)
   return { settings, checks: [...checks, ...checkAgreement(settings)] }
 }
 
@@ -43,6 +46,15 @@ function attempt<Config>(name: string, read: () => Config): { readonly config: C
   } catch (error) {
     return { config: null, check: failed(name, error instanceof Error ? error.message : String(error)) }
   }
+}
+
+/** Says what the operator may spend on gas for others. */
+function describeSponsoring(config: ApiConfig): Check {
+  const name = 'sponsored permits'
+  if (config.FACILITATOR_URL !== undefined) return skipped(name, 'off: FACILITATOR_URL settles, without a key of yours')
+  const terms = sponsoringTerms(config)
+  if (!terms) return skipped(name, 'off: SPONSORED_GAS_DAILY_MAXIMUM is 0')
+  return passed(name, `your settlement keys pay at most ${formatEther(terms.dailyGasWei)} ETH of gas a day for them`)
 }
 
 function checkAgreement({ api, worker }: Settings): readonly Check[] {

@@ -18,6 +18,7 @@ export interface ErrorCodeEntry {
 }
 
 const invalidRequest = { status: 400, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
+const signIn = { status: 401, kind: 'authentication', retry: 'never', payment: 'none' } as const
 const conflict = { status: 409, kind: 'invalid_request', retry: 'never', payment: 'none' } as const
 const paymentRefused = { status: 402, kind: 'payment', retry: 'new_payment', payment: 'none' } as const
 const limited = { status: 429, kind: 'rate_limit', retry: 'same_request', payment: 'none' } as const
@@ -30,7 +31,7 @@ export const ERROR_CODES = {
   missing_idempotency_key: {
     ...invalidRequest,
     message:
-      'The header x-idempotency-key is missing. Send 1 to 255 visible ASCII characters, the same for the unpaid request and its signed retry.',
+      'The header x-idempotency-key is missing. Make a key of 1 to 255 visible ASCII characters for each call, such as crypto.randomUUID(), and send the same one with the signed retry and every repetition of that call.',
   },
   invalid_idempotency_key: {
     ...invalidRequest,
@@ -45,14 +46,18 @@ export const ERROR_CODES = {
   headers_too_large: { ...invalidRequest, message: 'The request headers are larger than 16 KB in total.' },
   duplicate_header: { ...invalidRequest, message: 'A header that must appear only once was sent more than once.' },
   invalid_json: { ...invalidRequest, message: 'The request body is not valid JSON.' },
-  invalid_multipart: { ...invalidRequest, message: 'The multipart body could not be read.' },
+  invalid_multipart: {
+    ...invalidRequest,
+    message:
+      'The multipart body could not be read. Let the HTTP client write the body and its content-type with the boundary (curl -F file=@input.mp3).',
+  },
   missing_field: { ...invalidRequest, message: 'A required field is missing.' },
   unknown_field: { ...invalidRequest, message: 'The request contains a field that is unknown to this endpoint.' },
   duplicate_field: { ...invalidRequest, message: 'A field was sent more than once.' },
   invalid_field: { ...invalidRequest, message: 'A field has an invalid value.' },
   invalid_base64: {
     ...invalidRequest,
-    message: 'audio_base64 must be canonical RFC 4648 Base64 without a data-URL prefix, whitespace or missing padding.',
+    message: 'The audio must be canonical RFC 4648 Base64, without a data-URL prefix, whitespace or missing padding.',
   },
   unsupported_audio: { ...invalidRequest, message: 'The upload is not a decodable MP3.' },
   audio_too_long: { ...invalidRequest, message: 'The audio is longer than the published limit.' },
@@ -60,6 +65,28 @@ export const ERROR_CODES = {
   invalid_payment_header: {
     ...invalidRequest,
     message: 'PAYMENT-SIGNATURE is not a base64-encoded x402 v2 payment payload of scheme "upto".',
+  },
+  permit_invalid: {
+    ...invalidRequest,
+    message: 'The signature of this permit is not the owner’s for Permit2, USDC and the current permit nonce.',
+  },
+  permit_expired: {
+    ...invalidRequest,
+    message: 'The deadline of this permit has passed, or is too close. Sign one with a later deadline.',
+  },
+  permit_rejected: {
+    ...invalidRequest,
+    message: 'The USDC contract refuses this permit. No funds moved. Sign a new one.',
+  },
+  owner_has_code: {
+    ...invalidRequest,
+    message:
+      'The owner’s account has code (a smart account or an EIP-7702 delegation), so its permit is not sponsored. It can approve Permit2 for USDC in a transaction of its own.',
+  },
+  owner_balance_too_low: {
+    ...conflict,
+    message:
+      'The owner has too little USDC for a sponsored allowance. Add funds first, or pay each call with a permit.',
   },
   content_rejected: {
     ...invalidRequest,
@@ -84,6 +111,26 @@ export const ERROR_CODES = {
     message: 'Send the receipt token as "Authorization: Bearer <X-Receipt-Token>".',
     retry: 'never',
     payment: 'none',
+  },
+  sign_in_required: {
+    ...signIn,
+    status: 402,
+    message:
+      'Sign in with your wallet: sign the sign-in-with-x challenge of PAYMENT-REQUIRED and send it in SIGN-IN-WITH-X, as createSIWxClientExtension of @x402/extensions does, or send the X-Account-Session of an earlier answer as "Authorization: Bearer <session>". It is free: no payment is accepted here.',
+  },
+  invalid_sign_in_header: {
+    ...invalidRequest,
+    message: 'SIGN-IN-WITH-X is not a valid answer to a sign-in challenge.',
+  },
+  sign_in_refused: { ...signIn, message: 'The sign-in does not answer a challenge of this route.' },
+  sign_in_expired: {
+    ...signIn,
+    message: 'The sign-in challenge has expired. Send the request without SIGN-IN-WITH-X to get a new one.',
+  },
+  sign_in_already_used: {
+    ...signIn,
+    message:
+      'This sign-in was used before, and each works once. Send the X-Account-Session of its answer as "Authorization: Bearer <session>", or the request without SIGN-IN-WITH-X to get a new challenge.',
   },
   payment_required: { ...paymentRefused, message: 'Payment is required for this request.' },
   payment_signature_invalid: { ...paymentRefused, message: 'The payment signature does not match its payer.' },
@@ -121,6 +168,11 @@ export const ERROR_CODES = {
     ...paymentRefused,
     message:
       'This payment was accepted before with another challenge, so it proves nothing now: settled payments are public. Sign the new challenge; a call that is already paid for is not charged again.',
+  },
+  audio_claim_mismatch: {
+    ...paymentRefused,
+    message:
+      'The recording is not the one that was priced. Nothing was charged. Sign this challenge, which has its price, and send the same request again.',
   },
   challenge_expired: { ...paymentRefused, message: 'The challenge has expired. Sign the new one.' },
   settlement_failed: {
@@ -161,13 +213,13 @@ export const ERROR_CODES = {
     ...conflict,
     retry: 'new_payment',
     message:
-      'The gas-sponsoring permit of this payment is in use by another payment of this payer. Retry when that one has settled, or approve Permit2 once to pay in parallel.',
+      'Another payment of this payer uses the permit nonce of this one, so they settle one after the other. Repeat the request with a fresh payment after the delay in Retry-After. One signature ends this, without gas: POST /v1/allowances approves Permit2 for all calls in parallel.',
   },
   permit2_allowance_required: {
     status: 412,
     kind: 'payment',
     message:
-      'Permit2 is not approved to spend the payer’s USDC. Approve Permit2 once, or sign with the eip2612GasSponsoring extension.',
+      'Permit2 is not approved to spend the payer’s USDC. One signature changes this, without gas: GET /v1/allowances returns what to sign, POST /v1/allowances submits it. Or sign each payment with the eip2612GasSponsoring extension.',
     retry: 'new_payment',
     payment: 'none',
   },
@@ -244,6 +296,30 @@ export const ERROR_CODES = {
     message:
       'Payers without a history have too much work in progress or uncharged at the moment. Nothing was charged; retry after the delay in Retry-After.',
   },
+  owner_allowance_limit: {
+    ...limited,
+    message:
+      'A permit of this owner was sponsored recently. Retry after the delay in Retry-After, approve Permit2 in a transaction of your own, or pay calls with a permit each, one at a time.',
+  },
+  sponsored_gas_limit: {
+    ...limited,
+    message:
+      'The service has spent its gas for permits of this day. Retry after the delay in Retry-After, approve Permit2 in a transaction of your own, or pay calls with a permit each, one at a time.',
+  },
+  sponsoring_disabled: {
+    ...unavailable,
+    retry: 'never',
+    message:
+      'This service sponsors no allowances. Approve Permit2 for USDC in a transaction of your own, or pay calls with a permit each, one at a time.',
+  },
+  sponsoring_unavailable: {
+    ...unavailable,
+    message: 'The service cannot pay the gas of a permit at the moment. Nothing was sent; retry shortly.',
+  },
+  allowance_pending: {
+    ...unavailable,
+    message: 'The permit is accepted, but not confirmed yet. Repeat the same request: it is submitted once.',
+  },
   model_unavailable: { ...unavailable, message: 'This model is currently unavailable. Nothing was charged.' },
   screening_unavailable: { ...uncharged, message: 'Safety screening is unavailable. Nothing was charged.' },
   capacity_exceeded: { ...unavailable, message: 'The service is busy. Nothing was charged; retry shortly.' },
@@ -251,6 +327,10 @@ export const ERROR_CODES = {
     ...unavailable,
     message:
       'The service accepts no more work at the moment. No payment was taken; retry after the delay in Retry-After.',
+  },
+  account_unavailable: {
+    ...unavailable,
+    message: 'The account cannot be read at the moment. Nothing was charged; retry shortly.',
   },
   database_unavailable: { ...unavailable, message: 'The ledger is unavailable. Retry shortly.', payment: 'unknown' },
   media_unavailable: {

@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { ServedMedia } from '#shared/media/media.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
 import type { CurrentReceipt } from '#shared/payment/receipt.ts'
@@ -16,6 +17,8 @@ export interface KeyBindingRequest {
   readonly requestDigest: string
   readonly quote: Quote<JsonValue>
   readonly lifetimeSeconds: number
+  /** What the caller says of a recording that was not sent yet; `null` or absent for a request that was read completely. */
+  readonly claimedAudio?: MeasuredAudio | null
 }
 
 /** `quote` is the one of the key's first challenge, kept until that challenge expires. */
@@ -30,6 +33,15 @@ export interface CurrentBinding {
   readonly expiresAt: Date
   /** Whether the challenge has not expired; a key with a job stays bound afterwards. */
   readonly isLive: boolean
+  /** `null` for a key that was bound by a complete request, and once a job is accepted under it. */
+  readonly claim: ClaimOfBinding | null
+}
+
+/** What the caller said of a recording when the key was bound. */
+export interface ClaimOfBinding {
+  readonly audio: MeasuredAudio
+  /** Whether another recording was sent since, and the key is bound to that. Until then it may be. */
+  readonly isReplaced: boolean
 }
 
 /** The jobs that a key and an authorization already belong to, read in one snapshot. */
@@ -110,11 +122,18 @@ export type Acceptance =
 /** The API's access to the ledger: keys, acceptance, and what callers read about their jobs. */
 export interface AdmissionStore {
   bindKey(request: KeyBindingRequest): Promise<KeyBinding>
+  /**
+   * Binds the key to a request whose recording was inspected, in place of the claim with `claimedDigest`. Changes nothing
+   * when the key is no longer bound by that claim, or has a job.
+   */
+  replaceClaim(request: KeyBindingRequest, claimedDigest: string): Promise<void>
   /** Returns `null` for a key that is free. */
   findBinding(idempotencyKey: string): Promise<CurrentBinding | null>
   findPriorWork(idempotencyKey: string, payment: PresentedClaim): Promise<PriorWork>
   /** Returns whether the key has a job, of any payer, other than a failed one that would be run again. */
   hasJob(idempotencyKey: string): Promise<boolean>
+  /** Returns the payer's oldest job that a worker has not finished, or `null`. */
+  findOpenJob(payer: string): Promise<string | null>
   /** Writes authorization and job in one transaction; the job's row is the outbox. */
   acceptJob(job: NewJob): Promise<Acceptance>
   /** Records a settlement that the ledger does not know, once for each payment, for a person. */

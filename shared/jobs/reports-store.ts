@@ -46,10 +46,19 @@ export interface SettlementTotals {
   readonly oldestSignedAgeSeconds: number
 }
 
+/** The permits that the service submits at its own cost. */
+export interface SponsoredTotals {
+  readonly counts: Readonly<Record<'requested' | 'signed', number>>
+  readonly oldestPendingAgeSeconds: number
+  /** What the daily ceiling counts: the gas of the last day, and the most that permits in progress may cost. */
+  readonly dayGasWei: bigint
+}
+
 /** Totals for the workers' metrics. */
 export interface ReportsStore {
   readLedgerTotals(): Promise<LedgerTotals>
   readSettlementTotals(): Promise<SettlementTotals>
+  readSponsoredTotals(): Promise<SponsoredTotals>
   /** Moves old charges into the stored totals, so that reading stays cheap. Returns the number of charges moved. */
   rollUpTotals(): Promise<number>
 }

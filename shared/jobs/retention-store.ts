@@ -10,4 +10,8 @@ export interface RetentionStore {
   expireResults(retentionMs: number, limit: number): Promise<number>
   /** Deletes keys whose challenge expired minutes ago and was never paid for. Returns their number. */
   forgetExpiredChallenges(limit: number): Promise<number>
+  /** Deletes used nonces of sign-in challenges that expired minutes ago. Returns their number. */
+  forgetUsedSignIns(limit: number): Promise<number>
+  /** Deletes expired verdicts on audio, which processes share. Returns their number. */
+  forgetInspections(limit: number): Promise<number>
 }

@@ -144,8 +144,10 @@ export interface SettlementAccount {
 /** The newest transaction of one account nonce. */
 export interface QueuedTransaction extends StoredTransaction {
   readonly ageMs: number
-  /** Whether its settlement has failed: the payer was notified, so the transaction must not collect the charge. */
+  /** Whether its settlement or permit has failed: the payer was notified, so the transaction must not be mined. */
   readonly isAbandoned: boolean
+  /** The most that it may cost, for a sponsored permit; `null` for all others. */
+  readonly maximumCostWei: bigint | null
 }
 
 /** The unmined transactions of an account, starting at the next account nonce on chain. */
@@ -181,6 +183,8 @@ export interface NonceQueueStore {
   readNonceQueue(account: SettlementAccount, accountNonceCount: bigint): Promise<NonceQueue>
   /** Stores a replacement transaction for the same settlement and account nonce; the replaced one stays. */
   addReplacement(replacedHash: Hex, replacement: SignedTransaction): Promise<void>
+  /** Gives up the sponsored permit of a transaction, so that a filler uses up its account nonce. */
+  abandonPermit(hash: Hex): Promise<void>
   /**
    * Stores a filler for an account nonce without a usable transaction; returns `false` when the nonce has one after
    * all.

@@ -74,6 +74,8 @@ function closingQuote(bytes: Buffer, opening: number): number {
 /** Decodes a key, so that two spellings of it are equal. */
 function readString(quoted: Buffer): string {
   const text = quoted.toString('utf8')
+  // Without an escape the text is its only spelling.
+  if (!text.includes('\\')) return text.slice(1, -1)
   try {
     return String(JSON.parse(text))
   } catch {

@@ -22,8 +22,11 @@ export interface UploadField {
   readonly multipartField: string
   readonly maximumBase64Length: number
   readonly maximumBytes: number
+  readonly maximumDurationMs: number
   /** Options that are not strings; a form sends them as text. */
   readonly formTypes: Readonly<Record<string, 'boolean' | 'integer'>>
+  /** The last sentence of an error about a field, by its name: what to send instead. */
+  readonly advice: Readonly<Record<string, string>>
 }
 
 /** The result's media as the response body, for callers whose `Accept` header prefers it. JSON is the default. */

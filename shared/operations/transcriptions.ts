@@ -5,6 +5,7 @@ import { boundedCharge } from '#shared/pricing/bounded-charge.ts'
 import type { PricedQuantity } from '#shared/pricing/calculation.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { defineOperation, EXAMPLE_CREATED, type MeasuredAudio } from './operation.ts'
+import { TRANSCRIPTION_ADVICE } from './transcription-advice.ts'
 
 const MILLISECONDS_PER_HOUR = 3_600_000n
 
@@ -141,6 +142,14 @@ const resultSchema = z.strictObject({
 
 export type TranscriptionResult = z.infer<typeof resultSchema>
 
+/**
+ * 24 ms of silence in the 24 bytes of the smallest MP3 frame, as Base64: MPEG 2, layer III, 8 kbit/s, 24 kHz, mono.
+ * Examples must be short enough for a header.
+ */
+const SHORTEST_MP3_FRAME = '//MUwAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+/** 168 ms; vendors refuse recordings of less than 100 or 160 ms. */
+const EXAMPLE_FRAMES = 7
+
 /** Speech to text, of one MP3. */
 export const transcriptions = defineOperation({
   id: 'createTranscription',
@@ -149,7 +158,7 @@ export const transcriptions = defineOperation({
   summary: 'Transcribe one MP3',
   description:
     'Transcribes one MP3, sent as Base64 in JSON or as a file in a form. The audio is decoded and measured before the price is quoted, so the unpaid request and its signed retry must carry the identical audio and options. A third-party speech provider processes the audio in its standard retained mode and may keep it; deleting our staged copy does not delete theirs. The transcript is stored here for replays, seven days by default. Do not submit sensitive or regulated audio.',
-  requestExample: { model: transcriptionModel.id, audio_base64: 'SUQzBA==' },
+  requestExample: { model: transcriptionModel.id, audio_base64: SHORTEST_MP3_FRAME.repeat(EXAMPLE_FRAMES) },
   resultExample: {
     id: 'transcription_1',
     created: EXAMPLE_CREATED,
@@ -168,7 +177,9 @@ export const transcriptions = defineOperation({
     multipartField: 'file',
     maximumBase64Length: 34_952_536,
     maximumBytes: transcriptionModel.maximumAudioBytes,
+    maximumDurationMs: transcriptionModel.maximumAudioDurationMs,
     formTypes: { diarize: 'boolean', tag_audio_events: 'boolean', num_speakers: 'integer' },
+    advice: TRANSCRIPTION_ADVICE,
   },
   mediaResponse: null,
   bodySchema,

@@ -9,6 +9,7 @@ export type RefusalCode =
   | 'payment_not_yet_valid'
   | 'insufficient_funds'
   | 'permit2_allowance_required'
+  | 'permit_already_used'
   | 'payer_has_code'
   | 'payment_rejected'
 

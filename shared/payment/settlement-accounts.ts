@@ -17,6 +17,8 @@ export interface SettlementAccounts {
    * when they would exceed the maximum fee.
    */
   replace(facilitator: Hex, raw: Hex): Promise<SignedTransaction | null>
+  /** Returns the most that a signed transaction can cost: its gas limit at its fee cap. */
+  maximumCostWei(raw: Hex): bigint
   /**
    * Signs an empty transfer of the account to itself: for a nonce gap, or to replace a stored transaction that must no
    * longer be mined.

@@ -36,7 +36,7 @@ export interface StatementSigner {
 const PKCS8_PREFIX = '302e020100300506032b657004220420'
 
 /** Offers of the same price in the same second are one statement, and signing costs as much as pricing a request. */
-const CACHED_SIGNATURES = 1000
+const CACHED_STATEMENTS = 1000
 
 /** Creates a signer that signs with the first seed and publishes the public keys of all. Throws when there is none. */
 export function createStatementSigner(publicBaseUrl: string, seeds: readonly SigningSeed[]): StatementSigner {
@@ -45,13 +45,12 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
   const [newest] = keys
   if (!newest) throw new Error('no signing key is configured')
   const { kid, privateKey } = newest
-  const signatures = new LRUCache<string, string>({
-    max: CACHED_SIGNATURES,
-    memoMethod: (statement) => sign(null, Buffer.from(statement), privateKey).toString('base64url'),
-  })
+  const cache = new LRUCache<string, SignedStatement>({ max: CACHED_STATEMENTS })
   const signed = (header: JsonValue, payload: JsonValue) => {
-    const [head, body] = [base64url(JSON.stringify(header)), base64url(canonicalJson(payload))]
-    return { head, body, signature: signatures.memo(`${head}.${body}`) }
+    const key = JSON.stringify([header, payload])
+    const statement = cache.get(key) ?? signStatement(privateKey, header, payload)
+    cache.set(key, statement)
+    return statement
   }
   return {
     did,
@@ -65,6 +64,18 @@ export function createStatementSigner(publicBaseUrl: string, seeds: readonly Sig
       return `${head}..${signature}`
     },
   }
+}
+
+/** The parts of a JWS, each in base64url. */
+interface SignedStatement {
+  readonly head: string
+  readonly body: string
+  readonly signature: string
+}
+
+function signStatement(privateKey: KeyObject, header: JsonValue, payload: JsonValue): SignedStatement {
+  const [head, body] = [base64url(JSON.stringify(header)), base64url(canonicalJson(payload))]
+  return { head, body, signature: sign(null, Buffer.from(`${head}.${body}`), privateKey).toString('base64url') }
 }
 
 /** Returns the `did:web` of an origin. A port's colon becomes `%3A` (did:web method specification, section 3.2). */

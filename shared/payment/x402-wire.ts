@@ -166,9 +166,10 @@ function readGasSponsoring(extensions: Record<string, unknown> | undefined) {
 
 /**
  * Parses only what every decoder reads in the same way: padded Base64 without stray bits, of UTF-8, of JSON without
- * repeated keys, deep nesting or `__proto__`. A payment that two decoders read differently would be two payments.
+ * repeated keys, deep nesting or `__proto__`. A payment that two decoders read differently would be two payments. Returns
+ * `undefined` for anything else.
  */
-function parseBase64Json(header: string): unknown {
+export function parseBase64Json(header: string): unknown {
   const bytes = Buffer.from(header, 'base64')
   if (header === '' || bytes.toString('base64') !== header) return undefined
   if (checkJsonStructure(bytes).outcome !== 'sound') return undefined

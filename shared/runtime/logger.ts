@@ -8,6 +8,7 @@ export interface LogFields {
   requestId?: string
   traceId?: string
   jobId?: string
+  allowanceId?: string
   operation?: string
   method?: string
   /** The pattern of the route, never the URL. */

@@ -11,6 +11,7 @@ import { createFfmpegDecoder } from '../../api/request/audio/decode-with-ffmpeg.
 import { findFfmpeg } from '../../api/request/audio/find-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../api/request/audio/inspection-cache.ts'
+import { UNSHARED_VERDICTS } from '../../api/request/audio/shared-verdicts.ts'
 import { measureAudio } from '../../api/request/measure-audio.ts'
 import { generateMp3 } from '../support/media/mp3-generator.ts'
 import { decodeWithFfmpeg, makeAudio } from './measuring/audio-file.ts'
@@ -49,6 +50,7 @@ try {
     createMp3Inspector({
       decode,
       cache: createInspectionCache<InspectionOutcome>({ maximumEntries: 10, timeToLiveMs: 600_000 }),
+      verdicts: UNSHARED_VERDICTS,
       limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
       concurrency: 1,
       maximumWaiting: 1,

@@ -1,4 +1,7 @@
 import { createHash } from 'node:crypto'
+import { createSIWxClientExtension } from '@x402/extensions/sign-in-with-x'
+import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
+import { privateKeyToAccount } from 'viem/accounts'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { addBalanceRoutes } from '../../api/routes/balance.ts'
@@ -6,6 +9,7 @@ import { composeApp, limitTo, terms } from '../integration/routes/compose-app.ts
 import { type InterfaceDescription, readDescription } from '../support/http/described-answers.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../support/payer/custom-payment.ts'
 import { createPayer } from '../support/payer/payer.ts'
+import { signInChallengeOf, signInHeader } from '../support/payer/sign-in.ts'
 import { type ObservedAnswer, type ObservedSandbox, useObservedSandbox } from '../support/processes/observed-sandbox.ts'
 import { keyHeader } from './sdks/sdk-contract.ts'
 
@@ -18,6 +22,12 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop())
 
 const TEXT_BODY = { model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 100 }
+const TEXT_QUOTE = { operation: 'createMessage', request: TEXT_BODY }
+const DESCRIBED_AUDIO = { sha256: 'a'.repeat(64), bytes: 400_000, duration_ms: 25_000 }
+const DESCRIBED_QUOTE = {
+  operation: 'createTranscription',
+  request: { model: 'speechvendor/scribe-v2', audio: DESCRIBED_AUDIO },
+}
 const PAID_BODIES: Record<string, () => Record<string, unknown>> = {
   '/v1/chat/completions': () => TEXT_BODY,
   '/v1/messages': () => TEXT_BODY,
@@ -138,6 +148,7 @@ it('the free and support routes answer as described [spec O20, O21, O30]', async
   const receipt = `/v1/receipts/${image.headers.get('x-receipt-id')}`
   const token = `Bearer ${image.headers.get('x-receipt-token')}`
   const etag = (await send('/v1/models')).headers.get('etag') ?? ''
+  const quoteKey = keyHeader()
   const cases: [number, () => Promise<unknown>][] = [
     [200, () => send('/v1/models')],
     [304, () => send('/v1/models', { headers: { 'if-none-match': etag } })],
@@ -145,8 +156,11 @@ it('the free and support routes answer as described [spec O20, O21, O30]', async
     [200, () => send('/v1/audio/voices')],
     [200, () => send(`/v1/balance?address=${sandbox.payer.address}`)],
     [400, () => send('/v1/balance?address=nobody')],
-    [200, () => send('/v1/quotes', { json: { operation: 'createMessage', request: TEXT_BODY } })],
+    [200, () => send('/v1/quotes', { json: TEXT_QUOTE })],
     [400, () => send('/v1/quotes', { json: { operation: 'createPoem', request: TEXT_BODY } })],
+    [200, () => send('/v1/quotes', { json: DESCRIBED_QUOTE })],
+    [402, () => send('/v1/quotes', { json: { ...DESCRIBED_QUOTE, challenge: true }, headers: quoteKey })],
+    [409, () => send('/v1/quotes', { json: { ...TEXT_QUOTE, challenge: true }, headers: quoteKey })],
     [200, () => send(receipt, { headers: { authorization: token } })],
     [401, () => send(receipt)],
     [404, () => send(receipt, { headers: { authorization: 'Bearer x' } })],
@@ -158,7 +172,15 @@ it('the free and support routes answer as described [spec O20, O21, O30]', async
     [200, () => send('/.well-known/did.json')],
     [200, () => send('/.well-known/jwks.json')],
     [200, () => send('/openapi.json')],
+    [200, () => send('/')],
+    [200, () => send('/', { headers: { accept: 'text/markdown' } })],
+    [200, () => send('/', { headers: { accept: 'text/plain' } })],
+    [200, () => send('/v1/models/speechvendor%2Fscribe-v2')],
+    [404, () => send('/v1/models/textmodel-0')],
     [200, () => send('/llms.txt')],
+    [200, () => send('/SKILL.md')],
+    [200, () => send('/robots.txt')],
+    [404, () => send('/.well-known/security.txt')],
     [200, () => send('/healthz')],
     [200, () => send('/readyz')],
     [404, () => send('/v1/unknown')],
@@ -167,6 +189,34 @@ it('the free and support routes answer as described [spec O20, O21, O30]', async
   await expectStatuses(
     cases.map(([status]) => status),
     ...cases.map(([, request]) => request),
+  )
+})
+
+it('the account routes answer as described, and the extension’s client finds a wallet’s receipts there', async () => {
+  const paid = await send('/v1/messages', { pays: true, json: TEXT_BODY })
+  const [id, token] = [paid.headers.get('x-receipt-id'), paid.headers.get('x-receipt-token')]
+  const wallet = privateKeyToAccount(sandbox.info.payer.privateKey)
+  const client = new x402Client().registerExtension(createSIWxClientExtension({ signers: [wallet] }))
+  const signedIn = wrapFetchWithPayment(sandbox.observingFetch, client)
+  const read = (path: string, init?: RequestInit) => signedIn(`${sandbox.info.baseUrl}/v1/account/${path}`, init)
+  const session = { authorization: '' }
+  const list = async () => {
+    const answer = await read('receipts?limit=1')
+    session.authorization = `Bearer ${answer.headers.get('x-account-session')}`
+    expect(await answer.json()).toMatchObject({ data: [{ receipt: { id }, receipt_token: token }] })
+  }
+  const header = await signInHeader(signInChallengeOf(await send('/v1/account/debts')), wallet)
+  await expectStatuses(
+    [402, 200, 200, 200, 402, 200, 200, 400, 200, 401, 400],
+    list,
+    () => read('spend', { headers: session }),
+    () => read('spend?format=csv', { headers: session }),
+    () => read('open'),
+    () => read('debts', { headers: session }),
+    () => read('debts?limit=0', { headers: session }),
+    () => send('/v1/account/debts', { headers: { 'sign-in-with-x': header } }),
+    () => send('/v1/account/debts', { headers: { 'sign-in-with-x': header } }),
+    () => send('/v1/account/debts', { headers: { 'sign-in-with-x': 'junk' } }),
   )
 })
 
@@ -205,6 +255,7 @@ it('an endpoint answers as described with 429 [spec O30]', async () => {
       headers: new Headers(headers as Record<string, string>),
       body,
       idempotencyKey: null,
+      payment: null,
     }),
   )
   expect(problems).toEqual([[], []])

@@ -1,6 +1,3 @@
-import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { validate } from '@scalar/openapi-validator'
 import { describe, expect, it } from 'vitest'
 import { createCatalog } from '#shared/catalog/catalog.ts'
@@ -8,10 +5,7 @@ import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { buildOpenApiDocument } from '../../api/openapi/document.ts'
 import { llmsText } from '../../api/openapi/guidance.ts'
-import { isProbe, renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
-import { addBalanceRoutes } from '../../api/routes/balance.ts'
-import { addDiscoveryRoutes } from '../../api/routes/discovery.ts'
-import { composeApp, limitRate, PUBLIC_BASE_URL, signer, terms } from '../integration/routes/compose-app.ts'
+import { PUBLIC_BASE_URL, terms } from '../integration/routes/compose-app.ts'
 
 interface Operation {
   operationId: string
@@ -100,7 +94,12 @@ describe('the OpenAPI document', () => {
       ['getWalletBalance', 'get', '/v1/balance'],
     ])
     expect(new Set(described.map(({ operationId }) => operationId)).size).toBe(described.length)
-    for (const { security } of described) expect(security).toEqual([])
+    const account = described.filter(({ path }) => path.startsWith('/v1/account/'))
+    for (const { security } of described.filter((operation) => !account.includes(operation)))
+      expect(security).toEqual([])
+    expect(account.map(({ security }) => security)).toEqual(
+      Array.from({ length: 4 }, () => [{ siwx: [] }, { accountSession: [] }]),
+    )
   })
 
   it('the OpenAPI document has the specified price bounds [spec E3, E20, E47, E58]', () => {
@@ -211,40 +210,5 @@ describe('the OpenAPI document', () => {
     for (const name of ['ModelList', 'PricingCatalog', 'VoiceList', 'WalletBalance', 'Quote', 'Receipt'])
       expect([name, Object.keys(schemaOf(name).properties).length > 3 || name === 'VoiceList']).toEqual([name, true])
     expect(schemaOf('WalletBalance').properties['balance_usdc_atomic']).toMatchObject({ pattern: '^\\d+$' })
-  })
-})
-
-describe('the listing services’ checker', () => {
-  it('the listing services’ checker has no warnings about a running origin', async () => {
-    const origin = await composeApp(async (app) => {
-      addBalanceRoutes(app, {
-        terms,
-        limitRate,
-        balances: { readBalance: () => Promise.reject(new Error('not asked for')) },
-      })
-      await addDiscoveryRoutes(app, { ...input, signer, catalog: publishedCatalog })
-      for (const operation of operations)
-        app.post(operation.path, async (request, reply) => {
-          expect(isProbe(request.headers, request.body)).toBe(true)
-          const { status, headers, body } = renderProbeChallenge(
-            { ...input, signer, now: () => new Date(), catalog: publishedCatalog },
-            operation,
-            'id',
-          )
-          return reply.status(status).headers(headers).send(body)
-        })
-    })
-    try {
-      const address = await origin.listen({ host: '127.0.0.1', port: 0 })
-      const checker = fileURLToPath(
-        new URL('../../node_modules/@agentcash/discovery/bin/discovery.js', import.meta.url),
-      )
-      const { stdout } = await promisify(execFile)(process.execPath, [checker, address, '-v', '--json'])
-      const report = JSON.parse(stdout) as { ok: boolean; warnings: unknown[]; resources: { authHint?: string }[] }
-      expect({ ok: report.ok, warnings: report.warnings }).toEqual({ ok: true, warnings: [] })
-      expect(report.resources.filter(({ authHint }) => authHint === 'paid')).toHaveLength(operations.length)
-    } finally {
-      await origin.close()
-    }
   })
 })

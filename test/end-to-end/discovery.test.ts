@@ -17,7 +17,18 @@ const PAID = [
   ['/v1/audio/transcriptions', '0.005034', '0.122'],
 ] as const
 
-const STATIC = ['/v1/models', '/v1/pricing', '/v1/audio/voices', '/openapi.json', '/llms.txt', '/.well-known/x402']
+const STATIC = [
+  '/',
+  '/v1/models',
+  '/v1/models/speechvendor%2Fscribe-v2',
+  '/v1/pricing',
+  '/v1/audio/voices',
+  '/openapi.json',
+  '/llms.txt',
+  '/SKILL.md',
+  '/robots.txt',
+  '/.well-known/x402',
+]
 const FREE = [...STATIC, '/docs/', '/healthz', '/readyz']
 
 const [IMAGE, SPEECH, TRANSCRIPTION] = [
@@ -409,19 +420,27 @@ describe('CORS', () => {
 })
 
 describe('unknown routes and methods', () => {
-  test.each(['/', '/v1', '/v1/nowhere', '/v1/models/', '/v2/models', '/v1/chat', '/media', '/v1/receipts', '/%00'])(
-    '%s answers 404 to every method',
-    async (path) => {
-      for (const method of ['GET', 'POST', 'DELETE', 'OPTIONS']) {
-        const { error } = await expectErrorBody(await call(path, { method }), {
-          status: 404,
-          code: 'not_found',
-          param: null,
-        })
-        expect(error).toMatchObject({ type: 'not_found_error', payment: 'none', retry: 'never' })
-      }
-    },
-  )
+  test.each([
+    '/index.html',
+    '/v1',
+    '/v1/nowhere',
+    '/v1/models/',
+    '/v2/models',
+    '/v1/chat',
+    '/media',
+    '/v1/receipts',
+    '/%00',
+    '/.well-known/security.txt',
+  ])('%s answers 404 to every method', async (path) => {
+    for (const method of ['GET', 'POST', 'DELETE', 'OPTIONS']) {
+      const { error } = await expectErrorBody(await call(path, { method }), {
+        status: 404,
+        code: 'not_found',
+        param: null,
+      })
+      expect(error).toMatchObject({ type: 'not_found_error', payment: 'none', retry: 'never' })
+    }
+  })
   test.each([...PAID.map(([path]) => path), '/v1/quotes'])('%s answers 405 to every method but POST', async (path) => {
     for (const method of ['GET', 'PUT', 'DELETE', 'OPTIONS']) {
       const answer = await call(path, { method })

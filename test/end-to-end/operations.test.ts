@@ -65,7 +65,7 @@ async function makeTraffic(): Promise<void> {
   const newPayer = () => createPayer(rpcUrl, { usdcAtomic: 1_000_000n, approved: true })
   await fetch(`${baseUrl}/v1/models`)
   await fetch(`${baseUrl}/v1/models`)
-  await fetch(`${baseUrl}/v1/models/${randomUUID()}/no-route`)
+  await fetch(`${baseUrl}/v1/${randomUUID()}/no-route`)
   await sandbox.post('/v1/chat/completions', { model: 'textmodel-2.5-flash' })
   await sendChat(baseUrl, randomUUID())
 

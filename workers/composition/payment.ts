@@ -1,4 +1,6 @@
 import type { PublicClient } from 'viem'
+import { createAllowanceReader } from '#shared/adapters/chain/allowance/allowance-reader.ts'
+import { createPermitSubmitter } from '#shared/adapters/chain/allowance/permit-submitter.ts'
 import { CHAIN_ID } from '#shared/adapters/chain/network/contracts.ts'
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
 import type { RpcNodes } from '#shared/adapters/chain/network/rpc-nodes.ts'
@@ -17,10 +19,12 @@ import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
+import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
 import type { BlockWatch } from '#shared/payment/block-watch.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
+import type { PermitSubmitter } from '#shared/payment/permit-submitter.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
@@ -56,6 +60,8 @@ export interface PaymentParts
   readonly settlementSearch: SettlementSearch
   readonly nodes: RpcNodes
   readonly blockWatch: BlockWatch
+  readonly allowances: AllowanceReader
+  readonly permits: PermitSubmitter
 }
 
 /** The party that verifies and settles: settlement keys of our own, or a remote facilitator. */
@@ -96,6 +102,8 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
     settler,
     settlementStore,
     settlementSearch,
+    allowances: createAllowanceReader(chain, estimateFees),
+    permits: createPermitSubmitter(chain, keys, settlerOptions),
     accounts,
     facilitators: accounts.facilitators,
     network: `eip155:${CHAIN_ID}`,

@@ -29,3 +29,29 @@ export function forgetExpiredChallenges({
     run: () => retentionStore.forgetExpiredChallenges(KEYS_BATCH),
   }
 }
+
+/** Deletes nonces of expired sign-in challenges, which are only needed to refuse a second use. */
+export function forgetUsedSignIns({
+  retentionStore,
+}: {
+  retentionStore: Pick<RetentionStore, 'forgetUsedSignIns'>
+}): Sweep {
+  return {
+    name: 'forgot used sign-ins',
+    batch: KEYS_BATCH,
+    run: () => retentionStore.forgetUsedSignIns(KEYS_BATCH),
+  }
+}
+
+/** Deletes expired verdicts on audio. Unpaid uploads leave them too. */
+export function forgetInspections({
+  retentionStore,
+}: {
+  retentionStore: Pick<RetentionStore, 'forgetInspections'>
+}): Sweep {
+  return {
+    name: 'forgot expired inspections',
+    batch: KEYS_BATCH,
+    run: () => retentionStore.forgetInspections(KEYS_BATCH),
+  }
+}

@@ -2,6 +2,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
@@ -17,24 +18,35 @@ export interface PaidRequest extends ChallengeSubject {
 interface Dependencies {
   readonly catalog: Catalog
   readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
-  readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding'>
+  readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
   readonly tracer: Tracer
 }
 
-/** Prices the request and binds the key to it. Throws `idempotency_key_reused` (409) and `model_unavailable` (503). */
+/**
+ * Prices the request and binds the key to it, in place of a claim about its recording that does not hold. Throws
+ * `idempotency_key_reused` (409) and `model_unavailable` (503).
+ */
 export async function bindQuote(
   { catalog, terms, store, tracer }: Dependencies,
   paidRequest: PaidRequest,
 ): Promise<Challenge> {
   const { idempotencyKey, requestDigest } = paidRequest
-  const binding = await tracer.stage('quote', async () =>
-    store.bindKey({
+  const binding = await tracer.stage('quote', async () => {
+    const request = {
       idempotencyKey,
       requestDigest,
       quote: await priceRequest({ catalog, store }, paidRequest),
       lifetimeSeconds: terms.challengeLifetimeSeconds,
-    }),
-  )
+      claimedAudio: claimOf(paidRequest),
+    }
+    const bound = await store.bindKey(request)
+    if (bound.outcome === 'bound') return bound
+    const current = await store.findBinding(idempotencyKey)
+    if (!current || current.claim?.isReplaced || claimedDigest(current, paidRequest) === null) return bound
+    await store.replaceClaim(request, current.requestDigest)
+    // Another recording may have replaced the claim first.
+    return await store.bindKey(request)
+  })
   if (binding.outcome === 'other_request') throw keyReused()
   return challengeOf(paidRequest, binding)
 }
@@ -62,15 +74,34 @@ async function priceRequest(
   }
 }
 
+function claimOf({ effectiveRequest: { recording } }: PaidRequest): MeasuredAudio | null {
+  return recording && !recording.isInspected ? recording.audio : null
+}
+
 /**
- * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request.
+ * Returns the digest that a claim about this request's recording gave the request when it does not hold: the options are
+ * the same, and the recording, which was inspected, is another one. Returns `null` otherwise: a claim never replaces a
+ * claim.
+ */
+export function claimedDigest({ requestDigest, claim }: CurrentBinding, paidRequest: PaidRequest): string | null {
+  const { recording } = paidRequest.effectiveRequest
+  if (claim === null || !recording?.isInspected) return null
+  const digest = recording.digestWith(claim.audio)
+  const boundDigest = claim.isReplaced ? paidRequest.requestDigest : digest
+  return digest !== paidRequest.requestDigest && requestDigest === boundDigest ? digest : null
+}
+
+/**
+ * Returns the binding of the key, if any. Throws `idempotency_key_reused` (409) when it is bound to another request,
+ * except by a claim about this request's recording that does not hold.
  */
 export async function findBinding(
   store: Pick<AdmissionStore, 'findBinding'>,
-  { idempotencyKey, requestDigest }: ChallengeSubject,
+  paidRequest: PaidRequest,
 ): Promise<CurrentBinding | null> {
-  const binding = await store.findBinding(idempotencyKey)
-  if (binding && binding.requestDigest !== requestDigest) throw keyReused()
+  const binding = await store.findBinding(paidRequest.idempotencyKey)
+  if (binding && binding.requestDigest !== paidRequest.requestDigest && claimedDigest(binding, paidRequest) === null)
+    throw keyReused()
   return binding
 }
 

@@ -6,6 +6,7 @@ import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import type { Listings } from './listing.ts'
 import { renderPaymentRequired } from './payment-required.ts'
 
 /** The request that a challenge or a payment is for. */
@@ -24,24 +25,25 @@ export interface Challenge extends ChallengeSubject {
 interface ChallengeDependencies {
   readonly terms: PaymentTerms
   readonly challengeSecret: string
-  readonly publicBaseUrl: string
+  readonly listings: Listings
   readonly signer: StatementSigner
 }
 
 /** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
-  { terms, challengeSecret, publicBaseUrl, signer }: ChallengeDependencies,
+  { terms, challengeSecret, listings, signer }: ChallengeDependencies,
   challenge: Challenge,
   requestId: string,
   refusal?: AppError,
 ) {
   const { operation, requestDigest, quote, expiresAt } = challenge
   const { quotedMaximum } = quote
+  const listing = listings[operation.id]
   return renderPaymentRequired({
     terms,
-    publicBaseUrl,
+    listing,
+    extensions: listing.pricedExtensions(),
     signer,
-    operation,
     maximum: quotedMaximum,
     validUntil: expiresAt,
     message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,

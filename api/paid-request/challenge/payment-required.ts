@@ -1,30 +1,25 @@
-import {
-  declareEip2612GasSponsoringExtension,
-  declarePaymentIdentifierExtension,
-  PAYMENT_IDENTIFIER,
-} from '@x402/extensions'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { type AtomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
-import type { AnyOperation } from '#shared/operations/registry.ts'
 import { offerExtension } from '#shared/payment/offer-receipt.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import type { Listing } from './listing.ts'
 
 /** Content of a 402, either for a priced request or for a route in general. */
 export interface PaymentRequiredContent {
   readonly terms: PaymentTerms
-  readonly publicBaseUrl: string
+  /** The part that is the same for every request of the operation. */
+  readonly listing: Listing
+  /** Its extensions, as JSON. */
+  readonly extensions: string
   /** Signs the offer, so that the payer can prove what was requested. */
   readonly signer: StatementSigner
-  readonly operation: AnyOperation
   readonly maximum: AtomicAmount
   /** When the offer expires. */
   readonly validUntil: Date
   readonly message: string
   /** Members of `accepts[0].extra` in addition to those of the scheme. */
   readonly extra: { readonly facilitatorAddress: string | undefined } & Record<string, unknown>
-  /** In addition to the extensions that every challenge offers. */
-  readonly extensions?: Record<string, unknown>
   /** Why a presented payment was refused. */
   readonly refusal?: AppError | undefined
   readonly requestId: string
@@ -35,9 +30,8 @@ export interface PaymentRequiredContent {
  * (test/contract/specification.md, L3 and L4).
  */
 export function renderPaymentRequired(content: PaymentRequiredContent) {
-  const { terms, operation, maximum, refusal } = content
+  const { terms, listing, maximum, refusal } = content
   const amount = dollarsFromAtomic(maximum)
-  const url = resourceUrl(operation, content.publicBaseUrl)
   const accepted = {
     scheme: 'upto',
     network: terms.network as `${string}:${string}`,
@@ -47,18 +41,9 @@ export function renderPaymentRequired(content: PaymentRequiredContent) {
     maxTimeoutSeconds: terms.maxTimeoutSeconds,
     extra: { ...SIGNING_TERMS, ...content.extra },
   }
+  const offer = JSON.stringify(offerExtension(content.signer, listing.url, accepted, content.validUntil))
   // Part of both header and body, and long, so it is serialized once.
-  const required = JSON.stringify({
-    x402Version: 2,
-    resource: { url, description: operation.summary, mimeType: 'application/json' },
-    accepts: [accepted],
-    extensions: {
-      ...declareEip2612GasSponsoringExtension(),
-      [PAYMENT_IDENTIFIER]: declarePaymentIdentifierExtension(false),
-      ...offerExtension(content.signer, url, accepted, content.validUntil),
-      ...content.extensions,
-    },
-  })
+  const required = `{"x402Version":2,"resource":${listing.resource},"accepts":[${JSON.stringify(accepted)}],"extensions":${mergeJson(content.extensions, offer)}}`
   const header = refusal ? mergeJson(JSON.stringify({ error: refusal.code }), required) : required
   return {
     status: refusal?.entry.status === 412 ? 412 : 402,
@@ -93,9 +78,4 @@ function mergeJson(first: string, second: string): string {
 /** Encodes as the protocol package does, ten times faster. */
 function encodeHeader(json: string): string {
   return Buffer.from(json).toString('base64')
-}
-
-/** Returns the URL that a challenge names as the resource to be paid for. */
-export function resourceUrl({ path }: AnyOperation, publicBaseUrl: string): string {
-  return new URL(path, publicBaseUrl).href
 }

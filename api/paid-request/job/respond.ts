@@ -6,7 +6,7 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
-import { resourceUrl } from '../challenge/payment-required.ts'
+import { resourceUrl } from '../challenge/resource-url.ts'
 
 /** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
 export interface PaidResponse {

@@ -20,6 +20,7 @@ const MAXIMUM_PAYERS = 100_000
 const CHAIN_REFUSALS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'insufficient_funds',
   'permit2_allowance_required',
+  'permit_already_used',
   'payer_has_code',
   'payment_nonce_used',
   'payment_rejected',

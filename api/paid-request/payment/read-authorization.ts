@@ -5,7 +5,7 @@ import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
 import type { AcceptedTerms, PaymentHeader, SignedPayment } from '#shared/payment/x402-wire.ts'
 import type { ChallengeSubject } from '../challenge/challenge.ts'
-import { resourceUrl } from '../challenge/payment-required.ts'
+import { resourceUrl } from '../challenge/resource-url.ts'
 
 /** A payment that its payer signed to this service for this request. Whether it can be settled is not known yet. */
 export interface PresentedPayment {
@@ -21,7 +21,7 @@ export interface PresentedPayment {
   readonly alteredTerm: string | null
 }
 
-interface Dependencies {
+export interface AuthorizationDependencies {
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
   readonly challengeSecret: string
@@ -34,7 +34,7 @@ interface Dependencies {
  * of whatever differs from the challenge.
  */
 export function readAuthorization(
-  { terms, publicBaseUrl, challengeSecret, verifier }: Dependencies,
+  { terms, publicBaseUrl, challengeSecret, verifier }: AuthorizationDependencies,
   { decoded }: PaymentHeader,
   subject: ChallengeSubject,
 ): PresentedPayment {

@@ -71,7 +71,8 @@ export async function verifyAuthorization(
     throw new AppError('payment_network_unavailable', { cause: verification.cause })
   if (verification.outcome === 'refused') {
     const { code, detail } = verification
-    throw new AppError(code, detail === undefined ? {} : { message: detail })
+    const error = new AppError(code, detail === undefined ? {} : { message: detail })
+    throw code === 'permit_already_used' ? payers.rememberRefusal(authorization, error, challenge) : error
   }
   payers.rememberVerified(authorization.payer)
   giveBack?.()

@@ -1,10 +1,15 @@
+import { type AudioLimits, conversionAdvice, ENCODE_AGAIN } from '#shared/audio/conversion.ts'
 import type { AudioPart, Mp3Walk } from '#shared/audio/walk-frames.ts'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { DecodeVerdict } from '#shared/jobs/inspection-store.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
 import type { DecodeAudio } from './decode-with-ffmpeg.ts'
 import { createDecoderQueue, type DecoderCaller, type DecoderLimits, type DecoderQueue } from './decoder-queue.ts'
+import { tooLarge, tooLong, withThousands } from './exceeded-limits.ts'
 import type { InspectionCache } from './inspection-cache.ts'
 import { type DecodePlan, planDecode } from './plan-decode.ts'
+import type { SharedVerdicts } from './shared-verdicts.ts'
 
 /** The measurements of an accepted upload. */
 export interface Mp3Inspection {
@@ -23,7 +28,9 @@ export interface Mp3InspectorDependencies extends DecoderLimits {
   /** Undefined without ffmpeg: uploads that the frame walk rejects are still rejected, others are answered 503. */
   readonly decode: DecodeAudio | undefined
   readonly cache: InspectionCache<InspectionOutcome>
-  readonly limits: { readonly maximumBytes: number; readonly maximumDurationMs: number }
+  /** Asked before an upload is decoded that this process does not know. */
+  readonly verdicts: SharedVerdicts
+  readonly limits: AudioLimits
   /** Stops all decodes on shutdown. */
   readonly signal?: AbortSignal
   /** Called with the reason why inspection was unavailable, which the public error does not contain. */
@@ -45,13 +52,16 @@ export interface Mp3Inspector {
    * Repeated calls are free while the outcome is cached.
    */
   readonly inspect: (upload: MeasuredUpload, options: InspectionOptions) => Promise<Mp3Inspection>
+  /** Throws `audio_too_large` or `audio_too_long`, as `inspect` would, for a recording that was only described. */
+  readonly requireWithinLimits: (audio: Pick<MeasuredAudio, 'bytes' | 'durationMs'>) => void
   /** Lets admission reject requests before their upload that `inspect` would reject after it. */
   readonly retryAfterSeconds: DecoderQueue['retryAfterSeconds']
   readonly load: DecoderQueue['load']
 }
 
-function withThousands(value: number): string {
-  return value.toLocaleString('en-US')
+/** A verdict of this process. A decoder that crashed or took too long may do better on another machine. */
+interface Decoded extends DecodeVerdict {
+  readonly isRepeatable: boolean
 }
 
 function reject(code: 'unsupported_audio' | 'audio_too_long', message: string): InspectionOutcome {
@@ -71,7 +81,7 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
  * fails the walk never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
-  const { decode, cache, limits, signal, onUnavailable } = dependencies
+  const { decode, cache, verdicts, limits, signal, onUnavailable } = dependencies
   const decoders = createDecoderQueue(dependencies)
 
   function unavailable(reason: string): AppError {
@@ -79,48 +89,59 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     return new AppError('audio_inspection_unavailable', { cause: reason })
   }
 
-  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<InspectionOutcome> {
+  async function decodeInTurn(audio: Uint8Array, walk: Mp3Walk, caller: DecoderCaller): Promise<Decoded> {
     if (decode === undefined) throw unavailable('no ffmpeg was found')
     const plan = planDecode(audio, walk)
     const decoded = await decoders.run(caller, walk.durationMs, () =>
       decode(audio, plan, signal === undefined ? {} : { signal }),
     )
     if (decoded.outcome === 'unavailable') throw unavailable(decoded.reason)
+    if (decoded.outcome === 'agrees') return { refusal: null, isRepeatable: true }
     if (decoded.outcome === 'undecodable') {
-      return reject('unsupported_audio', 'The upload is not a decodable MP3: the decoder fails on it.')
+      // No command: ffmpeg is what failed.
+      const refusal = 'The upload is not a decodable MP3: the decoder fails on it. Encode it again from its original.'
+      return { refusal, isRepeatable: false }
     }
-    if (decoded.outcome === 'disagrees') {
-      return reject('unsupported_audio', disagreement(walk, plan, decoded.decodedSamples, decoded.stopped))
-    }
-    return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
+    const refusal = `${disagreement(walk, plan, decoded.decodedSamples, decoded.stopped)} ${ENCODE_AGAIN}`
+    return { refusal, isRepeatable: true }
   }
 
-  async function examine({ audio, walk }: MeasuredUpload, caller: DecoderCaller): Promise<InspectionOutcome> {
+  /** Returns the verdict that another process shares, or that of a decode, which is then shared if it can be repeated. */
+  async function verdictOn({ audio, sha256 }: MeasuredUpload, walk: Mp3Walk, caller: DecoderCaller) {
+    const identified = { sha256, durationMs: walk.durationMs }
+    const known = await verdicts.find(identified)
+    if (known) return known
+    const { isRepeatable, ...verdict } = await decodeInTurn(audio, walk, caller)
+    if (isRepeatable) await verdicts.record(identified, verdict)
+    return verdict
+  }
+
+  async function examine(upload: MeasuredUpload, caller: DecoderCaller): Promise<InspectionOutcome> {
+    const { walk } = upload
     if (walk.outcome === 'unsupported') {
-      return reject('unsupported_audio', `The upload is not a decodable MP3: found ${walk.found}.`)
+      const message = `The upload is not a decodable MP3: found ${walk.found}. ${conversionAdvice(walk.found)}`
+      return reject('unsupported_audio', message)
     }
-    if (walk.durationMs > limits.maximumDurationMs) {
-      const duration = withThousands(walk.durationMs)
-      const limit = withThousands(limits.maximumDurationMs)
-      return reject('audio_too_long', `The audio lasts ${duration} ms; the limit is ${limit} ms.`)
-    }
-    return await decodeInTurn(audio, walk, caller)
+    if (walk.durationMs > limits.maximumDurationMs) return reject('audio_too_long', tooLong(walk.durationMs, limits))
+    const { refusal } = await verdictOn(upload, walk, caller)
+    if (refusal !== null) return reject('unsupported_audio', refusal)
+    return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
   }
 
   return {
     retryAfterSeconds: decoders.retryAfterSeconds,
     load: decoders.load,
+    requireWithinLimits: ({ bytes, durationMs }) => {
+      if (bytes > limits.maximumBytes)
+        throw new AppError('audio_too_large', { message: tooLarge(bytes, limits), param: 'audio.bytes' })
+      if (durationMs > limits.maximumDurationMs)
+        throw new AppError('audio_too_long', { message: tooLong(durationMs, limits), param: 'audio.duration_ms' })
+    },
     inspect: async (upload, { param, ...caller }) => {
       const { audio, sha256 } = upload
       const field = param === undefined ? {} : { param }
-      if (audio.length > limits.maximumBytes) {
-        const size = withThousands(audio.length)
-        const limit = withThousands(limits.maximumBytes)
-        throw new AppError('audio_too_large', {
-          message: `The audio has ${size} bytes; the limit is ${limit}.`,
-          ...field,
-        })
-      }
+      if (audio.length > limits.maximumBytes)
+        throw new AppError('audio_too_large', { message: tooLarge(audio.length, limits), ...field })
       const outcome = await cache.get(sha256, () => examine(upload, caller))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })

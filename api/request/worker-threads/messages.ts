@@ -4,7 +4,7 @@ import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { StagedUpload } from '#shared/media/staged-upload.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { MeasuredUpload } from '../measure-audio.ts'
-import type { PreparedRequest, PreparedUpload } from '../prepare-request.ts'
+import type { PreparedClaim, PreparedRequest, PreparedUpload } from '../prepare-request.ts'
 
 /*
  * Tasks for a thread and their results, as plain data. Byte arrays are transferred: the sender can no longer use them.
@@ -37,7 +37,9 @@ export interface PlainRequest extends Omit<PreparedRequest, 'quote'> {
 
 export interface PlainPrepared {
   readonly operationId: string
-  readonly prepared: PlainRequest | PreparedUpload
+  readonly prepared: PlainRequest | PreparedUpload | PreparedClaim
+  /** Of a quote only: whether its answer is the challenge to sign. */
+  readonly wantsChallenge: boolean
 }
 
 /** The parameters and results of the functions that `thread.ts` exports. */

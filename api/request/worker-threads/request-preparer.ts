@@ -5,7 +5,7 @@ import { type AnyOperation, operationById } from '#shared/operations/registry.ts
 import { transferableMemoryOf } from '../byte-buffer.ts'
 import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
 import { type Prepared, prepareBody } from '../prepare-request.ts'
-import { readQuoteEnvelope } from '../quote-request.ts'
+import { type PreparedQuote, prepareQuote } from '../quote-request.ts'
 import { type PlainPrepared, type ThreadTasks, valueOrThrow } from './messages.ts'
 
 /** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
@@ -32,7 +32,7 @@ export interface RequestPreparer {
   /** Prepares a parsed JSON body or an `UnparsedJson`, whose bytes are transferred. Throws the 400s of the endpoint. */
   prepareRequest(operation: AnyOperation, body: unknown): Promise<Prepared>
   /** Does the same for the body of `POST /v1/quotes`. */
-  prepareQuote(body: unknown): Promise<{ operation: AnyOperation; prepared: Prepared }>
+  prepareQuote(body: unknown): Promise<PreparedQuote>
   /** Measures an upload. The bytes of a large one are transferred: use those of the result afterwards. */
   measureAudio(audio: Uint8Array): Promise<MeasuredUpload>
   /** Encrypts an upload. The bytes of a large one are transferred and unusable afterwards. */
@@ -65,8 +65,7 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
         : prepareBody(operation, body, catalog),
     prepareQuote: async (given) => {
       if (given instanceof UnparsedJson) return await prepareOnThread(given, null)
-      const { operation, body } = readQuoteEnvelope(given)
-      return { operation, prepared: prepareBody(operation, body, catalog) }
+      return prepareQuote(given, catalog)
     },
     measureAudio: async (audio) =>
       audio.length <= SMALL_BODY_BYTES ? measureAudio(audio) : await runOnThread('measureFile', audio, audio),
@@ -78,13 +77,13 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
   }
 }
 
-function revive({ operationId, prepared }: PlainPrepared): { operation: AnyOperation; prepared: Prepared } {
+function revive({ operationId, prepared, wantsChallenge }: PlainPrepared): PreparedQuote {
   const operation = operationById(operationId)
-  if (prepared.kind === 'upload') return { operation, prepared }
+  if (prepared.kind !== 'request') return { operation, prepared, wantsChallenge }
   const { quoted, ...request } = prepared
   const quote = () => {
     if (!quoted) throw new Error(`the model ${request.publicModel} is unavailable and has no price`)
     return valueOrThrow(quoted)
   }
-  return { operation, prepared: { ...request, quote } }
+  return { operation, prepared: { ...request, quote }, wantsChallenge }
 }

@@ -1,14 +1,15 @@
 import { move, transferableSymbol, valueSymbol, workerData } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
-import { operationById } from '#shared/operations/registry.ts'
+import { operationById, uploadOperation } from '#shared/operations/registry.ts'
 import { transferableMemoryOf } from '../byte-buffer.ts'
 import { parseJsonBody } from '../json-body.ts'
+import { parseJsonWithUpload } from '../json-upload.ts'
 import { measureAudio } from '../measure-audio.ts'
-import { type Prepared, prepareBody } from '../prepare-request.ts'
-import { readQuoteEnvelope } from '../quote-request.ts'
+import { prepareBody } from '../prepare-request.ts'
+import { type PreparedQuote, prepareQuote, uploadRequestOf } from '../quote-request.ts'
 import { isAvailable } from '../require-available.ts'
-import { type PlainPrepared, type ThreadExports, toOutcome } from './messages.ts'
+import { type Outcome, type PlainPrepared, type ThreadExports, toOutcome } from './messages.ts'
 
 /*
  * The entry point of the worker threads, which process large bodies so that the event loop stays responsive.
@@ -18,12 +19,7 @@ const { catalog } = workerData as { readonly catalog: Catalog }
 
 /** Parses, validates, measures, digests and prices a JSON body. */
 export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId }) => {
-  const outcome = toOutcome(() => {
-    const given = parseAndFree(bytes)
-    const { operation, body } =
-      operationId === null ? readQuoteEnvelope(given) : { operation: operationById(operationId), body: given }
-    return toPlain(operation, prepareBody(operation, body, catalog))
-  })
+  const outcome = prepareUpload(bytes, operationId) ?? toOutcome(() => prepare(parseAndFree(bytes), operationId))
   return outcome.outcome === 'done' ? transfer(outcome, bytesOf(outcome.value)) : outcome
 }
 
@@ -36,22 +32,55 @@ export const sealUpload: ThreadExports['sealUpload'] = ({ audio, stagedUpload })
   return transfer(sealed, sealed)
 }
 
+/** Prepares a request with a large upload. Returns `null` for any other, and for one that is not accepted. */
+function prepareUpload(bytes: Uint8Array, operationId: string | null): Outcome<PlainPrepared> | null {
+  const { upload } = operationId === null ? uploadOperation : operationById(operationId)
+  const holderOf = operationId === null ? uploadRequestOf : (parsed: unknown) => parsed
+  const given = upload && parseJsonWithUpload(asBuffer(bytes), upload, holderOf)
+  if (given === null) return null
+  const outcome = toOutcome(() => prepare(given, operationId))
+  if (outcome.outcome === 'refused' || outcome.value.prepared.kind !== 'upload') return null
+  free(bytes)
+  return outcome
+}
+
 /** Parses a body and frees its bytes immediately, since the parsed upload is as large again. */
-function parseAndFree({ buffer, byteOffset, byteLength }: Uint8Array): unknown {
-  const body = parseJsonBody(Buffer.from(buffer, byteOffset, byteLength))
-  if (buffer instanceof ArrayBuffer) buffer.transfer(0)
+function parseAndFree(bytes: Uint8Array): unknown {
+  const body = parseJsonBody(asBuffer(bytes))
+  free(bytes)
   return body
 }
 
-function toPlain(operation: ReturnType<typeof operationById>, prepared: Prepared): PlainPrepared {
-  if (prepared.kind === 'upload') return { operationId: operation.id, prepared }
+function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength)
+}
+
+function free({ buffer }: Uint8Array): void {
+  if (buffer instanceof ArrayBuffer) buffer.transfer(0)
+}
+
+function prepare(given: unknown, operationId: string | null): PlainPrepared {
+  if (operationId === null) return toPlain(prepareQuote(given, catalog))
+  const operation = operationById(operationId)
+  return toPlain({ operation, prepared: prepareBody(operation, given, catalog), wantsChallenge: false })
+}
+
+function toPlain({ operation, prepared, wantsChallenge }: PreparedQuote): PlainPrepared {
+  if (prepared.kind !== 'request') return { operationId: operation.id, prepared, wantsChallenge }
   const { quote, ...request } = prepared
   const quoted = isAvailable(catalog, operation, request.publicModel) ? toOutcome(quote) : null
-  return { operationId: operation.id, prepared: { ...request, quoted } }
+  return { operationId: operation.id, prepared: { ...request, quoted }, wantsChallenge }
 }
 
 function bytesOf({ prepared }: PlainPrepared): Uint8Array {
-  return prepared.kind === 'upload' ? prepared.upload.audio : prepared.json
+  switch (prepared.kind) {
+    case 'request':
+      return prepared.json
+    case 'upload':
+      return prepared.upload.audio
+    case 'claim':
+      return new Uint8Array()
+  }
 }
 
 /** Returns `value` to the main thread and transfers the memory of `bytes` without a copy. */

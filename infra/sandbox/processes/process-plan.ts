@@ -139,6 +139,8 @@ function apiProcess(
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
       RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
+      // Gas costs nothing here, and tests approve from many wallets.
+      SPONSORED_GAS_DAILY_MAXIMUM: '1',
       ...apiEnvironment,
     },
   }

@@ -37,8 +37,7 @@ export function createTracer({ spans, observer, close = async () => undefined }:
   context.setGlobalContextManager(new AsyncLocalStorageContextManager())
   return {
     startRequest: (requestId, name, operation) => {
-      const attributes = exported({ requestId, operation })
-      const span = spans?.startSpan(name, { kind: SpanKind.SERVER, attributes }, ROOT_CONTEXT) ?? null
+      const span = spans && startServerSpan(spans, name, { requestId, operation })
       const active = contextOf({ requestId, operation, traceparent: span && traceparentOf(span) }, span)
       return {
         traceId: span?.spanContext().traceId ?? null,
@@ -82,6 +81,10 @@ export function createTracer({ spans, observer, close = async () => undefined }:
     },
     close,
   }
+}
+
+function startServerSpan(spans: OpenTelemetryTracer, name: string, attributes: SpanAttributes): Span {
+  return spans.startSpan(name, { kind: SpanKind.SERVER, attributes: exported(attributes) }, ROOT_CONTEXT)
 }
 
 function contextOf(request: Request, span: Span | null): Context {

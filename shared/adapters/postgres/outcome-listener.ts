@@ -7,6 +7,13 @@ export interface OutcomeListener {
   close(): Promise<void>
 }
 
+interface ListenOptions {
+  connectionString: string
+  channel: 'farebox_outcomes' | 'farebox_allowances'
+  onNotification: (id: string) => void
+  onError: (error: unknown) => void
+}
+
 /**
  * Listens for `farebox_outcomes` on one connection, for any number of waiting callers, and reconnects when it is lost.
  * `onOutcome` receives the id of a job that has finished. Notifications may be lost; only the job's row is
@@ -17,6 +24,19 @@ export function listenForOutcomes(options: {
   onOutcome: (jobId: string) => void
   onError: (error: unknown) => void
 }): OutcomeListener {
+  return listen({ ...options, channel: 'farebox_outcomes', onNotification: options.onOutcome })
+}
+
+/** Listens in the same way for permits that wait for a worker. */
+export function listenForAllowances(options: {
+  connectionString: string
+  onRequest: () => void
+  onError: (error: unknown) => void
+}): OutcomeListener {
+  return listen({ ...options, channel: 'farebox_allowances', onNotification: options.onRequest })
+}
+
+function listen(options: ListenOptions): OutcomeListener {
   const closing = new AbortController()
   const finished = keepListening(options, closing.signal)
   return {
@@ -27,7 +47,7 @@ export function listenForOutcomes(options: {
   }
 }
 
-async function keepListening(options: Parameters<typeof listenForOutcomes>[0], closing: AbortSignal): Promise<void> {
+async function keepListening(options: ListenOptions, closing: AbortSignal): Promise<void> {
   while (!closing.aborted) {
     try {
       await listenOnce(options, closing)
@@ -39,10 +59,10 @@ async function keepListening(options: Parameters<typeof listenForOutcomes>[0], c
 }
 
 /** Returns when closing; throws when the connection is lost. */
-async function listenOnce(options: Parameters<typeof listenForOutcomes>[0], closing: AbortSignal): Promise<void> {
+async function listenOnce(options: ListenOptions, closing: AbortSignal): Promise<void> {
   const client = new pg.Client({
     connectionString: options.connectionString,
-    application_name: 'farebox outcome listener',
+    application_name: `farebox ${options.channel === 'farebox_outcomes' ? 'outcome' : 'allowance'} listener`,
     keepAlive: true,
   })
   const lost = Promise.withResolvers<void>()
@@ -51,13 +71,13 @@ async function listenOnce(options: Parameters<typeof listenForOutcomes>[0], clos
   client.on('error', lost.reject)
   client.on('end', () => lost.resolve())
   client.on('notification', ({ payload }) => {
-    if (payload) options.onOutcome(payload)
+    if (payload) options.onNotification(payload)
   })
   const stop = () => lost.resolve()
   closing.addEventListener('abort', stop)
   try {
     await client.connect()
-    await client.query('LISTEN farebox_outcomes')
+    await client.query(`LISTEN ${options.channel}`)
     if (!closing.aborted) await lost.promise
   } finally {
     closing.removeEventListener('abort', stop)

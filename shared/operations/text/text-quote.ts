@@ -83,6 +83,7 @@ function refuseBeyondBound(terms: TextTerms): void {
   const { maximum_input_tokens: input, maximum_output_tokens: output, maximum_charge_usd: bound } = terms
   const exactPrice = (outputTokens: number) =>
     roundedPrice(pricedTokens({ input_tokens: input, output_tokens: outputTokens }, terms))
+  if (exactPrice(output) <= atomicFromDollars(bound)) return
   // A request above the bound with a single output token needs a shorter input.
   refuseAboveBound(exactPrice(1), bound, 'messages', 'Shorten the input.')
   refuseAboveBound(exactPrice(output), bound, 'max_tokens', 'Lower max_tokens or shorten the input.')

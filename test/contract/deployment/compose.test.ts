@@ -179,7 +179,7 @@ describe('settings', () => {
   })
 
   test('operators’ settings have no default and are in the example, secrets without a value', () => {
-    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL']
+    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL', 'SPONSORED_GAS_DAILY_MAXIMUM']
     const requested = variables(text).filter(({ name }) => !optional.includes(name) && !ofOneReceiver(name))
     expect(requested.filter(({ kind }) => kind !== '?')).toEqual([])
     const lines = [...exampleEnv.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }))

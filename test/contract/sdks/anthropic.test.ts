@@ -1,4 +1,4 @@
-import Anthropic, { APIError } from '@anthropic-ai/sdk'
+import Anthropic, { APIError, NotFoundError } from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import {
@@ -110,6 +110,17 @@ it('@anthropic-ai/sdk: lists the models', async () => {
   for await (const model of client.models.list()) listed.push(model)
   expect(listed.map(({ id }) => id)).toContain(MODEL)
   expect(listed).toHaveLength(10)
+})
+
+it('@anthropic-ai/sdk: reads one model, whose id may have a slash', async () => {
+  for (const id of [MODEL, 'speechvendor/scribe-v2'])
+    expect(await client.models.retrieve(id)).toMatchObject({
+      id,
+      type: 'model',
+      display_name: id,
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+    })
+  await expect(client.models.retrieve('textmodel-0')).rejects.toThrow(NotFoundError)
 })
 
 describeAnswers(() => sandbox)

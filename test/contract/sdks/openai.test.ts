@@ -1,4 +1,4 @@
-import OpenAI, { APIError, toFile } from 'openai'
+import OpenAI, { APIError, NotFoundError, toFile } from 'openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type ObservedSandbox, useObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 import {
@@ -185,6 +185,12 @@ it('openai: lists the models', async () => {
   const { data: listed } = await client.models.list()
   expect(listed).toHaveLength(10)
   expect(listed).toContainEqual(expect.objectContaining({ id: MODEL, object: 'model', created: expect.any(Number) }))
+})
+
+it('openai: reads one model, whose id may have a slash', async () => {
+  for (const id of [MODEL, 'speechvendor/scribe-v2'])
+    expect(await client.models.retrieve(id)).toMatchObject({ id, object: 'model', owned_by: expect.any(String) })
+  await expect(client.models.retrieve('textmodel-0')).rejects.toThrow(NotFoundError)
 })
 
 describeAnswers(() => sandbox)

@@ -30,8 +30,8 @@ const VISIBLE_ASCII = Array.from({ length: 94 }, (_, index) => String.fromCharCo
 const utf8 = (text: string) => Buffer.from(text).toString('latin1')
 
 describe('x-idempotency-key', () => {
-  test('x-idempotency-key is required, and checked before the body is read [spec L1a]', async () => {
-    const says = [HEADER, '1 to 255']
+  test('x-idempotency-key is required, checked before the body is read, and the refusal says how to make one [spec L1a]', async () => {
+    const says = [HEADER, '1 to 255', 'crypto.randomUUID()', 'the same', 'signed retry', 'every repetition']
     await expectNeverRetry(await sendHead(), { status: 400, code: 'missing_idempotency_key', param: HEADER, says })
   })
   test.each([

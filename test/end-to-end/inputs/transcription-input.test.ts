@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type ExpectedRefusal, expectNeverRetry } from '../../support/http/expect-refusal.ts'
+import { type ErrorBody, type ExpectedRefusal, expectNeverRetry } from '../../support/http/expect-refusal.ts'
 import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
 import { sendRaw } from '../../support/http/raw-request.ts'
 import { generateFrames, generateMp3, joinBytes } from '../../support/media/mp3-generator.ts'
+import { runAdvised } from '../../support/media/run-advised.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
 
 const PATH = '/v1/audio/transcriptions'
@@ -213,10 +214,17 @@ const optionRules: readonly OptionRules[] = [
     name: 'response_format',
     title: 'response_format [spec E69]',
     accepted: ['json', 'verbose_json'].map((value) => [value, value] as const),
-    refusedJson: ['text', 'srt', 'vtt', 'JSON', '', 5, null, ['json']].map(
-      (value) => [value, '"json", "verbose_json"'] as const,
-    ),
-    refusedForm: ['text', 'srt', 'vtt', 'JSON', ''].map((value) => [value, '"json", "verbose_json"'] as const),
+    refusedJson: [
+      ...['text', 'srt', 'vtt', 'JSON', '', 5, null, ['json']].map(
+        (value) => [value, '"json", "verbose_json"'] as const,
+      ),
+      ['srt', 'send timestamps "word"'],
+      ['text', 'text of the JSON answer'],
+    ],
+    refusedForm: [
+      ...['text', 'srt', 'vtt', 'JSON', ''].map((value) => [value, '"json", "verbose_json"'] as const),
+      ['vtt', 'send timestamps "word"'],
+    ],
   },
 ]
 
@@ -236,7 +244,11 @@ describe.each(optionRules.map((rule) => ({ title: rule.name, ...rule })))(
   },
 )
 
-const missingField = (param: string) => ({ code: 'missing_field', param, says: [param, 'required'] })
+const missingField = (param: string, what = 'required') => ({
+  code: 'missing_field',
+  param,
+  says: [param, 'required', what],
+})
 
 const duplicateField = (param: string) => ({ code: 'duplicate_field', param, says: [param] })
 
@@ -258,12 +270,12 @@ describe('required fields [spec E71]', () => {
   test.each([
     ['model in JSON', jsonWith({ model: undefined }), 'model'],
     ['model in a form', formWith('model', undefined), 'model'],
-    ['audio_base64 in JSON', jsonWith({ audio_base64: undefined }), 'audio_base64'],
-    ['file in a form', form(modelField), 'file'],
+    ['audio_base64 in JSON', jsonWith({ audio_base64: undefined }), 'audio_base64', 'the MP3 as Base64'],
+    ['file in a form', form(modelField), 'file', 'a file part'],
     ['all fields of an empty object', json({}), 'model'],
     ['all fields of an empty form', form(), 'model'],
-  ])('rejects a request without %s', async (_, sent, param) => {
-    await expectRefused(sent, missingField(param))
+  ])('rejects a request without %s', async (_, sent, param, what?: string) => {
+    await expectRefused(sent, missingField(param, what))
   })
 })
 
@@ -297,17 +309,31 @@ describe('unknown fields [spec S10d, E72]', () => {
       await expectRefused(formWith(name, '1'), { code: 'unknown_field', param: name, says: [name] })
     },
   )
-  test('rejects the form’s field file in JSON', async () => {
-    await expectRefused(jsonWith({ file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
-    await expectRefused(json({ model: MODEL, file: base64 }), { code: 'unknown_field', param: 'file', says: ['file'] })
+  test.each([
+    ['timestamp_granularities[]', 'send timestamps "word"'],
+    ['stream', 'the transcript is sent as a whole'],
+    ['prompt', 'takes no prompt'],
+    ['chunking_strategy', 'Leave it out'],
+    ['known_speaker_names[]', 'diarize true'],
+    ['language_code', 'in language'],
+    ['url', 'URLs are not fetched'],
+  ])('says what to send instead of %s, an option of other services', async (name, advice) => {
+    const expected = { code: 'unknown_field', param: name, says: [advice] }
+    await expectRefused(jsonWith({ [name]: ['x'] }), expected)
+    await expectRefused(formWith(name, 'x'), expected)
   })
-  test('rejects the JSON field audio_base64 in a form', async () => {
-    const expected = { code: 'unknown_field', param: 'audio_base64', says: ['audio_base64'] }
+  test('rejects the form’s field file in JSON, and names audio_base64', async () => {
+    const expected = { code: 'unknown_field', param: 'file', says: ['file', 'Base64 in audio_base64'] }
+    await expectRefused(jsonWith({ file: base64 }), expected)
+    await expectRefused(json({ model: MODEL, file: base64 }), expected)
+  })
+  test('rejects the JSON field audio_base64 in a form, and names its file part', async () => {
+    const expected = { code: 'unknown_field', param: 'audio_base64', says: ['audio_base64', 'the file part "file"'] }
     await expectRefused(form(modelField, field('audio_base64', 'AAAA'), file()), expected)
     await expectRefused(form(modelField, field('audio_base64', 'AAAA')), expected)
   })
   test('rejects a file under another name, even when much more of the form follows', async () => {
-    const expected = { code: 'unknown_field', param: 'audio', says: ['audio'] }
+    const expected = { code: 'unknown_field', param: 'audio', says: ['audio', 'Name the file part "file"'] }
     await expectRefused(form(modelField, file(mp3, { name: 'audio' })), expected)
     await expectRefused(form(file(new Uint8Array(3_000_000), { name: 'audio' }), modelField, file()), expected)
   })
@@ -349,25 +375,31 @@ describe('audio_base64 [spec E61]', () => {
   test.each([
     ['that is empty', ''],
     ['of three characters', 'AAA'],
-    ['without its padding', oneShort.replace(/=+$/, '')],
+    ['without its padding', oneShort.replace(/=+$/, ''), 'Pad it with ='],
     ['with too much padding', `${unpadded}====`],
     ['with stray bits in the last character', 'QR=='],
     ['with stray bits before a single pad', 'QUJ='.replace('J', 'K')],
     ['with padding inside', `QQ==${base64}`],
-    ['with a line break', `${base64.slice(0, 76)}\n${base64.slice(76)}`],
+    ['with a line break', `${base64.slice(0, 76)}\n${base64.slice(76)}`, 'base64 -w0 < input.mp3'],
     ['with a leading space', ` ${base64}`],
     ['with a trailing line feed', `${base64}\n`],
-    ['that is a data URL', `data:audio/mpeg;base64,${base64}`],
-    ['in the URL-safe alphabet', Buffer.from(Buffer.alloc(300, 0xfb)).toString('base64url')],
-    ['with a letter outside the alphabet', `é${base64.slice(1)}`],
+    ['that is a data URL', `data:audio/mpeg;base64,${base64}`, 'only what follows its comma'],
+    ['in the URL-safe alphabet', Buffer.from(Buffer.alloc(300, 0xfb)).toString('base64url'), 'with + and /'],
+    ['with a letter outside the alphabet', `é${base64.slice(1)}`, 'base64 -w0 < input.mp3'],
     ['with a NUL', `\0${base64.slice(1)}`],
     ['of padding only', '===='],
-  ])('rejects an audio_base64 %s', async (_, value) => {
+  ])('rejects an audio_base64 %s', async (_, value, advice = '') => {
     await expectRefused(jsonWith({ audio_base64: value }), {
       code: 'invalid_base64',
       param: 'audio_base64',
-      says: ['audio_base64'],
+      says: ['audio_base64', advice],
     })
+  })
+  test('names a command that writes Base64 as it is accepted', async () => {
+    const answer = await send(jsonWith({ audio_base64: base64.replace(/.{76}/g, '$&\n') }))
+    const { error } = (await answer.json()) as ErrorBody
+    const [encoded] = await runAdvised(error.message, { 'input.mp3': mp3 })
+    await expectChallenged(jsonWith({ audio_base64: String(encoded) }))
   })
   test('rejects an audio_base64 of fewer than four characters [spec B15]', async () => {
     await expectRefused(jsonWith({ audio_base64: 'AAA' }), {
@@ -620,7 +652,7 @@ describe('the content type', () => {
 const LONG_AFTER = 1_000_000_000
 
 describe('a body beyond any valid one is refused with 413 while it still arrives', () => {
-  const tooLarge = { status: 413, code: 'body_too_large', param: null }
+  const tooLarge = { status: 413, code: 'body_too_large', param: null, says: ['ffmpeg -i input'] }
   const announced = 100_000_000
 
   test.each(['application/json', MULTIPART_CONTENT_TYPE])(
@@ -654,7 +686,12 @@ describe('a body beyond any valid one is refused with 413 while it still arrives
       headers,
       body: endless(first, '0'),
     })
-    await expectNeverRetry(answer, { status: 400, code: 'audio_too_large', param: 'file', says: ['26,214,400'] })
+    await expectNeverRetry(answer, {
+      status: 400,
+      code: 'audio_too_large',
+      param: 'file',
+      says: ['26,214,400', 'ffmpeg -i input'],
+    })
     expect(sentBytes).toBeLessThan(LONG_AFTER)
   })
 })

@@ -7,6 +7,7 @@ import { base } from '#shared/adapters/chain/network/base-chain.ts'
 import { main } from '../../../infra/commands/ledger.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { signAllowancePermit } from '../../support/payer/allowance-permit.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { type PaidCall, payForCall } from '../../support/payer/paid-call.ts'
 import { createPayer } from '../../support/payer/payer.ts'
@@ -106,7 +107,20 @@ async function makeUnknownOutcome(): Promise<void> {
   await sandbox.setFaults([])
 }
 
-describe('after paid calls of every operation, a failure and a foreign transfer', () => {
+/** Has the service submit the permit of a wallet without gas. */
+async function sponsorAllowance(): Promise<void> {
+  const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n, approved: false })
+  const { owner, value, deadline, signature } = await signAllowancePermit(payer)
+  const permit = { owner, value: value.toString(), deadline: deadline.toString(), signature }
+  const answer = await fetch(`${sandbox.info.baseUrl}/v1/allowances`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ permit }),
+  })
+  expect({ status: answer.status, body: await answer.text() }).toMatchObject({ status: 200 })
+}
+
+describe('after paid calls of every operation, a failure, a foreign transfer and a sponsored permit', () => {
   const calls: Record<string, PaidCall> = {}
   let total = 0n
   beforeAll(async () => {
@@ -122,6 +136,7 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
     total = Object.values(calls).reduce((sum, { chargedAtomic }) => sum + chargedAtomic, 0n)
     await makeUnknownOutcome()
     await sendForeignTransfer(777n)
+    await sponsorAllowance()
   })
 
   const pick = (name: string): PaidCall => {
@@ -149,6 +164,7 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
         unrecordedAttempts: nothing,
       },
       newPayers: { openAtomic: '0', owedOrUnchargedAtomic: '5034' },
+      sponsoredPermits: { confirmed: { count: 1 }, failed: { count: 0 }, pending: { count: 0 }, failures: [] },
       reconciliation: {
         ledger: sums,
         chain: sums,
@@ -285,8 +301,47 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
     expect(reconciliation.differences).toContainEqual(expect.objectContaining({ kind: 'sums_differ' }))
   })
 
-  test('exits with 1 and one line for a transfer whose settlement was removed from the ledger', async () => {
+  test('compares the transaction of each sponsored permit with the chain, and its cost', async () => {
+    const { transaction_hash } = await settlementOf(pick('speech'))
+    const mined = await sandbox.chain.client.getTransactionReceipt({ hash: transaction_hash as `0x${string}` })
+    const wei = mined.gasUsed * mined.effectiveGasPrice
+    // The transaction of a settlement stands for a permit's: only its target differs.
+    const store = (hash: string, gasWei: bigint, block = mined.blockNumber) =>
+      tamper(`INSERT INTO sponsored_permits (digest, network, owner, value, deadline, permit_nonce, signature, state,
+          finished_at, reserved_gas_wei, minimum_balance, facilitator, account_nonce, block_number, block_hash,
+          transaction_hash, gas_used, effective_gas_price, gas_wei, gas_cost)
+        SELECT gen_random_uuid(), 'eip155:8453', '0x1', 1, 1, 0, '0x', 'confirmed', now(), 1, 1, '${mined.from}',
+          count(*), ${block}, '0x', '${hash}', ${mined.gasUsed}, 1, ${gasWei}, 7 FROM sponsored_permits`)
+    const missing = `0x${'ab'.repeat(32)}`
+    await store(transaction_hash, wei)
+    await store(transaction_hash, wei + 1n, mined.blockNumber + 1n)
+    await store(missing, 10n ** 18n)
+    const found = await report()
+    const { output } = await runHere([], environment)
+    await tamper("DELETE FROM sponsored_permits WHERE owner = '0x1'")
+    expect(found).toMatchObject({ exitCode: 1, sponsoredPermits: { confirmed: { count: 4 } } })
+    const details = found.reconciliation.differences.map(({ kind, transaction, detail }) =>
+      [kind, transaction, detail.replace(/^permit \S+ /, '').replace(/: .*/, '')].join(' '),
+    )
+    expect(details.toSorted()).toEqual([
+      `permit_differs ${transaction_hash} block`,
+      `permit_differs ${transaction_hash} target`,
+      `permit_differs ${transaction_hash} target`,
+      `permit_differs ${transaction_hash} wei`,
+      `permit_missing_on_chain ${missing} the ledger contains gas of 1000000000000000000 wei`,
+    ])
+    expect(output).toMatch(
+      /Sponsored permits .*\n +permits +gas +native token +USDC\n {2}confirmed +4 +\d+ +1\.\d+ +\d+\.\d{6}\n/,
+    )
+    expect(output).toMatch(/ {2}in progress now, at most +0 +0\n/)
+  })
+
+  test('exits with 1 and names transfer, job and account nonce of a settlement that was removed from the ledger', async () => {
     const { job_id, transaction_hash } = await settlementOf(pick('another'))
+    const [removed] = await sandbox.sql<{ facilitator: string; account_nonce: string }>(
+      'SELECT facilitator, account_nonce FROM settlement_transactions WHERE hash = $1',
+      [transaction_hash],
+    )
     await tamper(`DELETE FROM settlement_transactions WHERE settlement_id IN
         (SELECT id FROM settlements WHERE job_id = '${job_id}');
       DELETE FROM settlements WHERE job_id = '${job_id}'`)
@@ -296,8 +351,13 @@ describe('after paid calls of every operation, a failure and a foreign transfer'
     expect(lines).toHaveLength(1)
     expect(lines[0]).toContain(transaction_hash)
     expect(lines[0]).toContain(`${pick('another').chargedAtomic} from ${sandbox.payer.address.toLowerCase()}`)
-    expect(output).toMatch(/\n2 differences:\n/)
+    expect(output).toMatch(/\n3 differences:\n/)
     expect(output).toContain(`ledger_contradicts_itself  job ${job_id}`)
+    expect(output).toMatch(
+      new RegExp(`nonce_used_elsewhere +account nonce ${removed?.account_nonce} of ${removed?.facilitator}\n`),
+    )
+    const before = await report('--from', '2020-01-01T00:00:00Z', '--to', '2020-01-02T00:00:00Z')
+    expect(before.reconciliation.differences).toEqual([])
   })
 })
 

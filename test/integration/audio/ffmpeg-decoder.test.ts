@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { walkFrames } from '#shared/audio/walk-frames.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
+import { createInspectorIdentity } from '../../../api/request/audio/identify-inspector.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
 import type { FfmpegOptions } from '../../../api/request/audio/run-ffmpeg.ts'
 import { generateFrames, generateMp3 } from '../../support/media/mp3-generator.ts'
@@ -163,5 +164,26 @@ describe('finding ffmpeg', () => {
     await mkdir(join(folder, 'ffmpeg'))
     await symlink('/bin/sh', join(folder, 'link'))
     expect(await findFfmpeg({ searchPath: folder, packagedPath })).toBe('/bin/ls')
+  })
+})
+
+describe('the identity of an inspector', () => {
+  test('is the same in two processes with the same ffmpeg, and another with another one', async () => {
+    const path = await stub('versions', 'echo "ffmpeg version 5.1.6"')
+    const other = await stub('other-versions', 'echo "ffmpeg version 7.1"')
+    const identity = await createInspectorIdentity(path)()
+    expect(identity).toMatch(/^[0-9a-f]{64}$/)
+    expect(await createInspectorIdentity(path)()).toBe(identity)
+    expect(await createInspectorIdentity(other)()).not.toBe(identity)
+  })
+
+  test('is read again after a failure, and only once after a success', async () => {
+    const path = await stub('unready', 'exit 1')
+    const identify = createInspectorIdentity(path)
+    await expect(identify()).rejects.toThrow('Command failed')
+    await stub('unready', 'echo "ffmpeg version 5.1.6"')
+    const identity = await identify()
+    await stub('unready', 'exit 1')
+    expect(await identify()).toBe(identity)
   })
 })

@@ -1,15 +1,20 @@
+import { numberToHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest'
+import { permitCall } from '#shared/adapters/chain/allowance/permit-call.ts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
+import { PERMIT2_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
+import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { createPayer } from '../../support/payer/payer.ts'
-import { type AuthorizationChanges, signAuthorization } from '../../support/payer/sign-authorization.ts'
+import { createPayer, ELSEWHERE } from '../../support/payer/payer.ts'
+import { type AuthorizationChanges, secondsFromNow, signAuthorization } from '../../support/payer/sign-authorization.ts'
+import { signPermit } from '../../support/payer/sign-permit.ts'
 
 let devnet: TestDevnet
 let proxy: RpcProxy
@@ -106,6 +111,19 @@ describe('verifying a payment that the chain rejects', () => {
       code: 'payment_rejected',
       detail: expect.stringContaining('gas-sponsoring permit'),
     })
+  })
+
+  test('a permit whose nonce another payment has used in the meantime is a wait: permit_already_used', async () => {
+    const payer = await createPayer(devnet.rpcUrl)
+    const stale = await signAuthorization(devnet, payer)
+    const permit = { owner: payer.address, value: 1n, deadline: secondsFromNow(600), nonce: 0n }
+    const terms = { ...permit, spender: PERMIT2_ADDRESS, amount: permit.value } as const
+    const call = permitCall({ ...permit, signature: await signPermit(payer.account, terms) })
+    await callRpc(devnet.rpcUrl, 'anvil_setBalance', [ELSEWHERE, numberToHex(10n ** 18n)])
+    await callRpc(devnet.rpcUrl, 'anvil_impersonateAccount', [ELSEWHERE])
+    const hash = await callRpc<`0x${string}`>(devnet.rpcUrl, 'eth_sendTransaction', [{ from: ELSEWHERE, ...call }])
+    await devnet.client.waitForTransactionReceipt({ hash })
+    expect(await verifier.verify(stale, MAXIMUM)).toEqual({ outcome: 'refused', code: 'permit_already_used' })
   })
 
   test('refuses an invalidated nonce with payment_nonce_used', async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { readNonceGaps } from '#shared/adapters/postgres/reports/nonce-gaps.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
@@ -104,3 +105,39 @@ it('follows a transaction count slightly ahead of the ledger, but not one far ah
   await record(fourth, 0n)
   expect(await storedNonces(facilitator)).toEqual([5, 6, 17, 18])
 })
+
+const NETWORK = 'eip155:8453'
+
+it.each<[string, string, number[]]>([
+  ['by the worker that keeps the key', 'head_account_nonce = 9', [3, 2]],
+  ['after the last worker that kept the key', 'head_account_nonce = 8', [3]],
+])(
+  'reports a nonce used elsewhere after the ledger’s last one for the days around it, not for every day since: noticed %s',
+  async (_, head, days) => {
+    const facilitator = randomAddress()
+    // Nonces before the ledger's first one belong to earlier uses of the key.
+    for (const job of await generatedJobs(2, facilitator)) await record(job, 6n)
+    await ledger.sql(
+      "UPDATE settlement_transactions SET signed_at = now() - interval '62 hours' WHERE facilitator = $1",
+      [facilitator],
+    )
+    await ledger.sql(
+      `UPDATE settlement_accounts SET ${head}, head_since = now() - interval '38 hours',
+       kept_until = now() - interval '61 hours' WHERE facilitator = $1`,
+      [facilitator],
+    )
+    const account = { network: NETWORK, facilitator }
+    const found: number[] = []
+    for (const day of [4, 3, 2, 1]) {
+      const [period] = await ledger.sql<{ from: string; to: string }>(
+        `SELECT now() - make_interval(days => $1) AS from, now() - make_interval(days => $1 - 1) AS to`,
+        [day],
+      )
+      if (!period) throw new Error('one row')
+      const gaps = await readNonceGaps(ledger.pool, account, 9n, period)
+      if (gaps.length > 0) found.push(day)
+      expect(gaps).toEqual(gaps.length > 0 ? [{ first: 8n, last: 8n }] : [])
+    }
+    expect(found).toEqual(days)
+  },
+)

@@ -156,6 +156,118 @@ describe('a bound key', () => {
   })
 })
 
+const CLAIM = { sha256: 'a'.repeat(64), bytes: 1000, durationMs: 2000 }
+
+/** A key that a claim binds, the request that the claim is for, and one with another recording. */
+async function claimedKey() {
+  const { first, other } = requests()
+  expect(await bindClaim(first)).toMatchObject({ outcome: 'bound', quote: first.quote })
+  return { first, other }
+}
+
+const bindClaim = ({ idempotencyKey, requestDigest, quote }: NewJob) =>
+  ledger.admission.bindKey({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600, claimedAudio: CLAIM })
+const replaceClaim = ({ idempotencyKey, requestDigest, quote }: NewJob, { requestDigest: claimed }: NewJob) =>
+  ledger.admission.replaceClaim({ idempotencyKey, requestDigest, quote, lifetimeSeconds: 600 }, claimed)
+const bindingOf = async ({ idempotencyKey }: NewJob) => {
+  const binding = await ledger.admission.findBinding(idempotencyKey)
+  return binding && { digest: binding.requestDigest, claim: binding.claim, quote: binding.quote }
+}
+
+describe('a key that is bound by a claim about a recording', () => {
+  it('keeps the claim with the key, also when the key is bound outside of a batch', async () => {
+    const { first } = await claimedKey()
+    const claim = { audio: CLAIM, isReplaced: false }
+    expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim, quote: first.quote })
+    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+    expect((await bindingOf(first))?.claim).toEqual(claim)
+    await expire(first)
+    expect(await bindClaim({ ...first, requestDigest: 'f'.repeat(64) })).toMatchObject({ outcome: 'bound' })
+    expect((await bindingOf(first))?.claim).toEqual(claim)
+  })
+
+  it('is replaced by the recording itself, at its price, with a new challenge', async () => {
+    const { first, other } = await claimedKey()
+    await ledger.sql("UPDATE idempotency_keys SET expires_at = now() + interval '5 s' WHERE idempotency_key = $1", [
+      first.idempotencyKey,
+    ])
+    const pricier = { ...other, quote: { ...other.quote, quotedMaximum: atomicAmount(9999n) } }
+    await replaceClaim(pricier, first)
+    const claim = { audio: CLAIM, isReplaced: true }
+    expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+    // Nothing makes it replaceable again.
+    for (const rebind of [bindTestKey(ledger, pricier), bindClaim(pricier), replaceClaim(first, pricier)]) await rebind
+    expect(await bindingOf(first)).toEqual({ digest: other.requestDigest, claim, quote: pricier.quote })
+    const [row] = await ledger.sql(
+      "SELECT expires_at > now() + interval '590 s' AS is_new FROM idempotency_keys WHERE idempotency_key = $1",
+      [first.idempotencyKey],
+    )
+    expect(row).toEqual({ is_new: true })
+    expect(await ledger.admission.acceptJob(first)).toEqual({ outcome: 'other_request' })
+    expect(await ledger.admission.acceptJob(pricier)).toMatchObject({ outcome: 'accepted' })
+  })
+
+  it('is bound to the request for good once the request itself arrives, and no claim undoes that', async () => {
+    const { first, other } = await claimedKey()
+    expect(await bindTestKey(ledger, first)).toMatchObject({ outcome: 'bound' })
+    expect((await bindingOf(first))?.claim).toBeNull()
+    expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+    expect((await bindingOf(first))?.claim).toBeNull()
+    await replaceClaim(other, first)
+    expect((await bindingOf(first))?.digest).toBe(first.requestDigest)
+  })
+
+  it('refuses a claim about another recording', async () => {
+    const { other } = await claimedKey()
+    expect(await bindClaim(other)).toEqual({ outcome: 'other_request' })
+  })
+
+  it.each(['accepted', 'completed', 'failed', 'review'] as const)(
+    'is never replaced once a job under it is %s, and a claim about the same request changes nothing',
+    async (state) => {
+      const { first, other } = await claimedKey()
+      await jobInState(ledger, state, first as TestJob)
+      expect(await bindClaim(first)).toMatchObject({ outcome: 'bound' })
+      await replaceClaim(other, first)
+      expect(await bindingOf(first)).toEqual({ digest: first.requestDigest, claim: null, quote: first.quote })
+    },
+  )
+
+  it('is replaced by one of twenty simultaneous recordings, and paid for by none that lost', async () => {
+    const { first } = await claimedKey()
+    const recordings = Array.from({ length: 20 }, (_, index) => ({
+      ...newTestJob({ idempotencyKey: first.idempotencyKey, requestDigest: String(index).padStart(64, '0') }),
+    }))
+    const bindings = await Promise.all(
+      recordings.map(async (recording) => {
+        await replaceClaim(recording, first)
+        return await bindTestKey(ledger, recording)
+      }),
+    )
+    expect(bindings.filter(({ outcome }) => outcome === 'bound')).toHaveLength(1)
+    const acceptances = await Promise.all(recordings.map((recording) => ledger.admission.acceptJob(recording)))
+    expect(acceptances.map(({ outcome }) => outcome).toSorted()).toEqual([
+      'accepted',
+      ...Array.from({ length: 19 }, () => 'other_request'),
+    ])
+  })
+
+  it('is either replaced or paid for, never both, when another recording arrives during the acceptance', async () => {
+    const keys = await Promise.all(Array.from({ length: 20 }, claimedKey))
+    await Promise.all(
+      keys.map(async ({ first, other }) => {
+        const [accepted] = await Promise.all([ledger.admission.acceptJob(first), replaceClaim(other, first)])
+        const { digest } = (await bindingOf(first)) ?? {}
+        expect({ accepted: accepted.outcome, digest }).toEqual(
+          accepted.outcome === 'accepted'
+            ? { accepted: 'accepted', digest: first.requestDigest }
+            : { accepted: 'other_request', digest: other.requestDigest },
+        )
+      }),
+    )
+  })
+})
+
 it('binds a key for exactly one of twenty simultaneous different requests', async () => {
   const idempotencyKey = randomUUID()
   const bindings = await Promise.all(

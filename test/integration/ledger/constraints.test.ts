@@ -245,3 +245,16 @@ test('fills in the payer of a settlement written by the previous version, which 
   )
   expect(await ledger.sql('SELECT payer FROM settlements WHERE job_id = $1', [job.id])).toEqual([{ payer }])
 })
+
+describe('the verdicts on audio', () => {
+  it.each([
+    ['a digest of another length', ['00', 'aa'.repeat(32), 1, null], 'audio_inspections_audio_sha256_check'],
+    ['an inspector of another length', ['00'.repeat(32), 'aa', 1, null], 'audio_inspections_inspector_check'],
+    ['no duration', ['00'.repeat(32), 'aa'.repeat(32), 0, null], 'audio_inspections_duration_ms_check'],
+    ['a long message', ['00'.repeat(32), 'aa'.repeat(32), 1, 'x'.repeat(1001)], 'audio_inspections_refusal_check'],
+  ] as const)('refuse %s', async (_, values, constraint) => {
+    const insert = `INSERT INTO audio_inspections (audio_sha256, inspector, duration_ms, refusal, expires_at)
+      VALUES (decode($1, 'hex'), decode($2, 'hex'), $3, $4, now())`
+    expect(await violation([insert, values])).toBe(constraint)
+  })
+})

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import { bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
@@ -28,6 +29,16 @@ beforeAll(async () => {
 })
 afterAll(() => ledger.close())
 
+/** Returns how many entries of an index were ever read. */
+async function indexRows(index: string): Promise<number> {
+  await ledger.sql('SELECT pg_stat_force_next_flush()')
+  const [row] = await ledger.sql<{ read: number }>(
+    'SELECT idx_tup_read::int AS read FROM pg_stat_user_indexes WHERE indexrelname = $1',
+    [index],
+  )
+  return row?.read ?? Number.NaN
+}
+
 describe('sequential scans', () => {
   it('reads no table sequentially when a withheld result is paid for', async () => {
     const request = newTestJob()
@@ -44,6 +55,7 @@ describe('sequential scans', () => {
     const next = newTestJob({ authorization: testAuthorization({ payer: request.authorization.payer }) })
     await bindTestKey(ledger, next)
     await scansSince()
+    expect(await ledger.admission.findOpenJob(request.authorization.payer)).toBe(job.id)
     await ledger.execution.failJob(job, { code: 'provider_empty_output', reason: 'test', attempt: 'failed_empty' })
     expect(await ledger.admission.acceptJob(next)).toMatchObject({ outcome: 'accepted' })
     const [row] = await ledger.sql('UPDATE uncharged_work SET amount = 1000000 WHERE payer = $1 RETURNING kind', [
@@ -62,6 +74,8 @@ describe('sequential scans', () => {
     await retention.findExpiredMedia(200)
     await retention.expireResults(0, 200)
     await retention.forgetExpiredChallenges(200)
+    await retention.forgetUsedSignIns(200)
+    await retention.forgetInspections(200)
     await settlement.findUnfinalBlocks(0n)
     await settlement.readUnfinal(0n, 200)
     await settlement.readFailed('own_key', null, 20)
@@ -71,9 +85,50 @@ describe('sequential scans', () => {
     expect(await scansSince()).toBe(0)
   })
 
+  it('reads no table sequentially for sponsored permits', async () => {
+    const { allowances } = ledger
+    const owner = `0x${'a1'.repeat(20)}` as const
+    const permit = { owner, value: 1n, deadline: 1n, nonce: 0n, signature: '0x01', digest: '0x02' } as const
+    const limits = { perOwnerSeconds: 60, dailyGasWei: 100n, reservedGasWei: 1n, minimumBalance: 0n }
+    await scansSince()
+    await allowances.requestAllowance(permit, limits)
+    await allowances.findSponsoringRefusal(owner, limits)
+    await allowances.findLatestSponsored(owner)
+    const [claim] = await allowances.claimAllowances(1000, 8)
+    if (!claim) throw new Error('nothing is due')
+    await allowances.readSignedPermit(claim.allowanceId)
+    await allowances.readAllowanceOutcomes([claim.allowanceId])
+    await allowances.failAllowance(claim, { code: 'permit_rejected', reason: 'test' }, null)
+    await allowances.findUnfinalAllowanceBlocks(5n)
+    await allowances.markAllowancesFinal(['0x01'])
+    await allowances.reopenAllowances(['0x01'])
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for an account, and of its receipts only those of the page', async () => {
+    const store = createAccountStore(ledger.pool)
+    const { payer } = testAuthorization()
+    for (let calls = 0; calls < 12; calls++)
+      await jobInState(ledger, 'completed', newTestJob({ authorization: testAuthorization({ payer }) }))
+    const period = { from: null, until: null }
+    await scansSince()
+    const readBefore = await indexRows('jobs_completed_by_payer')
+    const first = await store.readReceipts(payer, { limit: 2, after: null, period })
+    await store.readReceipts(payer, { limit: 2, after: first.next, period })
+    // Two pages, each with the entry that shows that another one follows.
+    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(6)
+    await store.readSpend(payer, period)
+    expect((await indexRows('jobs_completed_by_payer')) - readBefore).toBe(18)
+    await store.readDebts(payer, { limit: 2, after: null })
+    await store.readOpenCalls(payer, { limit: 2, after: null })
+    await store.useSignIn('nonce', new Date())
+    expect(await scansSince()).toBe(0)
+  })
+
   it('reads no table sequentially for the metrics', async () => {
     await scansSince()
     await ledger.reports.readLedgerTotals()
+    await ledger.reports.readSponsoredTotals()
     await ledger.reports.rollUpTotals()
     expect(await scansSince()).toBe(0)
   })

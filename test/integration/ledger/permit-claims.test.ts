@@ -33,3 +33,16 @@ describe('the claim of a permit nonce', () => {
     expect(await ledger.admission.acceptJob(next)).toEqual({ outcome: 'permit_already_used' })
   })
 })
+
+describe('the open job that another payment by permit waits for', () => {
+  it('is the oldest one of the payer that a worker has not finished', async () => {
+    const payer = randomAddress()
+    expect(await ledger.admission.findOpenJob(payer)).toBeNull()
+    const job = () => newTestJob({ authorization: testAuthorization({ payer }), exposure: AMPLE_FUNDS })
+    for (const state of ['failed', 'completed', 'review'] as const) await jobInState(ledger, state, job())
+    expect(await ledger.admission.findOpenJob(payer)).toBeNull()
+    const open = await jobInState(ledger, 'settling', job())
+    expect(await ledger.admission.findOpenJob(payer)).toBe(open.id)
+    expect(await ledger.admission.findOpenJob(randomAddress())).toBeNull()
+  })
+})

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { acceptTestJob, bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { EFFECTIVE_REQUEST, newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
@@ -109,6 +110,23 @@ describe('a key that was challenged', () => {
   })
 })
 
+it('deletes the nonce of a sign-in minutes after its challenge expired, when no process accepts it any more', async () => {
+  const store = createAccountStore(ledger.pool)
+  for (const [nonce, minutes] of [
+    ['old', 3],
+    ['recent', 1],
+    ['valid', -5],
+  ] as const)
+    expect(await store.useSignIn(nonce, minutesAgo(minutes))).toBe(true)
+  expect(await ledger.retention.forgetUsedSignIns(100)).toBe(1)
+  expect(await store.useSignIn('recent', minutesAgo(1))).toBe(false)
+  expect(await store.useSignIn('valid', minutesAgo(-5))).toBe(false)
+})
+
 it('rejects truncating the receipts', async () => {
   await expect(ledger.sql('TRUNCATE receipts CASCADE')).rejects.toThrow('receipts are immutable')
 })
+
+function minutesAgo(minutes: number): Date {
+  return new Date(Date.now() - minutes * 60_000)
+}

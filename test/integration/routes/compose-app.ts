@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
@@ -6,6 +7,7 @@ import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { createAdmission } from '../../../api/admission/admission.ts'
 import { createLoadGate } from '../../../api/admission/load-gate.ts'
+import { createListings } from '../../../api/paid-request/challenge/listing.ts'
 import { createAllowances } from '../../../api/plugins/allowances.ts'
 import { addCors } from '../../../api/plugins/cors.ts'
 import { addErrorHandling } from '../../../api/plugins/errors.ts'
@@ -37,6 +39,12 @@ export const signer = createStatementSigner(PUBLIC_BASE_URL, [
   { id: 'k1', seed: '11'.repeat(32) },
 ])
 
+export const listings = createListings({
+  catalog: publishedCatalog,
+  publicBaseUrl: PUBLIC_BASE_URL,
+  newKey: randomUUID,
+})
+
 const silent: Logger = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 /** Creates the allowances of a single process. */
@@ -66,7 +74,7 @@ export const admission = createAdmission({
   payingCallers: { isPaying: () => false, isKnownPayer: () => false },
   queueAge: async () => 0,
   mp3Inspector: { retryAfterSeconds: () => null },
-  store: { hasJob: async () => false },
+  store: { hasJob: async () => false, findBinding: async () => null },
 })
 
 /** Composes the API's plugins with some of its routes. */

@@ -13,7 +13,7 @@ import { addErrorHandling, answerMalformedHttp } from '../../../api/plugins/erro
 import { addJsonBodies } from '../../../api/plugins/json-bodies.ts'
 import { UNLIMITED_ARRIVAL } from '../../../api/request/body-bytes.ts'
 import { readMultipart } from '../../../api/request/multipart.ts'
-import { holdConnection } from '../../../api/routes/held-connection.ts'
+import { createCallerHold, holdConnection } from '../../../api/routes/held-connection.ts'
 import { until } from '../../support/until.ts'
 
 const { upload } = transcriptions
@@ -44,7 +44,7 @@ async function serve(options: AppOptions = {}) {
     payingCallers: { isPaying: () => false, isKnownPayer: () => false },
     queueAge: async () => 0,
     mp3Inspector: { retryAfterSeconds: () => null },
-    store: { hasJob: async () => false },
+    store: { hasJob: async () => false, findBinding: async () => null },
   })
   const app = fastify({
     trustProxy: trustedProxies ?? false,
@@ -168,6 +168,29 @@ describe('a client that closes the sending half of its connection', () => {
     )
     expect(stopWaiting.aborted).toBe(true)
     release()
+  })
+  it('leaves the place of its first wait when it waits for something else, and is held no longer in all', () => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    const [socket, raw] = [new EventEmitter(), new EventEmitter()]
+    const hold = createCallerHold(
+      { raw: { socket } } as unknown as FastifyRequest,
+      { raw } as unknown as FastifyReply,
+      { holdMs: 1000, stopping: new AbortController().signal },
+    )
+    const freed: string[] = []
+    hold.holdIn(() => freed.push('turn'))
+    vi.advanceTimersByTime(600)
+    const stopWaiting = hold.holdIn(() => freed.push('job'))
+    expect(freed).toEqual(['turn'])
+    vi.advanceTimersByTime(399)
+    expect(stopWaiting.aborted).toBe(false)
+    vi.advanceTimersByTime(1)
+    expect(stopWaiting.aborted).toBe(true)
+    expect(hold.holdIn(null).aborted).toBe(true)
+    hold.release()
+    expect(freed).toEqual(['turn', 'job'])
+    expect([socket.listenerCount('end'), raw.listenerCount('close')]).toEqual([0, 0])
   })
   it('is answered after the hold', async () => {
     const { port, held } = await serve({ holdMs: 50 })

@@ -27,6 +27,8 @@ describe('a browser of any origin', () => {
     'payment-response',
     'x-receipt-id',
     'x-receipt-token',
+    'x-account-session',
+    'www-authenticate',
     'x-request-id',
     'request-id',
     'x-catalog-version',
@@ -46,6 +48,7 @@ describe('a browser of any origin', () => {
   it.each([
     'x-idempotency-key',
     'payment-signature',
+    'sign-in-with-x',
     'content-type',
     'authorization',
     'x-api-key',

@@ -25,7 +25,6 @@ describe.each([
   ['/.well-known/x402', 'application/json; charset=utf-8'],
   ['/.well-known/did.json', 'application/json; charset=utf-8'],
   ['/.well-known/jwks.json', 'application/json; charset=utf-8'],
-  ['/llms.txt', 'text/plain; charset=utf-8'],
   ['/favicon.svg', 'image/svg+xml'],
 ])('%s', (url, type) => {
   it('a discovery document has its content type, an ETag and a lifetime, for GET and HEAD', async () => {
@@ -61,19 +60,6 @@ describe('/.well-known/x402', () => {
     const { resources } = (await reduced.inject('/.well-known/x402')).json()
     expect(resources).not.toContain(`${PUBLIC_BASE_URL}/v1/audio/speech`)
     expect(resources).toHaveLength(operations.length - 1)
-  })
-})
-
-describe('/llms.txt', () => {
-  it('/llms.txt explains how to pay, and lists each available endpoint with its price and models', async () => {
-    const { body } = await app.inject('/llms.txt')
-    for (const { path } of operations) expect(body).toContain(`POST ${path} (`)
-    for (const text of ['x-idempotency-key', 'PAYMENT-REQUIRED', 'PAYMENT-SIGNATURE', '0.035 USD', '/openapi.json'])
-      expect(body).toContain(text)
-  })
-
-  it('/llms.txt omits unavailable operations', async () => {
-    expect((await reduced.inject('/llms.txt')).body).not.toContain('POST /v1/audio/speech')
   })
 })
 

@@ -25,7 +25,7 @@ async function answerTo(thrown: unknown) {
 }
 
 describe('what is logged about a failure', () => {
-  it.each(['overloaded', 'capacity_exceeded'] satisfies ErrorCode[])(
+  it.each(['overloaded', 'capacity_exceeded', 'allowance_pending', 'sponsoring_disabled'] satisfies ErrorCode[])(
     'logs %s below the level of errors and without a stack, since callers can cause it at will',
     async (code) => {
       const { answer, logged } = await answerTo(new AppError(code, { cause: new Error('why') }))
@@ -45,6 +45,22 @@ describe('what is logged about a failure', () => {
 
   it('logs nothing about a refused request', async () => {
     expect((await answerTo(new AppError('rate_limited'))).logged).toEqual([])
+  })
+})
+
+describe('the headers that SDKs read', () => {
+  it('a permit in use is a conflict that SDKs retry, after a part of a second', async () => {
+    const { answer } = await answerTo(new AppError('permit_already_used', { retryAfterSeconds: 0.5 }))
+    expect([answer.statusCode, answer.headers]).toMatchObject([
+      409,
+      { 'x-should-retry': 'true', 'retry-after': '1', 'retry-after-ms': '500' },
+    ])
+  })
+
+  it('any other conflict is one that SDKs do not retry', async () => {
+    const { answer } = await answerTo(new AppError('idempotency_key_reused'))
+    expect(answer.headers).toMatchObject({ 'x-should-retry': 'false' })
+    expect(answer.headers).not.toHaveProperty('retry-after')
   })
 })
 

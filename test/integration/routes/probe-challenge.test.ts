@@ -1,10 +1,5 @@
 import { decodePaymentRequiredHeader, encodePaymentRequiredHeader } from '@x402/core/http'
 import {
-  type DiscoveryExtension,
-  extractDiscoveryInfoFromExtension,
-  validateDiscoveryExtension,
-} from '@x402/extensions'
-import {
   decodeSignedOffers,
   extractOffersFromPaymentRequired,
   verifyOfferSignatureJWS,
@@ -12,18 +7,11 @@ import {
 import { describe, expect, it } from 'vitest'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
-import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/challenge/probe-challenge.ts'
-import { PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
+import { listings, PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 
 const NOW = new Date('2026-11-21T00:00:00.700Z')
-const dependencies = { catalog: publishedCatalog, terms, publicBaseUrl: PUBLIC_BASE_URL, signer, now: () => NOW }
-
-/** Half of the 16 KB at which Node's fetch rejects a header. */
-const LONGEST_HEADER = 8192
-
-/** 253 characters, the longest host name (RFC 1035, section 2.3.4). */
-const LONGEST_HOST = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(53)}.example`
+const dependencies = { catalog: publishedCatalog, terms, listings, signer, now: () => NOW }
 
 describe('a probe', () => {
   it.each([undefined, {}])('a request without a key and with the body %j is a probe', (body) => {
@@ -65,7 +53,6 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
   const { status, headers, body: json } = renderProbeChallenge(dependencies, operation, 'request-1')
   const body = JSON.parse(json) as Record<string, unknown>
   const required = decodePaymentRequiredHeader(headers['payment-required'])
-  const bazaar = required.extensions?.['bazaar'] as DiscoveryExtension
 
   it('a probe challenge is a 402 with the route’s published maximum in header and body [spec L3a]', () => {
     const maxima: Record<string, string> = {
@@ -105,28 +92,6 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
 
   it('a probe challenge has the same header as @x402/core encodes', () => {
     expect(headers['payment-required']).toBe(encodePaymentRequiredHeader(required))
-  })
-
-  it('a probe challenge describes input and output in the form that discovery services validate', () => {
-    expect(validateDiscoveryExtension(bazaar)).toEqual({ valid: true })
-    expect(extractDiscoveryInfoFromExtension(bazaar)).toMatchObject({ input: { type: 'http', method: 'POST' } })
-    expect(bazaar).toHaveProperty(['schema', 'properties', 'input', 'properties', 'body', 'properties', 'model'])
-    expect(bazaar).toHaveProperty(['schema', 'properties', 'output', 'properties', 'example', 'properties'])
-  })
-
-  it('a probe challenge fits into a header, even with the longest host name [spec F3]', () => {
-    expect(headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
-    const publicBaseUrl = `https://${LONGEST_HOST}`
-    const longest = renderProbeChallenge(
-      {
-        ...dependencies,
-        publicBaseUrl,
-        signer: createStatementSigner(publicBaseUrl, [{ id: 'k1', seed: '11'.repeat(32) }]),
-      },
-      operation,
-      'request-1',
-    )
-    expect(longest.headers['payment-required'].length).toBeLessThanOrEqual(LONGEST_HEADER)
   })
 
   it('a probe challenge contains a signed offer that is valid as long as a challenge', async () => {

@@ -1,16 +1,25 @@
 import { readFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { operationById } from '#shared/operations/registry.ts'
+import { type Admission, createAdmission } from '../../../api/admission/admission.ts'
+import { createLoadGate } from '../../../api/admission/load-gate.ts'
 import { createFfmpegDecoder } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createMp3Inspector } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
+import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'
 import { readQuotedRequest } from '../../../api/request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/request/worker-threads/request-preparer.ts'
 import { addQuoteRoutes } from '../../../api/routes/quotes.ts'
 import { quoteSchema } from '../../../api/schemas/quotes.ts'
+import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
+import { until } from '../../support/until.ts'
 import { admission, composeApp, limitRate, terms } from './compose-app.ts'
 
 const SAMPLE = fileURLToPath(new URL('../../../infra/sandbox/samples/last-tram.mp3', import.meta.url))
@@ -18,22 +27,26 @@ const ffmpegPath = (await findFfmpeg({ searchPath: process.env['PATH'] })) ?? ''
 const mp3Inspector = createMp3Inspector({
   decode: createFfmpegDecoder({ ffmpegPath, timeLimitMs: PATIENCE_MS }),
   cache: createInspectionCache({ maximumEntries: 10, timeToLiveMs: 60_000 }),
+  verdicts: UNSHARED_VERDICTS,
   limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
   concurrency: 1,
   maximumWaiting: 10,
 })
 const preparer = createRequestPreparer(publishedCatalog, 1)
 afterAll(() => preparer.close())
-const app = await composeApp((composed) =>
-  addQuoteRoutes(composed, {
-    catalog: publishedCatalog,
-    terms,
-    limitRate,
-    admission,
-    readQuotedRequest: (body, caller) =>
-      readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, body, caller),
-  }),
-)
+const composeQuotes = (admitting: Admission) =>
+  composeApp((composed) =>
+    addQuoteRoutes(composed, {
+      catalog: publishedCatalog,
+      terms,
+      limitRate,
+      admission: admitting,
+      readQuotedRequest: (request, options) =>
+        readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, request, options),
+      challenge: async () => ({ status: 402, headers: {}, body: '{}', outcome: 'challenged' }),
+    }),
+  )
+const app = await composeQuotes(admission)
 
 const CHAT_REQUEST = { model: 'textmodel-2.5-pro', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1000 }
 const MESSAGE_REQUEST = { ...CHAT_REQUEST, max_tokens: 1000 }
@@ -92,6 +105,242 @@ describe('POST /v1/quotes', () => {
       ask({ operation: 'createImageGeneration', request: { ...IMAGE_REQUEST, n: 1, response_format: 'url' } }),
     ])
     expect([again.body, spelledOut.body]).toEqual([first.body, first.body])
+  })
+})
+
+const MODEL = 'speechvendor/scribe-v2'
+const CLAIM = { sha256: 'a1'.repeat(32), bytes: 10_800_000, duration_ms: 1_800_000 }
+const claim = (changes: Record<string, unknown> = {}, options: Record<string, unknown> = {}) => ({
+  operation: 'createTranscription',
+  request: { model: MODEL, audio: { ...CLAIM, ...changes }, ...options },
+})
+
+describe('a transcription that describes its recording', () => {
+  it('POST /v1/quotes prices a described recording that was never sent, and says that it was not inspected', async () => {
+    const answer = await ask(claim())
+    expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
+      status: 200,
+      body: { price: { amount: '0.061' }, audio: { ...CLAIM, is_inspected: false } },
+    })
+  })
+
+  it('POST /v1/quotes gives a described and a sent recording the same digest and price, in JSON and in a form', async () => {
+    const file = await readFile(SAMPLE)
+    const options = { model: MODEL, language: 'en', diarize: true, num_speakers: 2 }
+    const request = { ...options, audio_base64: file.toString('base64') }
+    const sent = (await ask({ operation: 'createTranscription', request })).json()
+    const { is_inspected: isInspected, ...facts } = sent.audio
+    expect(facts).toEqual({ sha256: sha256Hex(file), bytes: file.length, duration_ms: 25_052 })
+    expect(isInspected).toBe(true)
+    const described = (await ask(claim(facts, options))).json()
+    expect(described).toEqual({ ...sent, audio: { ...facts, is_inspected: false } })
+    const fields = Object.entries({ operation: 'createTranscription', ...options })
+    const form = await askForm([
+      { name: 'file', value: file, fileName: 'a.mp3' },
+      ...fields.map(([name, value]) => ({ name, value: String(value) })),
+    ])
+    expect(form.json()).toEqual(sent)
+  })
+
+  it('POST /v1/quotes reads a description in a body that is large enough for a thread', async () => {
+    const headers = { 'content-type': 'application/json' }
+    const payload = `${JSON.stringify(claim())}${' '.repeat(300 * 1024)}`
+    const answer = await app.inject({ method: 'POST', url: '/v1/quotes', payload, headers })
+    expect(answer.json()).toEqual((await ask(claim())).json())
+  })
+
+  it.each([
+    ['an upper-case hash', claim({ sha256: 'A1'.repeat(32) }), 'invalid_field', 'audio.sha256'],
+    ['a hash without its last digit', claim({ sha256: 'a'.repeat(63) }), 'invalid_field', 'audio.sha256'],
+    ['a hash with one digit more', claim({ sha256: 'a'.repeat(65) }), 'invalid_field', 'audio.sha256'],
+    ['a hash and a line break', claim({ sha256: `${'a'.repeat(64)}\n` }), 'invalid_field', 'audio.sha256'],
+    ['a hash that is a number', claim({ sha256: 7 }), 'invalid_field', 'audio.sha256'],
+    ['no hash', claim({ sha256: undefined }), 'missing_field', 'audio.sha256'],
+    ['no bytes', claim({ bytes: 0 }), 'invalid_field', 'audio.bytes'],
+    ['half a byte', claim({ bytes: 1.5 }), 'invalid_field', 'audio.bytes'],
+    ['bytes as text', claim({ bytes: '100' }), 'invalid_field', 'audio.bytes'],
+    ['one byte too many', claim({ bytes: 26_214_401 }), 'audio_too_large', 'audio.bytes'],
+    ['10^30 bytes', claim({ bytes: 1e30 }), 'audio_too_large', 'audio.bytes'],
+    ['0 ms', claim({ duration_ms: 0 }), 'invalid_field', 'audio.duration_ms'],
+    ['-1 ms', claim({ duration_ms: -1 }), 'invalid_field', 'audio.duration_ms'],
+    ['a fraction of a millisecond', claim({ duration_ms: 0.5 }), 'invalid_field', 'audio.duration_ms'],
+    ['one millisecond too many', claim({ duration_ms: 3_600_001 }), 'audio_too_long', 'audio.duration_ms'],
+    ['10^30 ms', claim({ duration_ms: 1e30 }), 'audio_too_long', 'audio.duration_ms'],
+    ['no duration', claim({ duration_ms: undefined }), 'missing_field', 'audio.duration_ms'],
+    ['another fact', claim({ bitrate: 128 }), 'unknown_field', 'bitrate'],
+    ['an unknown option', claim({}, { prompt: 'x' }), 'unknown_field', 'prompt'],
+    ['a wrong option', claim({}, { num_speakers: 33 }), 'invalid_field', 'num_speakers'],
+    ['the audio itself as well', claim({}, { audio_base64: 'SUQzBA==' }), 'invalid_field', 'audio'],
+    ['null', { operation: 'createTranscription', request: { model: MODEL, audio: null } }, 'invalid_field', 'audio'],
+    [
+      'another operation',
+      { operation: 'createSpeech', request: { ...SPEECH_REQUEST, audio: CLAIM } },
+      'unknown_field',
+      'audio',
+    ],
+    ['challenge as text', { ...claim(), challenge: 'true' }, 'invalid_field', 'challenge'],
+  ])(
+    'POST /v1/quotes answers a description with %s with a 400 that names the field',
+    async (_, payload, code, param) => {
+      const answer = await ask(payload)
+      expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
+        status: 400,
+        body: { error: { code, param, payment: 'none', retry: 'never' } },
+      })
+    },
+  )
+
+  it('POST /v1/quotes accepts a description at the published limits', async () => {
+    const answer = await ask(claim({ bytes: 26_214_400, duration_ms: 3_600_000 }))
+    expect([answer.statusCode, answer.json().price?.amount]).toEqual([200, '0.122'])
+  })
+})
+
+const FORM = [
+  { name: 'operation', value: 'createTranscription' },
+  { name: 'model', value: MODEL },
+]
+const FILE = { name: 'file', value: 'not an MP3', fileName: 'a.mp3' }
+const askForm = (parts: readonly FormPart[]) =>
+  app.inject({
+    method: 'POST',
+    url: '/v1/quotes',
+    payload: multipartBody(parts),
+    headers: { 'content-type': MULTIPART_CONTENT_TYPE },
+  })
+
+describe('a form', () => {
+  it.each([
+    ['no operation', [{ name: 'model', value: MODEL }, FILE], 'missing_field', 'operation'],
+    ['another operation', [{ name: 'operation', value: 'createSpeech' }, FILE], 'invalid_field', 'operation'],
+    ['no model', [FORM[0], FILE], 'missing_field', 'model'],
+    ['no file', FORM, 'missing_field', 'file'],
+    ['a file that is no MP3', [...FORM, FILE], 'unsupported_audio', 'file'],
+    ['an unknown field', [...FORM, FILE, { name: 'prompt', value: 'x' }], 'unknown_field', 'prompt'],
+    ['a field twice', [...FORM, FILE, { name: 'model', value: MODEL }], 'duplicate_field', 'model'],
+    ['an option of the wrong type', [...FORM, FILE, { name: 'diarize', value: '1' }], 'invalid_field', 'diarize'],
+    [
+      'a challenge that is no boolean',
+      [...FORM, FILE, { name: 'challenge', value: '1' }],
+      'invalid_field',
+      'challenge',
+    ],
+    ['a description', [...FORM, FILE, { name: 'audio', value: JSON.stringify(CLAIM) }], 'unknown_field', 'audio'],
+  ])('POST /v1/quotes answers a form with %s with a 400 that names the field', async (_, parts, code, param) => {
+    const answer = await askForm(parts as FormPart[])
+    expect({ status: answer.statusCode, body: answer.json() }).toMatchObject({
+      status: 400,
+      body: { error: { code, param, payment: 'none', retry: 'never' } },
+    })
+  })
+
+  it.each(['text/plain', 'application/x-www-form-urlencoded'])('POST /v1/quotes answers 415 to %s', async (type) => {
+    const answer = await app.inject({
+      method: 'POST',
+      url: '/v1/quotes',
+      payload: 'a',
+      headers: { 'content-type': type },
+    })
+    expect([answer.statusCode, answer.json().error.code]).toEqual([415, 'unsupported_content_type'])
+  })
+})
+
+describe('a service without room', () => {
+  const claims = { audio: { sha256: CLAIM.sha256, bytes: 1, durationMs: 1 }, isReplaced: false }
+  const binding = { requestDigest: '', quote: {} as never, expiresAt: new Date(), isLive: true }
+  const admittingWith = (busy: { queueAgeMs?: number; decoderSeconds?: number; claim?: typeof claims | null }) =>
+    createAdmission({
+      gate: createLoadGate({
+        bodyBytes: 1024 ** 3,
+        held: { total: 10, perPayer: 10, perClient: 10, perJob: 10 },
+        queueAgeMs: 1000,
+      }),
+      payingCallers: { isPaying: () => busy.claim !== undefined, isKnownPayer: () => false },
+      queueAge: async () => busy.queueAgeMs ?? 0,
+      mp3Inspector: { retryAfterSeconds: () => busy.decoderSeconds ?? null },
+      store: { hasJob: async () => false, findBinding: async () => ({ ...binding, claim: busy.claim ?? null }) },
+    })
+  const challenge = { payload: { ...claim(), challenge: true }, headers: { 'x-idempotency-key': 'a-key' } }
+
+  it.each([
+    ['jobs wait for a worker', { queueAgeMs: 1001 }],
+    ['all decoders are busy', { decoderSeconds: 7 }],
+  ])('POST /v1/quotes gives prices but no challenge while %s, as the endpoint does', async (_, busy) => {
+    const full = await composeQuotes(admittingWith(busy))
+    const post = { method: 'POST', url: '/v1/quotes' } as const
+    expect((await full.inject({ ...post, payload: claim() })).statusCode).toBe(200)
+    const refused = await full.inject({ ...post, ...challenge })
+    expect([refused.statusCode, refused.json().error?.code]).toEqual([503, 'overloaded'])
+    const free = await composeQuotes(admittingWith({}))
+    expect((await free.inject({ ...post, ...challenge })).statusCode).toBe(402)
+  })
+
+  it('POST /v1/quotes gives a challenge for a recording that is inspected, even if all decoders are busy by then', async () => {
+    const full = await composeQuotes(admittingWith({ decoderSeconds: 7 }))
+    const request = { model: MODEL, audio_base64: (await readFile(SAMPLE)).toString('base64') }
+    const payload = { operation: 'createTranscription', request, challenge: true }
+    const answer = await full.inject({ method: 'POST', url: '/v1/quotes', payload, headers: challenge.headers })
+    expect(answer.statusCode).toBe(402)
+  })
+
+  it('POST /v1/quotes reads no form while all decoders are busy', async () => {
+    const full = await composeQuotes(admittingWith({ decoderSeconds: 7 }))
+    const headers = { 'content-type': MULTIPART_CONTENT_TYPE }
+    const refused = await full.inject({ method: 'POST', url: '/v1/quotes', payload: multipartBody(FORM), headers })
+    expect([refused.statusCode, refused.headers['retry-after']]).toEqual([503, '7'])
+  })
+
+  it.each([
+    ['refuses a signed request whose recording was only described', claims, 503],
+    ['admits a signed request whose recording took the place of a description', { ...claims, isReplaced: true }, 200],
+    ['admits a signed request whose recording was inspected', null, 200],
+  ])('admission %s while all decoders are busy', async (_, claimOfKey, status) => {
+    const full = admittingWith({ decoderSeconds: 7, claim: claimOfKey })
+    const served = await composeApp((composed) => {
+      composed.addHook('onRequest', async (request, reply) => {
+        await full.admit(request, reply, { operation: operationById('createTranscription'), idempotencyKey: 'a-key' })
+      })
+      composed.post('/', async () => ({}))
+    })
+    expect((await served.inject({ method: 'POST', url: '/', payload: {} })).statusCode).toBe(status)
+  })
+})
+
+describe('a client that disconnects while it uploads', () => {
+  const BODY_BYTES = 900_000
+  it.each([
+    ['a form', MULTIPART_CONTENT_TYPE, multipartBody([...FORM, { ...FILE, value: 'a'.repeat(BODY_BYTES) }])],
+    [
+      'JSON',
+      'application/json',
+      `{"operation":"createTranscription","request":{"audio_base64":"${'A'.repeat(BODY_BYTES)}"}}`,
+    ],
+  ])('POST /v1/quotes frees the memory of its body: %s', async (_, type, body) => {
+    const gate = createLoadGate({
+      bodyBytes: 1024 ** 3,
+      held: { total: 10, perPayer: 10, perClient: 10, perJob: 10 },
+      queueAgeMs: 1000,
+    })
+    const served = await composeQuotes(
+      createAdmission({
+        gate,
+        payingCallers: { isPaying: () => false, isKnownPayer: () => false },
+        queueAge: async () => 0,
+        mp3Inspector,
+        store: { hasJob: async () => false, findBinding: async () => null },
+      }),
+    )
+    onTestFinished(() => served.close())
+    const { port } = new URL(await served.listen({ port: 0, host: '127.0.0.1' }))
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.on('error', () => undefined)
+    const head = ['POST /v1/quotes HTTP/1.1', 'host: test', `content-type: ${type}`, `content-length: ${body.length}`]
+    socket.write(`${head.join('\r\n')}\r\n\r\n`)
+    socket.write(body.slice(0, BODY_BYTES / 2))
+    await until(() => gate.currentLoad().bodyBytes > 0)
+    await delay(50)
+    socket.resetAndDestroy()
+    await until(() => gate.currentLoad().bodyBytes === 0)
   })
 })
 

@@ -90,8 +90,8 @@ export const mutations: readonly Mutation[] = [
     reports: 'I4',
     changes: [
       {
-        file: 'shared/adapters/chain/settlement/confirm-transfer.ts',
-        within: 'createConfirmTransfer',
+        file: 'shared/adapters/chain/settlement/confirm-transaction.ts',
+        within: 'createConfirmTransaction',
         change: returnInstead(
           `{ outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`,
           'TransactionReceiptNotFoundError',

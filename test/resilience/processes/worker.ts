@@ -26,6 +26,12 @@ const parts = {
   executionStore: portWithPoints(reach, 'worker', dependencies.executionStore),
   settlementStore: portWithPoints(reach, 'worker', dependencies.settlementStore),
   retentionStore: portWithPoints(reach, 'worker', dependencies.retentionStore),
+  allowanceStore: portWithPoints(reach, 'worker', dependencies.allowanceStore),
+  permits: {
+    ...portWithPoints(reach, 'worker.permits', dependencies.permits),
+    // Not asynchronous.
+    facilitatorOf: (owner: `0x${string}`) => dependencies.permits.facilitatorOf(owner),
+  },
 }
 await startWorker(config, {
   ...parts,

@@ -1,12 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { decodeFunctionData, type Hex, zeroAddress } from 'viem'
+import { decodeFunctionData, type Hex, maxUint256, zeroAddress } from 'viem'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { delegateTo } from '../../support/chain/delegating-payer.ts'
 import { generateMp3 } from '../../support/media/mp3-generator.ts'
 import { challengeOf, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
+import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
+import { signPermit } from '../../support/payer/sign-permit.ts'
 import { newCallRequest } from '../calls/call-requests.ts'
 import type { CallerAnswer, CallRecord } from '../checker/ledgers.ts'
 import { reorganize } from '../nemesis/chain-faults.ts'
@@ -51,6 +54,8 @@ export const VENDOR_RULES = [
 
 /** Covers the maximum of one of these chats. */
 const LOAN_ATOMIC = 100_000n
+/** The least balance of an owner whose permit is sponsored; a stranger moves it from wallet to wallet. */
+const LEAST_SPONSORED_ATOMIC = 100_000n
 const IDLE_UPLOADS = 40
 const IDLE_UPLOAD_MS = 8000
 const DUPLICATES = 30
@@ -73,6 +78,27 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
       const answers: string[] = []
       for (let sent = 0; sent < 5; sent += 1) answers.push(label(await sendAttackCall(context, client, call)))
       return distinct(answers)
+    },
+  },
+  'permits of fresh wallets': {
+    pauseMs: 20,
+    concurrent: 2,
+    attempt: async (context, turn) => {
+      const owner = await createPayer(context.rpcUrl, { usdcAtomic: LEAST_SPONSORED_ATOMIC })
+      const terms = {
+        owner: owner.address,
+        spender: DEVNET_ADDRESSES.permit2,
+        nonce: 0n,
+        deadline: secondsFromNow(3600),
+      }
+      const signature = await signPermit(owner.account, { ...terms, amount: maxUint256 })
+      const { deadline } = terms
+      const permit = { owner: owner.address, value: maxUint256.toString(), deadline: deadline.toString(), signature }
+      const sent = { headers: { 'content-type': 'application/json' }, body: JSON.stringify({ permit }) }
+      const answer = await from(context, turn).request(`${context.baseUrl}/v1/allowances`, sent)
+      if (!answer) return 'unanswered'
+      const { error } = (await answer.json()) as { error?: { code: string } }
+      return error?.code ?? String(answer.status)
     },
   },
   'uploads that never come': {

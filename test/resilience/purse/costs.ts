@@ -1,3 +1,5 @@
+import { pad, toEventSelector, toFunctionSelector } from 'viem'
+import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { Ledgers } from '../checker/ledgers.ts'
 import type { CampaignStack } from '../stack/stack.ts'
@@ -19,9 +21,15 @@ export interface OperatorCost {
   /** Gas of mined settlements that reverted, from their receipts. */
   readonly revertedGasWei: bigint
   readonly revertedSettlements: number
+  /** Gas of the permits that were submitted for owners, from their receipts. */
+  readonly sponsoredGasWei: bigint
+  readonly sponsoredPermits: number
   /** `uncharged_work` of reverted settlements, in atomic USDC. */
   readonly revertedGasLedger: bigint
 }
+
+const APPROVAL = toEventSelector('event Approval(address indexed owner, address indexed spender, uint256 value)')
+const PERMIT_SELECTOR = toFunctionSelector('function permit(address,address,uint256,uint256,uint8,bytes32,bytes32)')
 
 /** Kinds of uncharged work that a vendor did. */
 const VENDOR_WORK = new Set(['empty_output', 'unknown_outcome', 'lost_call'])
@@ -45,6 +53,7 @@ export async function readOperatorCost(stack: CampaignStack, ledgers: Ledgers): 
   })
   const workedJobs = new Set([...workedOn].flatMap((marker) => jobOf.get(keyOf.get(marker) ?? '')?.id ?? []))
   const { total, count } = await revertedGas(stack, ledgers)
+  const sponsored = await sponsoredGas(stack)
   return {
     vendorOutside: uncharged.reduce((sum, { authorizationId }) => sum + (maximumOf.get(authorizationId) ?? 0n), 0n),
     vendorCalls: uncharged.length,
@@ -61,6 +70,8 @@ export async function readOperatorCost(stack: CampaignStack, ledgers: Ledgers): 
     ),
     revertedGasWei: total,
     revertedSettlements: count,
+    sponsoredGasWei: sponsored.total,
+    sponsoredPermits: sponsored.count,
     revertedGasLedger: of('reverted_settlement'),
   }
 }
@@ -76,6 +87,27 @@ async function revertedGas(stack: CampaignStack, { database }: Ledgers) {
       [hash],
     )
     if (receipt?.status !== '0x0') continue
+    total += BigInt(receipt.gasUsed) * BigInt(receipt.effectiveGasPrice)
+    count += 1
+  }
+  return { total, count }
+}
+
+/** Sums the gas of transactions that call USDC directly and approve Permit2: nobody else does that in the purse. */
+async function sponsoredGas({ info: { rpcUrl } }: CampaignStack) {
+  const spender = pad(DEVNET_ADDRESSES.permit2)
+  const approvals = await callRpc<{ transactionHash: string }[]>(rpcUrl, 'eth_getLogs', [
+    { address: DEVNET_ADDRESSES.usdc, fromBlock: '0x0', topics: [APPROVAL, null, spender] },
+  ])
+  let [total, count] = [0n, 0]
+  for (const { transactionHash } of approvals) {
+    const transaction = await callRpc<{ to: string; input: string }>(rpcUrl, 'eth_getTransactionByHash', [
+      transactionHash,
+    ])
+    if (!transaction.input.startsWith(PERMIT_SELECTOR)) continue
+    const receipt = await callRpc<{ gasUsed: string; effectiveGasPrice: string }>(rpcUrl, 'eth_getTransactionReceipt', [
+      transactionHash,
+    ])
     total += BigInt(receipt.gasUsed) * BigInt(receipt.effectiveGasPrice)
     count += 1
   }

@@ -1,11 +1,16 @@
 import type pg from 'pg'
 import { type AdmissionLimits, createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
+import {
+  createAllowanceRequestStore,
+  createAllowanceWorkStore,
+} from '#shared/adapters/postgres/allowances/allowance-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
 import { createReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
 import { createRetentionStore } from '#shared/adapters/postgres/retention/retention-store.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
+import type { AllowanceRequestStore, AllowanceWorkStore } from '#shared/jobs/allowance-store.ts'
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
@@ -31,6 +36,7 @@ export interface TestLedger {
   readonly admission: AdmissionStore
   readonly execution: ExecutionStore
   readonly settlement: SettlementStore
+  readonly allowances: AllowanceRequestStore & AllowanceWorkStore
   readonly retention: RetentionStore
   readonly reports: ReportsStore
   sql<Row extends pg.QueryResultRow>(statement: string, parameters?: readonly unknown[]): Promise<Row[]>
@@ -61,6 +67,7 @@ export function openTestLedger(database: TestDatabase, maximumConnections: numbe
     admission: createAdmissionStore(pool, TEST_LIMITS),
     execution: createExecutionStore(pool, TEST_LIMITS.budget),
     settlement: createSettlementStore(pool),
+    allowances: { ...createAllowanceRequestStore(pool, 'eip155:8453'), ...createAllowanceWorkStore(pool) },
     retention: createRetentionStore(pool),
     reports: createReportsStore(pool, TEST_LIMITS.budget),
     sql,

@@ -11,7 +11,7 @@ export interface PermitTerms {
   readonly deadline: bigint
 }
 
-const PERMIT_TYPES = {
+export const PERMIT_TYPES = {
   Permit: [
     { name: 'owner', type: 'address' },
     { name: 'spender', type: 'address' },

@@ -10,6 +10,8 @@ export interface ObservedAnswer {
   readonly body: Buffer
   /** The idempotency key of the request, which SDK retries must repeat. */
   readonly idempotencyKey: string | null
+  /** The payment in the header of the request. */
+  readonly payment: string | null
 }
 
 /** The effects of one client call. */
@@ -95,5 +97,6 @@ async function readAnswer(request: Request, response: Response): Promise<Observe
     headers: response.headers,
     body: Buffer.from(await response.arrayBuffer()),
     idempotencyKey: request.headers.get('x-idempotency-key'),
+    payment: request.headers.get('payment-signature'),
   }
 }

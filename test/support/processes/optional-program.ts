@@ -7,8 +7,10 @@ const DEBIAN_PACKAGES = {
   ceph: 'ceph-common',
   'ceph-mon': 'ceph-mon',
   'ceph-osd': 'ceph-osd',
+  curl: 'curl',
   'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
+  ffprobe: 'ffmpeg',
   kubectl: 'kubernetes-client',
   lame: 'lame',
   monmaptool: 'ceph-base',
@@ -19,6 +21,7 @@ const DEBIAN_PACKAGES = {
   'radosgw-admin': 'ceph-common',
   'redis-server': 'redis-server',
   sox: 'sox',
+  uuidgen: 'uuid-runtime',
 } as const
 
 export type OptionalProgram = keyof typeof DEBIAN_PACKAGES

@@ -18,6 +18,7 @@ function unpaid(changes: Changes = {}): RequestedWork {
     decoderRetryAfterSeconds: null,
     queueAgeMs: async () => 0,
     hasJob: async () => false,
+    isUninspected: async () => false,
     body: {
       client: client ?? ['192.0.2.1'],
       announcedBytes: announcedBytes === undefined ? 100 : announcedBytes,
@@ -277,6 +278,23 @@ describe('queue age', () => {
 })
 
 describe('decoders', () => {
+  it('rejects a paid upload that was priced by a description while all decoders are busy, before it is read', async () => {
+    const gate = createLoadGate(LIMITS)
+    const described = { decoderRetryAfterSeconds: 7, isUninspected: async () => true }
+    expect(await expectOverloaded(gate.admit(paying(described)))).toMatchObject({ retryAfterSeconds: 7 })
+    await gate.admit(returning(described))
+    await gate.admit(paying({ ...described, decoderRetryAfterSeconds: null }))
+  })
+
+  it('gives no challenge for work that its endpoint would not admit', async () => {
+    const gate = createLoadGate(LIMITS)
+    const free = { decoderRetryAfterSeconds: null, queueAgeMs: async () => 0 }
+    await gate.requireRoom(free)
+    await expect(gate.requireRoom({ ...free, decoderRetryAfterSeconds: 7 })).rejects.toEqual(overload)
+    await expect(gate.requireRoom({ ...free, ...waiting(45_001) })).rejects.toEqual(overload)
+    await gate.requireRoom({ ...free, ...waiting(45_000) })
+  })
+
   it('rejects an unpaid upload while all decoders are busy, and admits a signed retry', async () => {
     const gate = createLoadGate(LIMITS)
     const busy = { decoderRetryAfterSeconds: 7 }

@@ -3,6 +3,8 @@ import { describe, expect, test, vi } from 'vitest'
 import type { DecodeAudio, Decoded } from '../../../api/request/audio/decode-with-ffmpeg.ts'
 import { createMp3Inspector, type InspectionOutcome } from '../../../api/request/audio/inspect-mp3.ts'
 import { createInspectionCache } from '../../../api/request/audio/inspection-cache.ts'
+import { UNSHARED_VERDICTS } from '../../../api/request/audio/shared-verdicts.ts'
+import { shrinkAdvice, splitAdvice } from '../../../shared/audio/conversion.ts'
 import { walkFrames } from '../../../shared/audio/walk-frames.ts'
 import type { AppError } from '../../../shared/errors/app-error.ts'
 import { generatedDurationMs, generateMp3 } from '../../support/media/mp3-generator.ts'
@@ -25,6 +27,7 @@ function inspectorWith(
   const inspector = createMp3Inspector({
     decode,
     cache,
+    verdicts: UNSHARED_VERDICTS,
     limits,
     concurrency: options.concurrency ?? 2,
     maximumWaiting: options.maximumWaiting ?? 4,
@@ -42,6 +45,11 @@ async function errorOf(inspection: Promise<unknown>): Promise<AppError> {
   )
 }
 
+/** Returns the length of the parts that an advice makes. */
+function seconds(advice: string): number {
+  return Number(/-segment_time (\d+) /.exec(advice)?.[1])
+}
+
 describe('inspecting an upload', () => {
   test('returns the duration of the walk when the decoder agrees', async () => {
     const { inspect } = inspectorWith(async () => agrees)
@@ -56,7 +64,9 @@ describe('inspecting an upload', () => {
     const { inspect } = inspectorWith(async () => agrees)
     const error = await errorOf(inspect(new Uint8Array(26_214_401), 'a', 'audio_base64'))
     expect(error).toMatchObject({ code: 'audio_too_large', param: 'audio_base64' })
-    expect(error.message).toBe('The audio has 26,214,401 bytes; the limit is 26,214,400.')
+    expect(error.message).toMatch(
+      /^The audio has 26,214,401 bytes; the limit is 26,214,400\. Make it smaller, .*: ffmpeg -i input /,
+    )
   })
 
   test('rejects audio that is too long with both durations, without decoding', async () => {
@@ -65,7 +75,9 @@ describe('inspecting an upload', () => {
     const long = { durationMs: 3_600_001, sampleRate: 44_100, bitrate: 32 }
     const error = await errorOf(inspect(generateMp3(long), 'a', 'file'))
     expect(error).toMatchObject({ code: 'audio_too_long', param: 'file' })
-    expect(error.message).toBe('The audio lasts 3,600,014 ms; the limit is 3,600,000 ms.')
+    expect(error.message).toMatch(
+      /^The audio lasts 3,600,014 ms; the limit is 3,600,000 ms\. Split it, .*: ffmpeg -i input.mp3 .* -segment_time 3000 /,
+    )
     expect(decode).not.toHaveBeenCalled()
   })
 
@@ -79,7 +91,31 @@ describe('inspecting an upload', () => {
     const { inspect } = inspectorWith(async () => agrees)
     const error = await errorOf(inspect(new TextEncoder().encode('fLaC and so on'), 'a', 'file'))
     expect(error).toMatchObject({ code: 'unsupported_audio', param: 'file' })
-    expect(error.message).toBe('The upload is not a decodable MP3: found a FLAC stream.')
+    expect(error.message).toBe(
+      'The upload is not a decodable MP3: found a FLAC stream. Convert the recording with: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
+    )
+  })
+
+  test.each([
+    ['%PDF-1.7', 'a PDF document', 'Send the bytes of an MP3 recording.'],
+    // ffmpeg fails on these.
+    ['ID3\x04\0\0\0\x7f\x7f\x7f', 'an ID3 tag whose size runs past the file', 'Send the bytes of an MP3 recording.'],
+    [
+      '{"hello": 1}',
+      'no MPEG audio frames',
+      'If it is a recording, convert it with: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
+    ],
+  ])('promises no conversion for an upload that may be no recording: %j', async (content, found, advice) => {
+    const { inspect } = inspectorWith(async () => agrees)
+    const error = await errorOf(inspect(Buffer.from(content, 'latin1'), 'a', 'file'))
+    expect(error.message).toBe(`The upload is not a decodable MP3: found ${found}. ${advice}`)
+  })
+
+  test('splits into parts below the limits of the catalog, whichever is reached first', () => {
+    expect(seconds(splitAdvice({ maximumDurationMs: 600_000 }))).toBe(500)
+    expect(seconds(shrinkAdvice(limits))).toBe(3000)
+    expect(seconds(shrinkAdvice({ maximumBytes: 6_000_000, maximumDurationMs: 3_600_000 }))).toBe(833)
+    expect(seconds(shrinkAdvice({ maximumBytes: 26_214_400, maximumDurationMs: 60_000 }))).toBe(50)
   })
 
   test('rejects an upload that decodes to another duration than its frames', async () => {
@@ -91,7 +127,10 @@ describe('inspecting an upload', () => {
 
   test('distinguishes an undecodable upload from an unavailable decoder', async () => {
     const fails = inspectorWith(async () => ({ outcome: 'undecodable', reason: 'secret path' }))
-    expect(await errorOf(fails.inspect(generateMp3(clip), 'a'))).toMatchObject({ code: 'unsupported_audio' })
+    expect(await errorOf(fails.inspect(generateMp3(clip), 'a'))).toMatchObject({
+      code: 'unsupported_audio',
+      message: 'The upload is not a decodable MP3: the decoder fails on it. Encode it again from its original.',
+    })
     for (const { inspect, reasons } of [
       inspectorWith(async () => ({ outcome: 'unavailable', reason: 'no such file' })),
       inspectorWith(undefined),

@@ -22,13 +22,23 @@ describe.each(CODES)('%s', (code, entry) => {
   })
 })
 
-const advice = (status: number) =>
-  new Set(CODES.filter(([, entry]) => entry.status === status).map(([, entry]) => `${entry.retry} ${entry.payment}`))
+const advice = (status: number, isListed: (entry: ErrorCodeEntry) => boolean = () => true) =>
+  new Set(
+    CODES.filter(([, entry]) => entry.status === status && isListed(entry)).map(
+      ([, entry]) => `${entry.retry} ${entry.payment}`,
+    ),
+  )
 
 describe('the table of error codes [spec O28]', () => {
   it('status 402 means that nothing was charged and a new payment helps, 400 that no retry helps', () => {
-    expect(advice(402)).toEqual(new Set(['new_payment none']))
+    expect(advice(402, ({ kind }) => kind === 'payment')).toEqual(new Set(['new_payment none']))
     expect(advice(400)).toEqual(new Set(['never none']))
+  })
+
+  it('a 402 that asks to sign in does not ask for a payment', () => {
+    expect(CODES.filter(([, { status, kind }]) => status === 402 && kind !== 'payment')).toEqual([
+      ['sign_in_required', expect.objectContaining({ kind: 'authentication', retry: 'never', payment: 'none' })],
+    ])
   })
 
   it('no error code asks for another signature while the outcome of the first one is open', () => {

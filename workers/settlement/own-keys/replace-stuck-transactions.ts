@@ -12,7 +12,7 @@ import type { Sweep } from '../../sweepers/sweeper.ts'
 export interface ReplacementDependencies {
   readonly settlementStore: Pick<
     NonceQueueStore,
-    'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'fillGap' | 'releaseNonceQueue'
+    'leaseNonceQueue' | 'readNonceQueue' | 'addReplacement' | 'abandonPermit' | 'fillGap' | 'releaseNonceQueue'
   >
   readonly accounts: SettlementAccounts
   readonly network: string
@@ -106,7 +106,10 @@ async function findStuck(
   return stuck
 }
 
-/** Replaces a transaction, or resends it when a higher fee is not allowed. Returns whether it was replaced. */
+/**
+ * Replaces a transaction, or resends it when a higher fee is not allowed. A permit that would then cost more than was
+ * reserved for it is abandoned: the next round fills its account nonce. Returns whether anything changed.
+ */
 async function replaceTransaction(
   { accounts, settlementStore, onReplacement, logger }: ReplacementDependencies,
   account: SettlementAccount,
@@ -118,6 +121,11 @@ async function replaceTransaction(
     logger.warn('a settlement is stuck at the maximum fee', { facilitator })
     await accounts.broadcast(stuck)
     return false
+  }
+  if (stuck.maximumCostWei !== null && accounts.maximumCostWei(replacement.raw) > stuck.maximumCostWei) {
+    await settlementStore.abandonPermit(stuck.hash)
+    logger.warn('abandoned a sponsored permit: fees rose beyond what was reserved for it', { facilitator })
+    return true
   }
   await settlementStore.addReplacement(stuck.hash, replacement)
   onReplacement(account)

@@ -28,6 +28,8 @@ export interface MinedTransaction {
   readonly target: Hex | null
   readonly blockNumber: bigint
   readonly isReverted: boolean
+  /** What its sender paid, with a rollup's fee for the transaction's data. */
+  readonly gasWei: bigint
   readonly transfers: readonly ChainTransfer[]
 }
 
@@ -46,6 +48,8 @@ export interface TransferReader {
   readTransfers(recipients: readonly string[], blocks: BlockRange): Promise<readonly ChainTransfer[]>
   /** Returns `null` when no block contains the transaction. */
   readTransaction(transaction: string): Promise<MinedTransaction | null>
+  /** Returns the number of transactions that an account has sent. */
+  readNonceCount(account: string): Promise<bigint>
 }
 
 /** A range of thousands of blocks takes a public node several seconds. */
@@ -94,16 +98,22 @@ export function createTransferReader(rpcUrls: readonly string[]): TransferReader
         throw error
       }
     },
+    readNonceCount: async (account) =>
+      BigInt(await client.getTransactionCount({ address: account as Hex, blockTag: 'latest' })),
   }
 }
 
-function minedTransaction({ from, to, blockNumber, status, logs }: TransactionReceipt): MinedTransaction {
+type RollupReceipt = TransactionReceipt & { readonly l1Fee?: bigint | null }
+
+function minedTransaction(receipt: RollupReceipt): MinedTransaction {
+  const { from, to, blockNumber, status, logs, gasUsed, effectiveGasPrice, l1Fee } = receipt
   const events = parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs, strict: true })
   return {
     sender: lowerCase(from),
     target: to && lowerCase(to),
     blockNumber,
     isReverted: status === 'reverted',
+    gasWei: gasUsed * effectiveGasPrice + (l1Fee ?? 0n),
     transfers: events.filter(({ address }) => lowerCase(address) === USDC_ADDRESS).map(transferOf),
   }
 }

@@ -48,6 +48,10 @@ export function createSettlementAccounts(
       })
       return { raw: replacement, hash: keccak256(replacement) }
     },
+    maximumCostWei: (raw) => {
+      const { gas = 0n, maxFeePerGas = 0n } = parseTransaction(raw)
+      return gas * maxFeePerGas
+    },
     fill: async (facilitator, accountNonce, instead) => {
       const fees = await estimateFees()
       const { maxFeePerGas: oldFee = 0n, maxPriorityFeePerGas: oldTip = 0n } = instead ? parseTransaction(instead) : {}

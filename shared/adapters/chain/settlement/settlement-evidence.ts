@@ -3,12 +3,12 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SettlementEvidence } from '#shared/payment/facilitator.ts'
 import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
+import { readConfirmedBlock } from '../reading/confirmed-block.ts'
 
 /**
  * Reads account nonce, payer's nonce and time at one block, `confirmations` deep (1: the newest). A nonce and a count
- * read at different blocks prove nothing: a settlement may have been mined in between. The block is named by its hash,
- * because nodes on two branches have different blocks of the same number; a node without that block fails the call
- * instead of answering from another one. Three RPC calls, four when deeper than 1.
+ * read at different blocks prove nothing: a settlement may have been mined in between. Three RPC calls, four when deeper
+ * than 1.
  */
 export async function readEvidence(
   client: PublicClient,
@@ -16,10 +16,7 @@ export async function readEvidence(
   confirmations: number,
 ): Promise<SettlementEvidence> {
   try {
-    const latest = await client.getBlock()
-    const depth = BigInt(confirmations) - 1n
-    const blockNumber = latest.number > depth ? latest.number - depth : 0n
-    const block = blockNumber === latest.number ? latest : await client.getBlock({ blockNumber })
+    const block = await readConfirmedBlock(client, confirmations)
     const at = { blockHash: block.hash, requireCanonical: true } as const
     const [count, usedNonces] = await Promise.all([
       client.getTransactionCount({ address: facilitator, ...at }),
@@ -33,7 +30,7 @@ export async function readEvidence(
     ])
     return {
       outcome: 'read',
-      blockNumber,
+      blockNumber: block.number,
       blockHash: block.hash,
       accountNonceCount: BigInt(count),
       isNonceUsed: hasNonce(usedNonces, nonce),

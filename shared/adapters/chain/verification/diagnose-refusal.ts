@@ -8,16 +8,16 @@ import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
 
 /**
  * Finds out why the chain rejects a settlement, for an error that says what to change. Returns `payment_rejected` when
- * no readable state explains it. Three concurrent RPC calls.
+ * no readable state explains it. Three concurrent RPC calls, or four with a permit.
  */
 export async function diagnoseRefusal(
   client: PublicClient,
   authorization: Authorization,
   amount: AtomicAmount,
 ): Promise<Exclude<Verification, { outcome: 'valid' }>> {
-  const { asset, payer, nonce } = authorization
+  const { asset, payer, nonce, gasSponsoring } = authorization
   try {
-    const [usedNonces, balance, allowance] = await Promise.all([
+    const [usedNonces, balance, allowance, permitNonce] = await Promise.all([
       client.readContract({
         address: PERMIT2_ADDRESS,
         abi: permit2Abi,
@@ -26,6 +26,7 @@ export async function diagnoseRefusal(
       }),
       client.readContract({ address: asset, abi: usdcAbi, functionName: 'balanceOf', args: [payer] }),
       client.readContract({ address: asset, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] }),
+      gasSponsoring && client.readContract({ address: asset, abi: usdcAbi, functionName: 'nonces', args: [payer] }),
     ])
     if (hasNonce(usedNonces, nonce)) return { outcome: 'refused', code: 'payment_nonce_used' }
     if (balance < amount) {
@@ -36,8 +37,10 @@ export async function diagnoseRefusal(
         detail: `The payer has ${available} USDC; ${needed} USDC is needed.`,
       }
     }
-    if (allowance < amount && !authorization.gasSponsoring)
-      return { outcome: 'refused', code: 'permit2_allowance_required' }
+    if (allowance < amount && !gasSponsoring) return { outcome: 'refused', code: 'permit2_allowance_required' }
+    // Signed while an earlier payment of the payer was being settled with its own permit.
+    if (allowance < amount && gasSponsoring && permitNonce !== null && gasSponsoring.nonce < permitNonce)
+      return { outcome: 'refused', code: 'permit_already_used' }
     if (allowance < amount)
       return {
         outcome: 'refused',

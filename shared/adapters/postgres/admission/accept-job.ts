@@ -89,7 +89,7 @@ async function insertJob(sql: Sql, job: NewJob, limits: UnchargedLimits): Promis
          catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent, is_new_payer)
        VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14, $15)
        RETURNING id, idempotency_key)
-     UPDATE idempotency_keys SET job_id = job.id FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
+     UPDATE idempotency_keys SET job_id = job.id, claimed_audio = NULL FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
     values: [
       jobId,
       job.idempotencyKey,

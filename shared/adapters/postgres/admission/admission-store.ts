@@ -7,12 +7,13 @@ import { recordUnknownSettlement } from '../unknown-settlements.ts'
 import { acceptJob } from './accept-job.ts'
 import { createKeyBinder } from './bind-free-keys.ts'
 import { findBinding } from './bind-key.ts'
-import { findPriorWork, hasJob } from './find-prior-work.ts'
+import { findOpenJob, findPriorWork, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { createEnqueuedMarker } from './mark-enqueued.ts'
 import { createNewPayers } from './new-payers.ts'
 import { readOutcomes } from './read-outcomes.ts'
 import { readQueueAges } from './read-queue-ages.ts'
+import { replaceClaim } from './replace-claim.ts'
 
 export interface AdmissionLimits {
   readonly budget: UnchargedBudget
@@ -33,9 +34,11 @@ export function createAdmissionStore(pool: Pool, { budget, newPayers }: Admissio
   }
   return {
     bindKey: createKeyBinder(pool),
+    replaceClaim: (request, claimedDigest) => replaceClaim(pool, request, claimedDigest),
     findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
     findPriorWork: (idempotencyKey, payment) => findPriorWork(pool, idempotencyKey, payment),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
+    findOpenJob: (payer) => findOpenJob(pool, payer),
     acceptJob: (job) => acceptJob(pool, job, limits),
     recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
     markEnqueued: createEnqueuedMarker(pool),

@@ -2,6 +2,7 @@ import type { KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store
 import { batch } from '../batch.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { bindKey } from './bind-key.ts'
+import { claimColumn } from './claimed-audio.ts'
 
 /** Keys bound by one statement at most: a few milliseconds of work. */
 const MAXIMUM_BATCH = 250
@@ -30,13 +31,15 @@ export function createKeyBinder(pool: Pool): (request: KeyBindingRequest) => Pro
  */
 async function bindFreeKeys(sql: Sql, requests: readonly KeyBindingRequest[]): Promise<(Date | null)[]> {
   const firstOf = new Map(requests.toReversed().map((request) => [request.idempotencyKey, request]))
-  // Always in the same order, so that two processes cannot deadlock. One JSON text costs less than six arrays.
+  // Always in the same order, so that two processes cannot deadlock. One JSON text costs less than seven arrays.
   const { rows } = await sql.query<FreeKeyRow>({
     name: 'bind_free_keys',
-    text: `INSERT INTO idempotency_keys (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, expires_at)
-     SELECT idempotency_key, request_digest, quoted_maximum, catalog_version, terms, now() + make_interval(secs => lifetime_seconds)
+    text: `INSERT INTO idempotency_keys
+       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio, expires_at)
+     SELECT idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio,
+       now() + make_interval(secs => lifetime_seconds)
      FROM json_to_recordset($1) AS asked (idempotency_key text, request_digest text, quoted_maximum numeric,
-       catalog_version text, terms jsonb, lifetime_seconds double precision)
+       catalog_version text, terms jsonb, claimed_audio jsonb, lifetime_seconds double precision)
      ORDER BY idempotency_key COLLATE "C"
      ON CONFLICT (idempotency_key) DO NOTHING
      RETURNING idempotency_key, expires_at`,
@@ -48,13 +51,14 @@ async function bindFreeKeys(sql: Sql, requests: readonly KeyBindingRequest[]): P
   )
 }
 
-function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds }: KeyBindingRequest) {
+function asRow({ idempotencyKey, requestDigest, quote, lifetimeSeconds, claimedAudio }: KeyBindingRequest) {
   return {
     idempotency_key: idempotencyKey,
     request_digest: requestDigest,
     quoted_maximum: quote.quotedMaximum.toString(),
     catalog_version: quote.catalogVersion,
     terms: quote.terms,
+    claimed_audio: claimColumn(claimedAudio),
     lifetime_seconds: lifetimeSeconds,
   }
 }

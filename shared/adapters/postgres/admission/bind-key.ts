@@ -4,6 +4,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
+import { type ClaimColumn, claimColumn, claimFromColumn } from './claimed-audio.ts'
 
 interface BoundRow {
   quoted_maximum: string
@@ -12,10 +13,17 @@ interface BoundRow {
   expires_at: Date
 }
 
+interface BindingRow {
+  request_digest: string
+  is_live: boolean
+  claimed_audio: ClaimColumn | null
+}
+
 /**
  * Binds a key to a request until its challenge expires. A live challenge of the same request keeps its price and expiry
  * until three quarters of its lifetime are over; then a new one replaces it, so that no price is kept forever. A key
- * whose challenge has expired and whose job ended uncharged is free again, for any payer and request.
+ * whose challenge has expired and whose job ended uncharged is free again, for any payer and request. A key that was
+ * bound by a request with its recording is never bound by a claim of the same recording afterwards.
  */
 export async function bindKey(pool: Pool, request: KeyBindingRequest): Promise<KeyBinding> {
   const bound = await bind(pool, request, { isReleased: false })
@@ -69,10 +77,14 @@ async function bind(
   const { rows } = await sql.query<BoundRow>({
     name: 'bind_key',
     text: `INSERT INTO idempotency_keys AS bound
-       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, expires_at)
-     VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+       (idempotency_key, request_digest, quoted_maximum, catalog_version, terms, claimed_audio, expires_at)
+     VALUES ($1, $2, $3, $4, $5, $8, now() + make_interval(secs => $6))
      ON CONFLICT (idempotency_key) DO UPDATE SET
        request_digest = EXCLUDED.request_digest,
+       claimed_audio = CASE
+         WHEN bound.request_digest <> EXCLUDED.request_digest THEN EXCLUDED.claimed_audio
+         WHEN bound.claimed_audio ? 'is_replaced' THEN bound.claimed_audio
+         WHEN bound.claimed_audio IS NOT NULL THEN EXCLUDED.claimed_audio END,
        quoted_maximum = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.quoted_maximum ELSE EXCLUDED.quoted_maximum END,
        catalog_version = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.catalog_version ELSE EXCLUDED.catalog_version END,
        terms = CASE WHEN bound.expires_at > now() + make_interval(secs => $6 / 4.0) THEN bound.terms ELSE EXCLUDED.terms END,
@@ -88,6 +100,7 @@ async function bind(
       JSON.stringify(request.quote.terms),
       request.lifetimeSeconds,
       isReleased,
+      claimColumn(request.claimedAudio),
     ],
   })
   const [row] = rows
@@ -96,16 +109,23 @@ async function bind(
 
 /** Returns a key's current binding; `null` for an expired challenge without a job, or with one that ended uncharged. */
 export async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
-  const { rows } = await sql.query<BoundRow & { request_digest: string; is_live: boolean }>({
+  const { rows } = await sql.query<BoundRow & BindingRow>({
     name: 'find_binding',
-    text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live
+    text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live,
+       CASE WHEN job_id IS NULL THEN claimed_audio END AS claimed_audio
      FROM idempotency_keys WHERE idempotency_key = $1 AND (expires_at > now()
        OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))`,
     values: [idempotencyKey],
   })
   const [row] = rows
   return row
-    ? { requestDigest: row.request_digest, quote: quoteFromRow(row), expiresAt: row.expires_at, isLive: row.is_live }
+    ? {
+        requestDigest: row.request_digest,
+        quote: quoteFromRow(row),
+        expiresAt: row.expires_at,
+        isLive: row.is_live,
+        claim: claimFromColumn(row.claimed_audio),
+      }
     : null
 }
 

@@ -57,3 +57,14 @@ export async function hasJob(sql: Sql, idempotencyKey: string): Promise<boolean>
   })
   return rows.length > 0
 }
+
+/** Returns the payer's oldest job that a worker has not finished, or `null`. */
+export async function findOpenJob(sql: Sql, payer: string): Promise<string | null> {
+  const { rows } = await sql.query<{ id: string }>({
+    name: 'find_open_job',
+    text: `SELECT id FROM jobs WHERE payer = $1 AND finished_at IS NULL AND state <> 'review'
+     ORDER BY accepted_at LIMIT 1`,
+    values: [payer],
+  })
+  return rows[0]?.id ?? null
+}

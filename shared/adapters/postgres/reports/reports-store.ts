@@ -3,6 +3,7 @@ import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
 import { readSettlementTotals } from './settlement-totals.ts'
+import { readSponsoredTotals } from './sponsored-totals.ts'
 
 /** Creates the workers' store of totals over one pool. */
 export function createReportsStore(
@@ -12,6 +13,7 @@ export function createReportsStore(
   return {
     readLedgerTotals: () => readLedgerTotals(pool, windowSeconds),
     readSettlementTotals: () => readSettlementTotals(pool),
+    readSponsoredTotals: () => readSponsoredTotals(pool),
     rollUpTotals: () => rollUpTotals(pool),
   }
 }

@@ -2,6 +2,8 @@ import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { Pool } from '../pool.ts'
 import { expireResults } from './expire-results.ts'
 import { forgetExpiredChallenges } from './forget-expired-challenges.ts'
+import { forgetInspections } from './forget-inspections.ts'
+import { forgetUsedSignIns } from './forget-used-sign-ins.ts'
 import { findExpiredMedia, markMediaDeleted } from './media.ts'
 import { eraseExpiredUploads, markUploadsDeleted } from './staged-uploads.ts'
 
@@ -14,5 +16,7 @@ export function createRetentionStore(pool: Pool): RetentionStore {
     markMediaDeleted: (objectKeys) => markMediaDeleted(pool, objectKeys),
     expireResults: (retentionMs, limit) => expireResults(pool, retentionMs, limit),
     forgetExpiredChallenges: (limit) => forgetExpiredChallenges(pool, limit),
+    forgetUsedSignIns: (limit) => forgetUsedSignIns(pool, limit),
+    forgetInspections: (limit) => forgetInspections(pool, limit),
   }
 }

@@ -36,7 +36,8 @@ export async function takeAccountNonces(
 }
 
 /**
- * Stores a signed transaction; it may be sent only afterwards. `settlementId` is `null` for a filler of a nonce gap.
+ * Stores a signed transaction; it may be sent only afterwards. One without a settlement and without a sponsored permit
+ * only fills a nonce gap.
  */
 export async function insertTransaction(
   sql: Sql,
@@ -44,15 +45,18 @@ export async function insertTransaction(
     network: string
     facilitator: string
     settlementId: string | null
+    sponsoredPermitId?: string
     accountNonce: bigint
     transaction: SignedTransaction
   },
 ): Promise<void> {
-  const { network, facilitator, settlementId, accountNonce, transaction } = signed
+  const { network, facilitator, settlementId, sponsoredPermitId = null, accountNonce, transaction } = signed
+  const { hash, raw } = transaction
   await sql.query({
     name: 'insert_transaction',
-    text: `INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
-     VALUES ($1, $2, $3, $4, $5, $6)`,
-    values: [transaction.hash, settlementId, transaction.raw, network, facilitator, accountNonce.toString()],
+    text: `INSERT INTO settlement_transactions
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id)
+     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+    values: [hash, settlementId, raw, network, facilitator, accountNonce.toString(), sponsoredPermitId],
   })
 }

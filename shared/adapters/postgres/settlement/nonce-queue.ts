@@ -11,6 +11,17 @@ const BATCH = 64
 /** How often an empty queue is read, to notice nonces used elsewhere. */
 const IDLE_POLL_SECONDS = 30
 
+/**
+ * Whether a signed transaction must not be mined: its settlement has failed, or its permit ended without it or was moved
+ * to another account nonce.
+ */
+const IS_ABANDONED = `(settlements.state IS NOT DISTINCT FROM 'reverted' OR (sponsored_permit_id IS NOT NULL AND (
+  permits.abandoned_at IS NOT NULL OR permits.state IS NOT DISTINCT FROM 'failed'
+  OR permits.facilitator IS DISTINCT FROM signed.facilitator
+  OR permits.account_nonce IS DISTINCT FROM signed.account_nonce)))`
+const SIGNED = `settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+  LEFT JOIN sponsored_permits AS permits ON permits.id = sponsored_permit_id`
+
 /** Takes the lease on an account's queue when it may contain transactions, or when an empty one is due for a poll. */
 export async function leaseNonceQueue(sql: Sql, account: SettlementAccount, leaseMs: number): Promise<boolean> {
   const { rowCount } = await sql.query({
@@ -77,11 +88,13 @@ export async function readNonceQueue(
     account_nonce: string
     age_ms: number
     is_abandoned: boolean
+    maximum_cost_wei: string | null
   }>({
     name: 'read_nonce_queue',
     text: `SELECT DISTINCT ON (signed.account_nonce) hash, raw_transaction, signed.account_nonce,
-       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS age_ms, state IS NOT DISTINCT FROM 'reverted' AS is_abandoned
-     FROM settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+       (extract(epoch FROM now() - signed.signed_at) * 1000)::float8 AS age_ms, ${IS_ABANDONED} AS is_abandoned,
+       permits.reserved_gas_wei AS maximum_cost_wei
+     FROM ${SIGNED}
      WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce >= $3
      ORDER BY signed.account_nonce, signed.signed_at DESC LIMIT $4`,
     values: [network, facilitator, count, BATCH],
@@ -98,12 +111,13 @@ export async function readNonceQueue(
     headAgeMs: head.head_age_ms,
     nextAccountNonce: BigInt(head.next_account_nonce),
     usedElsewhere: Number(head.used_elsewhere),
-    transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_abandoned }) => ({
+    transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_abandoned, maximum_cost_wei }) => ({
       hash,
       raw: raw_transaction,
       accountNonce: BigInt(account_nonce),
       ageMs: age_ms,
       isAbandoned: is_abandoned,
+      maximumCostWei: maximum_cost_wei === null ? null : BigInt(maximum_cost_wei),
     })),
   }
 }
@@ -112,10 +126,25 @@ export async function readNonceQueue(
 export async function addReplacement(sql: Sql, replacedHash: Hex, { hash, raw }: SignedTransaction): Promise<void> {
   await sql.query({
     name: 'add_replacement',
-    text: `INSERT INTO settlement_transactions (hash, settlement_id, raw_transaction, network, facilitator, account_nonce)
-     SELECT $2, settlement_id, $3, network, facilitator, account_nonce FROM settlement_transactions WHERE hash = $1
+    text: `INSERT INTO settlement_transactions
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id)
+     SELECT $2, settlement_id, $3, network, facilitator, account_nonce, sponsored_permit_id
+     FROM settlement_transactions WHERE hash = $1
      ON CONFLICT (hash) DO NOTHING`,
     values: [replacedHash, hash, raw],
+  })
+}
+
+/**
+ * Abandons the permit of a stuck transaction: sending it with a higher fee would cost more than was reserved for it.
+ * Another transaction uses up its account nonce.
+ */
+export async function abandonPermit(sql: Sql, hash: Hex): Promise<void> {
+  await sql.query({
+    name: 'abandon_permit',
+    text: `UPDATE sponsored_permits SET abandoned_at = now()
+     WHERE id = (SELECT sponsored_permit_id FROM settlement_transactions WHERE hash = $1) AND abandoned_at IS NULL`,
+    values: [hash],
   })
 }
 
@@ -139,9 +168,9 @@ export async function fillGap(
     if (locked.rowCount !== 1) return false
     const usable = await sql.query({
       name: 'find_usable_transaction',
-      text: `SELECT 1 FROM settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+      text: `SELECT 1 FROM ${SIGNED}
        WHERE signed.network = $1 AND signed.facilitator = $2 AND signed.account_nonce = $3
-         AND state IS DISTINCT FROM 'reverted' LIMIT 1`,
+         AND NOT ${IS_ABANDONED} LIMIT 1`,
       values: [network, facilitator, nonce],
     })
     if (usable.rowCount !== 0) return false

@@ -14,6 +14,7 @@ import {
   readUnfinalRemote,
 } from './finality.ts'
 import {
+  abandonPermit,
   addReplacement,
   fillGap,
   leaseNonceQueue,
@@ -53,6 +54,7 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     readNextAccountNonce: (account) => readNextAccountNonce(pool, account),
     readNonceQueue: (account, accountNonceCount) => readNonceQueue(pool, account, accountNonceCount),
     addReplacement: (replacedHash, replacement) => addReplacement(pool, replacedHash, replacement),
+    abandonPermit: (hash) => abandonPermit(pool, hash),
     fillGap: (account, accountNonce, filler) => fillGap(pool, account, accountNonce, filler),
 
     findUnfinalBlocks: (finalizedNumber) => findUnfinalBlocks(pool, finalizedNumber),

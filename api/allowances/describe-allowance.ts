@@ -1,0 +1,69 @@
+import type { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
+import { isAllowanceSufficient } from '#shared/payment/allowance-permit.ts'
+import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
+import type { allowanceStatusSchema } from '../schemas/allowances.ts'
+import { permitTypedData } from './permit-terms.ts'
+import { findOwnerRefusal, limitError } from './refusals.ts'
+import { readOwner } from './request-allowance.ts'
+import { type AllowanceDependencies, MINIMUM_DEADLINE_SECONDS } from './sponsoring.ts'
+
+type AllowanceStatus = z.infer<typeof allowanceStatusSchema>
+
+/** The largest allowance, which no call uses up. */
+const SUGGESTED_VALUE = (1n << 256n) - 1n
+/** How long the suggested permit is valid. */
+const SUGGESTED_SECONDS = 3600n
+
+/**
+ * Describes what an owner may pay without a permit, whether the service would submit one for them now, and the message
+ * to sign for it. Throws `payment_network_unavailable`.
+ */
+export async function describeAllowance(
+  dependencies: AllowanceDependencies,
+  owner: `0x${string}`,
+): Promise<AllowanceStatus> {
+  const { terms, sponsoring, now } = dependencies
+  const reading = await readOwner(dependencies, owner)
+  const { allowance, balance, permitNonce: nonce, block, chainTime } = reading
+  const maximum = allowance < balance ? allowance : balance
+  const refusal = await findRefusal(dependencies, owner, reading)
+  const machineTime = BigInt(Math.floor(now().getTime() / 1000))
+  const deadline = (chainTime > machineTime ? chainTime : machineTime) + SUGGESTED_SECONDS
+  return {
+    object: 'allowance_status',
+    network: terms.network as 'eip155:8453',
+    asset: terms.asset,
+    owner,
+    spender: terms.permit2,
+    allowance: allowance.toString(),
+    balance_usdc_atomic: balance.toString(),
+    permit_nonce: nonce.toString(),
+    block: Number(block),
+    pays_without_permit: maximum > 0n,
+    maximum_without_permit: maximum.toString(),
+    sponsoring: {
+      available: refusal === null,
+      reason: refusal?.code ?? null,
+      message: refusal?.message ?? null,
+      retry_after_seconds: refusal?.retryAfterSeconds ?? null,
+      minimum_value: (sponsoring?.minimumBalance ?? 0n).toString(),
+      minimum_deadline_seconds: MINIMUM_DEADLINE_SECONDS,
+    },
+    typed_data: permitTypedData(terms, { owner, value: SUGGESTED_VALUE, nonce, deadline }),
+  }
+}
+
+/** Returns why the suggested permit would not be submitted now, or `null`. Only its simulation is left out. */
+async function findRefusal(
+  { store, sponsoring }: AllowanceDependencies,
+  owner: `0x${string}`,
+  reading: AllowanceReading,
+): Promise<AppError | null> {
+  if (sponsoring === null) return new AppError('sponsoring_disabled')
+  const refusal = findOwnerRefusal(reading, sponsoring)
+  // A permit would be answered without a transaction, so no limit applies.
+  if (refusal || isAllowanceSufficient(reading, SUGGESTED_VALUE)) return refusal
+  const limited = await store.findSponsoringRefusal(owner, { ...sponsoring, reservedGasWei: 0n })
+  return limited && limitError(limited)
+}

@@ -1,0 +1,21 @@
+import type { AllowanceOutcome, AllowanceRequestStore, SponsoringLimits } from '#shared/jobs/allowance-store.ts'
+import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import type { OutcomeAwaiter } from '../paid-request/job/await-outcome.ts'
+
+/** How long before its deadline a permit must arrive: the time to submit it, at the fees of a busy network. */
+export const MINIMUM_DEADLINE_SECONDS = 300
+
+/** What sponsoring costs at most. The smallest value of a permit is the smallest balance of its owner. */
+export type SponsoringSettings = Omit<SponsoringLimits, 'reservedGasWei'>
+
+/** Everything that the routes of allowances need. */
+export interface AllowanceDependencies {
+  readonly terms: Pick<PaymentTerms, 'network' | 'asset' | 'permit2' | 'facilitators'>
+  readonly reader: AllowanceReader
+  readonly store: AllowanceRequestStore
+  readonly outcomes: OutcomeAwaiter<AllowanceOutcome>
+  /** `null` when the service has no settlement keys, or the operator switched sponsoring off. */
+  readonly sponsoring: SponsoringSettings | null
+  readonly now: () => Date
+}

@@ -1,0 +1,23 @@
+import { recoverMessageSigner } from '#shared/adapters/chain/signing/personal-message.ts'
+import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
+import { createAccountPlaces } from '../account/account-places.ts'
+import type { ApiConfig } from '../config.ts'
+import type { AccountDependencies } from '../routes/account.ts'
+
+/** Composes what lets wallets read their own calls. */
+export function composeAccount(
+  config: Pick<ApiConfig, 'CHALLENGE_SECRET' | 'PUBLIC_BASE_URL'>,
+  { pool, network, now }: { readonly pool: Pool; readonly network: PaymentTerms['network']; readonly now: () => Date },
+): AccountDependencies['account'] {
+  return {
+    accountStore: createAccountStore(pool),
+    places: createAccountPlaces(),
+    recoverMessageSigner,
+    challengeSecret: config.CHALLENGE_SECRET,
+    publicBaseUrl: config.PUBLIC_BASE_URL,
+    network,
+    now,
+  }
+}

@@ -1,0 +1,53 @@
+import { AppError } from '#shared/errors/app-error.ts'
+import type { CurrentBinding } from '#shared/jobs/admission-store.ts'
+import type { MeasuredAudio } from '#shared/operations/operation.ts'
+import { openChallengeToken } from '#shared/payment/challenge-token.ts'
+import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
+import { type AuthorizationDependencies, readAuthorization } from '../payment/read-authorization.ts'
+import { claimedDigest, type PaidRequest } from './bind-quote.ts'
+
+/**
+ * Throws `audio_claim_mismatch` (402), which names what differs, when the payment answers the challenge for a recording
+ * that its caller described, and the one that was sent is another. The challenge of the refusal has the price of the
+ * recording itself. Throws for a payment that is also wrong in another way what `readAuthorization` throws.
+ */
+export function requireTrueClaim(
+  dependencies: AuthorizationDependencies,
+  paymentHeader: PaymentHeader,
+  paidRequest: PaidRequest,
+  binding: CurrentBinding | null,
+): void {
+  const { recording } = paidRequest.effectiveRequest
+  if (!binding?.claim || !recording) return
+  const requestDigest = claimedDigest(binding, paidRequest)
+  if (requestDigest === null) return
+  const claimed = { ...paidRequest, requestDigest }
+  if (!isIssuedFor(paymentHeader, claimed, dependencies.challengeSecret)) return
+  readAuthorization(dependencies, paymentHeader, claimed)
+  throw new AppError('audio_claim_mismatch', {
+    message: `The recording is not the one that was priced: ${differences(binding.claim.audio, recording.audio)}. Nothing was charged. This challenge has the price of the recording that was sent; sign it and send the same request again.`,
+  })
+}
+
+function isIssuedFor(
+  { decoded }: PaymentHeader,
+  subject: { readonly idempotencyKey: string; readonly requestDigest: string },
+  challengeSecret: string,
+): boolean {
+  if (decoded.outcome !== 'decoded') return false
+  const opened = openChallengeToken(decoded.payment.accepted.extra?.['challenge'], subject, challengeSecret)
+  return opened.outcome === 'genuine' && opened.matchesRequest
+}
+
+/** Names every fact that differs, since a client may have computed several of them in a wrong way. */
+function differences(claimed: MeasuredAudio, inspected: MeasuredAudio): string {
+  const facts = [
+    ['sha256', claimed.sha256, inspected.sha256],
+    ['bytes', claimed.bytes, inspected.bytes],
+    ['duration_ms', claimed.durationMs, inspected.durationMs],
+  ] as const
+  return facts
+    .filter(([, described, measured]) => described !== measured)
+    .map(([name, described, measured]) => `${name} is ${measured}, not ${described}`)
+    .join(', ')
+}

@@ -1,0 +1,87 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { AppError } from '#shared/errors/app-error.ts'
+import type { Admission } from '../admission/admission.ts'
+import { describeAllowance } from '../allowances/describe-allowance.ts'
+import { readPermit } from '../allowances/read-permit.ts'
+import { type AllowanceAnswer, requestAllowance } from '../allowances/request-allowance.ts'
+import type { AllowanceDependencies } from '../allowances/sponsoring.ts'
+import type { VerificationLimiter } from '../paid-request/payment/verify-authorization.ts'
+import type { RateLimiter } from '../plugins/rate-limits.ts'
+import { requireJson } from '../request/headers.ts'
+import { walletAddressSchema } from '../schemas/balance.ts'
+import { createCallerHold, sendInterimResponses } from './held-connection.ts'
+
+const PATH = '/v1/allowances'
+/** Many times the longest permit. */
+const BODY_LIMIT_BYTES = 8 * 1024
+
+const querySchema = z.object({ owner: walletAddressSchema })
+
+interface RouteDependencies {
+  readonly allowanceRequests: AllowanceDependencies
+  readonly limitRate: RateLimiter
+  /** Each permit costs RPC calls before it is known to be good, as the payment of a new payer does. */
+  readonly limitVerifications: VerificationLimiter
+  readonly admission: Pick<Admission, 'holdWithoutWork'>
+  readonly holdMs: number
+  readonly interimAnswerMs: number
+  readonly stopping: AbortSignal
+}
+
+/**
+ * Adds `GET /v1/allowances?owner=`, which says what Permit2 may take of an owner and what to sign, and
+ * `POST /v1/allowances`, which submits the signed permit at the service's cost and waits for its confirmation. A caller
+ * without a place to wait gets `allowance_pending` (503) and may repeat the request.
+ */
+export function addAllowanceRoutes(app: FastifyInstance, dependencies: RouteDependencies): void {
+  const { allowanceRequests, limitRate } = dependencies
+  app.get(PATH, {
+    onRequest: async (request, reply) => limitRate(request, reply, 'openai'),
+    handler: async (request, reply) => {
+      const status = await describeAllowance(allowanceRequests, readOwnerAddress(request.query))
+      return reply.header('cache-control', 'no-store').send(status)
+    },
+  })
+  app.post(PATH, {
+    bodyLimit: BODY_LIMIT_BYTES,
+    onRequest: async (request, reply) => {
+      limitRate(request, reply, 'openai')
+      requireJson(request.headers)
+    },
+    handler: async (request, reply) => {
+      const answer = await holdForAllowance(dependencies, request, reply)
+      return reply.header('cache-control', 'no-store').send(answer)
+    },
+  })
+}
+
+/** Requests the allowance and keeps the caller waiting, in one of the few places of callers without a job. */
+async function holdForAllowance(
+  { allowanceRequests, admission, limitVerifications, ...limits }: RouteDependencies,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<AllowanceAnswer> {
+  const permit = readPermit(request.body, allowanceRequests.terms.permit2)
+  const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
+  const hold = createCallerHold(request, reply, limits)
+  try {
+    return await requestAllowance(allowanceRequests, permit, {
+      limitReads: () => void limitVerifications(request),
+      startWaiting: (owner) => hold.holdIn(admission.holdWithoutWork(request, `allowance of ${owner}`)),
+    })
+  } finally {
+    stopInterimResponses()
+    hold.release()
+  }
+}
+
+function readOwnerAddress(query: unknown): `0x${string}` {
+  const parsed = querySchema.safeParse(query)
+  if (parsed.success) return parsed.data.owner.toLowerCase() as `0x${string}`
+  const missing = typeof query === 'object' && query !== null && !('owner' in query)
+  const message = missing
+    ? 'owner is required: the wallet to look up, 0x and 40 hexadecimal digits.'
+    : 'owner must be given once, as 0x and 40 hexadecimal digits.'
+  throw new AppError(missing ? 'missing_field' : 'invalid_field', { param: 'owner', message })
+}

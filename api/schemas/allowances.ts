@@ -1,0 +1,90 @@
+import { z } from 'zod'
+import { walletAddressSchema } from './balance.ts'
+
+const UINT256_END = 1n << 256n
+
+/** Decimal digits, or a JSON integer that JSON represents exactly. */
+const uint256Schema = z
+  .union([z.string().regex(/^(0|[1-9]\d{0,77})$/), z.int().min(0)], {
+    error: 'must be a decimal string without sign or leading zeros, or an integer below 2^53',
+  })
+  .transform(BigInt)
+  .refine((value) => value < UINT256_END, { error: 'must be below 2^256' })
+const wordSchema = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{64}$/, { error: 'must be 0x and 64 hexadecimal digits' })
+  .optional()
+
+/** An owner's EIP-2612 permit of USDC for Permit2, as a caller sends it. */
+const presentedPermitSchema = z.strictObject({
+  owner: walletAddressSchema.meta({ description: 'The wallet that signed.' }),
+  spender: walletAddressSchema.optional().meta({ description: 'Permit2, the only spender that is sponsored.' }),
+  value: uint256Schema.meta({ description: 'What Permit2 may take in all, in atomic USDC.' }),
+  nonce: uint256Schema
+    .optional()
+    .meta({ description: 'The permit nonce that was signed; the current one by default.' }),
+  deadline: uint256Schema.meta({ description: 'Unix seconds.' }),
+  signature: z
+    .string()
+    .regex(/^0x([0-9a-fA-F]{128}|[0-9a-fA-F]{130})$/, {
+      error:
+        'must be 65 bytes as 0x and hexadecimal digits, or 64 in the compact form of EIP-2098. A contract wallet cannot sign a permit: it approves Permit2 in a transaction of its own',
+    })
+    .optional(),
+  v: z.union([z.literal(27), z.literal(28), z.literal(0), z.literal(1)], { error: 'must be 27 or 28' }).optional(),
+  r: wordSchema,
+  s: wordSchema,
+})
+
+export const allowanceRequestSchema = z.strictObject({ permit: presentedPermitSchema })
+
+const atomicSchema = z.string().regex(/^\d+$/)
+
+/** What an owner and the allowance of Permit2 are called in every answer. */
+const partiesShape = {
+  network: z.literal('eip155:8453'),
+  asset: z.string(),
+  owner: z.string(),
+  spender: z.string().meta({ description: 'Permit2.' }),
+}
+
+export const allowanceSchema = z.strictObject({
+  object: z.literal('allowance'),
+  ...partiesShape,
+  allowance: atomicSchema.meta({ description: 'What Permit2 may take at `block`, in atomic USDC.' }),
+  transaction: z
+    .string()
+    .nullable()
+    .meta({ description: 'The transaction that submitted the permit; null when none of this service was needed.' }),
+  block: z.int().nonnegative(),
+})
+
+export const allowanceStatusSchema = z.strictObject({
+  object: z.literal('allowance_status'),
+  ...partiesShape,
+  allowance: atomicSchema.meta({ description: 'What Permit2 may take, in atomic USDC.' }),
+  balance_usdc_atomic: atomicSchema,
+  permit_nonce: atomicSchema.meta({ description: 'The nonce of the next EIP-2612 permit.' }),
+  block: z.int().nonnegative(),
+  pays_without_permit: z.boolean().meta({ description: 'Whether a call up to `maximum_without_permit` needs none.' }),
+  maximum_without_permit: atomicSchema,
+  sponsoring: z.strictObject({
+    available: z.boolean(),
+    /** A code of the error table, with its message; `null` when sponsoring is available. */
+    reason: z.string().nullable(),
+    message: z.string().nullable(),
+    retry_after_seconds: z.int().nonnegative().nullable(),
+    minimum_value: atomicSchema.meta({ description: 'The smallest value of a permit that is sponsored.' }),
+    minimum_deadline_seconds: z.int().positive().meta({ description: 'How far ahead its deadline must be.' }),
+  }),
+  typed_data: z
+    .strictObject({
+      domain: z.record(z.string(), z.unknown()),
+      types: z.record(z.string(), z.array(z.strictObject({ name: z.string(), type: z.string() }))),
+      primaryType: z.literal('Permit'),
+      message: z.record(z.string(), z.string()),
+    })
+    .meta({
+      description: 'What the owner signs (EIP-712). Any value and deadline within the limits may replace these.',
+    }),
+})

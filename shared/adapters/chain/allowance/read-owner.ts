@@ -1,0 +1,31 @@
+import type { ContractFunctionParameters, PublicClient } from 'viem'
+import { z } from 'zod'
+import type { AllowanceReading } from '#shared/payment/allowance-reader.ts'
+import { MULTICALL3_ADDRESS, multicall3Abi, PERMIT2_ADDRESS, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+
+type Hex = `0x${string}`
+
+export type OwnerReading = Omit<AllowanceReading, 'hasCode'>
+
+const resultsSchema = z.tuple([z.bigint(), z.bigint(), z.bigint(), z.bigint(), z.bigint()])
+
+/** Reads an owner's funds, allowance and permit nonce in one `eth_call`, so all are of the same block. */
+export async function readOwner(client: PublicClient, owner: Hex, blockHash?: Hex): Promise<OwnerReading> {
+  const contracts: ContractFunctionParameters[] = [
+    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
+    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getCurrentBlockTimestamp' },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [owner] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [owner, PERMIT2_ADDRESS] },
+    { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'nonces', args: [owner] },
+  ]
+  const results = await client.multicall({
+    allowFailure: false,
+    // Never split: two calls could read two blocks.
+    batchSize: 0,
+    multicallAddress: MULTICALL3_ADDRESS,
+    contracts,
+    ...(blockHash && { blockHash, requireCanonical: true }),
+  })
+  const [block, chainTime, balance, allowance, permitNonce] = resultsSchema.parse(results)
+  return { block, chainTime, balance, allowance, permitNonce }
+}
