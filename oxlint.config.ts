@@ -219,6 +219,10 @@ export default defineConfig({
   },
   overrides: [
     { files: ['**/config.ts', 'infra/**', 'test/**', '*.config.ts'], rules: { 'node/no-process-env': 'off' } },
+    {
+      files: ['client/wallet/wallet-from-environment.ts', 'client/journal/home-directory.ts'],
+      rules: { 'node/no-process-env': 'off' },
+    },
     ...domainRooms,
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
     ...adapterRooms,

@@ -1,0 +1,32 @@
+import { FareboxError } from '../wire/farebox-error.ts'
+import { formatUsdc } from './usdc.ts'
+
+export type LimitName = 'call' | 'session' | 'day'
+
+const ADVICE: Readonly<Record<LimitName, string>> = {
+  call: 'Raise the budget for one call, or make the request smaller.',
+  session: 'Raise the budget of the session, or start another one.',
+  day: 'Raise the budget of the day, or continue after midnight UTC.',
+}
+
+/** A call was not made because its maximum does not fit into the budget. */
+export class BudgetExceeded extends FareboxError {
+  override readonly name = 'BudgetExceeded'
+  readonly limit: LimitName
+  readonly limitAtomic: bigint
+  readonly leftAtomic: bigint
+  readonly askedAtomic: bigint
+
+  constructor(limit: LimitName, limitAtomic: bigint, leftAtomic: bigint, askedAtomic: bigint) {
+    super({
+      code: 'budget_exceeded',
+      problem: `The call costs at most ${formatUsdc(askedAtomic)} USDC, but the ${limit} budget of ${formatUsdc(limitAtomic)} USDC has ${formatUsdc(leftAtomic)} USDC left.`,
+      money: 'none',
+      advice: ADVICE[limit],
+    })
+    this.limit = limit
+    this.limitAtomic = limitAtomic
+    this.leftAtomic = leftAtomic
+    this.askedAtomic = askedAtomic
+  }
+}

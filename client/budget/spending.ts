@@ -1,0 +1,60 @@
+import type { Attempt, OpenMaximum } from '../journal/attempt.ts'
+
+const DAY_MS = 86_400_000
+
+/**
+ * Sums of what was and what may still be charged, kept up to date with each change of the journal. A signed payment of
+ * unknown outcome counts until its outcome is known, for days until the one on which it can be settled last.
+ */
+export class Spending {
+  readonly #countedReceipts = new Map<string, number>()
+  readonly #chargedByDay = new Map<number, bigint>()
+  readonly #open = new Map<string, OpenMaximum>()
+  readonly #ownKeys = new Set<string>()
+  #ownCharged = 0n
+
+  update({ key, open, receipts }: Attempt, isOwn: boolean): void {
+    for (const { charge, at } of receipts.slice(this.#countedReceipts.get(key) ?? 0)) {
+      const day = dayOf(Date.parse(at))
+      this.#chargedByDay.set(day, (this.#chargedByDay.get(day) ?? 0n) + BigInt(charge))
+      if (isOwn) this.#ownCharged += BigInt(charge)
+    }
+    if (receipts.length > 0) this.#countedReceipts.set(key, receipts.length)
+    if (isOwn) this.#ownKeys.add(key)
+    if (open !== null) this.#open.set(key, open)
+    else {
+      this.#open.delete(key)
+      this.#ownKeys.delete(key)
+    }
+  }
+
+  /** Returns what counts for this process: its charges, and the maxima of its calls under way. */
+  session(now: number, exceptKey?: string): bigint {
+    let sum = this.#ownCharged
+    for (const key of this.#ownKeys) if (key !== exceptKey) sum += counted(this.#open.get(key), now)
+    return sum
+  }
+
+  /** Returns what counts for the UTC day of `now`, for all processes. */
+  day(now: number, exceptKey?: string): bigint {
+    const today = dayOf(now)
+    let sum = this.#chargedByDay.get(today) ?? 0n
+    for (const [key, open] of this.#open) if (key !== exceptKey && dayOf(open.until) >= today) sum += counted(open, now)
+    return sum
+  }
+
+  /** Returns what may still be charged for a call. */
+  openMaximum(key: string, now: number): bigint {
+    return counted(this.#open.get(key), now)
+  }
+}
+
+/** An unsigned reservation ends by itself; what is signed counts until its outcome is known. */
+function counted(open: OpenMaximum | undefined, now: number): bigint {
+  if (open === undefined) return 0n
+  return open.isSigned || open.until > now ? open.maximum : 0n
+}
+
+function dayOf(time: number): number {
+  return Math.floor(time / DAY_MS)
+}

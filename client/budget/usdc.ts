@@ -1,0 +1,17 @@
+const ATOMIC_PER_USDC = 1_000_000n
+
+/** Parses a decimal amount such as `0.15` exactly. Throws `RangeError` for any other text or more than six decimals. */
+export function parseUsdc(amount: string): bigint {
+  const match = /^(\d+)(?:\.(\d{1,6}))?$/.exec(amount)
+  if (!match) throw new RangeError(`not an amount of USDC with at most six decimals: ${JSON.stringify(amount)}`)
+  const [, whole = '0', fraction = ''] = match
+  return BigInt(whole) * ATOMIC_PER_USDC + BigInt(fraction.padEnd(6, '0'))
+}
+
+/** Renders atomic units as decimal USDC without trailing zeros. */
+export function formatUsdc(atomic: bigint): string {
+  if (atomic < 0n) return `-${formatUsdc(-atomic)}`
+  const fraction = (atomic % ATOMIC_PER_USDC).toString().padStart(6, '0').replace(/0+$/, '')
+  const whole = (atomic / ATOMIC_PER_USDC).toString()
+  return fraction === '' ? whole : `${whole}.${fraction}`
+}

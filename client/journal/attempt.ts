@@ -1,0 +1,85 @@
+import type { AnsweredEntry, JournalEntry } from './entries.ts'
+
+/** What the journal knows about the call of one idempotency key. */
+export interface Attempt {
+  readonly key: string
+  readonly origin: string
+  readonly method: string
+  readonly path: string
+  readonly identity: string
+  readonly purpose: string
+  readonly payer: string
+  readonly phase: JournalEntry['phase']
+  readonly changedAt: number
+  /** What may still be charged. */
+  readonly open: OpenMaximum | null
+  /** The payment that was signed last and is not answered yet. */
+  readonly payment: string | null
+  /** The sum of what was charged; a replay is not counted again. */
+  readonly charged: bigint
+  readonly receipts: readonly AnsweredEntry[]
+  readonly verification: 'none' | 'passed' | 'failed'
+  /** The journal file that wrote its last entry. */
+  readonly writer: string
+}
+
+export interface OpenMaximum {
+  readonly maximum: bigint
+  /** Milliseconds: a reservation ends then, a signed payment cannot be settled after it. */
+  readonly until: number
+  readonly isSigned: boolean
+}
+
+const UNKNOWN = { origin: '', method: '', path: '', identity: '', purpose: '', payer: '' } as const
+
+/** Returns the attempt after one more entry. */
+export function applyEntry(before: Attempt | undefined, entry: JournalEntry, writer: string): Attempt {
+  const changedAt = Date.parse(entry.at)
+  const start: Attempt = before ?? {
+    ...UNKNOWN,
+    key: entry.key,
+    phase: 'intended',
+    changedAt,
+    open: null,
+    payment: null,
+    charged: 0n,
+    receipts: [],
+    verification: 'none',
+    writer,
+  }
+  const next = { ...start, phase: entry.phase, changedAt, writer }
+  switch (entry.phase) {
+    case 'intended': {
+      const { origin, method, path, identity, purpose, payer } = entry
+      return { ...next, origin, method, path, identity, purpose, payer }
+    }
+    case 'quoted':
+      return { ...next, open: atLeast(start.open, entry.maximum, entry.expiresAt, false) }
+    case 'signed':
+      return { ...next, payment: entry.payment, open: atLeast(start.open, entry.maximum, entry.deadline, true) }
+    case 'refused':
+      return { ...next, payment: null, open: null }
+    case 'answered':
+      return { ...next, payment: null, open: null, ...withReceipt(start, entry) }
+    case 'verified':
+      return { ...next, verification: entry.outcome }
+  }
+}
+
+/** A signed payment stays open while another one is prepared under its key: the higher maximum counts. */
+function atLeast(before: OpenMaximum | null, digits: string, time: string, isSigned: boolean): OpenMaximum {
+  const maximum = BigInt(digits)
+  const until = Date.parse(time)
+  if (!before?.isSigned) return { maximum, until, isSigned }
+  return {
+    maximum: maximum > before.maximum ? maximum : before.maximum,
+    until: Math.max(until, before.until),
+    isSigned: true,
+  }
+}
+
+function withReceipt({ charged, receipts }: Attempt, entry: AnsweredEntry): Pick<Attempt, 'charged' | 'receipts'> {
+  const isReplay = receipts.some(({ receiptId }) => receiptId === entry.receiptId)
+  if (isReplay) return { charged, receipts }
+  return { charged: charged + BigInt(entry.charge), receipts: [...receipts, entry] }
+}

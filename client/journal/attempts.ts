@@ -1,0 +1,44 @@
+import { type Attempt, applyEntry } from './attempt.ts'
+import type { JournalEntry } from './entries.ts'
+
+export type AttemptListener = (after: Attempt, isOwn: boolean) => void
+
+/** The calls of all journal files, by key. */
+export class Attempts {
+  readonly #byKey = new Map<string, Attempt>()
+  readonly #byIdentity = new Map<string, Set<string>>()
+  readonly #listeners = new Set<AttemptListener>()
+
+  apply(entry: JournalEntry, writer: string, isOwn: boolean): void {
+    const after = applyEntry(this.#byKey.get(entry.key), entry, writer)
+    this.#byKey.set(entry.key, after)
+    if (entry.phase === 'intended') this.#index(entry.identity, entry.key)
+    for (const listener of this.#listeners) listener(after, isOwn)
+  }
+
+  get(key: string): Attempt | undefined {
+    return this.#byKey.get(key)
+  }
+
+  all(): Iterable<Attempt> {
+    return this.#byKey.values()
+  }
+
+  /** Returns the calls with the same method, URL and body, oldest first. */
+  withIdentity(identity: string): readonly Attempt[] {
+    const keys = [...(this.#byIdentity.get(identity) ?? [])]
+    return keys.map((key) => this.#byKey.get(key)).filter((attempt) => attempt !== undefined)
+  }
+
+  /** Reports every later change, after one report for each call that is known already. */
+  subscribe(listener: AttemptListener): void {
+    for (const attempt of this.#byKey.values()) listener(attempt, false)
+    this.#listeners.add(listener)
+  }
+
+  #index(identity: string, key: string): void {
+    const keys = this.#byIdentity.get(identity)
+    if (keys === undefined) this.#byIdentity.set(identity, new Set([key]))
+    else keys.add(key)
+  }
+}

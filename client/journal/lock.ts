@@ -1,0 +1,41 @@
+import { join } from 'node:path'
+import { lock } from 'proper-lockfile'
+import { FareboxError } from '../wire/farebox-error.ts'
+
+/** A lock whose process died is taken over after this time. */
+const STALE_MS = 10_000
+/** Together longer than `STALE_MS`. */
+const RETRIES = { retries: 600, minTimeout: 5, maxTimeout: 50, factor: 1.5, randomize: true }
+
+/** Runs `work` while no other process holds the directory's lock. */
+export async function withLock<T>(directory: string, work: () => T | Promise<T>): Promise<T> {
+  let compromised: Error | undefined
+  const release = await lock(directory, {
+    lockfilePath: join(directory, 'journal.lock'),
+    realpath: false,
+    stale: STALE_MS,
+    retries: RETRIES,
+    onCompromised: (error) => {
+      compromised = error
+    },
+  }).catch((error: unknown) => {
+    throw lockError(directory, error)
+  })
+  try {
+    const result = await work()
+    if (compromised !== undefined) throw lockError(directory, compromised)
+    return result
+  } finally {
+    if (compromised === undefined) await release()
+  }
+}
+
+function lockError(directory: string, cause: unknown): FareboxError {
+  return new FareboxError({
+    code: 'journal_locked',
+    problem: `The lock of the journal in ${directory} could not be held.`,
+    money: 'none',
+    advice: 'Check whether another farebox process hangs, then repeat the call.',
+    cause,
+  })
+}

@@ -1,0 +1,66 @@
+import type { PaymentRequired, PaymentRequirements } from '@x402/core/types'
+import { FareboxError } from '../wire/farebox-error.ts'
+
+/** What a 402 asks to be signed. Addresses are in lower case. */
+export interface Challenge {
+  readonly scheme: string
+  readonly network: string
+  readonly asset: string
+  readonly payTo: string
+  readonly facilitator: string | null
+  readonly maximum: bigint
+  readonly maxTimeoutSeconds: number
+  readonly resourceUrl: string | null
+  /** Milliseconds; `null` if the service names no time. */
+  readonly expiresAt: number | null
+  readonly chosen: PaymentRequirements
+  readonly required: PaymentRequired
+}
+
+/** Decodes the `PAYMENT-REQUIRED` header, which is authoritative over the body. Throws when it is not of x402 v2. */
+export function readChallenge(header: string | null): Challenge {
+  const required = parseHeader(header)
+  const { accepts, resource, x402Version } = required
+  const [chosen] = Array.isArray(accepts) ? accepts.filter(({ scheme }) => scheme === 'upto') : []
+  if (x402Version !== 2 || chosen === undefined)
+    throw unreadable('it offers no payment of scheme "upto" in x402 version 2')
+  const { scheme, network, asset, payTo, amount, maxTimeoutSeconds, extra } = chosen
+  if ([network, asset, payTo].some((value) => typeof value !== 'string')) throw unreadable('its terms are incomplete')
+  if (typeof amount !== 'string' || !/^(0|[1-9]\d{0,30})$/.test(amount)) throw unreadable('its amount is not a number')
+  if (!Number.isInteger(maxTimeoutSeconds) || maxTimeoutSeconds <= 0) throw unreadable('its timeout is not a number')
+  const facilitator = extra?.['facilitatorAddress']
+  const expiresAt = Date.parse(String(extra?.['expiresAt']))
+  return {
+    scheme,
+    network,
+    asset: asset.toLowerCase(),
+    payTo: payTo.toLowerCase(),
+    facilitator: typeof facilitator === 'string' ? facilitator.toLowerCase() : null,
+    maximum: BigInt(amount),
+    maxTimeoutSeconds,
+    resourceUrl: typeof resource?.url === 'string' ? resource.url : null,
+    expiresAt: Number.isNaN(expiresAt) ? null : expiresAt,
+    chosen,
+    required,
+  }
+}
+
+function parseHeader(header: string | null): PaymentRequired {
+  if (header === null) throw unreadable('the header PAYMENT-REQUIRED is missing')
+  try {
+    const value: unknown = JSON.parse(Buffer.from(header, 'base64').toString('utf8'))
+    if (typeof value === 'object' && value !== null) return value as PaymentRequired
+  } catch {
+    // Reported below.
+  }
+  throw unreadable('the header PAYMENT-REQUIRED is not JSON in Base64')
+}
+
+function unreadable(reason: string): FareboxError {
+  return new FareboxError({
+    code: 'challenge_unreadable',
+    problem: `The server’s payment request cannot be used: ${reason}.`,
+    money: 'none',
+    advice: 'Check the URL of the service; nothing was signed.',
+  })
+}

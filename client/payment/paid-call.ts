@@ -1,0 +1,61 @@
+import type { Budget } from '../budget/budget.ts'
+import type { Journal } from '../journal/journal.ts'
+import type { FareboxError } from '../wire/farebox-error.ts'
+import type { HttpAnswer } from '../wire/http-answer.ts'
+import type { Pins } from './pins.ts'
+import type { PaymentSigner } from './sign-payment.ts'
+
+/** A request that is paid for, as it can be sent any number of times. */
+export interface PaidCall {
+  readonly key: string
+  readonly url: string
+  /** SHA-256 of method, URL and body. */
+  readonly identity: string
+  /** A word for the journal's reader, such as `transcribe`. */
+  readonly purpose: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: () => RequestBody | Promise<RequestBody>
+  /** Asks for the challenge without sending the content, if possible. */
+  readonly priceFirst?: { readonly url: string; readonly body: string } | undefined
+  /** No challenge above it is signed. */
+  readonly quotedMaximum?: bigint | undefined
+  /** How long the call may wait for retries; zero leaves them to the caller. */
+  readonly patienceMs: number
+  readonly signal?: AbortSignal | undefined
+  /** Called before each wait. */
+  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+}
+
+export type RequestBody = string | Uint8Array<ArrayBuffer> | Blob | FormData
+
+/** What every paid call shares. */
+export interface PaymentContext {
+  readonly payer: string
+  readonly journal: Journal
+  readonly budget: Budget
+  readonly pins: Pins
+  readonly sign: PaymentSigner
+  readonly fetch: typeof globalThis.fetch
+  readonly now: () => number
+}
+
+/** What was paid for a call. Amounts are decimal USDC. */
+export interface Payment {
+  readonly key: string
+  /** The authorized maximum; `null` if the answer needed no payment. */
+  readonly maximum: string | null
+  readonly charged: string
+  readonly transaction: string | null
+  readonly receiptId: string | null
+  readonly receiptToken: string | null
+  /** Whether the answer is the repetition of one that was received before. */
+  readonly replayed: boolean
+  readonly verified: 'not_checked' | 'passed' | 'failed'
+  /** Whether the journal could record the answer; if not, its maximum stays reserved. */
+  readonly recorded: boolean
+}
+
+export interface PaidAnswer {
+  readonly answer: HttpAnswer
+  readonly payment: Payment
+}

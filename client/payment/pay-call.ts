@@ -1,0 +1,148 @@
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { HttpAnswer } from '../wire/http-answer.ts'
+import { readServiceError, type ServiceError } from '../wire/service-error.ts'
+import { authorize } from './authorize.ts'
+import { conclude } from './conclude.ts'
+import type { PaidAnswer, PaidCall, PaymentContext } from './paid-call.ts'
+import { RetrySchedule, wait } from './retry-schedule.ts'
+import { sendCall } from './send-call.ts'
+import type { SignedPayment } from './sign-payment.ts'
+
+/** Refusals of a payment that a new signature of the same wallet can cure. */
+const CURED_BY_SIGNING: ReadonlySet<string> = new Set([
+  'payment_required',
+  'challenge_expired',
+  'fresh_signature_required',
+  'audio_claim_mismatch',
+  'payment_nonce_used',
+  'settlement_failed',
+])
+/** A service that refuses as many signatures of one call in turn is not asked again. */
+const MOST_SIGNATURES = 4
+
+/** The state of one call between its exchanges. */
+interface Progress {
+  payment: SignedPayment | null
+  /** Whether a request with this payment may have been accepted without an answer. */
+  isAmbiguous: boolean
+  signatures: number
+  readonly schedule: RetrySchedule
+}
+
+/**
+ * Makes a paid call: every payment of the client goes through here. It is charged at most once per key, however often it
+ * is repeated, by this process or a later one. Throws `FareboxError`, which states what happened to the money.
+ */
+export async function payCall(context: PaymentContext, call: PaidCall): Promise<PaidAnswer> {
+  const progress: Progress = {
+    payment: earlierPayment(context, call),
+    isAmbiguous: true,
+    signatures: 0,
+    schedule: new RetrySchedule(call.patienceMs, context.now),
+  }
+  try {
+    recordIntent(context, call)
+    for (;;) {
+      const paid = await advance(context, call, progress)
+      if (paid !== null) return paid
+    }
+  } catch (error) {
+    if (error instanceof FareboxError) error.key = call.key
+    throw error
+  }
+}
+
+/** Sends the call once and prepares the next exchange, or returns the answer. */
+async function advance(context: PaymentContext, call: PaidCall, progress: Progress): Promise<PaidAnswer | null> {
+  const { payment } = progress
+  let answer: HttpAnswer
+  try {
+    answer = await sendCall(context, call, payment)
+  } catch (error) {
+    if (!(error instanceof FareboxError)) throw error
+    progress.isAmbiguous ||= payment !== null
+    await waitOrThrow(call, progress, error, undefined)
+    return null
+  }
+  if (answer.status >= 200 && answer.status < 300) return conclude(context, call, answer, payment)
+  const error = readServiceError(answer, payment !== null)
+  if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
+  else await handleError(context, call, progress, error)
+  return null
+}
+
+async function answerChallenge(
+  context: PaymentContext,
+  call: PaidCall,
+  progress: Progress,
+  answer: HttpAnswer,
+  error: ServiceError,
+): Promise<void> {
+  dropPayment(context, call, progress, error)
+  if (!CURED_BY_SIGNING.has(error.code) || progress.signatures >= MOST_SIGNATURES) throw error
+  if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
+  progress.payment = await authorize(context, call, answer)
+  progress.isAmbiguous = false
+  progress.signatures += 1
+}
+
+async function handleError(
+  context: PaymentContext,
+  call: PaidCall,
+  progress: Progress,
+  error: ServiceError,
+): Promise<void> {
+  if (error.money !== 'none') progress.isAmbiguous = true
+  // A refusal at the door says nothing about an earlier request with the same payment.
+  const isConclusive = error.money === 'none' && (error.retry !== 'same_request' || !progress.isAmbiguous)
+  if (error.retry === 'never') {
+    if (isConclusive) dropPayment(context, call, progress, error)
+    throw error
+  }
+  if (error.retry === 'new_payment' && error.money === 'none') dropPayment(context, call, progress, error)
+  try {
+    await waitOrThrow(call, progress, error, error.retryAfterMs)
+  } catch (givenUp) {
+    if (isConclusive) dropPayment(context, call, progress, error)
+    throw givenUp
+  }
+}
+
+/** Ends the reservation of a payment that the service will not use. */
+function dropPayment({ journal }: PaymentContext, { key }: PaidCall, progress: Progress, error: ServiceError): void {
+  if (progress.payment === null) return
+  progress.payment = null
+  journal.append({ phase: 'refused', key, status: error.status, code: error.code })
+}
+
+async function waitOrThrow(
+  { signal, onWait }: PaidCall,
+  { schedule }: Progress,
+  error: FareboxError,
+  askedMs: number | undefined,
+): Promise<void> {
+  const waitMs = signal?.aborted === true ? null : schedule.next(askedMs)
+  if (waitMs === null) throw error
+  onWait?.(error, waitMs)
+  // An interrupted wait ends with the error that was waited for.
+  await wait(waitMs, signal).catch(() => {
+    throw error
+  })
+}
+
+function isChallenge({ status, headers }: HttpAnswer, { money }: ServiceError): boolean {
+  return (status === 402 || status === 412) && headers.has('payment-required') && money === 'none'
+}
+
+/** Returns the payment that an earlier process signed for this call, while it can be settled. */
+function earlierPayment({ journal, now, payer }: PaymentContext, { key, identity }: PaidCall): SignedPayment | null {
+  const attempt = journal.attempts.get(key)
+  if (!attempt?.payment || attempt.identity !== identity || attempt.payer !== payer) return null
+  if (attempt.open === null || attempt.open.until <= now()) return null
+  return { header: attempt.payment, maximum: attempt.open.maximum, deadline: attempt.open.until }
+}
+
+function recordIntent({ journal, payer }: PaymentContext, { key, url, identity, purpose }: PaidCall): void {
+  const { origin, pathname } = new URL(url)
+  journal.append({ phase: 'intended', key, origin, method: 'POST', path: pathname, identity, purpose, payer })
+}

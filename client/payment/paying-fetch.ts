@@ -1,0 +1,89 @@
+import { BudgetExceeded } from '../budget/budget-exceeded.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import { toResponse } from '../wire/http-answer.ts'
+import { ServiceError } from '../wire/service-error.ts'
+import { bodyDigest } from './body-digest.ts'
+import { requestIdentity } from './call-key.ts'
+import { LogicalCalls } from './logical-calls.ts'
+import type { PaymentContext } from './paid-call.ts'
+import { payCall } from './pay-call.ts'
+
+/** The endpoints that are paid for. Every other request passes unchanged. */
+export const PAID_PATHS: ReadonlySet<string> = new Set([
+  '/v1/chat/completions',
+  '/v1/messages',
+  '/v1/images/generations',
+  '/v1/audio/speech',
+  '/v1/audio/transcriptions',
+])
+
+/** Codes after which an equal request must not take the key again: its result can never be had. */
+const SPENT_KEYS: ReadonlySet<string> = new Set(['idempotency_key_reused', 'result_expired', 'payment_already_settled'])
+/** Set by the clients here; the service refuses or does not need them. */
+const DROPPED_HEADERS = ['content-length', 'x-idempotency-key', 'payment-signature'] as const
+
+/**
+ * Creates a `fetch` that pays. It is for SDKs: it retries nothing but payments, because they retry themselves, and keeps
+ * the idempotency key over their retries. A refusal by the client is a 402 that SDKs do not retry.
+ */
+export function createPayingFetch(context: PaymentContext, baseUrl: string): typeof globalThis.fetch {
+  const calls = new LogicalCalls(context.journal, context.now)
+  const { origin } = new URL(baseUrl)
+  return async (input, init) => {
+    const request = new Request(input, init)
+    const url = new URL(request.url)
+    const isPaid = url.origin === origin && request.method === 'POST' && PAID_PATHS.has(url.pathname)
+    if (!isPaid) return await context.fetch(request)
+    return await fetchPaid(context, calls, request)
+  }
+}
+
+async function fetchPaid(context: PaymentContext, calls: LogicalCalls, request: Request): Promise<Response> {
+  const { signal, url } = request
+  const body = new Uint8Array(await request.arrayBuffer())
+  const identity = requestIdentity('POST', url, bodyDigest(body, request.headers.get('content-type')))
+  const givenKey = request.headers.get('x-idempotency-key')
+  const logicalCall = givenKey === null ? calls.begin(identity) : null
+  // The SDK may retry as soon as it has aborted, before the exchange has ended.
+  signal.addEventListener('abort', () => logicalCall?.fail(), { once: true })
+  try {
+    const { answer } = await payCall(context, {
+      key: givenKey ?? logicalCall?.key ?? '',
+      url,
+      identity,
+      purpose: 'fetch',
+      headers: withoutDropped(request.headers),
+      body: () => body,
+      patienceMs: 0,
+      signal,
+    })
+    logicalCall?.succeed()
+    return toResponse(answer)
+  } catch (error) {
+    const isSpent = error instanceof FareboxError && SPENT_KEYS.has(error.code)
+    if (isSpent) logicalCall?.succeed()
+    else logicalCall?.fail()
+    return responseOf(error, signal)
+  }
+}
+
+/** Returns what the SDK reads as an API error; what it should see as a failed connection is thrown. */
+function responseOf(error: unknown, signal: AbortSignal): Response {
+  if (signal.aborted) throw signal.reason
+  if (error instanceof ServiceError) return toResponse(error.answer)
+  if (!(error instanceof FareboxError)) throw error
+  if (error.code === 'connection_lost') throw new TypeError(error.message, { cause: error })
+  const { code, message, money } = error
+  const type = error instanceof BudgetExceeded ? 'budget_error' : 'payment_error'
+  const details = { type, code, message, param: null, payment: money, retry: 'never' }
+  return Response.json(
+    { type: 'error', error: details },
+    { status: 402, headers: { 'x-should-retry': 'false', 'x-farebox-client-error': code } },
+  )
+}
+
+function withoutDropped(headers: Headers): Record<string, string> {
+  const kept = new Headers(headers)
+  for (const name of DROPPED_HEADERS) kept.delete(name)
+  return Object.fromEntries(kept)
+}

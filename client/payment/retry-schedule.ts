@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const FIRST_DELAY_MS = 500
+const LONGEST_DELAY_MS = 30_000
+
+/** The waits of one call: as long as the server asks for, otherwise doubling with jitter, within the call's patience. */
+export class RetrySchedule {
+  readonly #endsAt: number
+  readonly #now: () => number
+  #failures = 0
+
+  constructor(patienceMs: number, now: () => number) {
+    this.#now = now
+    this.#endsAt = now() + patienceMs
+  }
+
+  /** Returns the next wait, or `null` if it would end after the call's patience. */
+  next(askedMs: number | undefined): number | null {
+    const longest = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures)
+    this.#failures += 1
+    const wait = askedMs ?? longest * (0.5 + Math.random() / 2)
+    return this.#now() + wait > this.#endsAt ? null : wait
+  }
+}
+
+/** Waits; rejects as soon as the signal is aborted. */
+export async function wait(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
+  await sleep(milliseconds, undefined, signal === undefined ? {} : { signal })
+}

@@ -1,0 +1,179 @@
+import { describe, expect, it } from 'vitest'
+import { payCall } from '../../../../client/payment/pay-call.ts'
+import { broken, callOf, challenged, charged, composePayments, failed } from './scripted-service.ts'
+
+const NEW_PAYMENT = { payment: 'none', retry: 'new_payment' }
+
+describe('a paid call', () => {
+  it('a call is challenged, signed and charged, and each phase is journaled before the next', async () => {
+    const phases: (string | undefined)[] = []
+    const { context, seen, journal } = composePayments([
+      (request) => {
+        phases.push(journal.attempts.get('key-1')?.phase)
+        return challenged()(request)
+      },
+      (request) => {
+        phases.push(journal.attempts.get('key-1')?.phase)
+        return charged('5000')(request)
+      },
+    ])
+    const { payment } = await payCall(context, callOf())
+    expect(phases).toEqual(['intended', 'signed'])
+    expect(seen.map(({ key, payment: sent }) => [key, sent !== null])).toEqual([
+      ['key-1', false],
+      ['key-1', true],
+    ])
+    expect(payment).toMatchObject({ maximum: '0.005034', charged: '0.005', receiptId: 'receipt-1', replayed: false })
+    expect(journal.attempts.get('key-1')).toMatchObject({ phase: 'answered', charged: 5000n, open: null })
+  })
+
+  it('a lost answer is asked for again with the same payment', async () => {
+    const { context, seen } = composePayments([challenged(), broken, charged('5034')])
+    await payCall(context, callOf())
+    expect(seen[2]?.payment).toBe(seen[1]?.payment)
+  })
+
+  it('a payment whose outcome is unknown stays reserved and is sent again by the next call of the key', async () => {
+    const { context, seen, extend } = composePayments([challenged(), broken], { session: '0.006' })
+    await expect(payCall(context, callOf({ patienceMs: 0 }))).rejects.toMatchObject({ money: 'unknown', key: 'key-1' })
+    expect(context.budget.left().session).toBe(966n)
+    extend(challenged())
+    await expect(payCall(context, callOf({ key: 'key-2' }))).rejects.toMatchObject({ code: 'budget_exceeded' })
+    extend(charged('5034'))
+    await payCall(context, callOf())
+    expect(seen.at(-1)?.payment).toBe(seen[1]?.payment)
+    expect(context.budget.left().session).toBe(966n)
+  })
+
+  it('a refusal at the door does not free a payment that an earlier request may have used', async () => {
+    const { context } = composePayments(
+      [challenged(), broken, failed(429, 'rate_limited', 'none', 'same_request', { 'retry-after-ms': '99999999' })],
+      { session: '1' },
+    )
+    await expect(payCall(context, callOf())).rejects.toMatchObject({ code: 'rate_limited' })
+    expect(context.budget.left().session).toBe(1_000_000n - 5034n)
+  })
+
+  it('an uncharged failure frees the payment and is paid with another signature', async () => {
+    const { context, seen } = composePayments([
+      challenged(),
+      failed(503, 'provider_unavailable', 'none', 'new_payment'),
+      challenged(),
+      charged('5034'),
+    ])
+    await payCall(context, callOf())
+    const payments = seen.map(({ payment }) => payment).filter((payment) => payment !== null)
+    expect(new Set(payments).size).toBe(2)
+  })
+
+  it.each(['request_in_progress', 'settlement_pending', 'payment_state_unknown', 'internal_error'])(
+    '%s is asked again with the same payment, never with another',
+    async (code) => {
+      const pending = failed(503, code, 'unknown', 'same_request')
+      const { context, seen } = composePayments([challenged(), pending, pending, charged('5034')])
+      await payCall(context, callOf())
+      expect(new Set(seen.slice(1).map(({ payment }) => payment)).size).toBe(1)
+    },
+  )
+
+  it('idempotency_key_reused is never repeated', async () => {
+    const { context, seen } = composePayments([failed(409, 'idempotency_key_reused', 'none', 'never')])
+    await expect(payCall(context, callOf())).rejects.toMatchObject({ code: 'idempotency_key_reused', money: 'none' })
+    expect(seen).toHaveLength(1)
+  })
+
+  it.each(['insufficient_funds', 'payer_has_code', 'payment_rejected'])('%s is not signed again', async (code) => {
+    const { context, seen } = composePayments([challenged(), challenged({}, { code, ...NEW_PAYMENT })], {
+      session: '1',
+    })
+    await expect(payCall(context, callOf())).rejects.toMatchObject({ code, money: 'none' })
+    expect(seen).toHaveLength(2)
+    expect(context.budget.left().session).toBe(1_000_000n)
+  })
+
+  it('a service that refuses every signature gets at most four', async () => {
+    const refusal = challenged({}, { code: 'challenge_expired', ...NEW_PAYMENT })
+    const { context, seen } = composePayments([challenged(), ...Array.from({ length: 9 }, () => refusal)])
+    await expect(payCall(context, callOf())).rejects.toMatchObject({ code: 'challenge_expired' })
+    expect(seen.filter(({ payment }) => payment !== null)).toHaveLength(4)
+  })
+
+  it('another recipient than at the first use is refused before anything is signed', async () => {
+    const { context, seen } = composePayments([
+      challenged(),
+      charged('1'),
+      challenged({ payTo: `0x${'9'.repeat(40)}` }),
+    ])
+    await payCall(context, callOf())
+    await expect(payCall(context, callOf({ key: 'key-2' }))).rejects.toMatchObject({
+      code: 'challenge_refused',
+      differences: [{ term: 'payTo', expected: `0x${'1'.repeat(40)}`, actual: `0x${'9'.repeat(40)}` }],
+    })
+    expect(seen).toHaveLength(3)
+  })
+
+  it('a challenge above the quote is refused, also the second one of a call', async () => {
+    const mismatch = challenged({ amount: '5035' }, { code: 'audio_claim_mismatch', ...NEW_PAYMENT })
+    const { context } = composePayments([challenged(), mismatch], { session: '1' })
+    await expect(payCall(context, callOf({ quotedMaximum: 5034n }))).rejects.toMatchObject({
+      code: 'challenge_refused',
+    })
+    expect(context.budget.left().session).toBe(1_000_000n)
+  })
+
+  it('a call that is priced first sends its content once, with the payment', async () => {
+    const priceFirst = { url: 'http://localhost:4020/v1/quotes', body: '{"challenge":true}' }
+    const { context, seen } = composePayments([challenged(), charged('5034')])
+    await payCall(context, callOf({ priceFirst }))
+    expect(seen.map(({ url, body, payment }) => [new URL(url).pathname, body, payment !== null])).toEqual([
+      ['/v1/quotes', '{"challenge":true}', false],
+      ['/v1/chat/completions', '{"a":1}', true],
+    ])
+  })
+
+  it('an answer that was received before is marked as a replay and not counted again', async () => {
+    const { context } = composePayments([challenged(), charged('5000'), challenged(), charged('5000')], {
+      session: '1',
+    })
+    expect((await payCall(context, callOf())).payment.replayed).toBe(false)
+    expect((await payCall(context, callOf())).payment.replayed).toBe(true)
+    expect(context.budget.left().session).toBe(995_000n)
+  })
+
+  it('a charge above the authorized maximum is reported', async () => {
+    const { context, journal } = composePayments([challenged(), charged('5035')])
+    expect((await payCall(context, callOf())).payment.verified).toBe('failed')
+    expect(journal.attempts.get('key-1')?.verification).toBe('failed')
+  })
+
+  it('an answer without a readable settlement counts with its maximum', async () => {
+    const { context } = composePayments([challenged(), () => Response.json({})], { session: '1' })
+    expect((await payCall(context, callOf())).payment.charged).toBe('0.005034')
+    expect(context.budget.left().session).toBe(1_000_000n - 5034n)
+  })
+
+  it('an interrupted call says that its payment may still be charged', async () => {
+    const abort = new AbortController()
+    const { context } = composePayments([
+      challenged(),
+      () => {
+        abort.abort()
+        return new Error('aborted')
+      },
+    ])
+    await expect(payCall(context, callOf({ signal: abort.signal }))).rejects.toMatchObject({
+      code: 'aborted',
+      money: 'unknown',
+    })
+  })
+
+  it('a signature of an earlier process is not sent after its deadline', async () => {
+    const { context, seen, clock, extend } = composePayments([challenged(), broken])
+    await expect(payCall(context, callOf({ patienceMs: 0 }))).rejects.toMatchObject({ money: 'unknown' })
+    clock.skew = 601_000
+    extend(challenged({ expiresAt: new Date(Date.now() + 900_000).toISOString() }), charged('5034'))
+    await payCall(context, callOf())
+    expect(seen.slice(2).map(({ payment }) => payment !== null)).toEqual([false, true])
+    expect(seen[3]?.payment).not.toBe(seen[1]?.payment)
+  })
+})
