@@ -1,0 +1,40 @@
+import { AudioError } from './audio-error.ts'
+import type { AudioLimits } from './limits.ts'
+import { type FrameTable, frameTableOf } from './mpeg/frame-table.ts'
+import { walkFrames } from './mpeg/walk-frames.ts'
+import type { ReadRecording } from './read-recording.ts'
+
+/** What is done to a recording before it is sent. */
+export type Treatment =
+  /** It is an MP3 within the limits and is sent as it is. */
+  | { readonly kind: 'send'; readonly durationMs: number; readonly sampleRate: number }
+  /** It is an MP3 beyond a limit, whose frames are sent in one or several parts. */
+  | { readonly kind: 'cut'; readonly durationMs: number; readonly sampleRate: number; readonly table: FrameTable }
+  /** It is something else; `found` names it. */
+  | { readonly kind: 'convert'; readonly found: string }
+
+/** What the walk recognizes that has no sound. */
+const NO_RECORDINGS: ReadonlySet<string> = new Set(['a MIDI file', 'a PDF document', 'a ZIP archive', 'a PNG image'])
+
+/** Decides from the content of a file, never from its name. Throws an `AudioError` for what is certainly no recording. */
+export function treatmentOf(read: ReadRecording, limits: AudioLimits): Treatment {
+  const { path, bytes, content } = read
+  const isHeld = content.length === bytes
+  const walk = walkFrames(content)
+  if (walk.outcome === 'unsupported') {
+    const { found } = walk
+    if (NO_RECORDINGS.has(found)) throw new AudioError('not_audio', `it is ${found}.`, { path })
+    if (found === 'an MP3 header without audio frames')
+      throw new AudioError('no_audio', 'it is an MP3 header without any sound.', { path })
+    if (found === 'an ID3 tag whose size runs past the file' && isHeld)
+      throw new AudioError('damaged_audio', 'it ends within its first tag; the file is incomplete.', { path })
+    return { kind: 'convert', found: /^(an? |MPEG|ADTS|ADIF|AMR)/.test(found) ? found : 'no MP3' }
+  }
+  const { durationMs, parts } = walk
+  const sampleRate = parts[0]?.sampleRate ?? 0
+  if (isHeld && bytes <= limits.maximumBytes && durationMs <= limits.maximumDurationMs)
+    return { kind: 'send', durationMs, sampleRate }
+  const table = isHeld ? frameTableOf(content, walk) : undefined
+  if (table === undefined) return { kind: 'convert', found: 'an MP3 that cannot be split without another encoding' }
+  return { kind: 'cut', durationMs, sampleRate, table }
+}

@@ -1,0 +1,277 @@
+import { layer3BytesAt, newFreeFormatState, threeFramesAt } from './find-frame-run.ts'
+import { foreignFormatAt, isAdtsAt } from './foreign-format.ts'
+import { isInfoFrameAt, isSilentFrameAt } from './info-frame.ts'
+import {
+  byteAt,
+  frameLengthAt,
+  layerAt,
+  rateIndexAt,
+  SAMPLE_RATES,
+  SAMPLES_PER_FRAME,
+  streamKeyAt,
+} from './mpeg-header.ts'
+import { EXCEEDS_FILE, NO_TAG, startOfTrailingTags, tagBytesAt } from './skip-tags.ts'
+
+/** All audio of one sample rate in a file. */
+export interface AudioPart {
+  /** Hz. */
+  readonly sampleRate: number
+  /** Per channel. */
+  readonly samples: number
+}
+
+/** An upload that is MP3 throughout. */
+export interface Mp3Walk {
+  readonly outcome: 'mp3'
+  /** Exact sum of samples ÷ rate over the parts, in milliseconds, rounded up. */
+  readonly durationMs: number
+  /** One for each sample rate, in order of appearance. */
+  readonly parts: readonly AudioPart[]
+  /** Counted frames. */
+  readonly frameCount: number
+  /** Bytes that are neither frame nor tag, at most `MAXIMUM_UNRECOGNIZED_BYTES`. Excludes a truncated last frame. */
+  readonly unrecognizedBytes: number
+  /**
+   * How often the stream restarts: at tags or unrecognized bytes between frames, or at another rate or channel count.
+   */
+  readonly discontinuities: number
+  /** The expected result of a decoder that reads from `offset` to the end of the file. */
+  readonly decodable: {
+    /** First frame after the leading tags, unrecognized bytes and Xing, Info or VBRI frame. */
+    readonly offset: number
+    /**
+     * Counted frames except free format, which ffmpeg cannot decode, plus the Xing frames of later parts, which it
+     * plays.
+     */
+    readonly parts: readonly AudioPart[]
+    /** Bytes from `offset` on that do not belong to those frames. */
+    readonly otherBytes: number
+  }
+}
+
+/** An upload that is not supported. `found` is a phrase for the public message: "a RIFF/WAVE container". */
+export interface UnsupportedWalk {
+  readonly outcome: 'unsupported'
+  readonly found: string
+}
+
+export type FrameWalk = Mp3Walk | UnsupportedWalk
+
+/** Limit of unrecognized bytes before, between and after the frames in total. */
+const MAXIMUM_UNRECOGNIZED_BYTES = 65_536
+
+// The least common multiple of the nine rates: a sample of any of them is a whole number of ticks, and so is a
+// millisecond. The 1.1 million smallest frames that fit into 25 MiB make 1.2e12 ticks, far below the largest safe
+// integer.
+const TICKS_PER_SECOND = 14_112_000
+const TICKS_PER_MILLISECOND = TICKS_PER_SECOND / 1000
+
+// An hour of joined one-second clips has 3,600. Each takes the decoder a third of a millisecond and makes the
+// comparison with it less exact, so a file of nothing else would take 20 s of CPU time and could hide audio.
+const MAXIMUM_DISCONTINUITIES = 4_000
+
+// A player that does not know Xing frames plays them as silence, so a file of them could play for longer than counted.
+// The first sixteen are not counted, for joined clips, and after that one in 32 frames.
+const FREE_INFO_FRAMES = 16
+const FRAMES_PER_INFO_FRAME = 32
+
+const NO_STREAM = -1
+
+interface Walk {
+  readonly bytes: Uint8Array
+  /** Offset of the trailing tags. */
+  readonly end: number
+  readonly freeFormat: ReturnType<typeof newFreeFormatState>
+  position: number
+  /** Stream key of the previous frame, or `NO_STREAM`. */
+  key: number
+  frameCount: number
+  infoFrames: number
+  unrecognizedBytes: number
+  discontinuities: number
+  /** -1 before the first frame that a decoder plays. */
+  decodableOffset: number
+  decodableBytes: number
+  /** By `rateIndexAt`. */
+  readonly samples: Float64Array
+  readonly decodableSamples: Float64Array
+  readonly rateOrder: number[]
+}
+
+function isUncountedInfoFrame(walk: Walk, length: number): boolean {
+  if (!isInfoFrameAt(walk.bytes, walk.position, length)) return false
+  if (walk.frameCount === 0 && walk.infoFrames === 0) return true
+  const permitted = FREE_INFO_FRAMES + walk.frameCount / FRAMES_PER_INFO_FRAME
+  return walk.infoFrames < permitted && isSilentFrameAt(walk.bytes, walk.position)
+}
+
+function takeFrame(walk: Walk, length: number): void {
+  const { bytes, position } = walk
+  const rateIndex = rateIndexAt(bytes, position)
+  const samples = SAMPLES_PER_FRAME[rateIndex] as number
+  const isInfoFrame = isUncountedInfoFrame(walk, length)
+  const isLeadingInfoFrame = isInfoFrame && walk.frameCount === 0 && walk.infoFrames === 0
+  if (isInfoFrame) walk.infoFrames++
+  else {
+    if (walk.samples[rateIndex] === 0) walk.rateOrder.push(rateIndex)
+    walk.samples[rateIndex] = (walk.samples[rateIndex] as number) + samples
+    walk.frameCount++
+  }
+  if (!isLeadingInfoFrame) {
+    if (walk.decodableOffset < 0) walk.decodableOffset = position
+    if (byteAt(bytes, position + 2) >> 4 !== 0) {
+      walk.decodableSamples[rateIndex] = (walk.decodableSamples[rateIndex] as number) + samples
+      walk.decodableBytes += length
+    }
+  }
+  walk.key = streamKeyAt(bytes, position)
+  walk.position += length
+}
+
+/** Takes consecutive frames of the current stream. */
+function takeFramesOfSameStream(walk: Walk): void {
+  const { bytes, end } = walk
+  for (;;) {
+    const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+    if (length === 0 || streamKeyAt(bytes, walk.position) !== walk.key) return
+    if (walk.position + length > end) {
+      // A truncated last frame is neither decodable nor unrecognized.
+      walk.position = end
+      return
+    }
+    takeFrame(walk, length)
+  }
+}
+
+/** Returns whether a stream's first frame is confirmed by what follows it: a frame, a tag or the end. */
+function isStreamStart(walk: Walk, length: number): boolean {
+  const { bytes, end } = walk
+  const next = walk.position + length
+  if (length === 0 || next > end) return false
+  if (next === end) return true
+  return layer3BytesAt(bytes, next, end, walk.freeFormat) > 0 || tagBytesAt(bytes, next, end) > 0
+}
+
+/** Returns the name of audio other than MP3 where a frame or tag should be. Two frames of another layer suffice. */
+function otherAudioAt(bytes: Uint8Array, offset: number, end: number): string | undefined {
+  const length = frameLengthAt(bytes, offset, end)
+  if (length > 0 && layerAt(bytes, offset) !== 3) {
+    const next = offset + length
+    const isConfirmed =
+      next === end || (frameLengthAt(bytes, next, end) > 0 && streamKeyAt(bytes, next) === streamKeyAt(bytes, offset))
+    if (isConfirmed) return layerName(layerAt(bytes, offset))
+  }
+  return foreignFormatAt(bytes, offset, end)
+}
+
+function layerName(layer: number): string {
+  return layer === 1 ? 'MPEG layer I audio' : 'MPEG layer II audio'
+}
+
+/** Moves to the next three consistent frames. Returns what makes the file unsupported, if anything. */
+function resynchronize(walk: Walk): string | undefined {
+  const { bytes, end } = walk
+  const start = walk.position
+  const farthest = start + MAXIMUM_UNRECOGNIZED_BYTES - walk.unrecognizedBytes
+  let candidate = bytes.indexOf(0xff, start + 1)
+  for (; candidate >= 0 && candidate < end && candidate <= farthest; candidate = bytes.indexOf(0xff, candidate + 1)) {
+    if (threeFramesAt(bytes, candidate, end, walk.freeFormat)) {
+      const layer = layerAt(bytes, candidate)
+      if (layer !== 3) return layerName(layer)
+      break
+    }
+    if (isAdtsAt(bytes, candidate, end)) return 'ADTS AAC audio'
+  }
+  walk.position = candidate < 0 ? end : Math.min(candidate, end)
+  walk.unrecognizedBytes += walk.position - start
+  if (walk.unrecognizedBytes <= MAXIMUM_UNRECOGNIZED_BYTES) return undefined
+  const limit = MAXIMUM_UNRECOGNIZED_BYTES.toLocaleString('en-US')
+  return walk.frameCount === 0
+    ? `no MPEG audio frames in the first ${limit} bytes`
+    : `more than ${limit} bytes that are not MP3 frames`
+}
+
+/** Takes one step after the current stream has ended. Returns what makes the file unsupported, if anything. */
+function stepOver(walk: Walk): string | undefined {
+  const { bytes, end } = walk
+  const hadFrames = walk.key !== NO_STREAM
+  const tagBytes = tagBytesAt(bytes, walk.position, end)
+  if (tagBytes === EXCEEDS_FILE) return 'an ID3 tag whose size runs past the file'
+  const length = layer3BytesAt(bytes, walk.position, end, walk.freeFormat)
+  if (tagBytes !== NO_TAG) walk.position += tagBytes
+  else if (isStreamStart(walk, length)) takeFrame(walk, length)
+  else {
+    const found = otherAudioAt(bytes, walk.position, end) ?? resynchronize(walk)
+    if (found !== undefined) return found
+    if (walk.position < end) takeFrame(walk, layer3BytesAt(bytes, walk.position, end, walk.freeFormat))
+  }
+  if (hadFrames && walk.position < end) walk.discontinuities++
+  if (walk.discontinuities <= MAXIMUM_DISCONTINUITIES) return undefined
+  return `more than ${MAXIMUM_DISCONTINUITIES.toLocaleString('en-US')} breaks in the stream of frames`
+}
+
+function partsOf(walk: Walk, samples: Float64Array): AudioPart[] {
+  const parts: AudioPart[] = []
+  for (const index of walk.rateOrder) {
+    const count = samples[index] as number
+    if (count > 0) parts.push({ sampleRate: SAMPLE_RATES[index] as number, samples: count })
+  }
+  return parts
+}
+
+/** Returns the parts' total duration in milliseconds: summed exactly, then rounded up. */
+function durationMsOf(parts: readonly AudioPart[]): number {
+  let ticks = 0
+  for (const { sampleRate, samples } of parts) ticks += samples * (TICKS_PER_SECOND / sampleRate)
+  return Math.ceil(ticks / TICKS_PER_MILLISECOND)
+}
+
+/**
+ * Determines from a whole file whether it is an MP3 and how long it is: skips tags by their structure, checks every
+ * frame header and counts samples. Ignores all claims of headers about the whole file.
+ *
+ * Never throws; takes time linear in the length. Does not count an incomplete last frame, which no decoder plays.
+ * Sources: ISO/IEC 11172-3, ISO/IEC 13818-3; `skip-tags.ts` names those of the tags.
+ */
+export function walkFrames(bytes: Uint8Array): FrameWalk {
+  if (bytes.length === 0) return { outcome: 'unsupported', found: 'an empty file' }
+  const walk: Walk = {
+    bytes,
+    end: startOfTrailingTags(bytes),
+    freeFormat: newFreeFormatState(),
+    position: 0,
+    key: NO_STREAM,
+    frameCount: 0,
+    infoFrames: 0,
+    unrecognizedBytes: 0,
+    discontinuities: 0,
+    decodableOffset: -1,
+    decodableBytes: 0,
+    samples: new Float64Array(SAMPLE_RATES.length),
+    decodableSamples: new Float64Array(SAMPLE_RATES.length),
+    rateOrder: [],
+  }
+  while (walk.position < walk.end) {
+    const found = stepOver(walk)
+    if (found !== undefined) return { outcome: 'unsupported', found }
+    takeFramesOfSameStream(walk)
+  }
+  if (walk.frameCount === 0) {
+    const found = walk.infoFrames === 0 ? 'no MPEG audio frames' : 'an MP3 header without audio frames'
+    return { outcome: 'unsupported', found }
+  }
+  const parts = partsOf(walk, walk.samples)
+  return {
+    outcome: 'mp3',
+    durationMs: durationMsOf(parts),
+    parts,
+    frameCount: walk.frameCount,
+    unrecognizedBytes: walk.unrecognizedBytes,
+    discontinuities: walk.discontinuities,
+    decodable: {
+      offset: walk.decodableOffset,
+      parts: partsOf(walk, walk.decodableSamples),
+      otherBytes: bytes.length - walk.decodableOffset - walk.decodableBytes,
+    },
+  }
+}

@@ -1,0 +1,156 @@
+import { createHash } from 'node:crypto'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { AudioError } from './audio-error.ts'
+import { type Treatment, treatmentOf } from './choose-treatment.ts'
+import { conversionDelayMs, convert } from './ffmpeg/convert.ts'
+import { describeAudio } from './ffmpeg/describe-audio.ts'
+import type { Ffmpeg } from './ffmpeg/ffmpeg.ts'
+import { type AudioLimits, bitRateFor } from './limits.ts'
+import { walkFrames } from './mpeg/walk-frames.ts'
+import { cutRecording } from './parts/cut-recording.ts'
+import type { CutOptions } from './parts/plan-parts.ts'
+import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
+
+/** An MP3 within the limits, with the facts that price it exactly. */
+export interface Upload {
+  /** The source itself, or a file in the folder of prepared recordings. */
+  readonly path: string
+  readonly bytes: number
+  readonly sha256: string
+  readonly modifiedMs: number
+  /** What the service measures. */
+  readonly durationMs: number
+  /** What is added to times of its transcript to get times of the source. */
+  readonly offsetMs: number
+}
+
+export interface PreparedRecording {
+  readonly source: FileFacts
+  readonly treatment: Treatment['kind']
+  /** At least one, in the order of the recording. */
+  readonly uploads: readonly Upload[]
+  /** What the user should know before paying, such as that the recording is incomplete. */
+  readonly warnings: readonly string[]
+}
+
+export interface PrepareOptions extends CutOptions {
+  readonly limits: AudioLimits
+  /** Undefined if it is not installed: MP3s within the limits need none. */
+  readonly ffmpeg: Ffmpeg | undefined
+  /** Where converted recordings and parts are written; created if it does not exist. */
+  readonly folder: string
+  readonly signal?: AbortSignal
+}
+
+/** A larger MP3 is converted by ffmpeg, which does not hold it in memory. */
+const MAXIMUM_HELD_BYTES = 256 * 1024 * 1024
+/** How much shorter than it claims a recording may be decoded. */
+const TOLERANCE_MS = 1000
+const TOLERANCE_SHARE = 0.02
+
+/**
+ * Makes MP3s within the limits of any recording: the file itself if it is one, otherwise its frames in parts, otherwise a
+ * conversion. Throws an `AudioError` if that is not possible. The source is never changed.
+ */
+export async function prepareRecording(path: string, options: PrepareOptions): Promise<PreparedRecording> {
+  const { limits, signal } = options
+  const read = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES, ...(signal && { signal }) })
+  const { content: _, ...source } = read
+  const treatment = treatmentOf(read, limits)
+  if (treatment.kind === 'send') {
+    const upload = { ...source, durationMs: treatment.durationMs, offsetMs: 0 }
+    return { source, treatment: 'send', uploads: [upload], warnings: [] }
+  }
+  if (treatment.kind === 'cut') {
+    const uploads = await cutAndWrite(treatment.table, source, 0, options)
+    return { source, treatment: 'cut', uploads, warnings: [] }
+  }
+  return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, options)) }
+}
+
+function requiredFfmpeg(path: string, why: string, ffmpeg: Ffmpeg | undefined): Ffmpeg {
+  if (ffmpeg === undefined) throw new AudioError('ffmpeg_missing', `${why}, which needs ffmpeg.`, { path })
+  return ffmpeg
+}
+
+async function cutAndWrite(
+  table: Parameters<typeof cutRecording>[0],
+  source: FileFacts,
+  delayMs: number,
+  options: PrepareOptions,
+): Promise<Upload[]> {
+  const why = 'the recording exceeds the limits and must be split at a pause'
+  const requireFfmpeg = () => requiredFfmpeg(source.path, why, options.ffmpeg)
+  const parts = await cutRecording(table, { ...options, path: source.path, requireFfmpeg })
+  await mkdir(options.folder, { recursive: true })
+  const uploads: Upload[] = []
+  for (const [index, { content, startMs }] of parts.entries()) {
+    const path = join(options.folder, `${source.sha256}-${index + 1}-of-${parts.length}.mp3`)
+    await writeFile(path, content)
+    uploads.push(await uploadAt(path, startMs - delayMs, content))
+  }
+  return uploads
+}
+
+async function uploadAt(path: string, offsetMs: number, expected: Uint8Array): Promise<Upload> {
+  const { content, ...facts } = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES })
+  const sha256 = createHash('sha256').update(expected).digest('hex')
+  if (facts.sha256 !== sha256) throw new AudioError('file_changed', 'the prepared part was changed.', { path })
+  const walk = walkFrames(content)
+  if (walk.outcome !== 'mp3') throw new AudioError('damaged_audio', `its part is ${walk.found}.`, { path })
+  return { ...facts, durationMs: walk.durationMs, offsetMs }
+}
+
+async function convertAndWrite(
+  source: FileFacts,
+  found: string,
+  options: PrepareOptions,
+): Promise<Omit<PreparedRecording, 'treatment'>> {
+  const { limits, folder, signal } = options
+  const { path } = source
+  const ffmpeg = requiredFfmpeg(path, `it is ${found} and must be converted to MP3`, options.ffmpeg)
+  const described = await describeAudio(ffmpeg, path, signal)
+  await mkdir(folder, { recursive: true })
+  const output = join(folder, `${source.sha256}.mp3`)
+  await convert(ffmpeg, { path, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
+  const converted = await readConverted(path, output)
+  const unchanged = await readRecording(path, { maximumContentBytes: 0, ...(signal && { signal }) })
+  if (unchanged.sha256 !== source.sha256)
+    throw new AudioError('file_changed', 'the file changed while it was converted.', { path })
+  const treatment = treatmentOf(converted, limits)
+  if (treatment.kind === 'convert')
+    throw new AudioError('damaged_audio', `it converts to ${treatment.found}.`, { path })
+  const warnings = warningsOf(described.durationMs, treatment.durationMs)
+  const delayMs = conversionDelayMs(treatment.sampleRate)
+  if (treatment.kind === 'cut') {
+    const uploads = await cutAndWrite(treatment.table, source, delayMs, options)
+    await rm(output, { force: true })
+    return { source, uploads, warnings }
+  }
+  const { content: _, ...facts } = converted
+  return { source, uploads: [{ ...facts, durationMs: treatment.durationMs, offsetMs: -delayMs }], warnings }
+}
+
+/** Reads the output of a conversion, which is empty when the source claims to have sound and has none. */
+async function readConverted(path: string, output: string): Promise<ReadRecording> {
+  try {
+    return await readRecording(output, { maximumContentBytes: Number.POSITIVE_INFINITY })
+  } catch (error) {
+    await rm(output, { force: true })
+    if (error instanceof AudioError && error.code === 'empty_file')
+      throw new AudioError('no_audio', 'there is no sound in it.', { path, cause: error })
+    throw error
+  }
+}
+
+function warningsOf(claimedMs: number | undefined, decodedMs: number): string[] {
+  if (claimedMs === undefined || decodedMs >= claimedMs * (1 - TOLERANCE_SHARE) - TOLERANCE_MS) return []
+  return [
+    `the recording is incomplete or damaged: it claims ${seconds(claimedMs)} s, and ${seconds(decodedMs)} s can be decoded`,
+  ]
+}
+
+function seconds(milliseconds: number): string {
+  return (milliseconds / 1000).toFixed(1)
+}

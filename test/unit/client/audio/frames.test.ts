@@ -1,0 +1,149 @@
+import { describe, expect, test } from 'vitest'
+import { treatmentOf } from '../../../../client/audio/choose-treatment.ts'
+import {
+  type FrameTable,
+  framesBetween,
+  frameTableOf,
+  lastFrameWithin,
+  timeOfFrame,
+} from '../../../../client/audio/mpeg/frame-table.ts'
+import { silentFrameLike } from '../../../../client/audio/mpeg/silent-frames.ts'
+import { walkFrames } from '../../../../client/audio/mpeg/walk-frames.ts'
+import { buildPack } from '../../../../client/audio/pack/build-pack.ts'
+import { cutRecording, cuttable } from '../../../../client/audio/parts/cut-recording.ts'
+import {
+  generateFrames,
+  generateInfoFrame,
+  generateMp3,
+  joinBytes,
+  SAMPLE_RATES,
+  STEREO_MODES,
+} from '../../../support/media/mp3-generator.ts'
+import { generateId3v1, generateId3v2 } from '../../../support/media/tag-generator.ts'
+
+const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+const NO_FFMPEG = () => {
+  throw new Error('ffmpeg is not needed here')
+}
+
+function walked(bytes: Uint8Array) {
+  const walk = walkFrames(bytes)
+  if (walk.outcome !== 'mp3') throw new Error(walk.found)
+  return walk
+}
+
+function tableOf(bytes: Uint8Array): FrameTable {
+  const table = frameTableOf(bytes, walked(bytes))
+  if (table === undefined) throw new Error('not one stream')
+  return table
+}
+
+const asRead = (content: Uint8Array) => ({
+  path: 'a.mp3',
+  bytes: content.length,
+  sha256: '',
+  modifiedMs: 0,
+  content,
+})
+
+describe('frameTableOf', () => {
+  test('leaves out tags, the header frame and an incomplete last frame', () => {
+    const frames = generateFrames(50)
+    const tagged = joinBytes(generateId3v2(new Uint8Array(300)), generateInfoFrame('Xing', 40), frames, generateId3v1())
+    expect(framesBetween(tableOf(tagged), 0, 50)).toEqual(frames)
+    expect(tableOf(frames.subarray(0, -1)).frameCount).toBe(49)
+  })
+
+  test('refuses what cannot be cut without another encoding', () => {
+    const restarted = joinBytes(generateFrames(9), generateId3v1(), generateFrames(9))
+    const mixed = joinBytes(generateFrames(9), generateFrames(9, { sampleRate: 22_050 }))
+    const freeFormat = generateFrames(9, { freeFormatBytes: 500 })
+    for (const bytes of [restarted, mixed, freeFormat]) expect(frameTableOf(bytes, walked(bytes))).toBeUndefined()
+  })
+
+  test('finds the last frame within a number of bytes', () => {
+    const table = tableOf(generateFrames(50))
+    for (const frame of [1, 7, 50]) {
+      const bytes = framesBetween(table, 0, frame).length
+      expect(lastFrameWithin(table, 0, bytes)).toBe(frame)
+      expect(lastFrameWithin(table, 0, bytes - 1)).toBe(frame - 1)
+    }
+  })
+})
+
+describe('parts of an MP3', () => {
+  test('have every frame once and stay within the limits', async () => {
+    const frames = generateMp3({ durationMs: 20_000 })
+    const table = tableOf(frames)
+    const limits = { maximumBytes: 100_000, maximumDurationMs: 5_000 }
+    const { latestEndMs, durationMs } = cuttable(table, limits)
+    for (let startMs = 0; startMs < durationMs; startMs = latestEndMs(startMs)) {
+      const endMs = latestEndMs(startMs)
+      expect(endMs - startMs).toBeLessThanOrEqual(5_000)
+      expect(endMs - startMs).toBeGreaterThan(endMs === durationMs ? 0 : 4_900)
+    }
+    const [whole] = await cutRecording(table, { path: 'a.mp3', limits: LIMITS, requireFfmpeg: NO_FFMPEG })
+    expect(whole?.content).toEqual(framesBetween(table, 0, table.frameCount))
+  })
+
+  test('need no ffmpeg when only the tags exceed the limit', async () => {
+    const frames = generateFrames(50)
+    const cover = joinBytes(generateId3v2(new Uint8Array(50_000)), frames)
+    const treatment = treatmentOf(asRead(cover), { ...LIMITS, maximumBytes: 40_000 })
+    if (treatment.kind !== 'cut') throw new Error(treatment.kind)
+    const limits = { ...LIMITS, maximumBytes: 40_000 }
+    const parts = await cutRecording(treatment.table, { path: 'a.mp3', limits, requireFfmpeg: NO_FFMPEG })
+    expect(parts.map(({ content }) => content)).toEqual([frames])
+  })
+})
+
+describe('treatmentOf', () => {
+  test('sends an MP3 up to the limits as it is, and never one beyond', () => {
+    const frames = generateFrames(50)
+    const { durationMs } = walked(frames)
+    const limits = { maximumBytes: frames.length, maximumDurationMs: durationMs }
+    expect(treatmentOf(asRead(frames), limits)).toMatchObject({ kind: 'send', durationMs })
+    expect(treatmentOf(asRead(frames), { ...limits, maximumBytes: frames.length - 1 }).kind).toBe('cut')
+    expect(treatmentOf(asRead(frames), { ...limits, maximumDurationMs: durationMs - 1 }).kind).toBe('cut')
+  })
+
+  test('decides by the content, whatever the name', () => {
+    const wave = new TextEncoder().encode('RIFF\x24\0\0\0WAVEfmt ')
+    expect(treatmentOf(asRead(wave), LIMITS)).toEqual({ kind: 'convert', found: 'a RIFF/WAVE container' })
+    expect(() => treatmentOf(asRead(new TextEncoder().encode('%PDF-1.7 ')), LIMITS)).toThrow('it is a PDF document.')
+    expect(() => treatmentOf(asRead(generateInfoFrame('Xing', 40)), LIMITS)).toThrow('without any sound')
+    const cut = generateId3v2(new Uint8Array(10), { claimedBytes: 1000 })
+    expect(() => treatmentOf(asRead(cut), LIMITS)).toThrow('incomplete')
+  })
+})
+
+describe('packs', () => {
+  test.each(SAMPLE_RATES)('join clips of %i Hz as one stream, with each clip at its span', (sampleRate) => {
+    for (const mode of STEREO_MODES) {
+      const clips = [30, 1, 17].map((count) => tableOf(generateFrames(count, { sampleRate, mode })))
+      const { content, spans } = buildPack(clips, 500)
+      const pack = tableOf(content)
+      for (const [index, { startMs, endMs }] of spans.entries()) {
+        const numbers = Array.from({ length: pack.frameCount + 1 }, (_, frame) => frame)
+        const from = numbers.find((frame) => timeOfFrame(pack, frame) === startMs) ?? -1
+        const to = numbers.find((frame) => timeOfFrame(pack, frame) === endMs) ?? -1
+        const clip = clips[index] as FrameTable
+        expect(Buffer.compare(framesBetween(pack, from, to), framesBetween(clip, 0, clip.frameCount))).toBe(0)
+        const nextStartMs = spans[index + 1]?.startMs ?? Number.POSITIVE_INFINITY
+        expect(nextStartMs - endMs).toBeGreaterThanOrEqual(500)
+      }
+    }
+  })
+
+  test('refuse clips of different rates', () => {
+    const clips = [44_100, 22_050].map((sampleRate) => tableOf(generateFrames(9, { sampleRate })))
+    expect(() => buildPack(clips)).toThrow(RangeError)
+  })
+
+  test('have silent frames whose header is that of the stream', () => {
+    const header = generateFrames(1, { mode: 'joint', crc: true })
+    const silent = silentFrameLike(header)
+    expect(walked(joinBytes(header, silent, silent)).discontinuities).toBe(0)
+    expect(silent.subarray(4).every((byte) => byte === 0)).toBe(true)
+  })
+})
