@@ -37,8 +37,8 @@ export async function findFfmpeg({
 }
 
 /**
- * Returns the arguments that name a file as input. Without the prefix, a name with a colon would be taken for a protocol;
- * without the list, a playlist in place of a recording could make ffmpeg open connections.
+ * Returns the arguments that name a file as input. Without the prefix, a name with a colon would be taken for a protocol.
+ * The list states what is ffmpeg's default for files: a playlist in place of a recording must not open connections.
  */
 export function inputFile(path: string): string[] {
   return ['-protocol_whitelist', 'file', '-i', `file:${path}`]

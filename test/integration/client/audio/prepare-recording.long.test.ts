@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -119,8 +121,20 @@ describe.skipIf(!canRun)('prepareRecording', () => {
     expect(warnings).toEqual([expect.stringMatching(/incomplete or damaged: it claims 60\.0 s, and [23]\d\.\d s/)])
   })
 
-  test('opens no other file for a playlist', async () => {
-    await writeFile(at('list.m3u8'), `#EXTM3U\n#EXTINF:3,\nhttp://127.0.0.1:9/speech.mp3\n#EXT-X-ENDLIST\n`)
+  test('opens no connection for a playlist', async () => {
+    let connections = 0
+    const server = createServer((socket) => {
+      connections++
+      socket.destroy()
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    await writeFile(
+      at('list.m3u8'),
+      `#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\nhttp://127.0.0.1:${port}/speech.mp3\n#EXT-X-ENDLIST\n`,
+    )
     await expect(prepare('list.m3u8')).rejects.toMatchObject({ money: 'none' })
+    server.close()
+    expect(connections).toBe(0)
   })
 })
