@@ -99,7 +99,11 @@ async function handleError(
     if (isConclusive) dropPayment(context, call, progress, error)
     throw error
   }
-  if (error.retry === 'new_payment' && error.money === 'none') dropPayment(context, call, progress, error)
+  if (error.retry === 'new_payment' && error.money === 'none') {
+    dropPayment(context, call, progress, error)
+    // The signature itself was not refused; waiting for other payments may take many.
+    progress.signatures = 0
+  }
   try {
     await waitOrThrow(call, progress, error, error.retryAfterMs)
   } catch (givenUp) {

@@ -1,6 +1,7 @@
 import { appendFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { Budget } from '../../../../client/budget/budget.ts'
 import { BudgetExceeded } from '../../../../client/budget/budget-exceeded.ts'
@@ -92,6 +93,20 @@ describe('the journal on disk', () => {
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(10)
     const reasons = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
     expect(reasons.every((reason) => reason instanceof BudgetExceeded)).toBe(true)
+  })
+
+  it('what runs exclusively for one journal waits for the others of the directory', async () => {
+    const steps: string[] = []
+    const work = (name: string) => async () => {
+      steps.push(name)
+      // Long enough for another lock to be taken, were this one not held.
+      await setTimeout(200)
+      steps.push(name)
+    }
+    await Promise.all([openJournal(home).exclusively(work('a')), openJournal(home).exclusively(work('b'))])
+    expect(steps[0]).toBe(steps[1])
+    expect(steps[2]).toBe(steps[3])
+    expect(steps).toHaveLength(4)
   })
 
   it('terms are pinned at first use for all processes, and pins that cannot be read are not replaced', async () => {

@@ -62,8 +62,8 @@ describe('a paid call', () => {
       charged('5034'),
     ])
     await payCall(context, callOf())
-    const payments = seen.map(({ payment }) => payment).filter((payment) => payment !== null)
-    expect(new Set(payments).size).toBe(2)
+    expect(seen.map(({ payment }) => payment !== null)).toEqual([false, true, false, true])
+    expect(seen[3]?.payment).not.toBe(seen[1]?.payment)
   })
 
   it.each(['request_in_progress', 'settlement_pending', 'payment_state_unknown', 'internal_error'])(
@@ -96,6 +96,14 @@ describe('a paid call', () => {
     const { context, seen } = composePayments([challenged(), ...Array.from({ length: 9 }, () => refusal)])
     await expect(payCall(context, callOf())).rejects.toMatchObject({ code: 'challenge_expired' })
     expect(seen.filter(({ payment }) => payment !== null)).toHaveLength(4)
+  })
+
+  it('a call whose permit is in use waits for as many turns as its patience allows', async () => {
+    const inUse = failed(409, 'permit_already_used', 'none', 'new_payment')
+    const turns = Array.from({ length: 6 }, () => [challenged(), inUse]).flat()
+    const { context, seen } = composePayments([...turns, challenged(), charged('5034')])
+    await payCall(context, callOf())
+    expect(new Set(seen.map(({ payment }) => payment)).size).toBe(8)
   })
 
   it('another recipient than at the first use is refused before anything is signed', async () => {
