@@ -141,7 +141,7 @@ async function submitElsewhere(owner: Payer, changes: Signed = {}): Promise<void
 }
 
 describe('a permit that is accepted', () => {
-  it('a good permit is requested once, and its caller is told to repeat it while no worker has confirmed it', async () => {
+  it('a good permit is requested once, and its caller gets 503 with a pause while no worker has confirmed it', async () => {
     const body = await permit(payer)
     const first = await ask(body)
     const { error } = await expectErrorBody(first, { status: 503, code: 'allowance_pending', param: null })
@@ -306,7 +306,7 @@ describe('a permit that is refused', () => {
     expect(proxy.calls.length).toBe(before)
   })
 
-  it('an owner whose account has code is told to approve Permit2 in a transaction', async () => {
+  it('an owner whose account has code is refused and can approve Permit2 in a transaction', async () => {
     const owner = await createPayer(devnet.rpcUrl)
     await callRpc(devnet.rpcUrl, 'anvil_setCode', [owner.address, '0x600160005260206000f3'])
     const signed = await permit(owner)
