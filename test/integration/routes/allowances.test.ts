@@ -62,14 +62,25 @@ afterAll(async () => {
 })
 
 /** Serves the routes with these limits, and returns their URL. */
-async function serve(sponsoring: SponsoringSettings | null, verificationsPerMinute = 1_000_000): Promise<string> {
+async function serve(
+  sponsoring: SponsoringSettings | null,
+  verificationsPerMinute = 1_000_000,
+  beforeSimulation = async () => {},
+): Promise<string> {
   const client = createChainClient(proxy.url, PATIENCE_MS)
+  const reader = createAllowanceReader(client, createFeeEstimator(client))
   const facilitators = [devnet.accounts.settlement.address.toLowerCase() as `0x${string}`]
   const app = await composeApp((routes) =>
     addAllowanceRoutes(routes, {
       allowanceRequests: {
         terms: { ...terms, facilitators },
-        reader: createAllowanceReader(client, createFeeEstimator(client)),
+        reader: {
+          ...reader,
+          simulatePermit: async (...given) => {
+            await beforeSimulation()
+            return await reader.simulatePermit(...given)
+          },
+        },
         store,
         outcomes,
         sponsoring,
@@ -151,6 +162,17 @@ describe('a permit that is accepted', () => {
     expect(await ledger.sql('SELECT owner, value, permit_nonce FROM sponsored_permits')).toEqual([
       { owner: payer.address, value: maxUint256.toString(), permit_nonce: '0' },
     ])
+  })
+
+  it('a permit that a concurrent request has had submitted since its simulation began is that request’s', async () => {
+    const owner = await createPayer(devnet.rpcUrl)
+    const body = await permit(owner)
+    const overtaken = await serve(SPONSORING, undefined, async () => {
+      await ask(body)
+      await submitElsewhere(owner, { deadline: BigInt(body.deadline) })
+    })
+    await expectErrorBody(await ask(body, overtaken), { status: 503, code: 'allowance_pending', param: null })
+    expect(await countRows()).toBe(1)
   })
 
   it('a repeated permit is answered from the ledger, without a call of the chain', async () => {
