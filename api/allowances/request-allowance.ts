@@ -151,12 +151,15 @@ async function submit(
   if (refusal) throw refusal
   const simulation = await reader.simulatePermit(permit, terms.facilitators)
   if (simulation.outcome === 'unreachable') throw chainUnreachable(simulation.cause)
-  if (simulation.outcome === 'refused') throw new AppError('permit_rejected', { cause: simulation.reason })
+  const digest = reader.digestOf(permit)
+  if (simulation.outcome === 'refused') {
+    // A concurrent request may have had the same permit submitted since the chain was read.
+    const submitted = await store.findSponsoredPermit(digest)
+    if (submitted && !hasFailed(submitted)) return await awaitSponsored(dependencies, submitted, caller)
+    throw new AppError('permit_rejected', { cause: simulation.reason })
+  }
   const { reservedGasWei } = simulation
-  const requested = await store.requestAllowance(
-    { ...permit, digest: reader.digestOf(permit) },
-    { ...sponsoring, reservedGasWei },
-  )
+  const requested = await store.requestAllowance({ ...permit, digest }, { ...sponsoring, reservedGasWei })
   if (!('allowanceId' in requested)) throw limitError(requested)
   return await awaitSponsored(dependencies, { ...permit, allowanceId: requested.allowanceId }, caller)
 }

@@ -8,7 +8,8 @@ const REFUSALS: Readonly<Record<Attack, string>> = {
   'funds moved': '402 insufficient_funds (none)',
   'allowance revoked': '412 permit2_allowance_required (none)',
   'nonce burned': '402 payment_nonce_used (none)',
-  'permit spent elsewhere': '402 payment_rejected (none)',
+  // A wait for SDKs, which sign the next permit.
+  'permit spent elsewhere': '409 permit_already_used (none)',
 }
 
 test('a payer who withdraws their money at any moment gets no result and costs at most one provider call', async () => {

@@ -45,7 +45,7 @@ interface Waiter {
 }
 
 /** One payer's calls. Exists while any of them waits or has the turn. */
-interface Line {
+interface PayerQueue {
   /** By their first arrival: a call that lost its turn to another process is the next one. */
   waiters: Waiter[]
   /** Calls with a permit that was signed during the present turn. */
@@ -64,46 +64,46 @@ interface Dependencies {
 
 /** Creates the turns of this process. */
 export function createPermitTurns(dependencies: Dependencies, turnMs: number = TURN_MS): PermitTurns {
-  const lines = new Map<string, Line>()
+  const queues = new Map<string, PayerQueue>()
 
-  async function serve(payer: string, line: Line): Promise<void> {
-    while (line.waiters.length > 0) {
-      const { signal } = line.deserted
+  async function serve(payer: string, queue: PayerQueue): Promise<void> {
+    while (queue.waiters.length > 0) {
+      const { signal } = queue.deserted
       const isReadable = await untilNothingIsOpen(dependencies, payer, signal)
-      const [first] = line.waiters
+      const [first] = queue.waiters
       // All have left; those that have come since begin a new wait.
       if (signal.aborted || first === undefined) continue
-      if (isReadable) await takeTurns(line, leave(line, first), turnMs)
-      else for (const waiter of line.waiters) leave(line, waiter).proceed(false)
+      if (isReadable) await takeTurns(queue, leave(queue, first), turnMs)
+      else for (const waiter of queue.waiters) leave(queue, waiter).proceed(false)
     }
-    lines.delete(payer)
+    queues.delete(payer)
   }
 
   return {
     mayTry: async ({ payer, idempotencyKey }) => {
-      const line = lines.get(payer)
-      if (line === undefined || line.turn?.idempotencyKey === idempotencyKey) return true
-      if (line.turn === null || line.ready.length >= MAXIMUM_READY) return false
+      const queue = queues.get(payer)
+      if (queue === undefined || queue.turn?.idempotencyKey === idempotencyKey) return true
+      if (queue.turn === null || queue.ready.length >= MAXIMUM_READY) return false
       const turn = Promise.withResolvers<boolean>()
-      line.ready.push(newWaiter(line, idempotencyKey, turn.resolve))
+      queue.ready.push(newWaiter(queue, idempotencyKey, turn.resolve))
       return await turn.promise
     },
     end: ({ payer, idempotencyKey }, isUsed) => {
-      const turn = lines.get(payer)?.turn
+      const turn = queues.get(payer)?.turn
       if (turn?.idempotencyKey === idempotencyKey) turn.end(isUsed)
     },
     wait: async ({ payer, idempotencyKey }, signal) => {
       if (signal.aborted) return false
-      const known = lines.get(payer)
-      const line = known ?? newLine()
-      lines.set(payer, line)
+      const known = queues.get(payer)
+      const queue = known ?? newPayerQueue()
+      queues.set(payer, queue)
       const turn = Promise.withResolvers<boolean>()
-      const waiter = newWaiter(line, idempotencyKey, turn.resolve)
-      join(line, waiter)
+      const waiter = newWaiter(queue, idempotencyKey, turn.resolve)
+      join(queue, waiter)
       // A call that returns here could not use its turn: another payment of the payer is open.
-      if (line.turn?.idempotencyKey === idempotencyKey) line.turn.end(true)
-      if (known === undefined) void serve(payer, line)
-      const stopWaiting = () => leave(line, waiter).proceed(false)
+      if (queue.turn?.idempotencyKey === idempotencyKey) queue.turn.end(true)
+      if (known === undefined) void serve(payer, queue)
+      const stopWaiting = () => leave(queue, waiter).proceed(false)
       signal.addEventListener('abort', stopWaiting)
       const hasTurn = await turn.promise
       signal.removeEventListener('abort', stopWaiting)
@@ -112,46 +112,46 @@ export function createPermitTurns(dependencies: Dependencies, turnMs: number = T
   }
 }
 
-function newLine(): Line {
+function newPayerQueue(): PayerQueue {
   const firstArrivals = new LRUCache<string, number>({ max: MAXIMUM_ARRIVALS })
   return { waiters: [], ready: [], firstArrivals, turn: null, deserted: new AbortController() }
 }
 
-function newWaiter({ firstArrivals }: Line, idempotencyKey: string, proceed: Waiter['proceed']): Waiter {
+function newWaiter({ firstArrivals }: PayerQueue, idempotencyKey: string, proceed: Waiter['proceed']): Waiter {
   const arrivedAt = firstArrivals.get(idempotencyKey) ?? performance.now()
   firstArrivals.set(idempotencyKey, arrivedAt)
   return { idempotencyKey, arrivedAt, proceed }
 }
 
-function join(line: Line, waiter: Waiter): void {
-  if (line.waiters.length === 0) line.deserted = new AbortController()
-  line.waiters = [...line.waiters, waiter].toSorted((left, right) => left.arrivedAt - right.arrivedAt)
+function join(queue: PayerQueue, waiter: Waiter): void {
+  if (queue.waiters.length === 0) queue.deserted = new AbortController()
+  queue.waiters = [...queue.waiters, waiter].toSorted((left, right) => left.arrivedAt - right.arrivedAt)
 }
 
-function leave(line: Line, waiter: Waiter): Waiter {
-  line.waiters = line.waiters.filter((other) => other !== waiter)
-  if (line.waiters.length === 0) line.deserted.abort()
+function leave(queue: PayerQueue, waiter: Waiter): Waiter {
+  queue.waiters = queue.waiters.filter((other) => other !== waiter)
+  if (queue.waiters.length === 0) queue.deserted.abort()
   return waiter
 }
 
-/** Gives the turn to a waiter and, as long as nobody uses it, to the calls that came with a permit in the meantime. */
-async function takeTurns(line: Line, first: Waiter, turnMs: number): Promise<void> {
-  let isUsed = await takeTurn(line, first, turnMs)
-  for (let next = line.ready.shift(); next !== undefined; next = line.ready.shift())
+/** Passes the turn to a waiter and, as long as nobody uses it, to the calls that came with a permit in the meantime. */
+async function takeTurns(queue: PayerQueue, first: Waiter, turnMs: number): Promise<void> {
+  let isUsed = await takeTurn(queue, first, turnMs)
+  for (let next = queue.ready.shift(); next !== undefined; next = queue.ready.shift())
     if (isUsed) next.proceed(false)
-    else isUsed = await takeTurn(line, next, turnMs)
+    else isUsed = await takeTurn(queue, next, turnMs)
 }
 
 /** Lets the call proceed whose turn it is. Returns whether its payment was accepted before the turn was over. */
-async function takeTurn(line: Line, { idempotencyKey, proceed }: Waiter, turnMs: number): Promise<boolean> {
+async function takeTurn(queue: PayerQueue, { idempotencyKey, proceed }: Waiter, turnMs: number): Promise<boolean> {
   const ended = Promise.withResolvers<boolean>()
   const timer = new AbortController()
-  line.turn = { idempotencyKey, end: ended.resolve }
+  queue.turn = { idempotencyKey, end: ended.resolve }
   proceed(true)
   const expired = delay(turnMs, false, { signal: timer.signal }).catch(() => false)
   const isUsed = await Promise.race([ended.promise, expired])
   timer.abort()
-  line.turn = null
+  queue.turn = null
   return isUsed
 }
 

@@ -112,7 +112,7 @@ describe('a sign-in', () => {
     await expectErrorBody(answer, { status: 402, code: 'sign_in_required', param: null })
   })
 
-  it('a client that can only pay is told nothing to pay for', async () => {
+  it('a client that can only pay finds nothing to pay for', async () => {
     const call = wrapFetchWithPayment(async () => api.get(PATH), new x402Client())
     await expect(call(`${PUBLIC_BASE_URL}${PATH}`)).rejects.toThrow('Failed to create payment payload')
   })

@@ -62,14 +62,25 @@ afterAll(async () => {
 })
 
 /** Serves the routes with these limits, and returns their URL. */
-async function serve(sponsoring: SponsoringSettings | null, verificationsPerMinute = 1_000_000): Promise<string> {
+async function serve(
+  sponsoring: SponsoringSettings | null,
+  verificationsPerMinute = 1_000_000,
+  beforeSimulation = async () => {},
+): Promise<string> {
   const client = createChainClient(proxy.url, PATIENCE_MS)
+  const reader = createAllowanceReader(client, createFeeEstimator(client))
   const facilitators = [devnet.accounts.settlement.address.toLowerCase() as `0x${string}`]
   const app = await composeApp((routes) =>
     addAllowanceRoutes(routes, {
       allowanceRequests: {
         terms: { ...terms, facilitators },
-        reader: createAllowanceReader(client, createFeeEstimator(client)),
+        reader: {
+          ...reader,
+          simulatePermit: async (...given) => {
+            await beforeSimulation()
+            return await reader.simulatePermit(...given)
+          },
+        },
         store,
         outcomes,
         sponsoring,
@@ -141,7 +152,7 @@ async function submitElsewhere(owner: Payer, changes: Signed = {}): Promise<void
 }
 
 describe('a permit that is accepted', () => {
-  it('a good permit is requested once, and its caller is told to repeat it while no worker has confirmed it', async () => {
+  it('a good permit is requested once, and its caller gets 503 with a pause while no worker has confirmed it', async () => {
     const body = await permit(payer)
     const first = await ask(body)
     const { error } = await expectErrorBody(first, { status: 503, code: 'allowance_pending', param: null })
@@ -151,6 +162,17 @@ describe('a permit that is accepted', () => {
     expect(await ledger.sql('SELECT owner, value, permit_nonce FROM sponsored_permits')).toEqual([
       { owner: payer.address, value: maxUint256.toString(), permit_nonce: '0' },
     ])
+  })
+
+  it('a permit that a concurrent request has had submitted since its simulation began is that request’s', async () => {
+    const owner = await createPayer(devnet.rpcUrl)
+    const body = await permit(owner)
+    const overtaken = await serve(SPONSORING, undefined, async () => {
+      await ask(body)
+      await submitElsewhere(owner, { deadline: BigInt(body.deadline) })
+    })
+    await expectErrorBody(await ask(body, overtaken), { status: 503, code: 'allowance_pending', param: null })
+    expect(await countRows()).toBe(1)
   })
 
   it('a repeated permit is answered from the ledger, without a call of the chain', async () => {
@@ -306,7 +328,7 @@ describe('a permit that is refused', () => {
     expect(proxy.calls.length).toBe(before)
   })
 
-  it('an owner whose account has code is told to approve Permit2 in a transaction', async () => {
+  it('an owner whose account has code is refused and can approve Permit2 in a transaction', async () => {
     const owner = await createPayer(devnet.rpcUrl)
     await callRpc(devnet.rpcUrl, 'anvil_setCode', [owner.address, '0x600160005260206000f3'])
     const signed = await permit(owner)

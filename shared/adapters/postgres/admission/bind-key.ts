@@ -92,19 +92,23 @@ async function bind(
      WHERE (bound.request_digest = EXCLUDED.request_digest AND ($7 OR bound.job_id IS NULL OR bound.expires_at > now()))
        OR (bound.job_id IS NULL AND bound.expires_at <= now())
      RETURNING quoted_maximum, catalog_version, terms, expires_at`,
-    values: [
-      request.idempotencyKey,
-      request.requestDigest,
-      request.quote.quotedMaximum.toString(),
-      request.quote.catalogVersion,
-      JSON.stringify(request.quote.terms),
-      request.lifetimeSeconds,
-      isReleased,
-      claimColumn(request.claimedAudio),
-    ],
+    values: [...bindingValues(request), isReleased, claimColumn(request.claimedAudio)],
   })
   const [row] = rows
   return row ? { outcome: 'bound', quote: quoteFromRow(row), expiresAt: row.expires_at } : { outcome: 'other_request' }
+}
+
+/** Returns what a binding is written with: the key, the digest, the quote in three columns, and the lifetime in seconds. */
+export function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSeconds }: KeyBindingRequest) {
+  const { quotedMaximum, catalogVersion, terms } = quote
+  return [
+    idempotencyKey,
+    requestDigest,
+    quotedMaximum.toString(),
+    catalogVersion,
+    JSON.stringify(terms),
+    lifetimeSeconds,
+  ] as const
 }
 
 /** Returns a key's current binding; `null` for an expired challenge without a job, or with one that ended uncharged. */

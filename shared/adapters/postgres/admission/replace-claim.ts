@@ -1,5 +1,6 @@
 import type { KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import type { Sql } from '../pool.ts'
+import { bindingValues } from './bind-key.ts'
 
 /**
  * Binds a key that a claim holds to the request with the recording itself, at its own price and with a new challenge. One
@@ -14,14 +15,6 @@ export async function replaceClaim(sql: Sql, request: KeyBindingRequest, claimed
        claimed_audio = claimed_audio || '{"is_replaced": true}', expires_at = now() + make_interval(secs => $6)
      WHERE idempotency_key = $1 AND request_digest = $7 AND claimed_audio IS NOT NULL
        AND NOT claimed_audio ? 'is_replaced' AND job_id IS NULL`,
-    values: [
-      request.idempotencyKey,
-      request.requestDigest,
-      request.quote.quotedMaximum.toString(),
-      request.quote.catalogVersion,
-      JSON.stringify(request.quote.terms),
-      request.lifetimeSeconds,
-      claimedDigest,
-    ],
+    values: [...bindingValues(request), claimedDigest],
   })
 }
