@@ -189,11 +189,9 @@ reads without keys: refused
   it('lets the store delete what the service failed to, day by day, by the rules of npm run bucket:init', async () => {
     const gone = await expiry
     console.log(`a day of ${DAY_SECONDS} s; gone after: ${JSON.stringify(gone)}`)
-    const [staged = 0, speech = 0, images = 0] = CLASSES.map((name) => gone[name])
+    // A busy store deletes late and in any order, but never early.
     for (const name of CLASSES)
       expect(gone[name]).toBeGreaterThanOrEqual(RETENTION_CLASSES[name].backstopDays * DAY_SECONDS)
-    expect(staged).toBeLessThan(speech)
-    expect(speech).toBeLessThan(images)
     expect(await keysIn(calendar.client, calendar.s3.settings().S3_BUCKET)).toEqual(['elsewhere/object'])
   })
 })

@@ -10,6 +10,7 @@ import {
 import { exitStateFile, keepChainState, recoverChainState } from './chain-state.ts'
 import { compileContracts, type SandboxContracts } from './contracts/compile.ts'
 import { callRpc } from './json-rpc.ts'
+import { watchStrandedTransactions } from './stranded-transactions.ts'
 
 /** Base's chain id, so that a client signs the same as in production. */
 export const DEVNET_CHAIN_ID = 8453
@@ -87,12 +88,15 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
     await waitForLastSave()
     throw cause
   }
+  const stopWatching = watchStrandedTransactions(anvil.rpcUrl)
+  anvil.exited.then(stopWatching, stopWatching)
   return {
     rpcUrl: anvil.rpcUrl,
     pid: anvil.pid,
     resumed,
     exited: anvil.exited,
     stop: async () => {
+      stopWatching()
       // Writing the state of a long chain takes time.
       await anvil.stop({ signal: 'SIGTERM', graceMs: 15_000 })
       await waitForLastSave()
