@@ -69,7 +69,7 @@ export class AppendedFile {
 }
 
 /** Makes the file's name durable, where directories can be synchronized. */
-function syncDirectory(directory: string): void {
+export function syncDirectory(directory: string): void {
   if (process.platform === 'win32') return
   const descriptor = openSync(directory, 'r')
   try {

@@ -1,4 +1,4 @@
-import type { AnsweredEntry, JournalEntry } from './entries.ts'
+import { type AnsweredEntry, countedCharge, type JournalEntry } from './entries.ts'
 
 /** What the journal knows about the call of one idempotency key. */
 export interface Attempt {
@@ -9,16 +9,21 @@ export interface Attempt {
   readonly identity: string
   readonly purpose: string
   readonly payer: string
+  readonly model: string | null
   readonly phase: JournalEntry['phase']
   readonly changedAt: number
   /** What may still be charged. */
   readonly open: OpenMaximum | null
+  /** Payments that the service says it did not and will not use, in the order of their signatures. */
+  readonly refused: readonly OpenMaximum[]
   /** The payment that was signed last and is not answered yet. */
   readonly payment: string | null
   /** The sum of what was charged; a replay is not counted again. */
   readonly charged: bigint
   readonly receipts: readonly AnsweredEntry[]
   readonly verification: 'none' | 'passed' | 'failed'
+  /** What failed. */
+  readonly problems: readonly string[]
   /** The journal file that wrote its last entry. */
   readonly writer: string
 }
@@ -30,7 +35,7 @@ export interface OpenMaximum {
   readonly isSigned: boolean
 }
 
-const UNKNOWN = { origin: '', method: '', path: '', identity: '', purpose: '', payer: '' } as const
+const UNKNOWN = { origin: '', method: '', path: '', identity: '', purpose: '', payer: '', model: null } as const
 
 /** Returns the attempt after one more entry. */
 export function applyEntry(before: Attempt | undefined, entry: JournalEntry, writer: string): Attempt {
@@ -41,28 +46,40 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
     phase: 'intended',
     changedAt,
     open: null,
+    refused: [],
     payment: null,
     charged: 0n,
     receipts: [],
     verification: 'none',
+    problems: [],
     writer,
   }
   const next = { ...start, phase: entry.phase, changedAt, writer }
   switch (entry.phase) {
     case 'intended': {
       const { origin, method, path, identity, purpose, payer } = entry
-      return { ...next, origin, method, path, identity, purpose, payer }
+      return { ...next, origin, method, path, identity, purpose, payer, model: entry.model ?? start.model }
     }
     case 'quoted':
       return { ...next, open: atLeast(start.open, entry.maximum, entry.expiresAt, false) }
     case 'signed':
       return { ...next, payment: entry.payment, open: atLeast(start.open, entry.maximum, entry.deadline, true) }
     case 'refused':
-      return { ...next, payment: null, open: null }
+      return {
+        ...next,
+        payment: null,
+        open: null,
+        refused: start.open?.isSigned ? [...start.refused, start.open] : start.refused,
+      }
     case 'answered':
       return { ...next, payment: null, open: null, ...withReceipt(start, entry) }
     case 'verified':
-      return { ...next, verification: entry.outcome }
+      return {
+        ...next,
+        verification: entry.outcome,
+        problems: entry.problems,
+        model: entry.model ?? start.model,
+      }
   }
 }
 
@@ -79,7 +96,7 @@ function atLeast(before: OpenMaximum | null, digits: string, time: string, isSig
 }
 
 function withReceipt({ charged, receipts }: Attempt, entry: AnsweredEntry): Pick<Attempt, 'charged' | 'receipts'> {
-  const isReplay = receipts.some(({ receiptId }) => receiptId === entry.receiptId)
+  const isReplay = entry.receiptId !== null && receipts.some(({ receiptId }) => receiptId === entry.receiptId)
   if (isReplay) return { charged, receipts }
-  return { charged: charged + BigInt(entry.charge), receipts: [...receipts, entry] }
+  return { charged: charged + countedCharge(entry), receipts: [...receipts, entry] }
 }

@@ -17,6 +17,7 @@ export interface IntendedEntry extends EntryOf<'intended'> {
   readonly identity: string
   readonly purpose: string
   readonly payer: string
+  readonly model?: string | undefined
 }
 
 /** The maximum is reserved in the budget, for a short time unless it is signed. */
@@ -45,12 +46,22 @@ export interface AnsweredEntry extends EntryOf<'answered'> {
   readonly transaction: string | null
   readonly receiptId: string | null
   readonly receiptToken: string | null
+  /** What was authorized; missing if the answer needed no payment. */
+  readonly maximum?: string | undefined
+}
+
+/** Returns what a charge can have cost: no more than was authorized can be taken, whatever the service states. */
+export function countedCharge({ charge, maximum = charge }: Pick<AnsweredEntry, 'charge' | 'maximum'>): bigint {
+  const [stated, authorized] = [BigInt(charge), BigInt(maximum)]
+  return stated < authorized ? stated : authorized
 }
 
 export interface VerifiedEntry extends EntryOf<'verified'> {
   readonly receiptId: string
   readonly outcome: 'passed' | 'failed'
   readonly problems: readonly string[]
+  /** As the receipt names it. */
+  readonly model?: string | undefined
 }
 
 /** An entry before its time is known. */

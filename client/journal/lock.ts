@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { lock } from 'proper-lockfile'
 import { FareboxError } from '../wire/farebox-error.ts'
@@ -9,9 +10,10 @@ const RETRIES = { retries: 600, minTimeout: 5, maxTimeout: 50, factor: 1.5, rand
 
 /** Runs `work` while no other process holds the directory's lock. */
 export async function withLock<T>(directory: string, work: () => T | Promise<T>): Promise<T> {
+  const path = join(directory, 'journal.lock')
   let compromised: Error | undefined
   const release = await lock(directory, {
-    lockfilePath: join(directory, 'journal.lock'),
+    lockfilePath: path,
     realpath: false,
     stale: STALE_MS,
     retries: RETRIES,
@@ -21,13 +23,22 @@ export async function withLock<T>(directory: string, work: () => T | Promise<T>)
   }).catch((error: unknown) => {
     throw lockError(directory, error)
   })
+  const held = identityOf(path)
+  const isLost = () => compromised !== undefined || identityOf(path) !== held
   try {
     const result = await work()
-    if (compromised !== undefined) throw lockError(directory, compromised)
+    if (isLost()) throw lockError(directory, compromised)
     return result
   } finally {
-    if (compromised === undefined) await release()
+    // The lock of another process must not be released.
+    if (!isLost()) await release()
   }
+}
+
+/** Tells this lock from one that another process has created in its place. */
+function identityOf(path: string): string | null {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  return stat === undefined ? null : `${stat.ino} ${stat.birthtimeMs}`
 }
 
 function lockError(directory: string, cause: unknown): FareboxError {

@@ -3,7 +3,7 @@ import type { SigningAccount, Wallet } from './wallet.ts'
 import { withoutSecrets } from './wallet-from-private-key.ts'
 
 /** Shown by wallets that ask before they sign. Changing it changes every derived key. */
-export const KEY_SECRET_TEXT = [
+const KEY_SECRET_TEXT = [
   'farebox idempotency keys v1',
   '',
   'This signature pays for nothing. farebox derives the keys from it that keep a call from being paid twice.',

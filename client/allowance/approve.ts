@@ -1,0 +1,97 @@
+import { parseUsdc } from '../budget/usdc.ts'
+import type { FareboxContext } from '../context.ts'
+import { askForJson } from '../wire/ask-service.ts'
+import type { FareboxError } from '../wire/farebox-error.ts'
+import type { Allowance, AllowanceRequest, AllowanceStatus } from '../wire/schemas.ts'
+import { ServiceError } from '../wire/service-error.ts'
+import { permitMessage } from './allowance-terms.ts'
+import { asRefusal, refusalOf } from './approval-refused.ts'
+import { allowanceState, askAllowance, isSufficient, UNLIMITED } from './read-allowance.ts'
+
+export interface ApproveOptions {
+  /** What Permit2 may take in all, as decimal USDC; without a limit by default. Each payment still needs a signature. */
+  readonly value?: string | undefined
+  /** How long to wait for the confirmation; five minutes by default. */
+  readonly patienceMs?: number | undefined
+  readonly signal?: AbortSignal | undefined
+  /** Called before each wait. */
+  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+}
+
+/** The outcome of an approval. Amounts are atomic USDC. */
+export interface Approval {
+  /** `already_approved`: nothing was signed or sent. */
+  readonly outcome: 'approved' | 'already_approved'
+  readonly owner: string
+  readonly spender: string
+  readonly allowance: bigint
+  /** The transaction that the service paid for; `null` when none was needed. */
+  readonly transaction: string | null
+}
+
+type ApprovalContext = Pick<FareboxContext, 'fetch' | 'now' | 'baseUrl' | 'payer' | 'pins' | 'wallet'>
+
+const DEFAULT_PATIENCE_MS = 5 * 60_000
+/** Another permit of the wallet was used in the meantime, or time has passed: the next nonce and deadline are signed. */
+const CURED_BY_SIGNING: ReadonlySet<string> = new Set(['permit_invalid', 'permit_expired', 'permit_rejected'])
+const MOST_SIGNATURES = 2
+
+/**
+ * Lets Permit2 take USDC of the wallet, by one signature that the service submits at its own cost; does nothing when it
+ * may already. Repeated and concurrent requests for one permit cause one transaction. Throws `ApprovalRefused` when the
+ * service does not pay for it.
+ */
+export async function approve(context: ApprovalContext, options: ApproveOptions = {}): Promise<Approval> {
+  const value = options.value === undefined ? UNLIMITED : parseUsdc(options.value)
+  for (let signatures = 1; ; signatures += 1) {
+    const status = await askAllowance(context, { signal: options.signal })
+    const state = allowanceState(status)
+    const { owner, spender, allowance } = state
+    if (isSufficient(state, value)) return { outcome: 'already_approved', owner, spender, allowance, transaction: null }
+    if (!state.sponsoring.isAvailable) throw refusalOf(state)
+    try {
+      return await submit(context, await signPermit(context, status, value), options)
+    } catch (error) {
+      const isCurable = error instanceof ServiceError && CURED_BY_SIGNING.has(error.code)
+      if (!isCurable || signatures >= MOST_SIGNATURES) throw asRefusal(error)
+    }
+  }
+}
+
+async function signPermit(
+  { wallet, payer, pins, baseUrl, now }: ApprovalContext,
+  status: AllowanceStatus,
+  value: bigint,
+): Promise<AllowanceRequest> {
+  const terms = pins.termsOf(new URL(baseUrl).origin)
+  const typedData = permitMessage(status, value, { terms, owner: payer, now: now() })
+  const { nonce, deadline } = typedData.message as { nonce: bigint; deadline: bigint }
+  const signature = await wallet.signTypedData(typedData)
+  return {
+    permit: {
+      owner: status.owner,
+      spender: status.spender,
+      value: value.toString(),
+      nonce: nonce.toString(),
+      deadline: deadline.toString(),
+      signature,
+    },
+  }
+}
+
+async function submit(
+  context: ApprovalContext,
+  request: AllowanceRequest,
+  { patienceMs = DEFAULT_PATIENCE_MS, signal, onWait }: ApproveOptions,
+): Promise<Approval> {
+  const answer = await askForJson<Allowance>(context, new URL('/v1/allowances', context.baseUrl).href, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(request),
+    patienceMs,
+    signal,
+    onWait,
+  })
+  const { owner, spender, transaction } = answer
+  return { outcome: 'approved', owner, spender, allowance: BigInt(answer.allowance), transaction }
+}

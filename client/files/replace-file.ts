@@ -1,0 +1,53 @@
+import { open, realpath, rename, rm, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { temporaryIn } from './temporary-file.ts'
+
+export interface ReplaceOptions {
+  /** That of the present file by default. */
+  readonly mode?: number | undefined
+  /** Whether the content must survive a loss of power; true by default. */
+  readonly isDurable?: boolean | undefined
+}
+
+/**
+ * Replaces a file, or creates it: other processes see the old content or the new one, never a part. When it cannot be
+ * written completely, as on a full disk, the old content stays and the error is thrown. A symbolic link is followed.
+ *
+ * `write-file-atomic` (version 7) does not look at how much was written and puts a cut file in place.
+ */
+export async function replaceFile(
+  path: string,
+  content: string | Uint8Array,
+  { mode, isDurable = true }: ReplaceOptions = {},
+): Promise<void> {
+  const target = await realpath(path).catch(() => path)
+  const present = await stat(target).catch(() => null)
+  const temporary = temporaryIn(dirname(target))
+  try {
+    const handle = await open(temporary, 'wx', mode ?? 0o666)
+    try {
+      await handle.writeFile(content)
+      // Unlike the mode of a new file, that of a present one is not subject to the umask.
+      if (mode === undefined && present !== null) await handle.chmod(present.mode)
+      if (isDurable) await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporary, target)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+  if (isDurable) await syncDirectory(dirname(target))
+}
+
+/** Makes a file's name durable, where directories can be synchronized. */
+async function syncDirectory(directory: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await open(directory, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}

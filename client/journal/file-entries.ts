@@ -1,0 +1,68 @@
+import { type JournalEntry, parseEntry } from './entries.ts'
+import { readLines } from './read-lines.ts'
+
+/** An entry with its writer and the number of its line in the writer's own file. */
+export interface WrittenEntry {
+  readonly entry: JournalEntry
+  readonly writer: string
+  readonly line: number
+}
+
+/** How far the file of one writer was read. */
+export interface Progress {
+  readonly offset: number
+  readonly lines: number
+}
+
+export const FROM_START: Progress = { offset: 0, lines: 0 }
+
+/** Reads a writer's own file from where it was read to before; lines that were cut off or are unknown only count. */
+export function readOwnFile(
+  path: string,
+  writer: string,
+  from: Progress,
+  onEntry: (written: WrittenEntry) => void,
+): Progress {
+  let line = from.lines
+  const offset = readLines(path, from.offset, (text) => {
+    const entry = parseEntry(text)
+    if (entry !== null) onEntry({ entry, writer, line })
+    line += 1
+  })
+  return { offset, lines: line }
+}
+
+/** The first line of each writer's part of a merged file. */
+interface PartHeader {
+  readonly writer: string
+}
+
+/** Reads a merged file and returns its writers. */
+export function readMergedFile(path: string, onEntry: (written: WrittenEntry) => void): readonly string[] {
+  const writers: string[] = []
+  readLines(path, 0, (text) => {
+    const value = parseObject(text) as Partial<PartHeader> & { readonly line?: number; readonly entry?: JournalEntry }
+    if (typeof value.writer === 'string') writers.push(value.writer)
+    const writer = writers.at(-1)
+    const { line, entry } = value
+    if (writer !== undefined && line !== undefined && entry !== undefined) onEntry({ entry, writer, line })
+  })
+  return writers
+}
+
+/** Renders the part of one writer in a merged file. */
+export function renderPart(writer: string, entries: readonly WrittenEntry[]): string {
+  const header: PartHeader = { writer }
+  return [header, ...entries.map(({ line, entry }) => ({ line, entry }))]
+    .map((each) => `${JSON.stringify(each)}\n`)
+    .join('')
+}
+
+function parseObject(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}

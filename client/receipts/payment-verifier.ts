@@ -1,0 +1,92 @@
+import pLimit from 'p-limit'
+import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
+import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
+import { fetchReceipt } from './fetch-receipt.ts'
+import { recordVerification } from './verify-receipt.ts'
+
+/** When receipts are verified: before a call returns, later in the background, or never. */
+export type VerificationTime = 'at_once' | 'later' | 'never'
+
+type Judgment = Pick<Payment, 'verified' | 'problems'>
+
+/** A result is not held back for long by a receipt that cannot be fetched. */
+const PATIENCE_MS = 5000
+/** Receipts that are fetched at a time in the background. */
+const CONCURRENCY = 4
+/** The service answered, but not with the receipt that it must have. */
+const FAILURES: ReadonlySet<string> = new Set(['not_found', 'not_a_receipt'])
+
+/** Verifies the receipt of each payment: a failure is reported with the result, which is paid for. */
+export class PaymentVerifier {
+  readonly #context: ReceiptContext
+  readonly #time: VerificationTime
+  readonly #onVerified: ((payment: Payment) => void) | undefined
+  readonly #limit = pLimit(CONCURRENCY)
+  readonly #running = new Set<Promise<unknown>>()
+
+  constructor(context: ReceiptContext, time: VerificationTime, onVerified?: (payment: Payment) => void) {
+    this.#context = context
+    this.#time = time
+    this.#onVerified = onVerified
+  }
+
+  /** Returns the answer with the outcome, if it is to be known at once. */
+  async after(paid: PaidAnswer, call: PaidCall): Promise<PaidAnswer> {
+    if (this.#time === 'never') return paid
+    if (this.#time === 'at_once') return { ...paid, payment: await this.#verify(paid, call) }
+    const verification = this.#limit(() => this.#verify(paid, call))
+    this.#running.add(verification)
+    void verification.finally(() => this.#running.delete(verification))
+    return paid
+  }
+
+  /** Resolves when nothing is verified any more. */
+  async settled(): Promise<void> {
+    while (this.#running.size > 0) await Promise.allSettled(this.#running)
+  }
+
+  async #verify(paid: PaidAnswer, call: PaidCall): Promise<Payment> {
+    const payment = { ...paid.payment, ...(await this.#judge(paid, call)) }
+    this.#onVerified?.(payment)
+    return payment
+  }
+
+  async #judge({ answer, payment }: PaidAnswer, { url, signal }: PaidCall): Promise<Judgment> {
+    const { key, receiptId, receiptToken, charged } = payment
+    if (payment.verified === 'failed') return payment
+    if (receiptId === null || receiptToken === null) return missingReceipt(parseUsdc(charged))
+    const attempt = this.#context.journal.attempts.get(key)
+    if (attempt?.verification === 'passed' && attempt.receipts.length === 1) return { verified: 'passed', problems: [] }
+    try {
+      const options = { patienceMs: PATIENCE_MS, signal: this.#time === 'at_once' ? signal : undefined }
+      const receipt = await fetchReceipt(this.#context, receiptId, receiptToken, options)
+      await this.#context.store.save(receipt)
+      const given = { answer, path: new URL(url).pathname }
+      const verification = await checkReceipt(this.#context, receipt, await this.#context.node(), given)
+      recordVerification(this.#context, verification)
+      return { verified: verification.outcome, problems: problemsOf(verification) }
+    } catch (error) {
+      if (!(error instanceof FareboxError)) throw error
+      if (!FAILURES.has(error.code))
+        return { verified: 'not_checked', problems: [`it could not be checked: ${error.problem}`] }
+      const problems = [`the service does not show it: ${error.problem}`]
+      this.#recordFailure(key, receiptId, problems)
+      return { verified: 'failed', problems }
+    }
+  }
+
+  #recordFailure(key: string, receiptId: string, problems: readonly string[]): void {
+    try {
+      this.#context.journal.append({ phase: 'verified', key, receiptId, outcome: 'failed', problems })
+    } catch {
+      // The receipt can be verified again.
+    }
+  }
+}
+
+function missingReceipt(charged: bigint): Judgment {
+  if (charged === 0n) return { verified: 'not_checked', problems: [] }
+  return { verified: 'failed', problems: [`${formatUsdc(charged)} USDC were charged without a receipt`] }
+}

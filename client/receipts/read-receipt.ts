@@ -1,0 +1,58 @@
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { Receipt } from '../wire/schemas.ts'
+
+type Form = 'text' | 'digits' | 'address' | 'object'
+
+/** The members that are checked. Others may be added by later versions of the service. */
+const FORMS: Readonly<Partial<Record<keyof Receipt, Form>>> = {
+  id: 'text',
+  operation: 'text',
+  model: 'text',
+  usage: 'object',
+  unit_prices: 'object',
+  quoted_maximum_atomic: 'digits',
+  authorized_maximum_atomic: 'digits',
+  charge_atomic: 'digits',
+  charge_usdc: 'text',
+  payer: 'address',
+  pay_to: 'address',
+  network: 'text',
+  asset: 'address',
+  transaction: 'text',
+  block_number: 'digits',
+  result_digest: 'text',
+  issued_at: 'text',
+  signature: 'text',
+}
+
+const IS_OF: Readonly<Record<Form, (value: unknown) => boolean>> = {
+  text: (value) => typeof value === 'string',
+  digits: (value) => typeof value === 'string' && /^\d{1,40}$/.test(value),
+  address: (value) => typeof value === 'string' && /^0x[0-9a-fA-F]{40}$/.test(value),
+  object: (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+}
+
+/** Checks that a value has the form of a receipt. `from` names its source in errors. Throws `FareboxError`. */
+export function readReceipt(value: unknown, from: string): Receipt {
+  if (!IS_OF.object(value) || (value as Receipt).object !== 'receipt') throw notAReceipt(from, 'object')
+  const fields = value as Record<string, unknown>
+  for (const [name, form] of Object.entries(FORMS)) if (!IS_OF[form](fields[name])) throw notAReceipt(from, name)
+  const { settlement } = fields
+  if (settlement !== undefined && !isSettlement(settlement)) throw notAReceipt(from, 'settlement')
+  return value as Receipt
+}
+
+function isSettlement(value: unknown): boolean {
+  if (!IS_OF.object(value)) return false
+  const { state, transaction, block_number: block } = value as Record<string, unknown>
+  return IS_OF.text(state) && IS_OF.text(transaction) && IS_OF.digits(block)
+}
+
+function notAReceipt(from: string, field: string): FareboxError {
+  return new FareboxError({
+    code: 'not_a_receipt',
+    problem: `${from} is not a receipt (its ${field} is missing or has another form).`,
+    money: 'none',
+    advice: 'Save the answer of GET /v1/receipts/{id} unchanged, or pass the id of a receipt.',
+  })
+}

@@ -1,0 +1,35 @@
+import type { Receipt } from '../wire/schemas.ts'
+
+/** One thing that was checked about a receipt. */
+export interface ReceiptCheck {
+  readonly name: 'signature' | 'statement' | 'payment' | 'maximum' | 'calculation' | 'charge' | 'transfer' | 'result'
+  readonly outcome: 'passed' | 'failed' | 'skipped'
+  /** What was found, or why it failed or was skipped. */
+  readonly detail: string
+}
+
+/** The outcome of all checks of a receipt: `failed` when any check did. */
+export interface ReceiptVerification {
+  readonly receiptId: string
+  readonly outcome: 'passed' | 'failed'
+  readonly checks: readonly ReceiptCheck[]
+  readonly receipt: Receipt
+}
+
+export interface VerifyOptions {
+  /** A node of the receipt's network to look for the transfer; that of the client by default. */
+  readonly rpcUrl?: string | undefined
+  /** Opens a receipt that is not in the journal. */
+  readonly receiptToken?: string | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Returns a check that passed if there are no problems. */
+export function judge(name: ReceiptCheck['name'], problems: readonly string[], found: string): ReceiptCheck {
+  if (problems.length === 0) return { name, outcome: 'passed', detail: found }
+  return { name, outcome: 'failed', detail: problems.join('; ') }
+}
+
+export function skip(name: ReceiptCheck['name'], detail: string): ReceiptCheck {
+  return { name, outcome: 'skipped', detail }
+}

@@ -1,0 +1,62 @@
+import { askForJson, type ServiceAccess } from '../wire/ask-service.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+
+/** A public key of the service (RFC 8037). */
+export interface SigningKey {
+  readonly kid: string
+  readonly kty: 'OKP'
+  readonly crv: 'Ed25519'
+  readonly x: string
+}
+
+/** An unknown key may be a new one; the list is asked for again after this time. */
+const REREAD_MS = 60_000
+
+/** The keys with which a service signs receipts, as its own origin publishes them. */
+export class SigningKeys {
+  readonly url: string
+  readonly #access: ServiceAccess
+  #latest: { readonly keys: Promise<readonly SigningKey[]>; readonly at: number } | null = null
+
+  constructor(access: ServiceAccess, baseUrl: string) {
+    this.#access = access
+    this.url = new URL('/.well-known/jwks.json', baseUrl).href
+  }
+
+  /** Returns the key with this id, or `undefined` if the service does not list it. Throws `FareboxError`. */
+  async find(kid: string): Promise<SigningKey | undefined> {
+    const known = await this.#read()
+    const found = known.find((key) => key.kid === kid)
+    if (found !== undefined || this.#access.now() - (this.#latest?.at ?? 0) < REREAD_MS) return found
+    this.#latest = null
+    return (await this.#read()).find((key) => key.kid === kid)
+  }
+
+  #read(): Promise<readonly SigningKey[]> {
+    if (this.#latest === null) {
+      const keys = this.#ask()
+      this.#latest = { keys, at: this.#access.now() }
+      // The next caller asks again.
+      keys.catch(() => {
+        this.#latest = null
+      })
+    }
+    return this.#latest.keys
+  }
+
+  async #ask(): Promise<readonly SigningKey[]> {
+    const { keys } = await askForJson<{ readonly keys?: unknown }>(this.#access, this.url)
+    if (Array.isArray(keys)) return keys.filter(isSigningKey)
+    throw new FareboxError({
+      code: 'unexpected_answer',
+      problem: `${this.url} publishes no keys.`,
+      money: 'none',
+      advice: 'Check the URL of the service.',
+    })
+  }
+}
+
+function isSigningKey(value: unknown): value is SigningKey {
+  const { kid, kty, crv, x } = (value ?? {}) as Record<string, unknown>
+  return typeof kid === 'string' && kty === 'OKP' && crv === 'Ed25519' && typeof x === 'string'
+}

@@ -1,0 +1,113 @@
+import type { AccountClient } from '../account/account-client.ts'
+import type { FareboxContext } from '../context.ts'
+import type { AccountSpend } from '../wire/schemas.ts'
+import { journaledReceipts } from './list-receipts.ts'
+import type { ReceiptRecord } from './receipt-record.ts'
+
+export interface SpendQuery {
+  /** UTC days, today included; 30 by default, 366 at most. */
+  readonly days?: number | undefined
+  /** `journal`: calls of this machine, without a request. `service`: all calls of the wallet, by its signature. */
+  readonly source?: 'journal' | 'service' | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** What was charged in a period. Amounts are atomic USDC, days `2026-11-22` in UTC. */
+export interface Spend {
+  readonly from: string
+  /** Included. */
+  readonly to: string
+  readonly calls: number
+  readonly charged: bigint
+  /** What may still be charged for calls without a known outcome; `null` from the service. */
+  readonly open: bigint | null
+  /** By day, newest first, then by operation, model and purpose. */
+  readonly rows: readonly SpendRow[]
+}
+
+export interface SpendRow {
+  readonly day: string
+  readonly model: string | null
+  readonly operation: string
+  /** `null` from the service, which does not know it. */
+  readonly purpose: string | null
+  readonly calls: number
+  readonly charged: bigint
+}
+
+interface SpendContext extends Pick<FareboxContext, 'journal' | 'payer' | 'baseUrl' | 'now'> {
+  readonly account: AccountClient
+}
+
+const DEFAULT_DAYS = 30
+const MOST_DAYS = 366
+const DAY_MS = 86_400_000
+
+/** Adds up what the wallet paid to this service. Throws `RangeError` for a number of days that is not possible. */
+export async function addUpSpend(context: SpendContext, query: SpendQuery = {}): Promise<Spend> {
+  const { days = DEFAULT_DAYS, source = 'journal', signal } = query
+  if (!Number.isInteger(days) || days < 1 || days > MOST_DAYS)
+    throw new RangeError(`days must be an integer from 1 to ${MOST_DAYS}; got ${days}`)
+  const to = dayOf(context.now())
+  const from = dayOf(Date.parse(to) - (days - 1) * DAY_MS)
+  if (source === 'journal') return journaledSpend(context, from, to)
+  return servedSpend(await context.account.read<AccountSpend>('/v1/account/spend', { from, to }, signal))
+}
+
+function journaledSpend(context: SpendContext, from: string, to: string): Spend {
+  const rows = new Map<string, SpendRow>()
+  for (const record of journaledReceipts(context, new Date(from))) {
+    const row = rowOf(record)
+    const id = JSON.stringify([row.day, row.operation, row.model, row.purpose])
+    const before = rows.get(id)
+    rows.set(id, before === undefined ? row : add(before, row))
+  }
+  return { ...totals([...rows.values()]), from, to, open: openSum(context) }
+}
+
+/** Returns the sum of the maxima whose outcome is not known. */
+function openSum({ journal, payer, baseUrl }: SpendContext): bigint {
+  const { origin } = new URL(baseUrl)
+  let sum = 0n
+  for (const attempt of journal.attempts.all())
+    if (attempt.open?.isSigned === true && attempt.payer === payer && attempt.origin === origin)
+      sum += attempt.open.maximum
+  return sum
+}
+
+function rowOf({ at, model, operation, purpose, charged }: ReceiptRecord): SpendRow {
+  return { day: dayOf(at.getTime()), model, operation, purpose, calls: 1, charged }
+}
+
+function add(a: SpendRow, b: SpendRow): SpendRow {
+  return { ...a, calls: a.calls + b.calls, charged: a.charged + b.charged }
+}
+
+function servedSpend({ from, to, data }: AccountSpend): Spend {
+  const rows = data.map(({ date, model, operation, calls, charge_atomic: charged }) => ({
+    day: date,
+    model,
+    operation,
+    purpose: null,
+    calls,
+    charged: BigInt(charged),
+  }))
+  return { ...totals(rows), from, to, open: null }
+}
+
+function totals(rows: readonly SpendRow[]): Pick<Spend, 'rows' | 'calls' | 'charged'> {
+  return {
+    rows: rows.toSorted(compareRows),
+    calls: rows.reduce((sum, { calls }) => sum + calls, 0),
+    charged: rows.reduce((sum, { charged }) => sum + charged, 0n),
+  }
+}
+
+function compareRows(a: SpendRow, b: SpendRow): number {
+  const nameOf = ({ operation, model, purpose }: SpendRow) => [operation, model, purpose].join('\n')
+  return b.day.localeCompare(a.day) || nameOf(a).localeCompare(nameOf(b))
+}
+
+function dayOf(time: number): string {
+  return new Date(time).toISOString().slice(0, 'YYYY-MM-DD'.length)
+}

@@ -1,0 +1,79 @@
+import { readFile } from 'node:fs/promises'
+import { openNode } from '../wallet/node-client.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { Receipt } from '../wire/schemas.ts'
+import { attemptOf, checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
+import { fetchReceipt } from './fetch-receipt.ts'
+import { readReceipt } from './read-receipt.ts'
+import type { ReceiptVerification, VerifyOptions } from './receipt-check.ts'
+import { isReceiptId } from './receipt-store.ts'
+
+/**
+ * Checks a receipt and journals the outcome. An id is fetched from the service, with the token of the journal or of the
+ * options; any other text is the path of a saved receipt. Throws when it cannot be read or the keys cannot be.
+ */
+export async function verifyReceipt(
+  context: ReceiptContext,
+  given: string | Receipt,
+  { rpcUrl, receiptToken, signal }: VerifyOptions = {},
+): Promise<ReceiptVerification> {
+  const receipt = await readGiven(context, given, receiptToken, signal)
+  const node = rpcUrl === undefined ? await context.node() : await openNode(rpcUrl)
+  const verification = await checkReceipt(context, receipt, node)
+  recordVerification(context, verification)
+  return verification
+}
+
+/** Journals the outcome of a receipt that the journal knows. A journal that cannot be written changes no outcome. */
+export function recordVerification(context: ReceiptContext, verification: ReceiptVerification): void {
+  const { receiptId, outcome, receipt } = verification
+  const key = attemptOf(context, receiptId)?.key
+  if (key === undefined) return
+  const problems = problemsOf(verification)
+  try {
+    context.journal.append({ phase: 'verified', key, receiptId, outcome, problems, model: receipt.model })
+  } catch {
+    // The receipt can be verified again.
+  }
+}
+
+async function readGiven(
+  context: ReceiptContext,
+  given: string | Receipt,
+  receiptToken: string | undefined,
+  signal: AbortSignal | undefined,
+): Promise<Receipt> {
+  if (typeof given !== 'string') return readReceipt(given, 'The given object')
+  if (!isReceiptId(given)) return await readReceiptFile(given)
+  const known = attemptOf(context, given)?.receipts.find(({ receiptId }) => receiptId === given)
+  const token = receiptToken ?? known?.receiptToken ?? null
+  if (token === null) throw unknownReceipt(given)
+  const receipt = await fetchReceipt(context, given, token, { signal })
+  await context.store.save(receipt)
+  return receipt
+}
+
+async function readReceiptFile(path: string): Promise<Receipt> {
+  let value: unknown
+  try {
+    value = JSON.parse(await readFile(path, 'utf8'))
+  } catch (cause) {
+    throw new FareboxError({
+      code: 'receipt_unreadable',
+      problem: `The receipt ${path} cannot be read as JSON.`,
+      money: 'none',
+      advice: 'Pass the id of a receipt or the path of a saved one.',
+      cause,
+    })
+  }
+  return readReceipt(value, path)
+}
+
+function unknownReceipt(receiptId: string): FareboxError {
+  return new FareboxError({
+    code: 'receipt_unknown',
+    problem: `The journal does not know the receipt ${receiptId}.`,
+    money: 'none',
+    advice: 'Pass its token, which came with the answer, or read the token from receipts() of the service.',
+  })
+}
