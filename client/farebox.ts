@@ -1,8 +1,16 @@
+import pLimit from 'p-limit'
+import { AccountClient } from './account/account-client.ts'
+import { type Approval, type ApproveOptions, approve } from './allowance/approve.ts'
+import { type AllowanceState, allowanceState, askAllowance } from './allowance/read-allowance.ts'
+import { type Balance, readBalance } from './allowance/read-balance.ts'
 import { Budget, type BudgetLeft, type BudgetLimits } from './budget/budget.ts'
+import type { FareboxContext } from './context.ts'
+import { examineAll } from './doctor/doctor.ts'
+import type { DoctorCheck, DoctorOptions } from './doctor/doctor-check.ts'
 import { homeDirectory } from './journal/home-directory.ts'
 import type { Journal } from './journal/journal.ts'
 import { createMemoryJournal } from './journal/memory-journal.ts'
-import { openJournal } from './journal/open-journal.ts'
+import { openTidyJournal } from './journal/open-journal.ts'
 import { askQuote, type QuoteRequest } from './payment/ask-quote.ts'
 import type { Terms } from './payment/check-challenge.ts'
 import type { JsonOperation, Requests, Results, TranscriptionRequest } from './payment/operations.ts'
@@ -12,20 +20,41 @@ import { createPayingFetch } from './payment/paying-fetch.ts'
 import { openPins } from './payment/pins.ts'
 import { type CallOptions, prepareJsonCall, prepareTranscription } from './payment/prepare-call.ts'
 import { createPaymentSigner } from './payment/sign-payment.ts'
+import type { ReceiptContext } from './receipts/check-receipt.ts'
+import { listReceipts } from './receipts/list-receipts.ts'
+import { PaymentVerifier, type VerificationTime } from './receipts/payment-verifier.ts'
+import type { ReceiptVerification, VerifyOptions } from './receipts/receipt-check.ts'
+import type { ReceiptRecord, ReceiptsQuery } from './receipts/receipt-record.ts'
+import { ReceiptStore } from './receipts/receipt-store.ts'
+import { SigningKeys } from './receipts/signing-keys.ts'
+import { addUpSpend, type Spend, type SpendQuery } from './receipts/spend.ts'
+import { verifyReceipt } from './receipts/verify-receipt.ts'
+import { type KeySecret, readKeySecret } from './wallet/key-secret.ts'
+import { type ChainNode, openNode } from './wallet/node-client.ts'
 import type { SigningAccount, Wallet } from './wallet/wallet.ts'
 import { walletFromAccount } from './wallet/wallet-from-account.ts'
-import { FareboxError } from './wire/farebox-error.ts'
-import type { Quote } from './wire/schemas.ts'
+import { requireSafeUrl } from './wire/safe-url.ts'
+import type { Quote, Receipt } from './wire/schemas.ts'
 
+export { ApprovalRefused } from './allowance/approval-refused.ts'
+export type { Approval, ApproveOptions } from './allowance/approve.ts'
+export type { AllowanceState } from './allowance/read-allowance.ts'
+export type { Balance } from './allowance/read-balance.ts'
 export type { BudgetLeft, BudgetLimits } from './budget/budget.ts'
 export { BudgetExceeded, type LimitName } from './budget/budget-exceeded.ts'
 export { formatUsdc, parseUsdc } from './budget/usdc.ts'
+export type { DoctorCheck, DoctorOptions } from './doctor/doctor-check.ts'
 export type { QuoteRequest } from './payment/ask-quote.ts'
 export { deriveCallKey } from './payment/call-key.ts'
 export { ChallengeRefused, type Difference, type Terms } from './payment/check-challenge.ts'
 export type { AudioClaim, TranscriptionRequest } from './payment/operations.ts'
 export type { Payment } from './payment/paid-call.ts'
 export type { CallOptions } from './payment/prepare-call.ts'
+export type { VerificationTime } from './receipts/payment-verifier.ts'
+export type { ReceiptCheck, ReceiptVerification, VerifyOptions } from './receipts/receipt-check.ts'
+export type { ReceiptRecord, ReceiptsQuery } from './receipts/receipt-record.ts'
+export type { Spend, SpendQuery, SpendRow } from './receipts/spend.ts'
+export type { KeySecret } from './wallet/key-secret.ts'
 export type { SigningAccount, Wallet } from './wallet/wallet.ts'
 export { walletFromAccount } from './wallet/wallet-from-account.ts'
 export { walletFromEnvironment, walletFromKeyFile } from './wallet/wallet-from-environment.ts'
@@ -38,6 +67,7 @@ export interface FareboxOptions {
   /** A wallet of this package or a viem account that signs. */
   readonly wallet: Wallet | SigningAccount
   readonly baseUrl: string
+  /** A call may cost 1 USDC unless `call` says otherwise; session and day are unlimited unless they are set. */
   readonly budget?: BudgetLimits
   /** A directory, or `memory`; FAREBOX_HOME or the system's place for application data by default. */
   readonly journal?: string
@@ -46,6 +76,13 @@ export interface FareboxOptions {
   /** Payment terms to insist on; others are stored at the first use of the service. Base and USDC by default. */
   readonly terms?: Partial<Terms>
   readonly fetch?: typeof globalThis.fetch
+  /**
+   * When receipts are fetched and verified: before a call returns (the default), `later` in the background until `close`,
+   * or `never`. A receipt that fails is reported, and the result is returned all the same.
+   */
+  readonly verify?: VerificationTime | undefined
+  /** Called with each payment whose receipt was verified. */
+  readonly onVerified?: ((payment: Payment) => void) | undefined
 }
 
 /** The result of a paid call and what was paid for it. */
@@ -68,6 +105,30 @@ export interface Farebox {
   /** Takes the place of `fetch` in an SDK. */
   readonly fetch: typeof globalThis.fetch
   budgetLeft(): BudgetLeft
+  /** Returns what Permit2 may take, and whether the service would pay for an approval. Signs nothing. */
+  allowance(): Promise<AllowanceState>
+  /**
+   * Lets Permit2 take USDC for payments that the wallet signs, so that calls run in parallel: one signature, no gas.
+   * Does nothing when it may already.
+   */
+  approve(options?: ApproveOptions): Promise<Approval>
+  /** Returns what the wallet holds, from the RPC URL if there is one, otherwise from the service. */
+  balance(): Promise<Balance>
+  /** Lists what was paid, newest first. */
+  receipts(query?: ReceiptsQuery): AsyncIterable<ReceiptRecord>
+  /** Adds up what was paid. */
+  spend(query?: SpendQuery): Promise<Spend>
+  /** Checks a receipt: its id, the path of a saved one, or the document. */
+  verify(receipt: string | Receipt, options?: VerifyOptions): Promise<ReceiptVerification>
+  /** Checks everything that a payment needs, without paying. */
+  doctor(options?: DoctorOptions): Promise<readonly DoctorCheck[]>
+  /** Returns the secret for `deriveCallKey`: the same on every machine with this wallet, if its signatures allow it. */
+  keySecret(): Promise<KeySecret>
+  /** The wallet's address, in lower case. */
+  readonly address: string
+  readonly baseUrl: string
+  /** Where the journal is; `null` when it is kept in memory. */
+  readonly home: string | null
   /** Writes the journal to the end. */
   close(): Promise<void>
 }
@@ -76,15 +137,22 @@ interface JsonCalls<Name extends JsonOperation> {
   create(request: Requests[Name], options?: CallOptions): Promise<Answer<Results[Name]>>
 }
 
+/** In USDC, as in the official x402 clients. */
+const DEFAULT_CALL_LIMIT = '1'
 /** USDC on Base. */
 const PUBLISHED_TERMS = { network: 'eip155:8453', asset: '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913' } as const
 
 /** Opens the journal and returns the client of one service. */
 export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
-  const context = createContext(options)
-  const baseUrl = new URL(options.baseUrl).href
+  const context = await createContext(options)
+  const { baseUrl, journal, wallet } = context
+  const receipts = createReceiptContext(context)
+  const verifier = new PaymentVerifier(receipts, options.verify ?? 'at_once', options.onVerified)
+  const paying: PaymentContext = { ...context, verify: (paid, call) => verifier.after(paid, call) }
+  const account = new AccountClient(context)
+  const approvals = pLimit(1)
   const json = <Name extends JsonOperation>(operation: Name): JsonCalls<Name> => ({
-    create: (request, callOptions = {}) => pay(context, prepareJsonCall(baseUrl, operation, request, callOptions)),
+    create: (request, callOptions = {}) => pay(paying, prepareJsonCall(baseUrl, operation, request, callOptions)),
   })
   return {
     chat: json('createChatCompletion'),
@@ -93,28 +161,46 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
     speech: json('createSpeech'),
     transcriptions: {
       create: async (request, callOptions = {}) =>
-        await pay(context, await prepareTranscription(baseUrl, request, callOptions)),
+        await pay(paying, await prepareTranscription(baseUrl, request, callOptions)),
     },
-    quote: (request) => askQuote(context.fetch, baseUrl, request),
-    fetch: createPayingFetch(context, baseUrl),
+    quote: (request) => askQuote(context, baseUrl, request),
+    fetch: createPayingFetch(paying, baseUrl),
     budgetLeft: () => context.budget.left(),
-    close: () => context.journal.close(),
+    allowance: async () => allowanceState(await askAllowance(context)),
+    // One after the other: those that wait find the wallet approved.
+    approve: (approveOptions) => approvals(() => approve(context, approveOptions)),
+    balance: () => readBalance(context),
+    receipts: (query) => listReceipts({ ...context, account }, query),
+    spend: (query) => addUpSpend({ ...context, account }, query),
+    verify: (receipt, verifyOptions) => verifyReceipt(receipts, receipt, verifyOptions),
+    doctor: (doctorOptions) => examineAll(context, doctorOptions),
+    keySecret: () => readKeySecret(wallet, journal.directory),
+    address: context.payer,
+    baseUrl,
+    home: journal.directory,
+    close: async () => {
+      await verifier.settled()
+      await journal.close()
+    },
   }
 }
 
-function createContext(options: FareboxOptions): PaymentContext {
+async function createContext(options: FareboxOptions): Promise<FareboxContext> {
   const { budget = {}, rpcUrl, terms = {}, fetch = globalThis.fetch } = options
   requireSafeUrl(options.baseUrl)
   const wallet = 'keySecret' in options.wallet ? options.wallet : walletFromAccount(options.wallet)
-  const journal = journalOf(options.journal)
+  const journal = await journalOf(options.journal)
   const lowerCased = Object.entries({ ...PUBLISHED_TERMS, ...terms }).map(([name, value]) => [
     name,
     value.toLowerCase(),
   ])
   return {
     payer: wallet.address.toLowerCase(),
+    wallet,
+    baseUrl: new URL(options.baseUrl).href,
+    rpcUrl,
     journal,
-    budget: new Budget(budget, journal),
+    budget: new Budget({ ...budget, call: budget.call ?? DEFAULT_CALL_LIMIT }, journal),
     pins: openPins(journal, Object.fromEntries(lowerCased) as Partial<Terms>),
     sign: createPaymentSigner(wallet, rpcUrl),
     fetch,
@@ -122,21 +208,23 @@ function createContext(options: FareboxOptions): PaymentContext {
   }
 }
 
-function journalOf(place: string | undefined): Journal {
-  return place === 'memory' ? createMemoryJournal() : openJournal(place ?? homeDirectory())
+function createReceiptContext(context: FareboxContext): ReceiptContext {
+  const { rpcUrl, baseUrl, journal } = context
+  let node: Promise<ChainNode> | undefined
+  return {
+    ...context,
+    keys: new SigningKeys(context, baseUrl),
+    store: new ReceiptStore(journal.directory),
+    node: async () => {
+      if (rpcUrl === undefined) return null
+      node ??= openNode(rpcUrl)
+      return await node
+    },
+  }
 }
 
-/** Signatures and recordings must not travel in plain text, except to this machine. */
-function requireSafeUrl(baseUrl: string): void {
-  const { protocol, hostname } = URL.canParse(baseUrl) ? new URL(baseUrl) : { protocol: '', hostname: '' }
-  const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(hostname)
-  if (protocol === 'https:' || (protocol === 'http:' && isLoopback)) return
-  throw new FareboxError({
-    code: 'invalid_url',
-    problem: `${JSON.stringify(baseUrl)} is not an https URL.`,
-    money: 'none',
-    advice: 'Set the URL of the service, such as https://farebox.example; http is allowed for this machine only.',
-  })
+async function journalOf(place: string | undefined): Promise<Journal> {
+  return place === 'memory' ? createMemoryJournal() : await openTidyJournal(place ?? homeDirectory())
 }
 
 async function pay<Result>(context: PaymentContext, call: PaidCall): Promise<Answer<Result>> {

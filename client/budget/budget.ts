@@ -1,5 +1,6 @@
 import type { Journal } from '../journal/journal.ts'
 import { BudgetExceeded, type LimitName } from './budget-exceeded.ts'
+import { TooManyRefused } from './refused-payments.ts'
 import { Spending } from './spending.ts'
 import { parseUsdc } from './usdc.ts'
 
@@ -15,6 +16,9 @@ export type BudgetLeft = Readonly<Record<LimitName, bigint | null>>
 
 /** A reservation must be signed within this time. */
 export const RESERVATION_MS = 10 * 60_000
+
+/** As many refusals of one payment are no reason for suspicion, however small the budget is. */
+const FEW_PAYMENTS = 4n
 
 interface Request {
   readonly key: string
@@ -69,7 +73,7 @@ export class Budget {
       const requests = this.#waiting
       this.#waiting = []
       try {
-        const outcomes = await this.#journal.exclusively(() => this.#decide(requests))
+        const outcomes = await this.#decideSafely(requests)
         for (const [index, { resolve, reject }] of requests.entries()) {
           const problem = outcomes[index]
           if (problem === undefined) resolve()
@@ -82,8 +86,16 @@ export class Budget {
     this.#isDeciding = false
   }
 
+  /** Only the budget of the day counts what other processes do, so only it needs their lock and their entries. */
+  async #decideSafely(requests: readonly Request[]): Promise<readonly unknown[]> {
+    if (!this.#limits.some(([name]) => name === 'day')) return this.#decide(requests)
+    return await this.#journal.exclusively(() => {
+      this.#journal.refresh()
+      return this.#decide(requests)
+    })
+  }
+
   #decide(requests: readonly Request[]): readonly unknown[] {
-    this.#journal.refresh()
     return requests.map(({ key, maximum }) => {
       try {
         this.#require(key, maximum)
@@ -103,7 +115,17 @@ export class Budget {
     for (const [name, limit] of this.#limits) {
       const left = limit - this.#used(name, key)
       if (asked > left) throw new BudgetExceeded(name, limit, left > 0n ? left : 0n, maximum)
+      if (name !== 'call') this.#requireFewRefused(maximum, limit)
     }
+  }
+
+  /** A service that refuses payments and keeps their signatures could otherwise collect any number of them. */
+  #requireFewRefused(maximum: bigint, limit: bigint): void {
+    const refused = this.#spending.refused(this.#now())
+    const sum = refused.reduce((total, payment) => total + payment.maximum, 0n)
+    const few = FEW_PAYMENTS * maximum
+    if (sum + maximum <= (limit > few ? limit : few)) return
+    throw new TooManyRefused(sum, Math.min(...refused.map(({ until }) => until)))
   }
 
   #used(name: LimitName, exceptKey?: string): bigint {

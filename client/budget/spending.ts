@@ -1,4 +1,5 @@
 import type { Attempt, OpenMaximum } from '../journal/attempt.ts'
+import { countedCharge } from '../journal/entries.ts'
 
 const DAY_MS = 86_400_000
 
@@ -11,13 +12,21 @@ export class Spending {
   readonly #chargedByDay = new Map<number, bigint>()
   readonly #open = new Map<string, OpenMaximum>()
   readonly #ownKeys = new Set<string>()
+  readonly #countedRefusals = new Map<string, number>()
+  #refused: OpenMaximum[] = []
   #ownCharged = 0n
 
-  update({ key, open, receipts }: Attempt, isOwn: boolean): void {
-    for (const { charge, at } of receipts.slice(this.#countedReceipts.get(key) ?? 0)) {
-      const day = dayOf(Date.parse(at))
-      this.#chargedByDay.set(day, (this.#chargedByDay.get(day) ?? 0n) + BigInt(charge))
-      if (isOwn) this.#ownCharged += BigInt(charge)
+  update({ key, open, receipts, refused }: Attempt, isOwn: boolean): void {
+    for (const entry of receipts.slice(this.#countedReceipts.get(key) ?? 0)) {
+      const day = dayOf(Date.parse(entry.at))
+      const charge = countedCharge(entry)
+      this.#chargedByDay.set(day, (this.#chargedByDay.get(day) ?? 0n) + charge)
+      if (isOwn) this.#ownCharged += charge
+    }
+    const counted = this.#countedRefusals.get(key) ?? 0
+    if (refused.length > counted) {
+      this.#refused.push(...refused.slice(counted))
+      this.#countedRefusals.set(key, refused.length)
     }
     if (receipts.length > 0) this.#countedReceipts.set(key, receipts.length)
     if (isOwn) this.#ownKeys.add(key)
@@ -41,6 +50,12 @@ export class Spending {
     let sum = this.#chargedByDay.get(today) ?? 0n
     for (const [key, open] of this.#open) if (key !== exceptKey && dayOf(open.until) >= today) sum += counted(open, now)
     return sum
+  }
+
+  /** Returns the payments that were refused and could be settled all the same, for all processes. */
+  refused(now: number): readonly OpenMaximum[] {
+    this.#refused = this.#refused.filter(({ until }) => until > now)
+    return this.#refused
   }
 
   /** Returns what may still be charged for a call. */

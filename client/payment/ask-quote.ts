@@ -1,7 +1,5 @@
-import { FareboxError } from '../wire/farebox-error.ts'
-import { readAnswer } from '../wire/http-answer.ts'
+import { askForJson, type ServiceAccess } from '../wire/ask-service.ts'
 import type { Quote } from '../wire/schemas.ts'
-import { readServiceError } from '../wire/service-error.ts'
 import type { AudioClaim, Operation } from './operations.ts'
 
 /** A request to price: that of the operation's endpoint; a recording may be described instead of sent. */
@@ -13,24 +11,14 @@ export interface QuoteRequest {
 
 /** Asks for the maximum price of a request. Nothing is bound and nothing is signed. */
 export async function askQuote(
-  fetch: typeof globalThis.fetch,
+  access: ServiceAccess,
   baseUrl: string,
   { operation, request, signal }: QuoteRequest,
 ): Promise<Quote> {
-  const url = new URL('/v1/quotes', baseUrl).href
-  const headers = { 'content-type': 'application/json' }
-  const body = JSON.stringify({ operation, request })
-  const answer = await fetch(url, { method: 'POST', headers, body, redirect: 'error', ...(signal ? { signal } : {}) })
-    .then(readAnswer)
-    .catch((cause: unknown) => {
-      throw new FareboxError({
-        code: signal?.aborted === true ? 'aborted' : 'connection_lost',
-        problem: `No price arrived from ${new URL(baseUrl).origin}.`,
-        money: 'none',
-        advice: 'Check the URL of the service and the network, then repeat the request.',
-        cause,
-      })
-    })
-  if (answer.status !== 200) throw readServiceError(answer, false)
-  return JSON.parse(new TextDecoder().decode(answer.body)) as Quote
+  return await askForJson<Quote>(access, new URL('/v1/quotes', baseUrl).href, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ operation, request }),
+    signal,
+  })
 }

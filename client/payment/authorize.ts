@@ -12,7 +12,7 @@ import type { SignedPayment } from './sign-payment.ts'
 export async function authorize(context: PaymentContext, call: PaidCall, answer: HttpAnswer): Promise<SignedPayment> {
   const { journal, budget, now } = context
   const challenge = readChallenge(answer.headers.get('payment-required'))
-  await checkAndPin(context, call, challenge)
+  await checkAndPin(context, call, challenge, answer.headers)
   await budget.reserve(call.key, challenge.maximum)
   try {
     await journal.flush()
@@ -35,10 +35,16 @@ export async function authorize(context: PaymentContext, call: PaidCall, answer:
   }
 }
 
-async function checkAndPin({ pins, now }: PaymentContext, call: PaidCall, challenge: Challenge): Promise<void> {
+async function checkAndPin(
+  { pins, now }: PaymentContext,
+  call: PaidCall,
+  challenge: Challenge,
+  headers: Headers,
+): Promise<void> {
   const { url, quotedMaximum } = call
   const { origin } = new URL(url)
-  const check = () => checkChallenge(challenge, { terms: pins.termsOf(origin), url, quotedMaximum, now: now() })
+  const check = () =>
+    checkChallenge(challenge, { terms: pins.termsOf(origin), url, quotedMaximum, now: now(), headers })
   check()
   await pins.pin(origin, challenge)
   // Another call may have pinned other terms in the meantime.

@@ -1,4 +1,5 @@
 import { formatUsdc } from '../budget/usdc.ts'
+import { CLOCK_TOLERANCE_MS, clockDifference } from '../wire/clock-difference.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
 
@@ -18,6 +19,8 @@ export interface ExpectedChallenge {
   /** The maximum that was quoted before. */
   readonly quotedMaximum?: bigint | undefined
   readonly now: number
+  /** Of the answer, whose date shows whether this machine's clock is wrong. */
+  readonly headers?: Headers | undefined
 }
 
 /** A term that is not what it must be. */
@@ -38,29 +41,47 @@ export class ChallengeRefused extends FareboxError {
       code: 'challenge_refused',
       problem: `The server asks for a payment on other terms: ${listed.join('; ')}.`,
       money: 'none',
-      advice: 'Nothing was signed. Ask the operator; if the change is intended, remove the service from pins.json.',
+      advice: `Nothing was signed. ${adviceFor(differences)}`,
     })
     this.differences = differences
   }
 }
 
+const PINNED: ReadonlySet<string> = new Set(['network', 'asset', 'payTo'])
+
+function adviceFor(differences: readonly Difference[]): string {
+  const terms = differences.map(({ term }) => term)
+  if (terms.some((term) => PINNED.has(term)))
+    return 'Ask the operator; if the change is intended, remove the service from pins.json.'
+  if (terms.every((term) => term === 'maximum'))
+    return 'Ask for the price again, and repeat the call if it may cost as much.'
+  return 'Check the URL of the service, and ask its operator.'
+}
+
 const ADDRESS = /^0x[0-9a-f]{40}$/
 /** Longer signatures would leave the maximum authorized for long after a call. */
-const LONGEST_TIMEOUT_SECONDS = 3600
-/** Clocks may differ by this much. */
-const CLOCK_TOLERANCE_MS = 5000
+export const LONGEST_TIMEOUT_SECONDS = 3600
 
 /** Throws `ChallengeRefused` with everything that differs from what is expected. */
 export function checkChallenge(challenge: Challenge, expected: ExpectedChallenge): void {
   const differences = [...differentTerms(challenge, expected), ...differentAmount(challenge, expected)]
   if (differences.length > 0) throw new ChallengeRefused(differences)
   if (challenge.expiresAt !== null && challenge.expiresAt + CLOCK_TOLERANCE_MS < expected.now)
-    throw new FareboxError({
-      code: 'challenge_expired_locally',
-      problem: `By this machine’s clock the payment request expired at ${new Date(challenge.expiresAt).toISOString()}.`,
-      money: 'none',
-      advice: 'Check this machine’s clock, then repeat the call.',
-    })
+    throw expired(challenge.expiresAt, expected)
+}
+
+function expired(expiresAt: number, { headers = new Headers(), now }: ExpectedChallenge): FareboxError {
+  const difference = clockDifference(headers, now)
+  const time = new Date(expiresAt).toISOString()
+  return new FareboxError({
+    code: 'challenge_expired_locally',
+    problem: `By this machine’s clock the payment request expired at ${time}.${difference === null ? '' : ` ${difference}`}`,
+    money: 'none',
+    advice:
+      difference === null && headers.has('date')
+        ? 'Nothing was signed. Repeat the call; the server’s clock agrees, so ask its operator if it happens again.'
+        : 'Check this machine’s clock, then repeat the call.',
+  })
 }
 
 function differentTerms(challenge: Challenge, { terms, url }: ExpectedChallenge): readonly Difference[] {

@@ -11,21 +11,32 @@ export function conclude(
   answer: HttpAnswer,
   payment: SignedPayment | null,
 ): PaidAnswer {
-  const { charge, transaction } = readSettlement(answer.headers.get('payment-response'), payment)
-  const receiptId = answer.headers.get('x-receipt-id')
-  const receiptToken = answer.headers.get('x-receipt-token')
+  const receiptId = visible(answer.headers.get('x-receipt-id'))
+  // Without a receipt nothing would prove that less than the maximum was taken.
+  const statement = receiptId === null ? null : answer.headers.get('payment-response')
+  const { charge, transaction } = readSettlement(statement, payment)
+  const receiptToken = visible(answer.headers.get('x-receipt-token'))
   const earlier = journal.attempts.get(key)?.receipts ?? []
   const replayed = receiptId !== null && earlier.some((receipt) => receipt.receiptId === receiptId)
   const isWithinMaximum = charge <= (payment?.maximum ?? 0n)
+  const problems = isWithinMaximum ? [] : [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`]
   const recorded = record(() => {
-    journal.append({ phase: 'answered', key, charge: charge.toString(), transaction, receiptId, receiptToken })
+    journal.append({
+      phase: 'answered',
+      key,
+      charge: charge.toString(),
+      transaction,
+      receiptId,
+      receiptToken,
+      maximum: (payment?.maximum ?? 0n).toString(),
+    })
     if (!isWithinMaximum)
       journal.append({
         phase: 'verified',
         key,
         receiptId: receiptId ?? '',
         outcome: 'failed',
-        problems: [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`],
+        problems,
       })
     // Not awaited: until it is durable, the same call would be answered again without a charge.
     journal.flush().catch(() => undefined)
@@ -41,16 +52,26 @@ export function conclude(
       receiptToken,
       replayed,
       verified: isWithinMaximum ? 'not_checked' : 'failed',
+      problems,
       recorded,
     },
   }
+}
+
+const TRANSACTION = /^0x[0-9a-f]{1,64}$/i
+const VISIBLE = /^[\x21-\x7e]{1,1000}$/
+
+/** Ids and tokens are shown and stored, so those with other characters are left out. */
+function visible(value: string | null): string | null {
+  return value !== null && VISIBLE.test(value) ? value : null
 }
 
 /** Returns the charge that the service states; without a readable statement the whole maximum counts as charged. */
 function readSettlement(header: string | null, payment: SignedPayment | null) {
   try {
     const { amount, transaction } = decodePaymentResponseHeader(header ?? '')
-    if (amount !== undefined && /^\d{1,30}$/.test(amount)) return { charge: BigInt(amount), transaction }
+    if (amount !== undefined && /^\d{1,30}$/.test(amount))
+      return { charge: BigInt(amount), transaction: TRANSACTION.test(transaction) ? transaction : null }
   } catch {
     // Treated like a missing header.
   }

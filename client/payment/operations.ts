@@ -20,6 +20,11 @@ export const OPERATION_PATHS = {
   createTranscription: '/v1/audio/transcriptions',
 } as const
 
+/** Returns the operation of a paid path, or the path itself. */
+export function operationOfPath(path: string): string {
+  return Object.entries(OPERATION_PATHS).find(([, each]) => each === path)?.[0] ?? path
+}
+
 export type Operation = keyof typeof OPERATION_PATHS
 export type JsonOperation = Exclude<Operation, 'createTranscription'>
 
@@ -51,7 +56,7 @@ export type TranscriptionOptions = Partial<Omit<CreateTranscriptionFormRequest, 
 export interface TranscriptionRequest extends TranscriptionOptions {
   /** An MP3: its path or its content. */
   readonly file: string | Uint8Array | Blob
-  /** Prices the call first, so that the recording is sent only once. */
+  /** Prices the call first, so that the recording is sent only once; a file is then read only when it is sent. */
   readonly audio?: AudioClaim | undefined
 }
 

@@ -13,6 +13,7 @@ export interface PaidCall {
   readonly identity: string
   /** A word for the journal's reader, such as `transcribe`. */
   readonly purpose: string
+  readonly model?: string | undefined
   readonly headers: Readonly<Record<string, string>>
   readonly body: () => RequestBody | Promise<RequestBody>
   /** Asks for the challenge without sending the content, if possible. */
@@ -37,6 +38,8 @@ export interface PaymentContext {
   readonly sign: PaymentSigner
   readonly fetch: typeof globalThis.fetch
   readonly now: () => number
+  /** Called with each successful answer before it is returned. */
+  readonly verify?: ((paid: PaidAnswer, call: PaidCall) => Promise<PaidAnswer>) | undefined
 }
 
 /** What was paid for a call. Amounts are decimal USDC. */
@@ -51,6 +54,8 @@ export interface Payment {
   /** Whether the answer is the repetition of one that was received before. */
   readonly replayed: boolean
   readonly verified: 'not_checked' | 'passed' | 'failed'
+  /** What failed, or why the receipt could not be checked. */
+  readonly problems: readonly string[]
   /** Whether the journal could record the answer; if not, its maximum stays reserved. */
   readonly recorded: boolean
 }

@@ -1,9 +1,12 @@
+import { TooManyRefused } from '../budget/refused-payments.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
 import { readServiceError, type ServiceError } from '../wire/service-error.ts'
 import { authorize } from './authorize.ts'
 import { conclude } from './conclude.ts'
+import { joinCalls } from './join-calls.ts'
 import type { PaidAnswer, PaidCall, PaymentContext } from './paid-call.ts'
+import { requireResult } from './require-result.ts'
 import { RetrySchedule, wait } from './retry-schedule.ts'
 import { sendCall } from './send-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
@@ -17,6 +20,8 @@ const CURED_BY_SIGNING: ReadonlySet<string> = new Set([
   'payment_nonce_used',
   'settlement_failed',
 ])
+/** Answers that something between client and service has damaged or replaced: the next one may be whole. */
+const DAMAGED: ReadonlySet<string> = new Set(['not_the_service', 'answer_damaged'])
 /** A service that refuses as many signatures of one call in turn is not asked again. */
 const MOST_SIGNATURES = 4
 
@@ -26,18 +31,30 @@ interface Progress {
   /** Whether a request with this payment may have been accepted without an answer. */
   isAmbiguous: boolean
   signatures: number
+  /** The price that the call began with: a later challenge must not exceed it. */
+  agreed: bigint | undefined
   readonly schedule: RetrySchedule
 }
 
 /**
  * Makes a paid call: every payment of the client goes through here. It is charged at most once per key, however often it
- * is repeated, by this process or a later one. Throws `FareboxError`, which states what happened to the money.
+ * is repeated, by this process or a later one; equal calls at the same time are one. Throws `FareboxError`, which states
+ * what happened to the money.
  */
 export async function payCall(context: PaymentContext, call: PaidCall): Promise<PaidAnswer> {
+  return await joinCalls(context.journal, call, async () => {
+    const paid = await payOnce(context, call)
+    return (await context.verify?.(paid, call)) ?? paid
+  })
+}
+
+async function payOnce(context: PaymentContext, call: PaidCall): Promise<PaidAnswer> {
+  const payment = earlierPayment(context, call)
   const progress: Progress = {
-    payment: earlierPayment(context, call),
+    payment,
     isAmbiguous: true,
     signatures: 0,
+    agreed: call.quotedMaximum ?? payment?.maximum,
     schedule: new RetrySchedule(call.patienceMs, context.now),
   }
   try {
@@ -58,17 +75,31 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   let answer: HttpAnswer
   try {
     answer = await sendCall(context, call, payment)
+    if (answer.status >= 200 && answer.status < 300) {
+      requireResult(answer, payment)
+      return conclude(context, call, answer, payment)
+    }
   } catch (error) {
     if (!(error instanceof FareboxError)) throw error
-    progress.isAmbiguous ||= payment !== null
+    // An error with a payment but without money is the body's own: nothing was sent.
+    const wasSent = payment !== null && error.money !== 'none'
+    if (!wasSent && !progress.isAmbiguous) dropPayment(context, call, progress, { status: 0, code: error.code })
+    progress.isAmbiguous ||= wasSent
+    if (payment !== null && !wasSent && progress.isAmbiguous) throw afterEarlierRequest(error)
+    const isWorthRepeating = error.code === 'connection_lost' || (payment !== null && DAMAGED.has(error.code))
+    if (!isWorthRepeating) throw error
     await waitOrThrow(call, progress, error, undefined)
     return null
   }
-  if (answer.status >= 200 && answer.status < 300) return conclude(context, call, answer, payment)
   const error = readServiceError(answer, payment !== null)
   if (isChallenge(answer, error)) await answerChallenge(context, call, progress, answer, error)
   else await handleError(context, call, progress, error)
   return null
+}
+
+/** The body can no longer be sent, but an earlier request may have been accepted. */
+function afterEarlierRequest({ code, problem, advice }: FareboxError): FareboxError {
+  return new FareboxError({ code, problem, advice, money: 'unknown' })
 }
 
 async function answerChallenge(
@@ -81,9 +112,28 @@ async function answerChallenge(
   dropPayment(context, call, progress, error)
   if (!CURED_BY_SIGNING.has(error.code) || progress.signatures >= MOST_SIGNATURES) throw error
   if (error.retryAfterMs !== undefined) await waitOrThrow(call, progress, error, error.retryAfterMs)
-  progress.payment = await authorize(context, call, answer)
+  const payment = await authorizeInTime(context, call, progress, answer)
+  if (payment === null) return
+  progress.payment = payment
+  progress.agreed ??= payment.maximum
   progress.isAmbiguous = false
   progress.signatures += 1
+}
+
+/** Returns `null` after a wait, when the service first has to let go of payments that it refused. */
+async function authorizeInTime(
+  context: PaymentContext,
+  call: PaidCall,
+  progress: Progress,
+  answer: HttpAnswer,
+): Promise<SignedPayment | null> {
+  try {
+    return await authorize(context, { ...call, quotedMaximum: progress.agreed }, answer)
+  } catch (error) {
+    if (!(error instanceof TooManyRefused)) throw error
+    await waitOrThrow(call, progress, error, error.until - context.now())
+    return null
+  }
 }
 
 async function handleError(
@@ -113,10 +163,15 @@ async function handleError(
 }
 
 /** Ends the reservation of a payment that the service will not use. */
-function dropPayment({ journal }: PaymentContext, { key }: PaidCall, progress: Progress, error: ServiceError): void {
+function dropPayment(
+  { journal }: PaymentContext,
+  { key }: PaidCall,
+  progress: Progress,
+  { status, code }: Pick<ServiceError, 'status' | 'code'>,
+): void {
   if (progress.payment === null) return
   progress.payment = null
-  journal.append({ phase: 'refused', key, status: error.status, code: error.code })
+  journal.append({ phase: 'refused', key, status, code })
 }
 
 async function waitOrThrow(
@@ -146,7 +201,7 @@ function earlierPayment({ journal, now, payer }: PaymentContext, { key, identity
   return { header: attempt.payment, maximum: attempt.open.maximum, deadline: attempt.open.until }
 }
 
-function recordIntent({ journal, payer }: PaymentContext, { key, url, identity, purpose }: PaidCall): void {
+function recordIntent({ journal, payer }: PaymentContext, { key, url, identity, purpose, model }: PaidCall): void {
   const { origin, pathname } = new URL(url)
-  journal.append({ phase: 'intended', key, origin, method: 'POST', path: pathname, identity, purpose, payer })
+  journal.append({ phase: 'intended', key, origin, method: 'POST', path: pathname, identity, purpose, payer, model })
 }

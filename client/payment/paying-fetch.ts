@@ -9,7 +9,7 @@ import type { PaymentContext } from './paid-call.ts'
 import { payCall } from './pay-call.ts'
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
-export const PAID_PATHS: ReadonlySet<string> = new Set([
+const PAID_PATHS: ReadonlySet<string> = new Set([
   '/v1/chat/completions',
   '/v1/messages',
   '/v1/images/generations',
@@ -52,6 +52,7 @@ async function fetchPaid(context: PaymentContext, calls: LogicalCalls, request: 
       url,
       identity,
       purpose: 'fetch',
+      model: modelOf(body, request.headers.get('content-type')),
       headers: withoutDropped(request.headers),
       body: () => body,
       patienceMs: 0,
@@ -72,7 +73,8 @@ function responseOf(error: unknown, signal: AbortSignal): Response {
   if (signal.aborted) throw signal.reason
   if (error instanceof ServiceError) return toResponse(error.answer)
   if (!(error instanceof FareboxError)) throw error
-  if (error.code === 'connection_lost') throw new TypeError(error.message, { cause: error })
+  // The message of Node's own fetch: the AI SDK recognizes a failed connection by it.
+  if (error.code === 'connection_lost') throw new TypeError('fetch failed', { cause: error })
   const { code, message, money } = error
   const type = error instanceof BudgetExceeded ? 'budget_error' : 'payment_error'
   const details = { type, code, message, param: null, payment: money, retry: 'never' }
@@ -80,6 +82,17 @@ function responseOf(error: unknown, signal: AbortSignal): Response {
     { type: 'error', error: details },
     { status: 402, headers: { 'x-should-retry': 'false', 'x-farebox-client-error': code } },
   )
+}
+
+/** Returns the model for the journal; that of a form is known from its receipt. */
+function modelOf(body: Uint8Array, contentType: string | null): string | undefined {
+  if (contentType?.includes('json') !== true) return undefined
+  try {
+    const { model } = JSON.parse(new TextDecoder().decode(body)) as { readonly model?: unknown }
+    return typeof model === 'string' ? model : undefined
+  } catch {
+    return undefined
+  }
 }
 
 function withoutDropped(headers: Headers): Record<string, string> {

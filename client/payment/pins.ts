@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import writeFileAtomic from 'write-file-atomic'
+import { dirname, join } from 'node:path'
+import { replaceFile } from '../files/replace-file.ts'
+import { unwritable } from '../journal/appended-file.ts'
 import type { Journal } from '../journal/journal.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
@@ -51,8 +52,12 @@ function readPins(path: string): Pinned {
 }
 
 async function writePins(path: string, pinned: Pinned): Promise<void> {
-  mkdirSync(join(path, '..'), { recursive: true, mode: 0o700 })
-  await writeFileAtomic(path, `${JSON.stringify(pinned, null, 2)}\n`, { mode: 0o600 })
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    await replaceFile(path, `${JSON.stringify(pinned, null, 2)}\n`, { mode: 0o600 })
+  } catch (error) {
+    throw unwritable(path, error)
+  }
 }
 
 function isPinned(value: unknown): value is Pinned {

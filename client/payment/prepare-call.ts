@@ -1,9 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { parseUsdc } from '../budget/usdc.ts'
 import { canonicalJson } from '../wire/canonical-json.ts'
-import { FareboxError } from '../wire/farebox-error.ts'
 import { requestIdentity } from './call-key.ts'
+import { createMultipartForm } from './multipart-form.ts'
 import {
   DEFAULT_TRANSCRIPTION_MODEL,
   type JsonOperation,
@@ -12,6 +11,7 @@ import {
   type TranscriptionRequest,
 } from './operations.ts'
 import type { PaidCall } from './paid-call.ts'
+import { contentOf } from './recording-content.ts'
 
 export interface CallOptions {
   /** The idempotency key; another one is drawn for each call. Repeat a call under its key to be charged once. */
@@ -38,25 +38,27 @@ export function prepareJsonCall<Name extends JsonOperation>(
   const body = JSON.stringify(request)
   return {
     ...common(baseUrl, operation, sha256(canonicalJson(request)), options),
+    model: request.model,
     headers: { 'content-type': 'application/json', accept: 'application/json' },
     body: () => body,
   }
 }
 
-/** Prepares a transcription. A file is read once, so that what is priced, signed and sent is the same. */
+/** Prepares a transcription. */
 export async function prepareTranscription(
   baseUrl: string,
   { file, audio, ...given }: TranscriptionRequest,
   options: CallOptions,
 ): Promise<PaidCall> {
   const fields = { model: DEFAULT_TRANSCRIPTION_MODEL, ...given } as const
-  const recording = await readRecording(file)
-  const contentSha256 = sha256(new Uint8Array(await recording.arrayBuffer()))
-  if (audio !== undefined && audio.sha256 !== contentSha256) throw changed(audio.sha256, contentSha256)
+  const content = await contentOf(file, audio)
+  const { sha256: contentSha256 } = content
+  const form = createMultipartForm(fields, 'recording.mp3')
   return {
     ...common(baseUrl, 'createTranscription', sha256(canonicalJson({ fields, contentSha256 })), options),
-    headers: { accept: 'application/json' },
-    body: () => transcriptionForm(fields, recording),
+    model: fields.model,
+    headers: { accept: 'application/json', 'content-type': form.contentType },
+    body: async () => form.encode(await content.open()),
     priceFirst:
       audio === undefined
         ? undefined
@@ -80,41 +82,6 @@ function common(baseUrl: string, operation: keyof typeof OPERATION_PATHS, digest
     onWait,
     quotedMaximum: options.maximum === undefined ? undefined : parseUsdc(options.maximum),
   }
-}
-
-async function readRecording(file: string | Uint8Array | Blob): Promise<Blob> {
-  if (file instanceof Blob) return file
-  if (typeof file !== 'string') return new Blob([new Uint8Array(file)])
-  try {
-    return new Blob([new Uint8Array(await readFile(file))])
-  } catch (cause) {
-    throw new FareboxError({
-      code: 'file_unreadable',
-      problem: `The recording ${file} cannot be read.`,
-      money: 'none',
-      advice: 'Check its path and permissions.',
-      cause,
-    })
-  }
-}
-
-function transcriptionForm(
-  fields: Readonly<Record<string, string | number | boolean | undefined>>,
-  recording: Blob,
-): FormData {
-  const form = new FormData()
-  for (const [name, value] of Object.entries(fields)) if (value !== undefined) form.append(name, String(value))
-  form.append('file', recording, 'recording.mp3')
-  return form
-}
-
-function changed(expected: string, actual: string): FareboxError {
-  return new FareboxError({
-    code: 'file_changed',
-    problem: `The recording is not the one that was measured: its SHA-256 is ${actual} instead of ${expected}.`,
-    money: 'none',
-    advice: 'Measure the file again when nothing writes to it.',
-  })
 }
 
 function sha256(data: string | Uint8Array): string {

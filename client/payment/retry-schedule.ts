@@ -3,6 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const FIRST_DELAY_MS = 500
 const LONGEST_DELAY_MS = 30_000
 
+/** A server that asks for repetitions without a wait gets few of them. */
+const LONGEST_LEAST_DELAY_MS = 1000
+
 /** The waits of one call: as long as the server asks for, otherwise doubling with jitter, within the call's patience. */
 export class RetrySchedule {
   readonly #endsAt: number
@@ -17,8 +20,9 @@ export class RetrySchedule {
   /** Returns the next wait, or `null` if it would end after the call's patience. */
   next(askedMs: number | undefined): number | null {
     const longest = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures)
+    const least = Math.min(LONGEST_LEAST_DELAY_MS, 2 ** this.#failures)
     this.#failures += 1
-    const wait = askedMs ?? longest * (0.5 + Math.random() / 2)
+    const wait = askedMs === undefined ? longest * (0.5 + Math.random() / 2) : Math.max(askedMs, least)
     return this.#now() + wait > this.#endsAt ? null : wait
   }
 }

@@ -1,34 +1,55 @@
+import { reasonOf } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
-import { type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
+import { AnswerTooLarge, type HttpAnswer, readAnswer } from '../wire/http-answer.ts'
 import type { PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
-/** Sends the call once: with its payment, or for its challenge. Throws `FareboxError` if no whole answer arrives. */
+/**
+ * Sends the call once: with its payment, or for its challenge. Throws `FareboxError` if no whole answer arrives. What the
+ * body throws is thrown before anything is sent.
+ */
 export async function sendCall(
   { fetch }: Pick<PaymentContext, 'fetch'>,
   call: PaidCall,
   payment: SignedPayment | null,
 ): Promise<HttpAnswer> {
   const { signal, priceFirst } = call
+  const request =
+    payment === null && priceFirst !== undefined ? priceRequest(call, priceFirst) : await callRequest(call, payment)
   try {
     signal?.throwIfAborted()
-    const request =
-      payment === null && priceFirst !== undefined ? priceRequest(call, priceFirst) : await callRequest(call, payment)
     return await readAnswer(
-      await fetch(request.url, { ...request.init, redirect: 'error', ...(signal ? { signal } : {}) }),
+      await fetch(request.url, { ...request.init, ...redirectsOf(request.init), ...(signal ? { signal } : {}) }),
     )
   } catch (cause) {
-    const isAborted = signal?.aborted === true
-    throw new FareboxError({
-      code: isAborted ? 'aborted' : 'connection_lost',
-      problem: isAborted
-        ? 'The call was interrupted.'
-        : `No complete answer arrived from ${new URL(call.url).origin} (${reasonOf(cause)}).`,
-      money: payment === null ? 'none' : 'unknown',
-      advice: 'Repeat the call with the same key: it is charged at most once.',
-      cause,
-    })
+    throw lost(call, payment, cause)
   }
+}
+
+/**
+ * A payment must not be sent on, so a redirect is an answer like any other. For a recording it is an error: Node's fetch
+ * otherwise keeps all that it sends in memory, for another request that is never made.
+ */
+function redirectsOf({ body }: RequestInit): RequestInit {
+  return body instanceof Blob ? { redirect: 'error', window: null } : { redirect: 'manual' }
+}
+
+function lost({ url, signal }: PaidCall, payment: SignedPayment | null, cause: unknown): FareboxError {
+  const isAborted = signal?.aborted === true
+  const [code, problem] = isAborted
+    ? ['aborted', 'The call was interrupted.']
+    : cause instanceof AnswerTooLarge
+      ? ['answer_too_large', `The answer from ${new URL(url).origin} is larger than any result.`]
+      : reasonOf(cause) === 'unexpected redirect'
+        ? ['redirected', `${new URL(url).origin} answered with a redirect, which is not followed.`]
+        : ['connection_lost', `No complete answer arrived from ${new URL(url).origin} (${reasonOf(cause)}).`]
+  return new FareboxError({
+    code,
+    problem,
+    money: payment === null ? 'none' : 'unknown',
+    advice: 'Repeat the call with the same key: it is charged at most once.',
+    cause,
+  })
 }
 
 interface HttpRequest {
@@ -50,11 +71,4 @@ async function callRequest(call: PaidCall, payment: SignedPayment | null): Promi
     ...(payment === null ? {} : { 'payment-signature': payment.header }),
   }
   return { url: call.url, init: { method: 'POST', headers, body: await call.body() } }
-}
-
-/** Node's `fetch` hides the reason in the cause. */
-function reasonOf(error: unknown): string {
-  const { cause } = error as { readonly cause?: unknown }
-  if (cause instanceof Error && cause.message !== '') return cause.message
-  return error instanceof Error ? error.message : String(error)
 }

@@ -1,5 +1,4 @@
-import { x402Client, x402HTTPClient } from '@x402/core/client'
-import { UptoEvmScheme } from '@x402/evm/upto/client'
+import { isNodeFailure, shortMessageOf } from '../wallet/node-client.ts'
 import type { Wallet } from '../wallet/wallet.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Challenge } from './challenge.ts'
@@ -13,30 +12,49 @@ export interface SignedPayment {
   readonly deadline: number
 }
 
-/** Signs challenges with the official x402 client. With an RPC URL it also signs a permit while Permit2 is not approved. */
+/**
+ * Signs challenges with the official x402 client. With an RPC URL it also signs a permit while Permit2 is not approved; a
+ * wallet that is approved pays without the node, so that one that does not answer is no obstacle.
+ */
 export type PaymentSigner = (challenge: Challenge) => Promise<SignedPayment>
 
 export function createPaymentSigner(wallet: Wallet, rpcUrl: string | undefined): PaymentSigner {
-  const account = { address: wallet.address, signTypedData: (message: never) => wallet.signTypedData(message) }
-  return async ({ chosen, required, maximum, network }) => {
+  return async (challenge) => {
     try {
-      const scheme = new UptoEvmScheme(account, rpcUrl === undefined ? undefined : { rpcUrl })
-      const client = new x402Client().register(network as `${string}:${string}`, scheme)
-      const http = new x402HTTPClient(client)
-      const payload = await http.createPaymentPayload({ ...required, accepts: [chosen] })
-      const header = http.encodePaymentSignatureHeader(payload)['PAYMENT-SIGNATURE']
-      if (header === undefined) throw new Error('the x402 client returned no payment header')
-      return { header, maximum, deadline: deadlineOf(payload.payload) }
-    } catch (cause) {
+      return await sign(wallet, challenge, rpcUrl).catch(async (error: unknown) => {
+        if (rpcUrl === undefined || !isNodeFailure(error)) throw error
+        return await sign(wallet, challenge, undefined)
+      })
+    } catch (error) {
       throw new FareboxError({
         code: 'signing_failed',
-        problem: `The payment could not be signed (${cause instanceof Error ? cause.message : String(cause)}).`,
+        problem: `The payment could not be signed (${shortMessageOf(error)}).`,
         money: 'none',
         advice: 'Check the wallet and the RPC URL, then repeat the call.',
-        cause,
       })
     }
   }
+}
+
+async function sign(
+  wallet: Wallet,
+  { chosen, required, maximum, network }: Challenge,
+  rpcUrl: string | undefined,
+): Promise<SignedPayment> {
+  // They take most of a second to load, which a run without payments saves.
+  const [{ x402Client, x402HTTPClient }, { UptoEvmScheme }] = await Promise.all([
+    import('@x402/core/client'),
+    import('@x402/evm/upto/client'),
+  ])
+  const account = { address: wallet.address, signTypedData: (message: never) => wallet.signTypedData(message) }
+  const scheme = new UptoEvmScheme(account, rpcUrl === undefined ? undefined : { rpcUrl })
+  // The budget and the pinned terms have decided already; the client's own limit of 1 USDC would refuse what they allow.
+  const client = new x402Client().register(network as `${string}:${string}`, scheme).setSpendControls(false)
+  const http = new x402HTTPClient(client)
+  const payload = await http.createPaymentPayload({ ...required, accepts: [chosen] })
+  const header = http.encodePaymentSignatureHeader(payload)['PAYMENT-SIGNATURE']
+  if (header === undefined) throw new Error('the x402 client returned no payment header')
+  return { header, maximum, deadline: deadlineOf(payload.payload) }
 }
 
 function deadlineOf(payload: Record<string, unknown>): number {

@@ -1,3 +1,5 @@
+import { plainText } from './plain-text.ts'
+
 /** What happened to the money of a call, as far as it is known. */
 export type MoneyState = 'none' | 'authorized' | 'settled' | 'unknown'
 
@@ -24,15 +26,19 @@ const MONEY: Readonly<Record<MoneyState, string>> = {
 export class FareboxError extends Error {
   override readonly name: string = 'FareboxError'
   readonly code: string
+  /** What went wrong; the message also has the next two. */
+  readonly problem: string
   readonly money: MoneyState
   readonly advice: string
   readonly requestId: string | undefined
   /** The idempotency key of the call. Under the same key it is never charged twice. */
   key: string | undefined
 
-  constructor({ code, problem, money, advice, requestId, cause }: FareboxErrorDetails) {
+  constructor({ code, money, requestId, cause, ...texts }: FareboxErrorDetails) {
+    const [problem, advice] = [plainText(texts.problem), plainText(texts.advice)]
     super(`${problem} ${MONEY[money]} ${advice}`, cause === undefined ? undefined : { cause })
     this.code = code
+    this.problem = problem
     this.money = money
     this.advice = advice
     this.requestId = requestId

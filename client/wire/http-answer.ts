@@ -5,9 +5,50 @@ export interface HttpAnswer {
   readonly body: Uint8Array<ArrayBuffer>
 }
 
-/** Reads a response completely; a body that breaks off rejects. */
+/** More than any result: ten images of 4 MB in Base64 have 54 MB. */
+const LARGEST_RESULT_BYTES = 128 * 1024 * 1024
+/** Errors and challenges have a few kilobytes; the rest of a longer one is not read. */
+const LARGEST_ERROR_BYTES = 1024 * 1024
+
+/** A server may send without end; memory is not to be filled with it. */
+export class AnswerTooLarge extends Error {
+  override readonly name = 'AnswerTooLarge'
+
+  constructor() {
+    super(`the answer is larger than ${LARGEST_RESULT_BYTES} bytes`)
+  }
+}
+
+/** Reads a response completely; a body that breaks off rejects, and so does a result beyond all bounds. */
 export async function readAnswer(response: Response): Promise<HttpAnswer> {
-  return { status: response.status, headers: response.headers, body: new Uint8Array(await response.arrayBuffer()) }
+  const { status, headers } = response
+  return { status, headers, body: await readBody(response) }
+}
+
+async function readBody({ body, ok }: Response): Promise<Uint8Array<ArrayBuffer>> {
+  if (body === null) return new Uint8Array()
+  const largest = ok ? LARGEST_RESULT_BYTES : LARGEST_ERROR_BYTES
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  // Leaving the loop cancels the rest.
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    if (bytes <= largest) continue
+    if (ok) throw new AnswerTooLarge()
+    break
+  }
+  return joined(chunks, Math.min(bytes, largest))
+}
+
+function joined(chunks: readonly Uint8Array[], bytes: number): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(bytes)
+  let offset = 0
+  for (const chunk of chunks) {
+    whole.set(chunk.subarray(0, bytes - offset), offset)
+    offset += Math.min(chunk.length, bytes - offset)
+  }
+  return whole
 }
 
 /** Statuses that `Response` accepts only without a body. */

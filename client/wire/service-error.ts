@@ -1,5 +1,7 @@
+import { clockDifference } from './clock-difference.ts'
 import { FareboxError, type MoneyState } from './farebox-error.ts'
 import type { HttpAnswer } from './http-answer.ts'
+import { plainText } from './plain-text.ts'
 
 /** The next step that the service allows. `new_payment` means the same request with a newly signed payment. */
 export type RetryAdvice = 'never' | 'same_request' | 'new_payment'
@@ -15,7 +17,7 @@ export class ServiceError extends FareboxError {
   readonly answer: HttpAnswer
 
   constructor(answer: HttpAnswer, report: ErrorReport) {
-    super({ ...report, advice: adviceFor(report) })
+    super({ ...report, advice: adviceFor(report, clockDifference(answer.headers, Date.now())) })
     this.status = answer.status
     this.retry = report.retry
     this.param = report.param
@@ -31,25 +33,58 @@ interface ErrorReport {
   readonly retry: RetryAdvice
   readonly param: string | null
   readonly requestId: string | undefined
+  /** Whether the answer is from something between client and service. */
+  readonly isForeign: boolean
 }
 
 const MONEY_STATES: ReadonlySet<unknown> = new Set<MoneyState>(['none', 'authorized', 'settled', 'unknown'])
 const RETRIES: ReadonlySet<unknown> = new Set<RetryAdvice>(['never', 'same_request', 'new_payment'])
 
+const PREPARE = 'Let "farebox transcribe" prepare the recording: it converts, and splits what is longer or larger.'
+const SIGN_IN_AGAIN = 'Repeat the command: it signs in again, which is free.'
+const NEW_KEY = 'Use another key for another request.'
+
 /** Codes whose next step the general advice does not cover. */
 const ADVICE: Readonly<Record<string, string>> = {
+  unsupported_audio: `Name a recording; it is sent as an MP3. ${PREPARE}`,
+  audio_too_long: PREPARE,
+  audio_too_large: PREPARE,
   insufficient_funds: 'Add USDC to the wallet and repeat the call.',
+  owner_balance_too_low: 'Add USDC to the wallet, or pay each call with a permit (set an RPC URL).',
   funds_reserved: 'Wait until other calls have settled, or add USDC to the wallet.',
+  settlement_retry_limit: 'Keep funds in the wallet until the settlement, and repeat the call with the same key.',
   payer_has_code: 'Pay from an account without code.',
+  owner_has_code: 'Use an account without code, or approve Permit2 in a transaction of your own.',
   permit2_allowance_required: 'Approve Permit2 once with approve(), or configure an RPC URL for permits.',
+  permit_already_used: 'Repeat the call with the same key later; approve() lets calls run in parallel.',
+  permit_expired: 'Check this machine’s clock, then approve again.',
+  permit_rejected: 'Approve again: it signs another permit.',
+  owner_allowance_limit: 'Approve later, or in a transaction of your own; until then calls can be paid with permits.',
+  sponsored_gas_limit: 'Approve later, or in a transaction of your own; until then calls can be paid with permits.',
+  sponsoring_disabled: 'Approve Permit2 in a transaction of your own, or pay each call with a permit (set an RPC URL).',
+  payment_signature_invalid: 'Check that the wallet signs for its own address, then repeat the call with the same key.',
   payment_expired: 'Check this machine’s clock, then repeat the call.',
   payment_not_yet_valid: 'Check this machine’s clock, then repeat the call.',
-  idempotency_key_reused: 'Use another key for another request.',
+  receipt_token_required: 'Name the receipt token that came with the result.',
+  sign_in_required: SIGN_IN_AGAIN,
+  invalid_sign_in_header: SIGN_IN_AGAIN,
+  sign_in_refused: SIGN_IN_AGAIN,
+  sign_in_already_used: SIGN_IN_AGAIN,
+  sign_in_expired: 'Check this machine’s clock, then repeat the command.',
+  not_found: 'Check the URL of the service, and the id if one was named.',
+  method_not_allowed: 'Check the URL of the service.',
+  request_timeout: 'Repeat the call with the same key over a faster connection, or with fewer calls at once.',
+  idempotency_key_reused: NEW_KEY,
+  challenge_mismatch: NEW_KEY,
+  authorization_already_used: NEW_KEY,
   payment_already_settled: 'Do not pay again; contact the operator with the request id for a refund.',
   result_expired: 'The result is gone; its receipt is still available. A new call is charged again.',
   settlement_under_review: 'Contact the operator with the request id.',
   unpaid_debt: 'Repeat the earlier call that is unpaid (GET /v1/account/debts lists it), then this one.',
 }
+
+const AT_MOST_ONCE = 'Repeat the call with the same key: it is charged at most once.'
+const NOT_THE_SERVICE = 'The answer is not from the service: check its URL, and any proxy before it.'
 
 const RETRY_ADVICE: Readonly<Record<RetryAdvice, string>> = {
   never: 'Change the request; repeating it has the same result.',
@@ -57,42 +92,65 @@ const RETRY_ADVICE: Readonly<Record<RetryAdvice, string>> = {
   new_payment: 'Repeat the call with the same key; it signs a new payment.',
 }
 
-function adviceFor({ code, retry, requestId }: ErrorReport): string {
-  const advice = ADVICE[code] ?? RETRY_ADVICE[retry]
+function adviceFor({ code, retry, money, isForeign, requestId }: ErrorReport, clock: string | null): string {
+  const general = money === 'none' || retry === 'never' ? RETRY_ADVICE[retry] : AT_MOST_ONCE
+  const foreign = money === 'none' ? NOT_THE_SERVICE : `${NOT_THE_SERVICE} ${AT_MOST_ONCE}`
+  const stated = ADVICE[code] ?? (isForeign ? foreign : general)
+  const advice = clock !== null && stated.includes('clock') ? `${clock} ${stated}` : stated
   return requestId === undefined ? advice : `${advice} (request ${requestId})`
 }
 
 /** Reads the error of an answer that is not a success, from the service or from anything between. */
 export function readServiceError(answer: HttpAnswer, hasPaid: boolean): ServiceError {
+  const { status, headers } = answer
   const body = parseObject(answer.body)
   // A 402 or 412 has the members next to the challenge, every other error within `error`.
   const fields = isObject(body['error']) ? body['error'] : body
-  const requestId = text(body['request_id']) ?? answer.headers.get('x-request-id') ?? undefined
-  const message = text(fields['message'])
-  const code = text(fields['code']) ?? (answer.status === 402 ? 'payment_required' : `http_${answer.status}`)
-  // Without the service's own word, a signed payment may have been used.
-  const fallback: MoneyState = hasPaid && answer.status !== 402 ? 'unknown' : 'none'
+  const requestId = plain(body['request_id'], LONGEST_ID) ?? plain(headers.get('x-request-id'), LONGEST_ID)
+  const isChallenge = (status === 402 || status === 412) && headers.has('payment-required')
+  const code = codeOf(fields['code'])
+  const message = plain(fields['message'], LONGEST_MESSAGE)
   return new ServiceError(answer, {
-    code,
-    problem: message === undefined ? `The server answered with status ${answer.status}.` : withoutMoney(message),
-    money: MONEY_STATES.has(fields['payment']) ? (fields['payment'] as MoneyState) : fallback,
-    retry: RETRIES.has(fields['retry']) ? (fields['retry'] as RetryAdvice) : retryOf(answer.status),
-    param: text(fields['param']) ?? null,
+    code: code ?? (isChallenge ? 'payment_required' : `http_${status}`),
+    problem: message === undefined ? `The server answered with status ${status}.` : withoutMoney(message),
+    // Without the service's own word, a signed payment may have been used.
+    money: isMoneyState(fields['payment']) ? fields['payment'] : hasPaid && !isChallenge ? 'unknown' : 'none',
+    retry: RETRIES.has(fields['retry']) ? (fields['retry'] as RetryAdvice) : retryOf(status),
+    param: plain(fields['param'], LONGEST_ID) ?? null,
     requestId,
+    isForeign: code === undefined && !isChallenge,
   })
+}
+
+const LONGEST_MESSAGE = 1000
+const LONGEST_ID = 100
+
+function codeOf(value: unknown): string | undefined {
+  return typeof value === 'string' && /^[a-z0-9_]{1,64}$/.test(value) ? value : undefined
+}
+
+function isMoneyState(value: unknown): value is MoneyState {
+  return MONEY_STATES.has(value)
 }
 
 /** Removes the sentence that the client's own message repeats. */
 function withoutMoney(message: string): string {
-  return message.replace(/ ?Nothing was charged\.$/, '')
+  return message.replace(/ ?Nothing was charged(;[^.]*)?\./, '').replace('Nothing was charged and the', 'The')
+}
+
+function plain(value: unknown, longest: number): string | undefined {
+  return typeof value === 'string' ? plainText(value, longest) || undefined : undefined
 }
 
 function retryOf(status: number): RetryAdvice {
   return status === 408 || status === 429 || status >= 500 ? 'same_request' : 'never'
 }
 
-/** Returns the wait that `retry-after-ms` or `Retry-After` (seconds or a date) asks for. */
-export function readRetryAfter(headers: Headers, now = Date.now()): number | undefined {
+/**
+ * Returns the wait that `retry-after-ms` or `Retry-After` (seconds or a date) asks for. A date is compared with the
+ * answer's own, so that a wrong clock of this machine changes nothing.
+ */
+export function readRetryAfter(headers: Headers, now = dateOf(headers)): number | undefined {
   const milliseconds = Number.parseFloat(headers.get('retry-after-ms') ?? '')
   if (milliseconds >= 0) return milliseconds
   const value = headers.get('retry-after')
@@ -100,6 +158,11 @@ export function readRetryAfter(headers: Headers, now = Date.now()): number | und
   if (/^\d+(\.\d+)?$/.test(value)) return Number(value) * 1000
   const date = Date.parse(value)
   return Number.isNaN(date) ? undefined : Math.max(0, date - now)
+}
+
+function dateOf(headers: Headers): number {
+  const date = Date.parse(headers.get('date') ?? '')
+  return Number.isNaN(date) ? Date.now() : date
 }
 
 function parseObject(bytes: Uint8Array): Record<string, unknown> {
@@ -113,8 +176,4 @@ function parseObject(bytes: Uint8Array): Record<string, unknown> {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function text(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined
 }

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import { createReadStream, openAsBlob } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { AudioClaim } from './operations.ts'
+
+/** The content of a recording, as it can be sent any number of times. */
+export interface RecordingContent {
+  readonly sha256: string
+  /** Returns what is sent; throws unless it has the hash. */
+  readonly open: () => Blob | Promise<Blob>
+}
+
+/** Larger files are not held in memory: dozens may be under way, each for as long as its transcription takes. */
+const MAXIMUM_HELD_BYTES = 1024 * 1024
+
+/**
+ * Returns the content of a recording. A file with a claim is read only when it is sent; otherwise it is read once, so
+ * that what is priced, signed and sent is the same.
+ */
+export async function contentOf(
+  file: string | Uint8Array | Blob,
+  claim: AudioClaim | undefined,
+): Promise<RecordingContent> {
+  if (typeof file === 'string' && claim !== undefined)
+    return { sha256: claim.sha256, open: () => openClaimed(file, claim) }
+  const held = typeof file === 'string' ? new Blob([await readWhole(file)]) : toBlob(file)
+  const sha256 = digest(new Uint8Array(await held.arrayBuffer()))
+  if (claim !== undefined && claim.sha256 !== sha256) throw changed(claim.sha256, sha256)
+  return { sha256, open: () => held }
+}
+
+async function openClaimed(path: string, { bytes, sha256 }: AudioClaim): Promise<Blob> {
+  if (bytes <= MAXIMUM_HELD_BYTES) {
+    const content = await readWhole(path)
+    const actual = digest(content)
+    if (actual !== sha256) throw changed(sha256, actual)
+    return new Blob([content])
+  }
+  try {
+    // A blob of a file cannot be read any more after the file changed, so it is opened before the hash is taken.
+    const blob = await openAsBlob(path)
+    const actual = await digestOfFile(path)
+    if (actual !== sha256) throw changed(sha256, actual)
+    return blob
+  } catch (error) {
+    throw error instanceof FareboxError ? error : unreadable(path, error)
+  }
+}
+
+function toBlob(file: Uint8Array | Blob): Blob {
+  return file instanceof Blob ? file : new Blob([new Uint8Array(file)])
+}
+
+async function readWhole(path: string): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    return new Uint8Array(await readFile(path))
+  } catch (cause) {
+    throw unreadable(path, cause)
+  }
+}
+
+async function digestOfFile(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+function digest(content: Uint8Array): string {
+  return createHash('sha256').update(content).digest('hex')
+}
+
+function unreadable(path: string, cause: unknown): FareboxError {
+  return new FareboxError({
+    code: 'file_unreadable',
+    problem: `The recording ${path} cannot be read.`,
+    money: 'none',
+    advice: 'Check its path and permissions.',
+    cause,
+  })
+}
+
+function changed(expected: string, actual: string): FareboxError {
+  return new FareboxError({
+    code: 'file_changed',
+    problem: `The recording is not the one that was measured: its SHA-256 is ${actual} instead of ${expected}.`,
+    money: 'none',
+    advice: 'Measure the file again when nothing writes to it.',
+  })
+}
