@@ -1,3 +1,5 @@
+import { FareboxError } from '../wire/farebox-error.ts'
+
 export type AudioErrorCode =
   | 'file_not_found'
   | 'file_unreadable'
@@ -10,6 +12,8 @@ export type AudioErrorCode =
   | 'damaged_audio'
   | 'ffmpeg_missing'
   | 'ffmpeg_failed'
+  | 'disk_full'
+  | 'folder_unwritable'
 
 const INSTALL_FFMPEG =
   'Install ffmpeg: "apt-get install ffmpeg" (Debian, Ubuntu), "brew install ffmpeg" (macOS), "winget install ffmpeg" (Windows).'
@@ -25,7 +29,9 @@ const ADVICE: Record<AudioErrorCode, string> = {
   protected_audio: 'Get a copy without copy protection from its publisher.',
   damaged_audio: 'Copy or export it again from its original.',
   ffmpeg_missing: INSTALL_FFMPEG,
-  ffmpeg_failed: 'Try the command of the cause by hand; free disk space may be what is missing.',
+  ffmpeg_failed: 'Try the command of the cause by hand.',
+  disk_full: 'Free space there, or let TMPDIR name a folder on another disk, then run the command again.',
+  folder_unwritable: 'Make the folder writable, or let TMPDIR name another one, then run the command again.',
 }
 
 interface AudioErrorDetails {
@@ -35,31 +41,54 @@ interface AudioErrorDetails {
 }
 
 /** A recording that cannot be sent. Nothing of it was sent, so no money can have moved. */
-export class AudioError extends Error {
+export class AudioError extends FareboxError {
   override readonly name = 'AudioError'
-  readonly code: AudioErrorCode
+  declare readonly code: AudioErrorCode
   readonly path: string
-  readonly advice: string
-  readonly money = 'none'
 
   constructor(code: AudioErrorCode, problem: string, { path, advice = ADVICE[code], cause }: AudioErrorDetails) {
-    super(`${path}: ${problem} Nothing was sent or charged. ${advice}`, cause === undefined ? {} : { cause })
-    this.code = code
+    super({ code, problem: `${path}: ${problem}`, money: 'none', advice, cause })
     this.path = path
-    this.advice = advice
   }
 }
 
-const BY_SYSTEM_CODE: Record<string, [code: AudioErrorCode, problem: string]> = {
+type BySystemCode = Readonly<Record<string, [code: AudioErrorCode, problem: string]>>
+
+const WHEN_READ: BySystemCode = {
   ENOENT: ['file_not_found', 'there is no such file.'],
   ENOTDIR: ['file_not_found', 'there is no such file.'],
   EISDIR: ['not_a_file', 'it is a folder.'],
 }
+const WHEN_WRITTEN: BySystemCode = {
+  ENOSPC: ['disk_full', 'the disk is full.'],
+  EDQUOT: ['disk_full', 'the quota of the disk is used up.'],
+  EFBIG: ['disk_full', 'the file is larger than the system permits.'],
+}
 
-/** Returns the error for what the file system reported about a path. */
+/** Returns the error for a recording with copy protection. */
+export function protectedAudio(path: string): AudioError {
+  return new AudioError('protected_audio', 'the recording is copy-protected (DRM), so no program can convert it.', {
+    path,
+  })
+}
+
+/** Returns the error for what the file system reported when a path was read. */
 export function fileError(path: string, cause: unknown): AudioError {
   if (cause instanceof AudioError) return cause
-  const { code = 'unknown error' } = cause as NodeJS.ErrnoException
-  const [kind, problem] = BY_SYSTEM_CODE[code] ?? ['file_unreadable' as const, `it cannot be read (${code}).`]
+  const code = systemCode(cause)
+  const [kind, problem] = WHEN_READ[code] ?? ['file_unreadable', `it cannot be read (${code}).`]
   return new AudioError(kind, problem, { path, cause })
+}
+
+/** Returns the error for what the file system reported when a prepared recording was written. */
+export function writeError(path: string, cause: unknown): AudioError {
+  if (cause instanceof AudioError) return cause
+  const code = systemCode(cause)
+  const [kind, problem] = WHEN_WRITTEN[code] ?? ['folder_unwritable', `it cannot be written (${code}).`]
+  return new AudioError(kind, problem, { path, cause })
+}
+
+function systemCode(cause: unknown): string {
+  const { code = 'unknown error' } = cause as NodeJS.ErrnoException
+  return code
 }

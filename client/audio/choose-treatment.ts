@@ -1,15 +1,27 @@
-import { AudioError } from './audio-error.ts'
+import { AudioError, protectedAudio } from './audio-error.ts'
 import type { AudioLimits } from './limits.ts'
 import { type FrameTable, frameTableOf } from './mpeg/frame-table.ts'
-import { walkFrames } from './mpeg/walk-frames.ts'
+import { infoClaims } from './mpeg/info-claims.ts'
+import { frameLengthAt } from './mpeg/mpeg-header.ts'
+import { startOfTrailingTags } from './mpeg/skip-tags.ts'
+import { type Mp3Walk, walkFrames } from './mpeg/walk-frames.ts'
+import { hasProtectedTrack } from './protected-track.ts'
 import type { ReadRecording } from './read-recording.ts'
+
+interface MeasuredMp3 {
+  readonly durationMs: number
+  readonly sampleRate: number
+  /** What the header frame claims, if there is one. */
+  readonly claimedMs: number | undefined
+  readonly endsWithinFrame: boolean
+}
 
 /** What is done to a recording before it is sent. */
 export type Treatment =
   /** It is an MP3 within the limits and is sent as it is. */
-  | { readonly kind: 'send'; readonly durationMs: number; readonly sampleRate: number }
+  | ({ readonly kind: 'send' } & MeasuredMp3)
   /** It is an MP3 beyond a limit, whose frames are sent in one or several parts. */
-  | { readonly kind: 'cut'; readonly durationMs: number; readonly sampleRate: number; readonly table: FrameTable }
+  | ({ readonly kind: 'cut'; readonly table: FrameTable } & MeasuredMp3)
   /** It is something else; `found` names it. */
   | { readonly kind: 'convert'; readonly found: string }
 
@@ -28,13 +40,27 @@ export function treatmentOf(read: ReadRecording, limits: AudioLimits): Treatment
       throw new AudioError('no_audio', 'it is an MP3 header without any sound.', { path })
     if (found === 'an ID3 tag whose size runs past the file' && isHeld)
       throw new AudioError('damaged_audio', 'it ends within its first tag; the file is incomplete.', { path })
+    if (found.includes('ISO base media') && hasProtectedTrack(content)) throw protectedAudio(path)
     return { kind: 'convert', found: /^(an? |MPEG|ADTS|ADIF|AMR)/.test(found) ? found : 'no MP3' }
   }
+  const table = isHeld ? frameTableOf(content, walk) : undefined
+  const measured = measuredMp3(content, walk, table)
+  if (isHeld && bytes <= limits.maximumBytes && walk.durationMs <= limits.maximumDurationMs)
+    return { kind: 'send', ...measured }
+  if (table === undefined) return { kind: 'convert', found: 'an MP3 that cannot be split without another encoding' }
+  return { kind: 'cut', ...measured, table }
+}
+
+function measuredMp3(content: Uint8Array, walk: Mp3Walk, table: FrameTable | undefined): MeasuredMp3 {
   const { durationMs, parts } = walk
   const sampleRate = parts[0]?.sampleRate ?? 0
-  if (isHeld && bytes <= limits.maximumBytes && durationMs <= limits.maximumDurationMs)
-    return { kind: 'send', durationMs, sampleRate }
-  const table = isHeld ? frameTableOf(content, walk) : undefined
-  if (table === undefined) return { kind: 'convert', found: 'an MP3 that cannot be split without another encoding' }
-  return { kind: 'cut', durationMs, sampleRate, table }
+  if (table === undefined) return { durationMs, sampleRate, claimedMs: undefined, endsWithinFrame: false }
+  const { frames } = infoClaims(content, walk)
+  const end = table.offsets[table.frameCount] as number
+  return {
+    durationMs,
+    sampleRate,
+    claimedMs: frames === undefined ? undefined : (frames * table.samplesPerFrame * 1000) / sampleRate,
+    endsWithinFrame: frameLengthAt(content, end, startOfTrailingTags(content)) > 0,
+  }
 }

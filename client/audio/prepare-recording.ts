@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AudioError } from './audio-error.ts'
 import { type Treatment, treatmentOf } from './choose-treatment.ts'
@@ -11,6 +11,7 @@ import { walkFrames } from './mpeg/walk-frames.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
 import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
+import { writePrepared } from './write-prepared.ts'
 
 /** An MP3 within the limits, with the facts that price it exactly. */
 export interface Upload {
@@ -60,11 +61,11 @@ export async function prepareRecording(path: string, options: PrepareOptions): P
   const treatment = treatmentOf(read, limits)
   if (treatment.kind === 'send') {
     const upload = { ...source, durationMs: treatment.durationMs, offsetMs: 0 }
-    return { source, treatment: 'send', uploads: [upload], warnings: [] }
+    return { source, treatment: 'send', uploads: [upload], warnings: warningsOfMp3(treatment) }
   }
   if (treatment.kind === 'cut') {
     const uploads = await cutAndWrite(treatment.table, source, 0, options)
-    return { source, treatment: 'cut', uploads, warnings: [] }
+    return { source, treatment: 'cut', uploads, warnings: warningsOfMp3(treatment) }
   }
   return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, options)) }
 }
@@ -83,11 +84,10 @@ async function cutAndWrite(
   const why = 'the recording exceeds the limits and must be split at a pause'
   const requireFfmpeg = () => requiredFfmpeg(source.path, why, options.ffmpeg)
   const parts = await cutRecording(table, { ...options, path: source.path, requireFfmpeg })
-  await mkdir(options.folder, { recursive: true })
   const uploads: Upload[] = []
   for (const [index, { content, startMs }] of parts.entries()) {
     const path = join(options.folder, `${source.sha256}-${index + 1}-of-${parts.length}.mp3`)
-    await writeFile(path, content)
+    await writePrepared(path, content)
     uploads.push(await uploadAt(path, startMs - delayMs, content))
   }
   return uploads
@@ -111,7 +111,6 @@ async function convertAndWrite(
   const { path } = source
   const ffmpeg = requiredFfmpeg(path, `it is ${found} and must be converted to MP3`, options.ffmpeg)
   const described = await describeAudio(ffmpeg, path, signal)
-  await mkdir(folder, { recursive: true })
   const output = join(folder, `${source.sha256}.mp3`)
   await convert(ffmpeg, { path, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
   const converted = await readConverted(path, output)
@@ -122,7 +121,7 @@ async function convertAndWrite(
   if (treatment.kind === 'convert')
     throw new AudioError('damaged_audio', `it converts to ${treatment.found}.`, { path })
   const warnings = warningsOf(described.durationMs, treatment.durationMs)
-  const delayMs = conversionDelayMs(treatment.sampleRate)
+  const delayMs = conversionDelayMs(treatment.sampleRate) - described.startMs
   if (treatment.kind === 'cut') {
     const uploads = await cutAndWrite(treatment.table, source, delayMs, options)
     await rm(output, { force: true })
@@ -149,6 +148,17 @@ function warningsOf(claimedMs: number | undefined, decodedMs: number): string[] 
   return [
     `the recording is incomplete or damaged: it claims ${seconds(claimedMs)} s, and ${seconds(decodedMs)} s can be decoded`,
   ]
+}
+
+/** An MP3's header frame counts frames, so what is missing shows to the second. */
+function warningsOfMp3({
+  claimedMs = 0,
+  durationMs,
+  endsWithinFrame,
+}: Exclude<Treatment, { kind: 'convert' }>): string[] {
+  if (durationMs < claimedMs - TOLERANCE_MS)
+    return [`the recording is incomplete: it claims ${seconds(claimedMs)} s, and there are ${seconds(durationMs)} s`]
+  return endsWithinFrame ? ['the recording is probably incomplete: it ends within a frame'] : []
 }
 
 function seconds(milliseconds: number): string {

@@ -3,9 +3,9 @@ import type { TranscribedWord } from '../subtitles/words.ts'
 /** The result of a transcription, of which only these fields depend on the recording's parts. Times are in seconds. */
 export interface Transcript {
   readonly text: string
-  readonly language?: string
-  readonly language_probability_millionths?: number
-  readonly words?: readonly TranscribedWord[]
+  readonly language?: string | undefined
+  readonly language_probability_millionths?: number | undefined
+  readonly words?: readonly TranscribedWord[] | undefined
 }
 
 /** Scripts that are written without spaces between words. */

@@ -1,11 +1,11 @@
 /** One item of the `words` of a transcription; times are in seconds. Anything may be missing or wrong. */
 export interface TranscribedWord {
   readonly word: string
-  readonly start?: number | null
-  readonly end?: number | null
+  readonly start?: number | null | undefined
+  readonly end?: number | null | undefined
   readonly type?: 'word' | 'spacing' | 'audio_event'
-  readonly speaker?: string | null
-  readonly characters?: readonly { readonly text: string; readonly start: number; readonly end: number }[]
+  readonly speaker?: string | null | undefined
+  readonly characters?: readonly { readonly text: string; readonly start: number; readonly end: number }[] | undefined
 }
 
 /**

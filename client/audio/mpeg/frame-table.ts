@@ -1,4 +1,5 @@
 import { layer3BytesAt, newFreeFormatState } from './find-frame-run.ts'
+import { infoClaims } from './info-claims.ts'
 import { rateIndexAt, SAMPLES_PER_FRAME, streamKeyAt } from './mpeg-header.ts'
 import type { Mp3Walk } from './walk-frames.ts'
 
@@ -12,6 +13,8 @@ export interface FrameTable {
   readonly samplesPerFrame: number
   /** Equal for streams that can be joined: version, sample rate, and mono or stereo. */
   readonly streamKey: number
+  /** Samples that decoders skip at the beginning as long as the header frame is there, and no longer without it. */
+  readonly skippedSamples: number
 }
 
 /**
@@ -42,6 +45,7 @@ export function frameTableOf(bytes: Uint8Array, walk: Mp3Walk): FrameTable | und
     sampleRate: part.sampleRate,
     samplesPerFrame,
     streamKey: streamKeyAt(bytes, start),
+    skippedSamples: infoClaims(bytes, walk).skippedSamples,
   }
 }
 
@@ -50,9 +54,21 @@ export function timeOfFrame(table: FrameTable, frame: number): number {
   return (frame * table.samplesPerFrame * 1000) / table.sampleRate
 }
 
+/** Returns by how many milliseconds sound is later in the bare frames than in the whole file. */
+export function delayOfFrames({ skippedSamples, sampleRate }: FrameTable): number {
+  return (skippedSamples * 1000) / sampleRate
+}
+
 /** Returns the number of the frame that begins nearest to a time. */
 export function frameNear(table: FrameTable, timeMs: number): number {
   const frame = Math.round((timeMs * table.sampleRate) / (1000 * table.samplesPerFrame))
+  return Math.min(table.frameCount, Math.max(0, frame))
+}
+
+/** Returns the number of the frame in which a time is. */
+export function frameAt(table: FrameTable, timeMs: number): number {
+  // A time that was computed from a frame may be below it by the floating point.
+  const frame = Math.floor((timeMs * table.sampleRate) / (1000 * table.samplesPerFrame) + 1e-6)
   return Math.min(table.frameCount, Math.max(0, frame))
 }
 

@@ -1,4 +1,4 @@
-import { type FrameTable, framesBetween } from '../mpeg/frame-table.ts'
+import { delayOfFrames, type FrameTable, framesBetween } from '../mpeg/frame-table.ts'
 import { silentFrameLike } from '../mpeg/silent-frames.ts'
 import { DEFAULT_GAP_MS } from './plan-packs.ts'
 
@@ -33,7 +33,8 @@ export function buildPack(clips: readonly FrameTable[], gapMs = DEFAULT_GAP_MS):
       frames += gapFrames
     }
     pieces.push(framesBetween(clip, 0, clip.frameCount))
-    spans.push({ startMs: timeOf(frames), endMs: timeOf(frames + clip.frameCount) })
+    // Without its header frame, the clip's beginning is no longer skipped.
+    spans.push({ startMs: timeOf(frames) + delayOfFrames(clip), endMs: timeOf(frames + clip.frameCount) })
     frames += clip.frameCount
   }
   return { content: Buffer.concat(pieces), spans }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AudioError } from '../audio-error.ts'
 import { type FrameTable, frameTableOf } from '../mpeg/frame-table.ts'
 import { walkFrames } from '../mpeg/walk-frames.ts'
 import type { Upload } from '../prepare-recording.ts'
 import { readAgain, readRecording } from '../read-recording.ts'
+import { writePrepared } from '../write-prepared.ts'
 import { buildPack, type Span } from './build-pack.ts'
 import { type PackOptions, planPacks } from './plan-packs.ts'
 
@@ -46,7 +46,6 @@ export async function preparePacks<P extends PackableUpload>(
     })
   }
   const plan = planPacks(clips, options)
-  await mkdir(options.folder, { recursive: true })
   const packs: PreparedPack<P>[] = []
   for (const planned of plan.packs)
     packs.push(
@@ -78,7 +77,7 @@ async function writePack<P extends PackableUpload>(
   const walk = walkFrames(content)
   if (walk.outcome !== 'mp3') throw new Error(`a pack is ${walk.found}`)
   const path = join(folder, `pack-${createHash('sha256').update(content).digest('hex')}.mp3`)
-  await writeFile(path, content)
+  await writePrepared(path, content)
   const { content: _, ...facts } = await readRecording(path, { maximumContentBytes: content.length })
   return { upload: { ...facts, durationMs: walk.durationMs, offsetMs: 0 }, clips, spans }
 }

@@ -1,15 +1,24 @@
 import type { Ffmpeg } from '../ffmpeg/ffmpeg.ts'
 import { decodeFrames, findSilences } from '../ffmpeg/find-silences.ts'
 import type { AudioLimits } from '../limits.ts'
-import { type FrameTable, frameNear, framesBetween, lastFrameWithin, timeOfFrame } from '../mpeg/frame-table.ts'
+import {
+  delayOfFrames,
+  type FrameTable,
+  frameAt,
+  frameNear,
+  framesBetween,
+  lastFrameWithin,
+  timeOfFrame,
+} from '../mpeg/frame-table.ts'
+import { LONGEST_LEAD_IN_BYTES, leadInFrame } from '../mpeg/lead-in-frame.ts'
 import { type CutOptions, type Cuttable, planCuts, type Silence } from './plan-parts.ts'
 import { quietestMomentMs } from './quietest-moment.ts'
 
 /** A part of a recording: an MP3 of its own. */
 export interface AudioPart {
   readonly content: Uint8Array
+  /** The time of the recording at which its first sample is. */
   readonly startMs: number
-  readonly endMs: number
 }
 
 interface CutRequest extends CutOptions {
@@ -42,14 +51,18 @@ export async function cutRecording(table: FrameTable, request: CutRequest): Prom
     cuts = await planCuts(recording, silences, quietestMs, request)
   }
   const edges = [0, ...cuts, durationMs].map((timeMs) => frameNear(table, timeMs))
-  return edges.slice(1).map((end, index) => {
-    const start = edges[index] as number
-    return {
-      content: framesBetween(table, start, end),
-      startMs: timeOfFrame(table, start),
-      endMs: timeOfFrame(table, end),
-    }
-  })
+  return edges.slice(1).map((end, index) => partOf(table, edges[index] as number, end))
+}
+
+/** Returns the frames from one number up to, and without, another, as an MP3 that can be decoded on its own. */
+function partOf(table: FrameTable, start: number, end: number): AudioPart {
+  const frames = framesBetween(table, start, end)
+  const leadIn = leadInFrame(table, start)
+  const first = leadIn === undefined ? start : start - 1
+  return {
+    content: leadIn === undefined ? frames : Buffer.concat([leadIn, frames]),
+    startMs: timeOfFrame(table, first) - delayOfFrames(table),
+  }
 }
 
 /** Returns where the frames of an MP3 can be cut so that no part exceeds the limits. */
@@ -58,10 +71,13 @@ export function cuttable(table: FrameTable, { maximumBytes, maximumDurationMs }:
   const longest = Math.floor((maximumDurationMs * sampleRate) / (1000 * samplesPerFrame))
   return {
     durationMs: timeOfFrame(table, frameCount),
-    nearestCutMs: (timeMs) => timeOfFrame(table, frameNear(table, timeMs)),
+    // The first frame after a cut is not exact, because it overlaps with the one before: it should be the quiet one.
+    cutBeforeMs: (timeMs) => timeOfFrame(table, frameAt(table, timeMs)),
     latestEndMs: (startMs) => {
       const start = frameNear(table, startMs)
-      return timeOfFrame(table, Math.min(start + longest, lastFrameWithin(table, start, maximumBytes)))
+      // Any part but the first may need a lead-in frame.
+      const [frames, bytes] = start === 0 ? [0, 0] : [1, LONGEST_LEAD_IN_BYTES]
+      return timeOfFrame(table, Math.min(start + longest - frames, lastFrameWithin(table, start, maximumBytes - bytes)))
     },
   }
 }

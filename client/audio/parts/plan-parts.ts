@@ -9,8 +9,8 @@ export interface Cuttable {
   readonly durationMs: number
   /** Returns the latest time at which a part that begins at `startMs` may end, by bytes and by duration. */
   readonly latestEndMs: (startMs: number) => number
-  /** Returns the time nearest to `timeMs` at which a cut is possible. */
-  readonly nearestCutMs: (timeMs: number) => number
+  /** Returns the time at which to cut so that `timeMs` is at the beginning of a part. */
+  readonly cutBeforeMs: (timeMs: number) => number
 }
 
 export interface CutOptions {
@@ -74,7 +74,7 @@ export async function planCuts(
     const cut = nextCut(startMs, recording, silences, options)
     if (cut === undefined) return cuts
     const wantedMs = cut.kind === 'silence' ? cut.atMs : await quietestMs(cut)
-    const atMs = recording.nearestCutMs(Math.min(wantedMs, recording.latestEndMs(startMs)))
+    const atMs = recording.cutBeforeMs(Math.min(wantedMs, recording.latestEndMs(startMs)))
     const isUsable = atMs > startMs && atMs <= recording.latestEndMs(startMs)
     startMs = isUsable ? atMs : recording.latestEndMs(startMs)
     cuts.push(startMs)

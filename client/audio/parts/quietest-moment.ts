@@ -1,5 +1,5 @@
 /** The length of the quiet moment that is looked for; a pause between two syllables is as long. */
-const MOMENT_MS = 120
+const MOMENT_MS = 150
 const STEP_MS = 10
 
 /**

@@ -65,7 +65,7 @@ describe('inspecting an upload', () => {
     const error = await errorOf(inspect(new Uint8Array(26_214_401), 'a', 'audio_base64'))
     expect(error).toMatchObject({ code: 'audio_too_large', param: 'audio_base64' })
     expect(error.message).toMatch(
-      /^The audio has 26,214,401 bytes; the limit is 26,214,400\. Make it smaller, .*: ffmpeg -i input /,
+      /^The audio has 26,214,401 bytes; the limit is 26,214,400\. Make it smaller, .*\. The client command "farebox transcribe" does it by itself; otherwise run: ffmpeg -i input /,
     )
   })
 
@@ -76,7 +76,7 @@ describe('inspecting an upload', () => {
     const error = await errorOf(inspect(generateMp3(long), 'a', 'file'))
     expect(error).toMatchObject({ code: 'audio_too_long', param: 'file' })
     expect(error.message).toMatch(
-      /^The audio lasts 3,600,014 ms; the limit is 3,600,000 ms\. Split it, .*: ffmpeg -i input.mp3 .* -segment_time 3000 /,
+      /^The audio lasts 3,600,014 ms; the limit is 3,600,000 ms\. Split it, .*\. The client command "farebox transcribe" does .*: ffmpeg -i input.mp3 .* -segment_time 3000 /,
     )
     expect(decode).not.toHaveBeenCalled()
   })
@@ -92,7 +92,7 @@ describe('inspecting an upload', () => {
     const error = await errorOf(inspect(new TextEncoder().encode('fLaC and so on'), 'a', 'file'))
     expect(error).toMatchObject({ code: 'unsupported_audio', param: 'file' })
     expect(error.message).toBe(
-      'The upload is not a decodable MP3: found a FLAC stream. Convert the recording with: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
+      'The upload is not a decodable MP3: found a FLAC stream. Convert the recording to MP3. The client command "farebox transcribe" does it by itself; otherwise run: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
     )
   })
 
@@ -103,7 +103,7 @@ describe('inspecting an upload', () => {
     [
       '{"hello": 1}',
       'no MPEG audio frames',
-      'If it is a recording, convert it with: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
+      'If it is a recording, convert it to MP3. The client command "farebox transcribe" does it by itself; otherwise run: ffmpeg -i input -vn -ac 1 -b:a 48k output.mp3',
     ],
   ])('promises no conversion for an upload that may be no recording: %j', async (content, found, advice) => {
     const { inspect } = inspectorWith(async () => agrees)

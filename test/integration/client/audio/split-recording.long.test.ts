@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Ffmpeg, findFfmpeg, type PrepareOptions, prepareRecording } from '../../../../client/audio/audio.ts'
+import { isSilentFrameAt } from '../../../../client/audio/mpeg/info-frame.ts'
+import { frameLengthAt } from '../../../../client/audio/mpeg/mpeg-header.ts'
 import { startInspector } from '../../../support/media/inspect-audio.ts'
 import { havePrograms } from '../../../support/processes/optional-program.ts'
 import { runProgram } from '../../../support/processes/run-program.ts'
@@ -17,6 +19,11 @@ let inspect: Awaited<ReturnType<typeof startInspector>>['inspect']
 const at = (name: string) => join(folder, name)
 const prepare = (name: string, { limits }: Pick<PrepareOptions, 'limits'>) =>
   prepareRecording(at(name), { limits, ffmpeg, folder: at('prepared') })
+
+/** Removes a first frame without sound, which only has bytes that the next ones need. */
+function withoutLeadIn(part: Buffer): Buffer {
+  return isSilentFrameAt(part, 0) ? part.subarray(frameLengthAt(part, 0, part.length)) : part
+}
 
 describe.skipIf(!canRun)('splitting', () => {
   /** Sound with pauses of 300 ms, and of 600 ms after each fourth stretch. */
@@ -61,7 +68,8 @@ describe.skipIf(!canRun)('splitting', () => {
     const { uploads } = await prepare('long.mp3', { limits })
     const parts = await Promise.all(uploads.map(({ path }) => readFile(path)))
     const source = await readFile(at('long.mp3'))
-    expect(source.includes(Buffer.concat(parts))).toBe(true)
+    const kept = parts.map((part, index) => (index === 0 ? part : withoutLeadIn(part)))
+    expect(source.includes(Buffer.concat(kept))).toBe(true)
   })
 
   test('splits where a limit of bytes is exceeded', async () => {

@@ -7,6 +7,7 @@ import {
   lastFrameWithin,
   timeOfFrame,
 } from '../../../../client/audio/mpeg/frame-table.ts'
+import { infoClaims } from '../../../../client/audio/mpeg/info-claims.ts'
 import { silentFrameLike } from '../../../../client/audio/mpeg/silent-frames.ts'
 import { walkFrames } from '../../../../client/audio/mpeg/walk-frames.ts'
 import { buildPack } from '../../../../client/audio/pack/build-pack.ts'
@@ -37,6 +38,17 @@ function tableOf(bytes: Uint8Array): FrameTable {
   if (table === undefined) throw new Error('not one stream')
   return table
 }
+
+/** Returns an MP3 whose header frame names its encoder and a delay of 576 samples. */
+function withDelay(encoder: string) {
+  const frame = generateInfoFrame('Info', 40)
+  // Of the fields, it has frames and bytes; the delay and the padding have 12 bits each.
+  frame.set(new TextEncoder().encode(encoder), 52)
+  frame.set([0x24, 0x0f, 0xff], 73)
+  return joinBytes(frame, generateFrames(40))
+}
+
+const claimsOf = (mp3: Uint8Array) => infoClaims(mp3, walked(mp3))
 
 const asRead = (content: Uint8Array) => ({
   path: 'a.mp3',
@@ -86,6 +98,14 @@ describe('parts of an MP3', () => {
     expect(whole?.content).toEqual(framesBetween(table, 0, table.frameCount))
   })
 
+  test('begin with the frame in which the quiet moment is, since their first frame is not exact', () => {
+    const table = tableOf(generateFrames(50, { sampleRate: 16_000 }))
+    const { cutBeforeMs } = cuttable(table, LIMITS)
+    expect([0, 35, 36, 71, 72].map(cutBeforeMs)).toEqual([0, 0, 36, 36, 72])
+    for (let frame = 0; frame <= 50; frame++)
+      expect(cutBeforeMs(timeOfFrame(table, frame))).toBe(timeOfFrame(table, frame))
+  })
+
   test('need no ffmpeg when only the tags exceed the limit', async () => {
     const frames = generateFrames(50)
     const cover = joinBytes(generateId3v2(new Uint8Array(50_000)), frames)
@@ -94,6 +114,22 @@ describe('parts of an MP3', () => {
     const limits = { ...LIMITS, maximumBytes: 40_000 }
     const parts = await cutRecording(treatment.table, { path: 'a.mp3', limits, requireFfmpeg: NO_FFMPEG })
     expect(parts.map(({ content }) => content)).toEqual([frames])
+  })
+})
+
+describe('the header frame', () => {
+  test('claims how many frames there are, and how many samples decoders skip', () => {
+    expect(claimsOf(withDelay('LAME3.100'))).toEqual({ frames: 40, skippedSamples: 576 + 529 })
+    expect(claimsOf(withDelay('Lavc59.37'))).toEqual({ frames: 40, skippedSamples: 576 + 529 })
+    expect(claimsOf(withDelay('\0\0\0\0'))).toEqual({ frames: 40, skippedSamples: 0 })
+    expect(claimsOf(generateFrames(40))).toEqual({ frames: undefined, skippedSamples: 0 })
+    expect(claimsOf(joinBytes(generateInfoFrame('VBRI', 40), generateFrames(40)))).toMatchObject({ skippedSamples: 0 })
+  })
+
+  test('of an MP3 that is cut moves its parts by the delay', async () => {
+    const mp3 = withDelay('LAME3.100')
+    const [part] = await cutRecording(tableOf(mp3), { path: 'a.mp3', limits: LIMITS, requireFfmpeg: NO_FFMPEG })
+    expect(part?.startMs).toBeCloseTo((-1105 / 44_100) * 1000, 6)
   })
 })
 

@@ -11,7 +11,7 @@ const HOUR = 3_600_000
 const recordingOf = (durationMs: number, maximumMs = HOUR) => ({
   durationMs,
   latestEndMs: (startMs: number) => Math.min(durationMs, startMs + maximumMs),
-  nearestCutMs: (timeMs: number) => Math.round(timeMs),
+  cutBeforeMs: (timeMs: number) => Math.round(timeMs),
 })
 const MINUTE = 60_000
 const silence = (minutes: number, lengthMs: number): Silence => ({

@@ -47,7 +47,7 @@ describe('readRecording', () => {
       await expect(readRecording(at(name), EVERYTHING)).rejects.toMatchObject({
         code,
         money: 'none',
-        message: expect.stringContaining('Nothing was sent or charged.'),
+        message: expect.stringContaining('Nothing was charged.'),
       })
     }
   })

@@ -11,9 +11,13 @@ import {
   takeApart,
 } from '../../../../client/audio/audio.ts'
 import { decodeFrames } from '../../../../client/audio/ffmpeg/find-silences.ts'
+import { compareWords } from '../../../support/media/compare-words.ts'
 import { startInspector } from '../../../support/media/inspect-audio.ts'
+import { scriptSpeech, waveOfSpeech } from '../../../support/media/tone-voice.ts'
 import { havePrograms } from '../../../support/processes/optional-program.ts'
+import { runProgram } from '../../../support/processes/run-program.ts'
 import { burstsIn, waveOf } from './support/bursts.ts'
+import { transcribe } from './support/heard-words.ts'
 
 const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
 const prices = { pricePerAudioHourUsd: '0.122', minimumChargeUsd: '0.005034' }
@@ -73,6 +77,28 @@ describe.skipIf(!canRun)('preparePacks', () => {
       expect(own).toHaveLength(bursts.length)
       for (const [burst, { startMs }] of bursts.entries())
         expect(Math.abs((own[burst]?.start ?? -1) * 1000 - startMs)).toBeLessThanOrEqual(20)
+    }
+  })
+
+  test('has the words of clips at their times, although decoders skip the delay of LAME only in a clip alone', async () => {
+    const clips = []
+    for (const number of [1, 2]) {
+      const speech = scriptSpeech({ durationMs: 4000, seed: number })
+      const wave = join(folder, `speech-${number}.wav`)
+      await writeFile(wave, waveOfSpeech(speech))
+      const path = join(folder, `speech-${number}.mp3`)
+      await runProgram('ffmpeg', ['-v', 'error', '-i', wave, '-b:a', '32k', path])
+      const [upload] = (await prepareRecording(path, { limits, ffmpeg: undefined, folder })).uploads
+      if (upload === undefined) throw new Error('no upload')
+      clips.push({ upload, speech })
+    }
+    const [pack] = (await preparePacks(clips, { limits, prices, folder })).packs
+    if (pack === undefined) throw new Error('no pack')
+    const apart = takeApart(await transcribe(await readFile(pack.upload.path)), pack.spans)
+    for (const [index, { speech }] of pack.clips.entries()) {
+      const { farthestMs, ...counts } = compareWords(apart[index] ?? { text: '' }, speech.words)
+      expect(counts).toEqual({ words: speech.words.length, lost: 0, doubled: 0, invented: 0 })
+      expect(farthestMs).toBeLessThanOrEqual(15)
     }
   })
 })
