@@ -43,7 +43,7 @@ async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
   if ('status' in options) return options
   const audio = await uploadedAudio(form)
   if (audio === undefined) return invalidField('file', 'missing', 'Field required', null)
-  const heard = hear(audio, options)
+  const heard = await hear(audio, options)
   if (heard === undefined) {
     return refusal(400, 'validation_error', 'invalid_content', 'The upload could not be read as audio.')
   }

@@ -1,5 +1,8 @@
+import pLimit from 'p-limit'
+import { decodeRecording } from './decode-recording.ts'
 import { readLyrics } from './lyrics-tag.ts'
-import { mpegDurationSeconds } from './mpeg-duration.ts'
+import { measureMpeg } from './mpeg-duration.ts'
+import { createToneListener, type SoundedWord } from './tone-listener.ts'
 
 /** One transcribed item, independent of any vendor's format. `speaker` counts from 0 in order of speaking. */
 export interface HeardItem {
@@ -25,20 +28,53 @@ export interface HearingOptions {
 
 type Spoken = Pick<HeardItem, 'text' | 'type' | 'speaker'>
 
+/** Recordings that are decoded at the same time: each keeps a core busy. */
+const atOnce = pLimit(2)
+
 /**
- * "Hears" an MP3: returns the script in its lyrics tag, spread over its real duration. Audio without a script yields a sentence
- * saying that this is a simulation. Returns undefined for bytes without MPEG frames.
+ * "Hears" an MP3: returns the script in its lyrics tag, spread over its real duration. Without one, the sound is decoded, and
+ * the words that scripted voices speak in `tone-code.ts` are returned at the times at which they sound. Other audio yields a
+ * sentence saying that this is a simulation. Returns undefined for bytes without MPEG frames.
  *
  * A script consists of lines; `Ann: …` names the speaker, and the name is not spoken. Without any names, two speakers take
  * turns by line. `(coins jingling)` is an audio event, omitted unless requested.
  */
-export function hear(file: Uint8Array, options: HearingOptions): Heard | undefined {
-  const durationSeconds = mpegDurationSeconds(file)
-  if (durationSeconds === undefined) return undefined
+export async function hear(file: Uint8Array, options: HearingOptions): Promise<Heard | undefined> {
+  const measured = measureMpeg(file)
+  if (measured === undefined) return undefined
+  const { durationSeconds, hasSound } = measured
   const lyrics = readLyrics(file)
+  const sounded = lyrics === undefined && hasSound ? await atOnce(() => listen(file)) : []
+  if (sounded.length > 0) return { language: 'eng', durationSeconds, items: itemsOf(sounded, options) }
   const script = lyrics?.text ?? `This is a simulated transcription of ${durationSeconds.toFixed(1)} seconds of audio.`
   const spoken = speak(script, options)
   return { language: lyrics?.language ?? 'eng', durationSeconds, items: spread(spoken, durationSeconds) }
+}
+
+async function listen(file: Uint8Array): Promise<SoundedWord[]> {
+  const listener = createToneListener()
+  const words: SoundedWord[] = []
+  for await (const samples of decodeRecording(file)) for (const word of listener.push(samples)) words.push(word)
+  return [...words, ...listener.end()]
+}
+
+/** Returns the words with the spacing between them, and speakers by the order in which they speak. */
+function itemsOf(
+  sounded: readonly SoundedWord[],
+  { tagAudioEvents, maximumSpeakers = 32 }: HearingOptions,
+): HeardItem[] {
+  const speakers = [...new Set(sounded.map(({ speaker }) => speaker))]
+  const items: HeardItem[] = []
+  for (const { text, speaker, startSeconds, endSeconds } of sounded) {
+    const type = isOnlyEvents(text) ? 'audio_event' : 'word'
+    if (type === 'audio_event' && !tagAudioEvents) continue
+    const common = { speaker: Math.min(speakers.indexOf(speaker), maximumSpeakers - 1) }
+    const previous = items.at(-1)
+    if (previous !== undefined)
+      items.push({ ...common, text: ' ', type: 'spacing', startSeconds: previous.endSeconds, endSeconds: startSeconds })
+    items.push({ ...common, text, type, startSeconds, endSeconds })
+  }
+  return items
 }
 
 function speak(script: string, options: HearingOptions): Spoken[] {

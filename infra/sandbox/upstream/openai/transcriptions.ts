@@ -50,7 +50,7 @@ async function transcribe({ form }: VendorRequest): Promise<VendorAnswer> {
   }
   const audio = await uploadedAudio(form)
   if (audio === undefined) return invalidRequest('There is no file.', 'file')
-  const heard = hear(audio, { tagAudioEvents: false })
+  const heard = await hear(audio, { tagAudioEvents: false })
   if (heard === undefined) return invalidRequest('The audio file could not be decoded.', 'file')
   const language = form.get('language')
   if (language !== null && !(typeof language === 'string' && /^[a-z]{2}$/.test(language))) {
