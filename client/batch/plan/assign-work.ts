@@ -1,0 +1,142 @@
+import type { Farebox } from '../../farebox.ts'
+import type { BegunPacks } from '../record/begun-packs.ts'
+import type { FinishedFiles } from '../record/finished-files.ts'
+import type { BatchOptions, OnBatchEvent, PlannedFile } from '../types.ts'
+import { type AssignedPack, assignPacks } from './assign-packs.ts'
+import type { ResolvedRequest } from './batch-request.ts'
+import type { Content } from './content.ts'
+import { sharesOf } from './group-packs.ts'
+import { type MeasuredSource, plannedFile } from './planned-file.ts'
+import type { Preparer } from './preparer.ts'
+import { UploadPricer } from './price-uploads.ts'
+import type { TranscriptionTerms } from './pricing.ts'
+import type { Job, PlannedWork, RecordingWork } from './work.ts'
+
+interface AssignWork {
+  readonly farebox: Farebox
+  readonly measured: readonly MeasuredSource[]
+  readonly request: ResolvedRequest
+  readonly terms: TranscriptionTerms
+  readonly finished: FinishedFiles
+  readonly preparer: Preparer
+  readonly options: BatchOptions
+  readonly begunPacks: BegunPacks | undefined
+  readonly onEvent: OnBatchEvent
+}
+
+interface Assigned extends Pick<PlannedWork, 'jobs' | 'again'> {
+  readonly files: readonly PlannedFile[]
+}
+
+/** Decides which calls are made for which files: contents that are there twice once, clips in packs. */
+export async function assignWork(context: AssignWork): Promise<Assigned> {
+  const { measured, options } = context
+  const contents = contentsOf(context)
+  const packs = options.pack ? await assignPacks({ ...context, contents }) : []
+  const pricer = new UploadPricer({ ...context, ...(await secretAndCharges(context)) })
+  const files = measured.map(plannedFile)
+  const packed = new Map(packs.flatMap((pack) => pack.contents.map((content) => [content, pack] as const)))
+  const jobs: Job[] = []
+  const begun = new Set<AssignedPack>()
+  for (const content of contents) {
+    const pack = packed.get(content)
+    if (pack === undefined) {
+      if (content.targets.length > 0) jobs.push(fileJob(content, files, pricer))
+    } else if (!begun.has(pack)) {
+      begun.add(pack)
+      jobs.push(packJob(pack, begun.size, files, pricer))
+    }
+  }
+  return { files, jobs, again: doneAgain(jobs, context) }
+}
+
+function contentsOf({ measured, options, request, finished }: AssignWork): Content[] {
+  const bySha256 = new Map<string, MeasuredSource[]>()
+  for (const source of measured) {
+    const { recording } = source
+    if (recording === undefined) continue
+    const same = bySha256.get(recording.sha256)
+    if (same === undefined) bySha256.set(recording.sha256, [source])
+    else same.push(source)
+  }
+  return [...bySha256.values()].flatMap((sources): Content[] => {
+    const [first] = sources
+    if (first?.recording === undefined) return []
+    const { recording } = first
+    const call = { sha256: recording.sha256, request: request.callDigest }
+    const wasFinished = sources.some(({ surveyed }) => surveyed.finishedBy === 'files')
+    const isAgain = options.again && (wasFinished || finished.isFinished(call.sha256, call.request))
+    const occurrence = finished.occurrenceOf(call) + (isAgain ? 1 : 0)
+    return [{ recording, occurrence, first, targets: sources.filter(({ isToDo }) => isToDo) }]
+  })
+}
+
+function doneAgain(jobs: readonly Job[], { finished, request }: AssignWork): PlannedWork['again'] {
+  const works = jobs.flatMap((job): readonly RecordingWork[] => (job.kind === 'pack' ? job.clips : [job]))
+  return works
+    .map(({ recording: { sha256 }, occurrence }) => ({ sha256, occurrence }))
+    .filter(({ sha256, occurrence }) => occurrence > finished.occurrenceOf({ sha256, request: request.callDigest }))
+}
+
+async function secretAndCharges({ farebox, onEvent }: AssignWork) {
+  const { secret, source } = await farebox.keySecret()
+  if (source === 'journal')
+    onEvent({
+      event: 'warning',
+      code: 'keys_of_journal',
+      text: 'This wallet signs differently each time: deleting the journal would lose what keeps calls from being paid twice.',
+    })
+  const charged = new Map<string, bigint>()
+  for await (const receipt of farebox.receipts({ source: 'journal' }))
+    charged.set(receipt.key, (charged.get(receipt.key) ?? 0n) + receipt.charged)
+  return { secret, charged }
+}
+
+/** Sets the state of the targets; the first of them is the one that is billed. */
+function workFor(
+  { recording, occurrence, targets, first }: Content,
+  files: PlannedFile[],
+  billed: Partial<PlannedFile>,
+) {
+  const [owner, ...others] = targets
+  if (owner !== undefined) update(files, owner, billed)
+  for (const other of others)
+    update(files, other, { state: 'duplicate', duplicateOf: owner?.surveyed.source.label ?? '' })
+  const fileAt = ({ index }: MeasuredSource) => files[index] as PlannedFile
+  return {
+    file: fileAt(owner ?? first),
+    recording,
+    occurrence,
+    targets: targets.map(fileAt),
+  } satisfies RecordingWork
+}
+
+function fileJob(content: Content, files: PlannedFile[], pricer: UploadPricer): Job {
+  const { uploads, price, alreadyPaid } = pricer.price(content.recording.uploads, content.occurrence)
+  return { kind: 'file', ...workFor(content, files, { price, alreadyPaid }), uploads }
+}
+
+function packJob({ contents, pack }: AssignedPack, number: number, files: PlannedFile[], pricer: UploadPricer): Job {
+  // All clips of a pack that is done another time are; so the highest occurrence names the call.
+  const occurrence = Math.max(...contents.map((content) => content.occurrence))
+  const { uploads, price, alreadyPaid } = pricer.price([pack.upload], occurrence)
+  const [upload] = uploads
+  if (upload === undefined) throw new RangeError('a pack is one upload')
+  const billed = contents.map(({ recording, targets }) =>
+    targets.length === 0 ? 0 : (recording.uploads[0]?.durationMs ?? 0),
+  )
+  const prices = sharesOf(price, billed)
+  const paid = sharesOf(alreadyPaid, billed)
+  const clips = contents.map((content, index) => {
+    return workFor({ ...content, occurrence }, files, {
+      pack: number,
+      price: prices[index] ?? 0n,
+      alreadyPaid: paid[index] ?? 0n,
+    })
+  })
+  return { kind: 'pack', number, upload, spans: pack.spans, clips }
+}
+
+function update(files: PlannedFile[], { index }: MeasuredSource, changes: Partial<PlannedFile>): void {
+  files[index] = { ...(files[index] as PlannedFile), ...changes }
+}

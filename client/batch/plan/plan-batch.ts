@@ -1,0 +1,67 @@
+import { rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { Farebox } from '../../farebox.ts'
+import { BegunPacks } from '../record/begun-packs.ts'
+import { FinishedFiles } from '../record/finished-files.ts'
+import type { BatchOptions, BatchPlan, OnBatchEvent, PlannedFile, Source } from '../types.ts'
+import { assignWork } from './assign-work.ts'
+import { resolveRequest } from './batch-request.ts'
+import { measureAll } from './measure-all.ts'
+import { totalsOf } from './plan-totals.ts'
+import { finishedFile } from './planned-file.ts'
+import { Preparer } from './preparer.ts'
+import { askTerms } from './pricing.ts'
+import { type SurveyedSource, survey } from './survey.ts'
+import { attachWork, type PlannedWork } from './work.ts'
+
+/**
+ * Probes, prepares and prices recordings. Sends no audio and pays nothing; asks the service for its prices if there is
+ * anything to do. Throws `FareboxError` for options that cannot be followed, and without prices.
+ */
+export async function planBatch(
+  farebox: Farebox,
+  sources: readonly Source[],
+  options: BatchOptions,
+  onEvent: OnBatchEvent = () => undefined,
+): Promise<BatchPlan> {
+  const request = resolveRequest(options)
+  const finished = new FinishedFiles(farebox.home)
+  const surveyed = await survey(sources, options, request.renderingDigest, finished)
+  const isToDo = ({ finishedBy }: SurveyedSource) => finishedBy === undefined || options.again
+  if (!surveyed.some(isToDo)) {
+    const files = surveyed.map(finishedFile)
+    for (const [index, file] of files.entries()) onEvent({ event: 'planned', file, done: index + 1, of: files.length })
+    return makePlan(sources, files, { request, jobs: [], finished, preparer: undefined, again: [] }, onEvent)
+  }
+  const terms = await askTerms(farebox, request.fields.model, options.signal)
+  const { home } = farebox
+  const preparer = new Preparer({ terms, home, ffmpegPath: options.ffmpegPath, signal: options.signal })
+  try {
+    const { pack, signal } = options
+    const begunPacks = pack && !options.again ? new BegunPacks(home) : undefined
+    const { callDigest } = request
+    const common = { preparer, begunPacks, terms, onEvent }
+    const measured = await measureAll({ ...common, surveyed, isToDo, pack, callDigest, signal })
+    const assigned = await assignWork({ ...common, farebox, measured, request, finished, options })
+    return makePlan(sources, assigned.files, { request, finished, preparer, ...assigned }, onEvent)
+  } catch (error) {
+    await preparer.discard()
+    throw error
+  }
+}
+
+function makePlan(
+  sources: readonly Source[],
+  files: readonly PlannedFile[],
+  work: PlannedWork,
+  onEvent: OnBatchEvent,
+): BatchPlan {
+  const totals = totalsOf(files, work.jobs)
+  onEvent({ event: 'totals', totals })
+  const discard = async () => {
+    await work.preparer?.discard()
+    for (const { path, isTemporary } of sources)
+      if (isTemporary === true) await rm(dirname(path), { recursive: true, force: true })
+  }
+  return attachWork({ files, totals, discard }, work)
+}

@@ -1,0 +1,74 @@
+import { FareboxError } from '../../wire/farebox-error.ts'
+import type { FileState, PlannedFile } from '../types.ts'
+import type { MeasuredRecording } from './plan-cache.ts'
+import type { SurveyedSource } from './survey.ts'
+
+/** A source as the service would bill it. */
+export interface MeasuredSource {
+  readonly index: number
+  readonly surveyed: SurveyedSource
+  readonly isToDo: boolean
+  /** Missing for a finished source that no one needs to measure. */
+  readonly recording?: MeasuredRecording
+  readonly error?: FareboxError
+}
+
+/** Returns what a plan says about a source before prices, duplicates and packs are known. */
+export function plannedFile({ index, surveyed, isToDo, recording, error }: MeasuredSource): PlannedFile {
+  const { source, stamp, chosen, finished } = surveyed
+  const state: FileState = !isToDo ? 'finished' : error === undefined ? 'to_do' : 'failed'
+  return {
+    index,
+    path: source.path,
+    label: source.label,
+    name: source.name,
+    state,
+    durationMs: recording === undefined ? (finished?.durationMs ?? 0) : durationOf(recording),
+    bytes: recording?.bytes ?? stamp?.bytes ?? 0,
+    modifiedMs: recording?.modifiedMs ?? stamp?.modifiedMs ?? 0,
+    price: 0n,
+    alreadyPaid: 0n,
+    parts: isToDo ? (recording?.uploads.length ?? 0) : 0,
+    ...(recording !== undefined && { treatment: recording.treatment }),
+    outputs: chosen.outputs,
+    ...(chosen.receipt !== undefined && { receipt: chosen.receipt }),
+    warnings: recording?.warnings ?? [],
+    ...(error !== undefined && { error }),
+  }
+}
+
+export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFile {
+  return plannedFile({ index, surveyed, isToDo: false })
+}
+
+function durationOf({ uploads }: Pick<MeasuredRecording, 'uploads'>): number {
+  return uploads.reduce((sum, { durationMs }) => sum + durationMs, 0)
+}
+
+/** Returns the error of a file whose calls are paid for: whatever failed, its transcript can be had again. */
+export function asPaidError(error: unknown, label: string): FareboxError {
+  const known = asFareboxError(error, label)
+  if (known.money !== 'none') return known
+  return new FareboxError({
+    code: known.code,
+    problem: known.problem,
+    money: 'settled',
+    advice: 'Run the command again: the transcript is repeated without another charge.',
+    cause: error,
+  })
+}
+
+/** Returns errors of this package as they are; others, such as those of the file system, say what failed. */
+export function asFareboxError(error: unknown, label: string): FareboxError {
+  if (error instanceof FareboxError) return error
+  const isAborted = error instanceof Error && error.name === 'AbortError'
+  return new FareboxError({
+    code: isAborted ? 'aborted' : 'unexpected_error',
+    problem: isAborted
+      ? `${label}: it was interrupted.`
+      : `${label}: ${error instanceof Error ? error.message : String(error)}.`,
+    money: 'none',
+    advice: 'Run the command again; nothing is paid twice.',
+    cause: error,
+  })
+}

@@ -1,0 +1,247 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pLimit from 'p-limit'
+import {
+  AudioError,
+  type Ffmpeg,
+  findFfmpeg,
+  longestAtMinimumMs,
+  type PreparedRecording,
+  preparePacks,
+  prepareRecording,
+  type Span,
+  type Upload,
+} from '../../audio/audio.ts'
+import { frameTableOf } from '../../audio/mpeg/frame-table.ts'
+import { walkFrames } from '../../audio/mpeg/walk-frames.ts'
+import { readAgain } from '../../audio/read-recording.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import { isSameStamp, stampOf } from '../record/file-state.ts'
+import { type MeasuredRecording, type MeasuredUpload, PlanCache } from './plan-cache.ts'
+import type { TranscriptionTerms } from './pricing.ts'
+
+export interface PreparerOptions {
+  readonly terms: TranscriptionTerms
+  readonly home: string | null
+  readonly ffmpegPath: string | undefined
+  readonly signal: AbortSignal | undefined
+}
+
+/** A pack as it was measured. */
+export interface MeasuredPack {
+  readonly upload: MeasuredUpload
+  readonly spans: readonly Span[]
+}
+
+/** Prepared files beyond this are removed and prepared another time when they are sent. */
+const KEPT_BYTES = 1024 * 1024 * 1024
+
+/** Measures recordings, and prepares what is sent in a temporary folder. */
+export class Preparer {
+  readonly #options: PreparerOptions
+  readonly #cache: PlanCache
+  readonly #limit = pLimit(Math.max(2, availableParallelism()))
+  /** Paths of prepared files by their SHA-256. */
+  readonly #kept = new Map<string, string>()
+  readonly #preparing = new Map<string, Promise<readonly Upload[]>>()
+  #keptBytes = 0
+  #folder: Promise<string> | undefined
+  #ffmpeg: Promise<{ readonly program: Ffmpeg | undefined; readonly version: string | null }> | undefined
+
+  constructor(options: PreparerOptions) {
+    this.#options = options
+    this.#cache = new PlanCache(options.home, options.terms.limits, async () => (await this.#findFfmpeg()).version)
+  }
+
+  /** Measures a recording exactly, by preparing it unless that was done before. */
+  measure(path: string, needsStreamKey: boolean): Promise<MeasuredRecording> {
+    return this.#limit(async () => {
+      this.#options.signal?.throwIfAborted()
+      const stamp = await stampOf(path)
+      const cached = stamp === null ? undefined : await this.#cache.find(stamp)
+      if (cached !== undefined && (!needsStreamKey || cached.streamKey !== undefined)) return cached
+      const prepared = await this.#prepare(path)
+      const { source, treatment, uploads, warnings } = prepared
+      const streamKey = needsStreamKey ? await this.#streamKeyOf(uploads) : undefined
+      const measured = { ...source, treatment, uploads, warnings, ...(streamKey !== undefined && { streamKey }) }
+      await this.#cache.add(measured)
+      await this.#keep(prepared)
+      return measured
+    })
+  }
+
+  /**
+   * Returns the path of an upload's bytes, which are prepared another time if they were not kept. Throws `file_changed`
+   * if the recording is not the one that was measured.
+   */
+  async pathOf(recording: MeasuredRecording, index: number): Promise<string> {
+    await requireUnchanged(recording)
+    const planned = recording.uploads[index]
+    if (planned === undefined) throw new RangeError(`there is no upload ${index}`)
+    if (recording.treatment === 'send') return recording.path
+    const kept = this.#kept.get(planned.sha256)
+    if (kept !== undefined) return kept
+    const uploads = await this.#prepareAgain(recording.path)
+    const upload = uploads[index]
+    if (upload?.sha256 !== planned.sha256 || uploads.length !== recording.uploads.length) throw differs(recording)
+    return upload.path
+  }
+
+  /** Measures the pack of clips, in their order. */
+  async measurePack(clips: readonly MeasuredRecording[]): Promise<MeasuredPack> {
+    const { path, ...pack } = await this.#buildPack(clips)
+    await this.#keepFiles([{ ...pack.upload, path }])
+    return pack
+  }
+
+  async pathOfPack(planned: MeasuredPack, clips: readonly MeasuredRecording[]): Promise<string> {
+    for (const clip of clips) await requireUnchanged(clip)
+    const kept = this.#kept.get(planned.upload.sha256)
+    if (kept !== undefined) return kept
+    const { upload, path } = await this.#buildPack(clips)
+    const [first] = clips
+    if (upload.sha256 !== planned.upload.sha256 && first !== undefined) throw differs(first)
+    return path
+  }
+
+  /** Removes prepared files that were sent. */
+  async remove(uploads: readonly MeasuredUpload[]): Promise<void> {
+    for (const { sha256 } of uploads) {
+      const path = this.#kept.get(sha256)
+      this.#kept.delete(sha256)
+      // What cannot be removed now is removed with the folder.
+      if (path !== undefined) await rm(path, { force: true }).catch(() => undefined)
+    }
+  }
+
+  async discard(): Promise<void> {
+    if (this.#folder !== undefined) await rm(await this.#folder, { recursive: true, force: true })
+    this.#folder = undefined
+    this.#kept.clear()
+  }
+
+  /** Parts of one recording that are sent at the same time are prepared once. */
+  async #prepareAgain(path: string): Promise<readonly Upload[]> {
+    const running = this.#preparing.get(path)
+    if (running !== undefined) return await running
+    const preparation = this.#limit(async () => (await this.#prepare(path)).uploads)
+    this.#preparing.set(path, preparation)
+    try {
+      const uploads = await preparation
+      for (const upload of uploads) this.#kept.set(upload.sha256, upload.path)
+      return uploads
+    } finally {
+      this.#preparing.delete(path)
+    }
+  }
+
+  /** Looks for ffmpeg only when a recording needs it: an MP3 mostly does not. */
+  async #prepare(path: string): Promise<PreparedRecording> {
+    const { terms, signal } = this.#options
+    const options = {
+      limits: terms.limits,
+      folder: await this.#openFolder(),
+      minimumPartMs: shortestPart(terms),
+      ...(signal && { signal }),
+    }
+    if (this.#ffmpeg === undefined) {
+      try {
+        return await prepareRecording(path, { ...options, ffmpeg: undefined })
+      } catch (error) {
+        if (!(error instanceof AudioError) || error.code !== 'ffmpeg_missing') throw error
+      }
+    }
+    return await prepareRecording(path, { ...options, ffmpeg: (await this.#findFfmpeg()).program })
+  }
+
+  #findFfmpeg() {
+    const { ffmpegPath } = this.#options
+    this.#ffmpeg ??= findFfmpeg(ffmpegPath === undefined ? {} : { ffmpegPath }).then(async (program) => {
+      const version = program === undefined ? undefined : await program.ffmpeg(['-version'])
+      const [line = ''] = new TextDecoder().decode(version?.stdout).split('\n')
+      return { program, version: program === undefined ? null : line }
+    })
+    return this.#ffmpeg
+  }
+
+  #openFolder(): Promise<string> {
+    this.#folder ??= mkdtemp(join(tmpdir(), 'farebox-prepared-')).catch((cause: unknown) => {
+      throw new FareboxError({
+        code: 'folder_unwritable',
+        problem: `No temporary folder can be made in ${tmpdir()}.`,
+        money: 'none',
+        advice: 'Free disk space, or let TMPDIR name a folder that can be written.',
+        cause,
+      })
+    })
+    return this.#folder
+  }
+
+  async #keep({ treatment, uploads }: PreparedRecording): Promise<void> {
+    if (treatment !== 'send') await this.#keepFiles(uploads)
+  }
+
+  async #keepFiles(uploads: readonly Pick<Upload, 'bytes' | 'sha256' | 'path'>[]): Promise<void> {
+    for (const { bytes, sha256, path } of uploads) {
+      if (this.#keptBytes + bytes > KEPT_BYTES) await rm(path, { force: true })
+      else {
+        this.#keptBytes += bytes
+        this.#kept.set(sha256, path)
+      }
+    }
+  }
+
+  /** Only a recording of one upload that costs the minimum can be packed. */
+  async #streamKeyOf(uploads: readonly Upload[]): Promise<number | null> {
+    const [upload] = uploads
+    const { prices } = this.#options.terms
+    if (upload === undefined || uploads.length > 1 || upload.durationMs >= longestAtMinimumMs(prices)) return null
+    const content = await readAgain(upload, this.#options.signal)
+    const walk = walkFrames(content)
+    return (walk.outcome === 'mp3' ? frameTableOf(content, walk)?.streamKey : undefined) ?? null
+  }
+
+  async #buildPack(clips: readonly MeasuredRecording[]): Promise<MeasuredPack & { readonly path: string }> {
+    const { terms, signal } = this.#options
+    const recordings: { upload: Upload }[] = []
+    for (const clip of clips) {
+      const [upload] = clip.uploads
+      const path = await this.pathOf(clip, 0)
+      if (upload === undefined) throw new RangeError('a clip is one upload')
+      recordings.push({ upload: { ...upload, path, modifiedMs: clip.modifiedMs } })
+    }
+    const folder = await this.#openFolder()
+    const { packs } = await preparePacks(recordings, {
+      limits: terms.limits,
+      prices: terms.prices,
+      folder,
+      ...(signal && { signal }),
+    })
+    const [pack] = packs
+    if (pack === undefined || pack.clips.length !== clips.length) throw new Error('the clips did not become one pack')
+    const { path, bytes, sha256, durationMs, offsetMs } = pack.upload
+    return { upload: { bytes, sha256, durationMs, offsetMs }, spans: pack.spans, path }
+  }
+}
+
+/** A last part below this is charged the minimum; it is pointless where every part is. */
+function shortestPart({ prices, limits }: TranscriptionTerms): number {
+  return Math.min(longestAtMinimumMs(prices), limits.maximumDurationMs / 2)
+}
+
+/** What was prepared before a change must not be sent in place of the file as it is. */
+async function requireUnchanged(recording: MeasuredRecording): Promise<void> {
+  const stamp = await stampOf(recording.path)
+  if (stamp === null || !isSameStamp(stamp, recording))
+    throw new AudioError('file_changed', 'the file changed since it was measured.', { path: recording.path })
+}
+
+function differs({ path }: MeasuredRecording): FareboxError {
+  return new FareboxError({
+    code: 'file_changed',
+    problem: `${path}: what would be sent is not what was priced: the file or ffmpeg changed since the plan.`,
+    money: 'none',
+    advice: 'Run the command again.',
+  })
+}

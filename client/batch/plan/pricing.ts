@@ -1,0 +1,93 @@
+import type { AudioLimits, AudioPrices } from '../../audio/audio.ts'
+import type { Farebox } from '../../farebox.ts'
+import { askForJson } from '../../wire/ask-service.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+
+/** What the service charges and accepts, from `GET /v1/pricing`. */
+export interface TranscriptionTerms {
+  readonly limits: AudioLimits
+  readonly prices: AudioPrices
+  /** Returns the charge of one upload in atomic USDC, as the service computes it. */
+  readonly priceOf: (durationMs: number) => bigint
+}
+
+interface PricingEntry {
+  readonly model: string
+  readonly price_per_audio_hour_usd: string
+  readonly minimum_charge_usd: string
+  readonly maximum_charge_usd: string
+  readonly maximum_audio_duration_ms: string
+  readonly maximum_audio_bytes: number
+}
+
+const MILLISECONDS_PER_HOUR = 3_600_000n
+const USDC_DECIMALS = 6
+/** More than any published price has. */
+const DECIMALS = 18
+const SCALE = 10n ** BigInt(DECIMALS - USDC_DECIMALS)
+
+/** Asks for the published terms of a model. */
+export async function askTerms(
+  farebox: Pick<Farebox, 'fetch' | 'baseUrl'>,
+  model: string,
+  signal: AbortSignal | undefined,
+): Promise<TranscriptionTerms> {
+  const { fetch, baseUrl } = farebox
+  const url = new URL('/v1/pricing', baseUrl).href
+  const { data } = await askForJson<{ readonly data?: unknown }>({ fetch, now: Date.now }, url, { signal })
+  const entries = Array.isArray(data) ? (data as readonly (Partial<PricingEntry> | null)[]) : []
+  const entry = entries.find((one) => one?.model === model)
+  if (entry?.price_per_audio_hour_usd === undefined)
+    throw new FareboxError({
+      code: 'unknown_model',
+      problem: `The service has no transcription model ${JSON.stringify(model)}.`,
+      money: 'none',
+      advice: 'GET /v1/models lists the models.',
+    })
+  try {
+    return termsOf(entry as PricingEntry)
+  } catch (cause) {
+    throw new FareboxError({
+      code: 'unusable_prices',
+      problem: `The service’s prices of ${JSON.stringify(model)} cannot be used (${cause instanceof Error ? cause.message : String(cause)}).`,
+      money: 'none',
+      advice: 'Check the URL of the service, and ask its operator.',
+      cause,
+    })
+  }
+}
+
+/** Computes prices exactly: the hour's price in proportion, rounded up once, at least the minimum, at most the maximum. */
+export function termsOf(entry: Omit<PricingEntry, 'model'>): TranscriptionTerms {
+  const hour = scaled(entry.price_per_audio_hour_usd)
+  const minimum = roundedUp(scaled(entry.minimum_charge_usd), SCALE)
+  const maximum = roundedUp(scaled(entry.maximum_charge_usd), SCALE)
+  return {
+    limits: {
+      maximumBytes: positive(entry.maximum_audio_bytes),
+      maximumDurationMs: positive(Number(entry.maximum_audio_duration_ms)),
+    },
+    prices: { pricePerAudioHourUsd: entry.price_per_audio_hour_usd, minimumChargeUsd: entry.minimum_charge_usd },
+    priceOf: (durationMs) => {
+      const exact = roundedUp(hour * BigInt(durationMs), SCALE * MILLISECONDS_PER_HOUR)
+      const atLeast = exact < minimum ? minimum : exact
+      return atLeast > maximum ? maximum : atLeast
+    },
+  }
+}
+
+function positive(limit: number): number {
+  if (!(Number.isSafeInteger(limit) && limit > 0)) throw new RangeError(`not a limit: ${limit}`)
+  return limit
+}
+
+function scaled(amount: string): bigint {
+  if (typeof amount !== 'string') throw new RangeError('a price is missing')
+  const [whole = '', decimals = ''] = amount.split('.')
+  if (!/^\d+$/.test(whole + decimals) || decimals.length > DECIMALS) throw new RangeError(`not a price: ${amount}`)
+  return BigInt(whole + decimals.padEnd(DECIMALS, '0'))
+}
+
+function roundedUp(value: bigint, divisor: bigint): bigint {
+  return (value + divisor - 1n) / divisor
+}

@@ -1,0 +1,62 @@
+import type { Span } from '../../audio/audio.ts'
+import type { FinishedFiles } from '../record/finished-files.ts'
+import type { BatchPlan, PlannedFile } from '../types.ts'
+import type { ResolvedRequest } from './batch-request.ts'
+import type { MeasuredRecording, MeasuredUpload } from './plan-cache.ts'
+import type { Preparer } from './preparer.ts'
+
+/** A call that is paid for. */
+export interface UploadWork {
+  readonly upload: MeasuredUpload
+  /** The idempotency key. Uploads with equal keys are one call. */
+  readonly key: string
+  readonly price: bigint
+}
+
+/** A recording and the files that its transcript is written for: itself, and others with the same content. */
+export interface RecordingWork {
+  /** The first of the targets, or the file itself if it is finished and only fills its pack. */
+  readonly file: PlannedFile
+  readonly recording: MeasuredRecording
+  readonly occurrence: number
+  readonly targets: readonly PlannedFile[]
+}
+
+export interface FileJob extends RecordingWork {
+  readonly kind: 'file'
+  readonly uploads: readonly UploadWork[]
+}
+
+export interface PackJob {
+  readonly kind: 'pack'
+  readonly number: number
+  readonly upload: UploadWork
+  readonly spans: readonly Span[]
+  readonly clips: readonly RecordingWork[]
+}
+
+export type Job = FileJob | PackJob
+
+/** What a run needs of its plan, beyond what callers see. */
+export interface PlannedWork {
+  readonly request: ResolvedRequest
+  readonly jobs: readonly Job[]
+  readonly finished: FinishedFiles
+  /** Undefined if there is nothing to do. */
+  readonly preparer: Preparer | undefined
+  /** What is done another time on request. */
+  readonly again: readonly { readonly sha256: string; readonly occurrence: number }[]
+}
+
+const WORK = new WeakMap<BatchPlan, PlannedWork>()
+
+export function attachWork(plan: BatchPlan, work: PlannedWork): BatchPlan {
+  WORK.set(plan, work)
+  return plan
+}
+
+export function workOf(plan: BatchPlan): PlannedWork {
+  const work = WORK.get(plan)
+  if (work === undefined) throw new TypeError('the plan was not made by planBatch')
+  return work
+}

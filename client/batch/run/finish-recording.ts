@@ -1,0 +1,136 @@
+import type { Transcript } from '../../audio/audio.ts'
+import type { Payment } from '../../payment/paid-call.ts'
+import { fetchReceipt } from '../../receipts/fetch-receipt.ts'
+import type { Receipt } from '../../wire/schemas.ts'
+import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
+import { writeOutput } from '../output/write-output.ts'
+import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
+import type { RecordingWork } from '../plan/work.ts'
+import type { PlannedFile } from '../types.ts'
+import type { RunContext } from './run-context.ts'
+
+/** A recording whose transcript is complete. */
+export interface TranscribedRecording {
+  readonly work: RecordingWork
+  readonly transcript: Transcript
+  readonly payments: readonly Payment[]
+  /** The receipts of the payments, fetched once for all clips of a pack. */
+  readonly receipts: Promise<readonly Receipt[]>
+  /** What this run was charged for it, in atomic units. */
+  readonly charged: bigint
+  readonly startedAt: number
+}
+
+/** Writes the transcripts of a recording for each file that has its content. One that cannot be written fails alone. */
+export async function finishRecording(context: RunContext, recording: TranscribedRecording): Promise<void> {
+  const { tally } = context
+  const { work } = recording
+  const rendered = render(context, recording)
+  if (rendered === null) return
+  for (const file of work.targets) {
+    const charged = file === work.file ? recording.charged : 0n
+    try {
+      await writeAll(context, recording, file, rendered.texts)
+      record(context, recording, file)
+    } catch (error) {
+      tally.fail(file, asPaidError(error, file.label), charged)
+      continue
+    }
+    context.onEvent({
+      event: 'finished',
+      file,
+      charged,
+      replayed: recording.payments.every(({ replayed }) => replayed),
+      receiptIds: recording.payments.flatMap(({ receiptId }) => receiptId ?? []),
+      transactions: recording.payments.flatMap(({ transaction }) => transaction ?? []),
+      violations: rendered.violations,
+      elapsedMs: Math.round(performance.now() - recording.startedAt),
+    })
+    tally.finish(file)
+  }
+}
+
+/** Returns `null` when the words cannot be written as the options say: all files of the recording fail. */
+function render(
+  { options: { formats, subtitles }, tally }: RunContext,
+  { work, transcript, charged }: TranscribedRecording,
+): RenderedTranscript | null {
+  try {
+    return renderTranscript(transcript, formats, subtitles)
+  } catch (error) {
+    for (const file of work.targets) tally.fail(file, asPaidError(error, file.label), file === work.file ? charged : 0n)
+    return null
+  }
+}
+
+async function writeAll(
+  { options }: RunContext,
+  { receipts }: TranscribedRecording,
+  file: PlannedFile,
+  texts: readonly string[],
+): Promise<void> {
+  const { print } = options.output
+  if (print !== undefined) {
+    for (const text of texts) await print(text, file)
+    return
+  }
+  await Promise.all(file.outputs.map((path, index) => writeOutput(path, texts[index] ?? '')))
+  if (file.receipt !== undefined) await writeOutput(file.receipt, renderReceipts(await receipts))
+}
+
+/** One receipt is written as it is, so that it can be verified as it is. */
+function renderReceipts(receipts: readonly Receipt[]): string {
+  const [only] = receipts
+  return `${JSON.stringify(receipts.length === 1 ? only : receipts, null, 2)}\n`
+}
+
+/** A file without a record is looked at another time, which costs nothing. */
+function record(
+  { work: { finished, request }, options, onEvent }: RunContext,
+  { work }: TranscribedRecording,
+  file: PlannedFile,
+): void {
+  if (options.output.print !== undefined) return
+  const { sha256 } = work.recording
+  try {
+    finished.add({
+      path: file.path,
+      bytes: file.bytes,
+      modifiedMs: file.modifiedMs,
+      sha256,
+      request: request.callDigest,
+      rendering: request.renderingDigest,
+      occurrence: work.occurrence,
+      durationMs: file.durationMs,
+      outputs: file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt],
+    })
+  } catch (error) {
+    const { message } = asFareboxError(error, file.label)
+    onEvent({
+      event: 'warning',
+      file,
+      code: 'record_unwritable',
+      text: `It is not recorded that ${file.label} is finished: ${message}`,
+    })
+  }
+}
+
+/** Fetches the receipts of payments, if they are to be written. A failure is reported by the file that needs them. */
+export function fetchReceipts(context: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
+  const receipts = fetchAll(context, payments)
+  // They are awaited only after transcripts are written; until then a failure would end the process.
+  receipts.catch(() => undefined)
+  return receipts
+}
+
+async function fetchAll(context: RunContext, payments: readonly Payment[]): Promise<readonly Receipt[]> {
+  const { farebox, options } = context
+  if (!options.receipts) return []
+  const access = { fetch: farebox.fetch, now: Date.now, baseUrl: farebox.baseUrl }
+  return await Promise.all(
+    payments.flatMap(({ receiptId, receiptToken }) => {
+      if (receiptId === null || receiptToken === null) return []
+      return [fetchReceipt(access, receiptId, receiptToken, { signal: options.signal })]
+    }),
+  )
+}

@@ -1,0 +1,26 @@
+import type { Farebox } from '../../farebox.ts'
+import type { FareboxError } from '../../wire/farebox-error.ts'
+import type { OutputFolders } from '../output/output-folders.ts'
+import type { Preparer } from '../plan/preparer.ts'
+import type { PlannedWork } from '../plan/work.ts'
+import type { BegunPacks } from '../record/begun-packs.ts'
+import type { BatchOptions, OnBatchEvent, StoppedBy } from '../types.ts'
+import type { Gate } from './gate.ts'
+import type { Tally } from './tally.ts'
+
+/** What the files of a run share. */
+export interface RunContext {
+  readonly farebox: Farebox
+  readonly options: BatchOptions
+  readonly work: PlannedWork
+  readonly preparer: Preparer
+  readonly gate: Gate
+  readonly tally: Tally
+  readonly folders: OutputFolders
+  readonly begunPacks: BegunPacks
+  /** What was charged in this run for each file; for a pack, for its first one. */
+  readonly charges: Map<number, bigint>
+  readonly onEvent: OnBatchEvent
+  /** Begins nothing more. Only the first reason counts. */
+  readonly stop: (stoppedBy: StoppedBy, error?: FareboxError) => void
+}

@@ -1,0 +1,91 @@
+import { formatUsdc } from '../../budget/usdc.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import { asFareboxError } from '../plan/planned-file.ts'
+import type { Job, RecordingWork } from '../plan/work.ts'
+import type { PlannedFile } from '../types.ts'
+import type { RunContext } from './run-context.ts'
+import { runFileJob } from './run-file-job.ts'
+import { runPackJob } from './run-pack-job.ts'
+import { stopIfHopeless } from './stop-if-hopeless.ts'
+import { isLeftForLater, stopReasonOf } from './stop-reason.ts'
+
+/** Returns the files that a job writes. */
+export function targetsOf(job: Job): readonly PlannedFile[] {
+  return job.kind === 'pack' ? job.clips.flatMap(({ targets }) => targets) : job.targets
+}
+
+/** Does a job that has entered the gate. Never throws: its files fail alone, or the run stops. */
+export async function runJob(context: RunContext, job: Job): Promise<void> {
+  context.tally.begin(targetsOf(job))
+  const writable = await withWritableTargets(context, job)
+  const targets = targetsOf(writable)
+  if (targets.length === 0) {
+    context.gate.leave()
+    return
+  }
+  try {
+    if (writable.kind === 'pack') await runPackJob(context, writable)
+    else await runFileJob(context, writable)
+  } catch (error) {
+    failAll(context, writable, asFareboxError(error, targets[0]?.label ?? ''))
+  }
+}
+
+/** Nothing is paid for a transcript that could not be written. */
+async function withWritableTargets(context: RunContext, job: Job): Promise<Job> {
+  if (job.kind === 'file') return { ...job, ...(await withWritable(context, job)) }
+  const clips = await Promise.all(job.clips.map((clip) => withWritable(context, clip)))
+  return { ...job, clips }
+}
+
+async function withWritable({ folders, tally }: RunContext, work: RecordingWork): Promise<RecordingWork> {
+  const targets: PlannedFile[] = []
+  for (const file of work.targets) {
+    try {
+      await folders.requireWritable(file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt])
+      targets.push(file)
+    } catch (error) {
+      tally.fail(file, asFareboxError(error, file.label), 0n)
+    }
+  }
+  return { ...work, file: targets[0] ?? work.file, targets }
+}
+
+function failAll(context: RunContext, job: Job, error: FareboxError): void {
+  const { tally, charges } = context
+  stopIfHopeless(context, error)
+  const reason = stopReasonOf(error)
+  for (const file of targetsOf(job)) {
+    if (isLeftForLater(reason)) tally.leave()
+    else {
+      const charged = charges.get(file.index) ?? 0n
+      tally.fail(file, job.kind === 'pack' ? errorOfClip(file, error) : withParts(file, error, charged), charged)
+    }
+  }
+}
+
+/** Parts that were paid for before one failed are not lost. */
+function withParts({ label }: PlannedFile, error: FareboxError, charged: bigint): FareboxError {
+  if (charged === 0n || error.money !== 'none') return error
+  return new FareboxError({
+    code: error.code,
+    problem: `${label}: a part of it failed (${error.problem}) Others were charged ${formatUsdc(charged)} USDC.`,
+    money: 'settled',
+    advice: 'Run the command again: it pays only for what is missing.',
+    requestId: error.requestId,
+    cause: error,
+  })
+}
+
+/** A clip that changed keeps the others of its pack from being sent. */
+function errorOfClip(file: PlannedFile, error: FareboxError): FareboxError {
+  const { path } = error as { readonly path?: unknown }
+  if (typeof path !== 'string' || path === file.path) return error
+  return new FareboxError({
+    code: 'pack_incomplete',
+    problem: `${file.label} was not sent: it is in one pack with ${path} (${error.problem})`,
+    money: error.money,
+    advice: 'Run the command again.',
+    cause: error,
+  })
+}

@@ -1,0 +1,36 @@
+import { BudgetExceeded } from '../../budget/budget-exceeded.ts'
+import { ChallengeRefused } from '../../payment/check-challenge.ts'
+import type { FareboxError } from '../../wire/farebox-error.ts'
+import type { StoppedBy } from '../types.ts'
+
+/** What every other call of the wallet would be answered, too. */
+const FUNDS: ReadonlySet<string> = new Set([
+  'insufficient_funds',
+  'permit2_allowance_required',
+  'payer_has_code',
+  'unpaid_debt',
+])
+const LOCAL: ReadonlySet<string> = new Set([
+  'journal_unwritable',
+  'journal_locked',
+  'pins_unreadable',
+  'signing_failed',
+  'challenge_expired_locally',
+])
+const SERVICE: ReadonlySet<string> = new Set(['connection_lost', 'not_the_service', 'challenge_unreadable'])
+
+/** Returns why a batch cannot go on after this error; `undefined` if it concerns one file only. */
+export function stopReasonOf(error: FareboxError): StoppedBy | undefined {
+  if (error instanceof BudgetExceeded) return error.limit === 'call' ? undefined : 'budget'
+  if (error instanceof ChallengeRefused)
+    return error.differences.every(({ term }) => term === 'maximum') ? undefined : 'service'
+  if (error.code === 'aborted') return 'interrupt'
+  if (FUNDS.has(error.code)) return 'funds'
+  if (LOCAL.has(error.code)) return 'local'
+  return SERVICE.has(error.code) ? 'service' : undefined
+}
+
+/** Whether a file that met the error is left for a later run instead of being reported as failed. */
+export function isLeftForLater(reason: StoppedBy | undefined): boolean {
+  return reason === 'budget' || reason === 'funds' || reason === 'interrupt'
+}

@@ -1,0 +1,72 @@
+import { readTranscript, type Transcript } from '../../audio/audio.ts'
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
+import type { Payment } from '../../payment/paid-call.ts'
+import type { FareboxError } from '../../wire/farebox-error.ts'
+import { ServiceError } from '../../wire/service-error.ts'
+import type { UploadWork } from '../plan/work.ts'
+import type { PlannedFile } from '../types.ts'
+import type { RunContext } from './run-context.ts'
+
+/** The answer for one upload. */
+export interface TranscribedUpload {
+  readonly transcript: Transcript
+  readonly payment: Payment
+  /** What was charged now, in atomic units. */
+  readonly charged: bigint
+}
+
+/** An archive is worth waiting for a service that is away. */
+const DEFAULT_PATIENCE_MS = 60 * 60_000
+const BUSY_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504])
+
+/** Pays for one upload and returns its transcript. `file` is the one that events name. */
+export async function transcribeUpload(
+  context: RunContext,
+  { upload, key, price }: UploadWork,
+  path: string,
+  file: PlannedFile,
+): Promise<TranscribedUpload> {
+  const { farebox, options, work, gate, tally, charges } = context
+  const { sha256, bytes, durationMs } = upload
+  const { result, payment } = await farebox.transcriptions.create(
+    { ...work.request.fields, file: path, audio: { sha256, bytes, duration_ms: durationMs } },
+    {
+      requestId: key,
+      maximum: formatUsdc(price),
+      signal: options.signal,
+      patienceMs: options.patienceMs ?? DEFAULT_PATIENCE_MS,
+      purpose: 'transcribe',
+      onWait: (error, waitMs) => reportWait(context, file, error, waitMs),
+    },
+  )
+  gate.succeeded()
+  const amount = parseUsdc(payment.charged)
+  const charged = payment.replayed ? 0n : amount
+  tally.charge(amount, payment.replayed)
+  charges.set(file.index, (charges.get(file.index) ?? 0n) + charged)
+  reportPayment(context, file, payment)
+  return { transcript: readTranscript(result), payment, charged }
+}
+
+function reportWait({ gate, onEvent }: RunContext, file: PlannedFile, error: FareboxError, waitMs: number): void {
+  onEvent({ event: 'waiting', file, code: error.code, reason: error.problem, waitMs })
+  const isBusy = error instanceof ServiceError ? BUSY_STATUSES.has(error.status) : error.code === 'connection_lost'
+  if (isBusy) gate.slowDown(error.code, waitMs)
+}
+
+function reportPayment({ onEvent }: RunContext, file: PlannedFile, payment: Payment): void {
+  if (payment.verified === 'failed')
+    onEvent({
+      event: 'warning',
+      file,
+      code: 'receipt_failed',
+      text: `The receipt ${payment.receiptId ?? ''} of ${file.label} does not verify: ${payment.problems.join('; ')}.`,
+    })
+  if (!payment.recorded)
+    onEvent({
+      event: 'warning',
+      file,
+      code: 'journal_unwritable',
+      text: `The journal could not record the charge for ${file.label}; its maximum stays reserved in the budget.`,
+    })
+}

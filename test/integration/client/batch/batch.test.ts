@@ -1,0 +1,232 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { copyFile, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { generateMp3 } from '../../../support/media/mp3-generator.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../../support/processes/test-sandbox.ts'
+import { type BatchFolder, makeBatchFolder } from './support/batch-bench.ts'
+
+const MINIMUM = 5034n
+let sandbox: SharedSandbox
+let batch: BatchFolder
+let balance: bigint
+
+beforeAll(async () => {
+  sandbox = await useSharedSandbox()
+})
+afterAll(async () => {
+  await sandbox.stop()
+})
+beforeEach(async () => {
+  batch = await makeBatchFolder(sandbox)
+  balance = await sandbox.chain.usdcBalance(sandbox.payer.address)
+})
+afterEach(async () => {
+  await batch.remove()
+})
+
+/** Returns what the wallet paid on chain since the test began. */
+async function paid(): Promise<bigint> {
+  return balance - (await sandbox.chain.usdcBalance(sandbox.payer.address))
+}
+
+describe('a batch against the service', () => {
+  it('transcribes what is in a folder, approves once, and is charged exactly what was planned', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'deeper/c.mp3'])
+    const { plan, outcome, events } = await batch.run({ formats: ['srt', 'json', 'txt'] })
+    expect(plan.totals).toMatchObject({ toDo: 3, uploads: 3, price: 3n * MINIMUM, toCharge: 3n * MINIMUM })
+    expect(outcome).toMatchObject({ finished: 3, failed: 0, notBegun: 0, charged: 3n * MINIMUM, interrupted: false })
+    expect(await paid()).toBe(3n * MINIMUM)
+    expect(events.filter(({ event }) => event === 'approved')).toHaveLength(1)
+    expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
+    expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
+    expect(JSON.parse(await readFile(join(batch.folder, 'a.json'), 'utf8'))).toMatchObject({ text: expect.any(String) })
+  })
+
+  it('does nothing another time for what is finished: no request, no reading', async () => {
+    const [first = ''] = await batch.record(['a.mp3', 'b.mp3'])
+    const { size, atime, birthtime } = await stat(first)
+    await utimes(first, atime, birthtime)
+    await batch.run()
+    // Only a reader would notice.
+    await writeFile(first, new Uint8Array(size))
+    await utimes(first, atime, birthtime)
+    const { plan, outcome, requests } = await batch.run()
+    expect(plan.totals).toMatchObject({ finished: 2, toDo: 0 })
+    expect(outcome).toMatchObject({ skipped: 2, finished: 0, charged: 0n })
+    expect(requests).toEqual([])
+    expect(await paid()).toBe(2n * MINIMUM)
+  })
+
+  it('pays nothing twice with the journal deleted, and with the transcripts deleted as well', async () => {
+    await batch.record(['a.mp3', 'b.mp3'])
+    await batch.run()
+    await rm(batch.home, { recursive: true })
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 2 })
+    await rm(batch.home, { recursive: true })
+    await rm(join(batch.folder, 'a.srt'))
+    await rm(join(batch.folder, 'b.srt'))
+    expect((await batch.run()).outcome).toMatchObject({ finished: 2 })
+    expect(await paid()).toBe(2n * MINIMUM)
+  })
+
+  it('knows from the journal what is paid already', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    await rm(join(batch.folder, 'a.srt'))
+    const { plan, outcome } = await batch.run()
+    expect(plan.totals).toMatchObject({ price: MINIMUM, alreadyPaid: MINIMUM, toCharge: 0n })
+    expect(outcome).toMatchObject({ finished: 1, charged: 0n, replayed: MINIMUM })
+  })
+
+  it('transcribes a finished file for another request, and writes it for another style without a charge', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    const styled = await batch.run({ subtitles: { style: 'bbc' } })
+    expect(styled.outcome).toMatchObject({ finished: 1, charged: 0n })
+    expect((await batch.run({ request: { language: 'de' } })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
+    expect(await paid()).toBe(2n * MINIMUM)
+  })
+
+  it('transcribes what is finished another time on request, and pays for it', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run()
+    expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 1 })
+    expect(await paid()).toBe(2n * MINIMUM)
+  })
+
+  it('pays once for the same content, and writes it for each file', async () => {
+    const [path = ''] = await batch.record(['a.mp3'])
+    await copyFile(path, join(batch.folder, 'copy.mp3'))
+    const { plan, outcome } = await batch.run()
+    expect(plan.files.map(({ state, duplicateOf }) => [state, duplicateOf])).toEqual([
+      ['to_do', undefined],
+      ['duplicate', join(batch.folder, 'a.mp3')],
+    ])
+    expect(outcome).toMatchObject({ finished: 2, charged: MINIMUM })
+    const read = (name: string) => readFile(join(batch.folder, name), 'utf8')
+    expect(await read('copy.srt')).toBe(await read('a.srt'))
+    expect(await paid()).toBe(MINIMUM)
+  })
+
+  it('a bad file fails alone, before anything is paid for it', async () => {
+    await batch.record(['a.mp3'])
+    await writeFile(join(batch.folder, 'bad.mp3'), 'no recording')
+    await writeFile(join(batch.folder, 'empty.mp3'), '')
+    const { outcome } = await batch.run()
+    expect(outcome).toMatchObject({ finished: 1, failed: 2 })
+    expect(outcome.failures.map(({ file, error }) => [file.name, error.code, error.money])).toEqual([
+      ['bad.mp3', 'not_audio', 'none'],
+      ['empty.mp3', 'empty_file', 'none'],
+    ])
+    expect(await paid()).toBe(MINIMUM)
+  })
+
+  it('sends nothing of a file that changed since it was priced, and the next run transcribes it as it is', async () => {
+    const [path = ''] = await batch.record(['a.mp3', 'b.mp3'])
+    const changed = await batch.run({}, {}, ({ event }) => {
+      if (event === 'totals') writeFileSync(path, generateMp3({ durationMs: 1500 }))
+    })
+    expect(changed.outcome).toMatchObject({
+      finished: 1,
+      failures: [{ error: { code: 'file_changed', money: 'none' } }],
+    })
+    expect(await paid()).toBe(MINIMUM)
+    expect((await batch.run()).outcome).toMatchObject({ finished: 1, skipped: 1 })
+  })
+
+  it('pays for nothing that cannot be written', async () => {
+    await batch.record(['a.mp3'])
+    const folder = join(batch.folder, 'transcripts')
+    await writeFile(folder, 'a file in the way')
+    const { outcome, requests } = await batch.run({ output: { folder } })
+    expect(outcome.failures).toMatchObject([{ error: { code: 'output_unwritable', money: 'none' } }])
+    expect(requests).toEqual(['/v1/pricing'])
+    expect(await paid()).toBe(0n)
+  })
+
+  it('a transcript that is paid for and cannot be written is had without another charge', async () => {
+    await batch.record(['a.mp3'])
+    const folder = join(batch.folder, 'transcripts')
+    const failing = await batch.run({ output: { folder } }, {}, ({ event }) => {
+      // As a disk that fills up between the check and the answer.
+      if (event !== 'part') return
+      rmSync(folder, { recursive: true })
+      writeFileSync(folder, '')
+    })
+    expect(failing.outcome.failures).toMatchObject([
+      {
+        error: {
+          code: 'output_unwritable',
+          money: 'settled',
+          message: expect.stringMatching(/without another charge/),
+        },
+      },
+    ])
+    await rm(folder)
+    expect((await batch.run({ output: { folder } })).outcome).toMatchObject({ finished: 1, charged: 0n })
+    expect(await readdir(folder)).toEqual(['a.srt'])
+    expect(await paid()).toBe(MINIMUM)
+  })
+
+  it('begins nothing that the budget cannot pay, and a later run does what is missing', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3', 'd.mp3'])
+    const { outcome } = await batch.run({}, { budget: { session: '0.0125' } })
+    expect(outcome).toMatchObject({ finished: 2, failed: 0, notBegun: 2, stoppedBy: 'budget', charged: 2n * MINIMUM })
+    expect(outcome.stopError).toMatchObject({ code: 'budget_exceeded' })
+    expect((await batch.run()).outcome).toMatchObject({ finished: 2, skipped: 2 })
+    expect(await paid()).toBe(4n * MINIMUM)
+  })
+
+  it('finishes what is under way when it is drained, and leaves the rest', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3'])
+    const drain = new AbortController()
+    const { outcome } = await batch.run({ drain: drain.signal, concurrency: 1 }, {}, ({ event }) => {
+      if (event === 'started') drain.abort()
+    })
+    expect(outcome).toMatchObject({ finished: 1, notBegun: 2, interrupted: true, stoppedBy: 'interrupt' })
+    expect(await paid()).toBe(MINIMUM)
+  })
+
+  it('an interrupted batch is taken up, and pays for nothing twice', async () => {
+    await batch.record(['a.mp3', 'b.mp3', 'c.mp3'])
+    const interrupt = new AbortController()
+    const { outcome } = await batch.run({ signal: interrupt.signal, concurrency: 2 }, {}, ({ event }) => {
+      if (event === 'part') interrupt.abort()
+    })
+    expect(outcome).toMatchObject({ interrupted: true, failed: 0 })
+    expect(outcome.finished + outcome.notBegun).toBe(3)
+    await batch.run()
+    expect((await batch.run()).outcome).toMatchObject({ skipped: 3 })
+    expect(await paid()).toBe(3n * MINIMUM)
+  })
+
+  it('prints transcripts instead of writing them', async () => {
+    await batch.record(['a.mp3'])
+    const printed: string[] = []
+    const print = (text: string) => void printed.push(text)
+    expect((await batch.run({ formats: ['txt'], output: { print } })).outcome).toMatchObject({ finished: 1 })
+    expect(printed).toEqual([expect.stringMatching(/\n$/)])
+    expect(await readdir(batch.folder)).toEqual(['a.mp3'])
+  })
+
+  it('writes the receipt of each transcript next to it', async () => {
+    await batch.record(['a.mp3'])
+    await batch.run({ receipts: true })
+    const receipt = JSON.parse(await readFile(join(batch.folder, 'a.receipt.json'), 'utf8')) as { id: string }
+    expect(receipt.id).not.toBe('')
+  })
+
+  it('packs short clips into one charge and writes each one’s transcript', async () => {
+    const names = Array.from({ length: 20 }, (_, index) => `clip-${index}.mp3`)
+    await batch.record(names, 22_000)
+    const { plan, outcome } = await batch.run({ pack: true })
+    expect(plan.totals).toMatchObject({ packs: 1, uploads: 1 })
+    expect(plan.totals.price).toBeLessThanOrEqual(15_800n)
+    expect(plan.files.reduce((sum, { price }) => sum + price, 0n)).toBe(plan.totals.price)
+    expect(outcome).toMatchObject({ finished: 20, charged: plan.totals.price })
+    expect(await paid()).toBe(plan.totals.price)
+    expect((await batch.run({ pack: true })).requests).toEqual([])
+  })
+})
