@@ -1,3 +1,4 @@
-import { Command } from 'commander'
+import { processIo } from './io.ts'
+import { runProgram } from './program.ts'
 
-await new Command('farebox').description('Transcribes and calls AI models, paid per request in USDC.').parseAsync()
+process.exitCode = await runProgram(process.argv.slice(2), processIo())

@@ -1,0 +1,50 @@
+/** A stream for people or programs, as far as it is needed here. */
+export interface OutputStream {
+  /** Calls back when the chunk was taken, or cannot be. */
+  write(chunk: string | Uint8Array, taken?: () => void): boolean
+  readonly isTTY?: boolean
+  readonly columns?: number
+  readonly rows?: number
+  hasColors?(count?: number, environment?: NodeJS.ProcessEnv): boolean
+}
+
+export type InputStream = NodeJS.ReadableStream & { readonly isTTY?: boolean }
+
+/** What the program uses of its process. */
+export interface Io {
+  readonly stdin: InputStream
+  readonly stdout: OutputStream
+  readonly stderr: OutputStream
+  readonly environment: Readonly<NodeJS.ProcessEnv>
+  /** Calls the listener at each signal that asks the program to end; returns how to stop it. */
+  onEndRequest(listener: (signal: EndSignal) => void): () => void
+  /** Ends the process at once. */
+  exit(code: number): void
+}
+
+export type EndSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP'
+
+const END_SIGNALS: readonly EndSignal[] = ['SIGINT', 'SIGTERM', 'SIGHUP']
+
+/** Returns the streams, environment and signals of this process. */
+export function processIo(): Io {
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', ignoreClosedPipe)
+  return {
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: process.stderr,
+    environment: process.env,
+    onEndRequest(listener) {
+      for (const signal of END_SIGNALS) process.on(signal, listener)
+      return () => {
+        for (const signal of END_SIGNALS) process.off(signal, listener)
+      }
+    },
+    exit: (code) => process.exit(code),
+  }
+}
+
+/** A reader such as `head` may leave early; the files are written all the same. */
+function ignoreClosedPipe(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error
+}

@@ -1,0 +1,33 @@
+import type { Farebox, Wallet } from '../farebox.ts'
+import type { Io } from './io.ts'
+import { requireUrl, type Settings } from './settings.ts'
+
+/** Opens the library with the settings. It is loaded only here, so that help and completion begin at once. */
+export async function openFarebox(
+  settings: Settings,
+  environment: Io['environment'],
+  needsWallet: boolean,
+): Promise<Farebox> {
+  const baseUrl = requireUrl(settings)
+  const { createFarebox } = await import('../farebox.ts')
+  const { rpcUrl, home, budget } = settings
+  const wallet = needsWallet || hasWallet(settings, environment) ? await openWallet(settings) : await throwawayWallet()
+  return await createFarebox({ wallet, baseUrl, rpcUrl, budget, ...(home === undefined ? {} : { journal: home }) })
+}
+
+/** The file of the flag comes before the environment. */
+async function openWallet({ keyFile }: Settings): Promise<Wallet> {
+  const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
+  return keyFile === undefined ? walletFromEnvironment() : walletFromKeyFile(keyFile)
+}
+
+function hasWallet({ keyFile }: Settings, environment: Io['environment']): boolean {
+  return [keyFile, environment['FAREBOX_PRIVATE_KEY'], environment['FAREBOX_KEY_FILE']].some(Boolean)
+}
+
+/** Holds nothing and is forgotten: prices can be asked for before there is a wallet. */
+async function throwawayWallet(): Promise<Wallet> {
+  const { generatePrivateKey } = await import('viem/accounts')
+  const { walletFromPrivateKey } = await import('../farebox.ts')
+  return walletFromPrivateKey(generatePrivateKey())
+}

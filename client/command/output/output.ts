@@ -1,0 +1,82 @@
+import type { Io } from '../io.ts'
+import { errorForm, jsonLine } from './json-line.ts'
+import { inAscii, printableLines } from './printable.ts'
+import { type Terminal, terminalOf } from './terminal.ts'
+
+/** Writes results to stdout and everything else to stderr. */
+export interface Output {
+  readonly json: boolean
+  /** What stderr can show. */
+  readonly terminal: Terminal
+  /** Writes the result of a command to stdout: text, or with `--json` the value as one line. */
+  result(value: object, text: string): void
+  /** Writes one line of NDJSON to stdout, only with `--json`. */
+  event(value: object): void
+  /** Writes a transcript, an image or sound to stdout as it is, and waits until it is taken. */
+  content(bytes: string | Uint8Array): Promise<void>
+  /** Writes a remark to stderr. */
+  note(text: string): void
+  warn(text: string): void
+  /** Writes to a terminal's last line as it is. */
+  status(text: string): void
+  /** Reports what failed while the command goes on. */
+  failure(text: string): void
+  /** Reports why the command ends; with `--json` on stdout as well. */
+  error(error: unknown): void
+}
+
+/** Returns the output of a command. */
+export function createOutput({ stdout, stderr, environment }: Io, json: boolean): Output {
+  const terminal = terminalOf(stderr, environment)
+  const note = (text: string) => stderr.write(`${shown(text, terminal)}\n`)
+  return {
+    json,
+    terminal,
+    result(value, text) {
+      if (json) stdout.write(jsonLine(value))
+      else stdout.write(`${shown(text, terminalOf(stdout, environment))}\n`)
+    },
+    event: (value) => {
+      if (json) stdout.write(jsonLine(value))
+    },
+    content: (bytes) =>
+      new Promise((resolve) => {
+        // A reader that has left is no error: what was asked for is done.
+        stdout.write(bytes, () => resolve())
+      }),
+    note,
+    warn: (text) => {
+      stderr.write(`${terminal.paint('yellow', 'warning:')} ${shown(text, terminal)}\n`)
+    },
+    status: (text) => {
+      if (terminal.isTerminal) stderr.write(text)
+    },
+    failure: (text) => {
+      stderr.write(`${terminal.paint('red', 'failed:')} ${shown(text, terminal)}\n`)
+    },
+    error(error) {
+      const { problem, stack } = describe(error, environment)
+      stderr.write(`${terminal.paint('red', 'error:')} ${shown(problem, terminal)}\n`)
+      if (stack !== undefined) stderr.write(`${shown(stack, terminal)}\n`)
+      if (json) stdout.write(jsonLine({ event: 'error', ...errorForm(asError(error)) }))
+    },
+  }
+}
+
+/** Makes a text safe and readable for a terminal. */
+function shown(text: string, { unicode }: Terminal): string {
+  const safe = printableLines(text)
+  return unicode ? safe : inAscii(safe)
+}
+
+function describe(error: unknown, environment: Io['environment']): { problem: string; stack?: string | undefined } {
+  const described = asError(error)
+  // Node reads source maps for a stack only when it is asked for.
+  return environment['FAREBOX_DEBUG']
+    ? { problem: described.message, stack: described.stack }
+    : { problem: described.message }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error))
+}

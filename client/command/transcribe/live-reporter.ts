@@ -1,0 +1,58 @@
+import { createLogUpdate } from 'log-update'
+import type { BatchEvent, BatchTotals } from '../../batch/types.ts'
+import type { Io } from '../io.ts'
+import type { Output } from '../output/output.ts'
+import { type BatchView, firstView, nextView } from './batch-view.ts'
+import { describeEvent } from './describe-event.ts'
+import { renderTable } from './render-table.ts'
+import type { BatchReporter } from './reporter.ts'
+
+const REFRESH_MS = 200
+
+interface LiveOptions {
+  readonly totals: BatchTotals
+  readonly concurrency: number
+  budgetLeft(): bigint | null
+}
+
+/** Some terminals report no size, or one of 0; the table is drawn for the size that is assumed then. */
+function sizedStream({ stderr }: Io, { terminal }: Output): NodeJS.WriteStream {
+  return {
+    write: (text: string) => stderr.write(text),
+    get columns() {
+      return terminal.columns()
+    },
+    get rows() {
+      return terminal.rows()
+    },
+  } as unknown as NodeJS.WriteStream
+}
+
+/** Reports a batch as a table that is drawn again and again; failures and warnings stay above it. */
+export function createLiveReporter(io: Io, output: Output, options: LiveOptions): BatchReporter {
+  const draw = createLogUpdate(sizedStream(io, output))
+  let view: BatchView = firstView(options.totals, options.concurrency, Date.now())
+  const refresh = () => draw(renderTable(view, { now: Date.now(), left: options.budgetLeft() }, output.terminal))
+  const timer = setInterval(refresh, REFRESH_MS)
+  timer.unref()
+  refresh()
+  return {
+    onEvent(event: BatchEvent) {
+      view = nextView(view, event, Date.now())
+      const line = describeEvent(event, view)
+      if (line === undefined || line.level === 'note') {
+        if (event.event !== 'approved' || line === undefined) return
+      }
+      draw.clear()
+      if (line.level === 'failure') output.failure(line.text)
+      else if (line.level === 'warning') output.warn(line.text)
+      else output.note(line.text)
+      refresh()
+    },
+    close() {
+      clearInterval(timer)
+      draw.clear()
+      draw.done()
+    },
+  }
+}

@@ -1,0 +1,114 @@
+import { type BatchOptions, OUTPUT_FORMATS, type OutputFormat } from '../../batch/types.ts'
+import type { SpeakerMarks, StyleName } from '../../subtitles/rules.ts'
+import { UsageError } from '../usage-error.ts'
+
+/** The options as commander reads them. */
+export interface TranscribeOptions {
+  readonly dryRun?: boolean
+  readonly yes?: boolean
+  readonly format?: string
+  readonly out?: string
+  readonly name?: string
+  readonly style?: StyleName
+  readonly speakers?: SpeakerMarks
+  readonly numSpeakers?: number
+  readonly events: boolean
+  readonly language?: string
+  readonly model?: string
+  readonly maxLine?: number
+  readonly maxLines?: number
+  readonly concurrency: number
+  readonly pack?: boolean
+  readonly receipts?: boolean
+  readonly again?: boolean
+  readonly filesFrom?: string
+  readonly watch?: boolean
+  readonly patience?: number
+  readonly ffmpeg?: string
+}
+
+/** What is to be transcribed, and how. */
+export interface TranscribeTask {
+  readonly paths: readonly string[]
+  readonly filesFrom: string | undefined
+  readonly isDryRun: boolean
+  readonly isConfirmed: boolean
+  readonly isWatching: boolean
+  /** Transcripts go to standard output. */
+  readonly isPrinted: boolean
+  /** Standard input is a recording or a list of files, so it cannot answer a question. */
+  readonly isInputTaken: boolean
+  readonly batch: BatchOptions
+}
+
+const MS_PER_MINUTE = 60_000
+
+/** Reads arguments and options. Throws `UsageError` for what contradicts itself. */
+export function readTask(paths: readonly string[], options: TranscribeOptions, isJson: boolean): TranscribeTask {
+  const { filesFrom, out, dryRun = false, watch = false, yes = false } = options
+  const hasAudioInput = paths.includes('-')
+  const isPrinted = out === '-' || (hasAudioInput && out === undefined)
+  const formats = readFormats(options.format ?? (isPrinted ? 'txt' : 'srt'))
+  refuse(paths.length === 0 && filesFrom === undefined, 'Name recordings, folders or globs, or --files-from.')
+  refuse(hasAudioInput && filesFrom === '-', 'Standard input is either a recording (-) or a list (--files-from -).')
+  refuse(hasAudioInput && paths.length > 1, 'Audio on standard input (-) is transcribed on its own.')
+  refuse(isPrinted && formats.length > 1, 'Only one --format fits standard output.')
+  refuse(isPrinted && isJson, 'Standard output has either transcripts or --json: add --out with a folder.')
+  refuse(isPrinted && options.receipts === true, 'Receipts are written next to transcripts: add --out with a folder.')
+  refuse(watch && (hasAudioInput || filesFrom !== undefined), '--watch takes folders only.')
+  refuse(watch && dryRun, '--watch and --dry-run exclude each other.')
+  refuse(watch && options.again === true, '--watch and --again exclude each other.')
+  return {
+    paths,
+    filesFrom,
+    isDryRun: dryRun,
+    isConfirmed: yes,
+    isWatching: watch,
+    isPrinted,
+    isInputTaken: hasAudioInput || filesFrom === '-',
+    batch: readBatchOptions(options, formats),
+  }
+}
+
+function readBatchOptions(options: TranscribeOptions, formats: readonly OutputFormat[]): BatchOptions {
+  const { out, name, style, speakers, language, maxLine, maxLines, patience, ffmpeg } = options
+  return {
+    request: readRequest(options),
+    formats,
+    output: { folder: out === '-' ? undefined : out, template: name },
+    subtitles: {
+      ...(style && { style }),
+      ...(speakers && { speakers }),
+      ...(language && { language }),
+      ...(maxLine && { maximumLine: maxLine }),
+      ...(maxLines && { maximumLines: maxLines }),
+    },
+    receipts: options.receipts ?? false,
+    concurrency: options.concurrency,
+    pack: options.pack ?? false,
+    again: options.again ?? false,
+    ffmpegPath: ffmpeg || undefined,
+    patienceMs: patience === undefined ? undefined : patience * MS_PER_MINUTE,
+  }
+}
+
+function readRequest({ language, model, numSpeakers, events }: TranscribeOptions): BatchOptions['request'] {
+  return {
+    ...(language && { language }),
+    // The service knows which models there are.
+    ...(model && { model: model as NonNullable<BatchOptions['request']['model']> }),
+    ...(numSpeakers && { num_speakers: numSpeakers }),
+    ...(events ? {} : { tag_audio_events: false }),
+  }
+}
+
+function readFormats(list: string): readonly OutputFormat[] {
+  const names = [...new Set(list.split(',').map((name) => name.trim().toLowerCase()))]
+  const unknown = names.filter((name) => !OUTPUT_FORMATS.some((format) => format === name))
+  refuse(unknown.length > 0, `Unknown --format ${unknown.join(', ')}. There are ${OUTPUT_FORMATS.join(', ')}.`)
+  return names as OutputFormat[]
+}
+
+function refuse(isWrong: boolean, problem: string): void {
+  if (isWrong) throw new UsageError(problem)
+}

@@ -1,0 +1,150 @@
+import { addAbortSignal, type Readable } from 'node:stream'
+import {
+  type BatchOptions,
+  type BatchPlan,
+  findRecordings,
+  planBatch,
+  runBatch,
+  type Source,
+} from '../../batch/batch.ts'
+import type { Farebox } from '../../farebox.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import type { CommandContext } from '../run.ts'
+import { usdc } from './amounts.ts'
+import { ask, requireTerminal } from './ask.ts'
+import { budgetLeft } from './budget-left.ts'
+import { describeFailures, describeOutcome } from './describe-outcome.ts'
+import { describeFiles, describeTotals, packHint } from './describe-plan.ts'
+import { eventLine, summaryLine } from './event-line.ts'
+import { exitCodeOfOutcome } from './outcome-exit-code.ts'
+import { createPlanReporter } from './plan-reporter.ts'
+import { readTask, type TranscribeOptions, type TranscribeTask } from './read-task.ts'
+import type { BatchReporter } from './reporter.ts'
+
+/** Transcribes what the arguments name. */
+export async function transcribe(
+  context: CommandContext,
+  paths: readonly string[],
+  options: TranscribeOptions,
+): Promise<ExitCode> {
+  const task = readTask(paths, options, context.settings.json)
+  const farebox = await context.farebox({ needsWallet: !task.isDryRun })
+  if (task.isWatching) {
+    const { watchFolders } = await import('./watch.ts')
+    return await watchFolders(context, farebox, task)
+  }
+  const stdin = context.io.stdin as Readable
+  // Nothing is read to the end after an interrupt.
+  if (task.isInputTaken) addAbortSignal(context.interrupts.finish, stdin)
+  const sources = await findRecordings(task.paths, {
+    filesFrom: task.filesFrom === '-' ? stdin : task.filesFrom,
+    ...(task.paths.includes('-') && { stdin }),
+  })
+  const { exitCode } = await transcribeSources(context, farebox, task, sources)
+  return exitCode
+}
+
+export interface BatchEnd {
+  readonly exitCode: ExitCode
+  /** Some recordings were not begun, for a reason that concerns all of them. */
+  readonly isUnfinished: boolean
+}
+
+/** Plans, asks, pays and reports one batch. */
+export async function transcribeSources(
+  context: CommandContext,
+  farebox: Farebox,
+  task: TranscribeTask,
+  sources: readonly Source[],
+): Promise<BatchEnd> {
+  const { output, interrupts } = context
+  const options = batchOptions(context, task)
+  const plan = await makePlan(context, farebox, sources, options)
+  try {
+    reportPlan(context, farebox, task, plan)
+    if (task.isDryRun) return { exitCode: plan.totals.failed > 0 ? EXIT.failed : EXIT.done, isUnfinished: false }
+    if (!(await isAgreed(context, farebox, task, plan))) return { exitCode: EXIT.interrupted, isUnfinished: true }
+    const reporter = await startReporter(context, farebox, task, plan)
+    const outcome = await runBatch(farebox, plan, options, (event) => {
+      reporter.onEvent(event)
+      const line = eventLine(event)
+      if (line !== undefined) output.event(line)
+    }).finally(() => reporter.close())
+    const exitCode = interrupts.finish.aborted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
+    const failures = describeFailures(outcome.failures)
+    if (failures !== undefined) output.note(failures)
+    if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, budgetLeft(farebox)))
+    output.event(summaryLine(outcome, exitCode))
+    return { exitCode, isUnfinished: outcome.notBegun > 0 }
+  } finally {
+    await plan.discard()
+  }
+}
+
+function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted }: TranscribeTask): BatchOptions {
+  const print = (text: string) => output.content(text)
+  return {
+    ...batch,
+    output: { ...batch.output, ...(isPrinted && { print }) },
+    signal: interrupts.abort,
+    drain: interrupts.finish,
+  }
+}
+
+/** Planning pays nothing, so the first Ctrl-C ends it. */
+async function makePlan(
+  { output, interrupts }: CommandContext,
+  farebox: Farebox,
+  sources: readonly Source[],
+  options: BatchOptions,
+): Promise<BatchPlan> {
+  const reporter = createPlanReporter(output)
+  const planOptions = { ...options, signal: interrupts.finish }
+  try {
+    return await planBatch(farebox, sources, planOptions, (event) => {
+      reporter.onEvent(event)
+      const line = eventLine(event)
+      if (line !== undefined) output.event(line)
+    })
+  } finally {
+    reporter.close()
+  }
+}
+
+function reportPlan({ output }: CommandContext, farebox: Farebox, task: TranscribeTask, plan: BatchPlan): void {
+  if (task.isDryRun && !output.json) output.note(describeFiles(plan))
+  output.note(describeTotals(plan.totals))
+  const hint = packHint(plan)
+  if (hint !== undefined) output.note(hint)
+  const left = budgetLeft(farebox)
+  if (left !== null && left < plan.totals.toCharge)
+    output.warn(`The budget has ${usdc(left)} left: the batch stops when it is used up.`)
+}
+
+async function isAgreed(
+  { io, interrupts }: CommandContext,
+  { address }: Farebox,
+  task: TranscribeTask,
+  { totals }: BatchPlan,
+): Promise<boolean> {
+  if (interrupts.finish.aborted) return false
+  if (task.isConfirmed || totals.toCharge === 0n) return true
+  requireTerminal(io, task.isInputTaken)
+  return await ask(io, `Pay up to ${usdc(totals.toCharge)} from ${address}? [y/N] `, interrupts.finish)
+}
+
+async function startReporter(
+  { io, output }: CommandContext,
+  farebox: Farebox,
+  { batch, isPrinted }: TranscribeTask,
+  { totals }: BatchPlan,
+): Promise<BatchReporter> {
+  const isStdoutShown = (output.json || isPrinted) && io.stdout.isTTY === true
+  if (output.terminal.isTerminal && !isStdoutShown && totals.toDo > 0) {
+    const { createLiveReporter } = await import('./live-reporter.ts')
+    const left = () => budgetLeft(farebox)
+    return createLiveReporter(io, output, { totals, concurrency: batch.concurrency, budgetLeft: left })
+  }
+  const { createLineReporter } = await import('./line-reporter.ts')
+  return createLineReporter(output, totals, batch.concurrency)
+}

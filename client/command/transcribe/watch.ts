@@ -1,0 +1,74 @@
+import { setTimeout } from 'node:timers/promises'
+import { watch } from 'chokidar'
+import { findRecordings } from '../../batch/batch.ts'
+import type { Farebox } from '../../farebox.ts'
+import { EXIT, type ExitCode, exitCodeOf } from '../exit-codes.ts'
+import type { CommandContext } from '../run.ts'
+import { usdc } from './amounts.ts'
+import { ArrivedFiles } from './arrived-files.ts'
+import { ask, requireTerminal } from './ask.ts'
+import { budgetLeft } from './budget-left.ts'
+import type { TranscribeTask } from './read-task.ts'
+import { type BatchEnd, transcribeSources } from './transcribe.ts'
+
+/** A file is complete when its size has not changed for this long. */
+const STABLE_MS = 2000
+const POLL_MS = 200
+/** What could not be begun is tried again after this time. */
+const RETRY_MS = 30_000
+
+/** Transcribes what is in folders and what arrives in them, until it is interrupted or cannot pay. */
+export async function watchFolders(context: CommandContext, farebox: Farebox, task: TranscribeTask): Promise<ExitCode> {
+  const { io, output, interrupts } = context
+  if (!task.isConfirmed) {
+    requireTerminal(io, task.isInputTaken)
+    if (!(await ask(io, questionOf(farebox), interrupts.finish))) return EXIT.interrupted
+  }
+  const confirmed = { ...task, isConfirmed: true }
+  const arrived = new ArrivedFiles()
+  const watcher = watch([...task.paths], {
+    awaitWriteFinish: { stabilityThreshold: STABLE_MS, pollInterval: POLL_MS },
+  })
+  watcher.on('add', (path) => arrived.add(path)).on('change', (path) => arrived.add(path))
+  watcher.on('error', (error) => output.warn(`watching: ${error instanceof Error ? error.message : String(error)}`))
+  try {
+    while (!interrupts.finish.aborted) {
+      const paths = await arrived.next(interrupts.finish)
+      if (interrupts.finish.aborted) break
+      const { exitCode, isUnfinished } = await transcribeArrived(context, farebox, confirmed, paths)
+      if (exitCode === EXIT.budget || exitCode === EXIT.funds || exitCode === EXIT.usage) return exitCode
+      if (isUnfinished) void pause(RETRY_MS, interrupts.finish).then(() => arrived.addAll(paths))
+    }
+    return EXIT.interrupted
+  } finally {
+    await watcher.close()
+  }
+}
+
+/** Transcribes files that arrived. A service that is away does not end the watch. */
+async function transcribeArrived(
+  context: CommandContext,
+  farebox: Farebox,
+  task: TranscribeTask,
+  paths: ReadonlySet<string>,
+): Promise<BatchEnd> {
+  try {
+    const sources = (await findRecordings(task.paths)).filter(({ path }) => paths.has(path))
+    if (sources.length === 0) return { exitCode: EXIT.done, isUnfinished: false }
+    return await transcribeSources(context, farebox, task, sources)
+  } catch (error) {
+    context.output.error(error)
+    return { exitCode: exitCodeOf(error), isUnfinished: true }
+  }
+}
+
+/** Waits, or until the signal is aborted. */
+async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
+  await setTimeout(durationMs, undefined, { signal }).catch(() => undefined)
+}
+
+function questionOf(farebox: Farebox): string {
+  const left = budgetLeft(farebox)
+  const limit = left === null ? 'without a budget' : `up to ${usdc(left)}`
+  return `Pay for recordings as they arrive from ${farebox.address}, ${limit}? [y/N] `
+}
