@@ -1,0 +1,16 @@
+import { usdc } from '../../transcribe/amounts.ts'
+
+/** More than all USDC that will ever exist; such allowances are granted without a limit in mind. */
+const UNLIMITED = 2n ** 128n
+
+export function isUnlimited(allowance: bigint): boolean {
+  return allowance >= UNLIMITED
+}
+
+/** Describes what Permit2 may take, and what that means for calls. */
+export function allowanceText(allowance: bigint, balance: bigint): string {
+  if (isUnlimited(allowance)) return 'without a limit: calls run in parallel'
+  if (allowance > 0n && allowance >= balance) return `${usdc(allowance)}: calls run in parallel`
+  const amount = allowance === 0n ? 'none' : usdc(allowance)
+  return `${amount}: calls are paid one after the other; run farebox approve`
+}

@@ -1,0 +1,95 @@
+import { createHash } from 'node:crypto'
+import { parseUsdc } from '../../../budget/usdc.ts'
+import type { Answer, Farebox } from '../../../farebox.ts'
+import { requestIdentity } from '../../../payment/call-key.ts'
+import { type JsonOperation, OPERATION_PATHS, type Requests, type Results } from '../../../payment/operations.ts'
+import type { CallOptions } from '../../../payment/prepare-call.ts'
+import { canonicalJson } from '../../../wire/canonical-json.ts'
+import { FareboxError } from '../../../wire/farebox-error.ts'
+import type { CommandContext } from '../../run.ts'
+import { noteWait } from './notes.ts'
+import { requirePrice } from './price-limit.ts'
+import { Undelivered } from './undelivered.ts'
+
+/** A request of a command, which may be made several times. */
+interface CommandCall<Name extends JsonOperation> {
+  readonly operation: Name
+  readonly request: Requests[Name]
+  readonly count?: number
+  /** Atomic units, for all calls together. */
+  readonly limit: bigint | undefined
+  /** The idempotency key; by default an equal call that was not handed over is taken up, or another one begun. */
+  readonly requestId: string | undefined
+}
+
+/** Options that all paid commands share. */
+export interface PaidOptions {
+  readonly model?: string
+  readonly max?: bigint
+  readonly requestId?: string
+}
+
+/** Makes one of the calls and hands its result over; returns what `deliver` returns. */
+export type MakeCall<Name extends JsonOperation> = <Delivered>(
+  deliver: (answer: Answer<Results[Name]>) => Delivered | Promise<Delivered>,
+) => Promise<Delivered>
+
+/** Codes after which the key cannot bring the result. */
+const SPENT_KEYS: ReadonlySet<string> = new Set(['idempotency_key_reused', 'result_expired', 'payment_already_settled'])
+
+/** Prices the calls if there is a limit, and returns how to make each of them. Throws before anything is paid. */
+export async function priceCalls<Name extends JsonOperation>(
+  context: CommandContext,
+  { operation, request, count = 1, limit, requestId }: CommandCall<Name>,
+  purpose: string,
+): Promise<MakeCall<Name>> {
+  const farebox = await context.farebox()
+  const { signal, output } = context
+  const maximum = limit === undefined ? undefined : (await farebox.quote({ operation, request, signal })).price.amount
+  if (maximum !== undefined) requirePrice(parseUsdc(maximum) * BigInt(count), limit)
+  const create = creatorOf(farebox, operation)
+  const undelivered = requestId === undefined && farebox.home !== null ? new Undelivered(farebox.home) : null
+  const identity = identityOf(farebox, operation, request)
+  const options = { maximum, signal, purpose, onWait: noteWait(output) }
+  return async (deliver) => {
+    const call = undelivered?.begin(identity)
+    try {
+      const delivered = await deliver(await create(request, { ...options, requestId: call?.key ?? requestId }))
+      call?.end()
+      return delivered
+    } catch (error) {
+      if (isOver(error)) call?.end()
+      throw withCommandAdvice(error)
+    }
+  }
+}
+
+/** The library advises to repeat the call; for a command that is to run it again. */
+function withCommandAdvice(error: unknown): unknown {
+  if (!(error instanceof FareboxError) || (error.money !== 'authorized' && error.money !== 'unknown')) return error
+  const { code, problem, money, requestId, key } = error
+  const advice = `Run the same command again: it takes this call up (${key ?? 'its key'}) and is charged once at most.`
+  return Object.assign(new FareboxError({ code, problem, money, advice, requestId, cause: error }), { key })
+}
+
+/** Returns whether the call ended without a result and without a charge. */
+function isOver(error: unknown): boolean {
+  return error instanceof FareboxError && (error.money === 'none' || SPENT_KEYS.has(error.code))
+}
+
+function creatorOf<Name extends JsonOperation>(farebox: Farebox, operation: Name) {
+  const creators: {
+    readonly [Each in JsonOperation]: (request: Requests[Each], options: CallOptions) => Promise<Answer<Results[Each]>>
+  } = {
+    createChatCompletion: (request, options) => farebox.chat.create(request, options),
+    createMessage: (request, options) => farebox.messages.create(request, options),
+    createImageGeneration: (request, options) => farebox.images.create(request, options),
+    createSpeech: (request, options) => farebox.speech.create(request, options),
+  }
+  return creators[operation]
+}
+
+function identityOf({ address, baseUrl }: Farebox, operation: JsonOperation, request: object): string {
+  const digest = createHash('sha256').update(canonicalJson(request)).digest('hex')
+  return requestIdentity('POST', `${new URL(OPERATION_PATHS[operation], baseUrl).href}#${address}`, digest)
+}

@@ -1,0 +1,55 @@
+import type { Payment } from '../../../payment/paid-call.ts'
+import type { FareboxError } from '../../../wire/farebox-error.ts'
+import type { Output } from '../../output/output.ts'
+
+/** Another payment of the wallet uses the permit: an approval would let both settle. */
+const PERMIT_IN_USE = 'permit_already_used'
+
+/** Returns a listener that says why a call waits. */
+export function noteWait(output: Output): (error: FareboxError, waitMs: number) => void {
+  let isHinted = false
+  return ({ code, problem }, waitMs) => {
+    const hint = code === PERMIT_IN_USE && !isHinted ? ' Run farebox approve once, and calls run in parallel.' : ''
+    isHinted ||= hint !== ''
+    output.note(`waiting ${(waitMs / 1000).toFixed(1)} s: ${firstSentence(problem)}${hint}`)
+  }
+}
+
+function firstSentence(text: string): string {
+  return /^.*?[.!?](?= [A-Z]|$)/s.exec(text)?.[0] ?? text
+}
+
+/** Says what was charged, and warns of everything that is wrong with the payment. Returns whether nothing is. */
+export function notePayment(output: Output, payment: Payment): boolean {
+  if (!output.json) output.note(paymentLine(payment))
+  if (!payment.recorded)
+    output.warn('the journal could not record the answer: free disk space; until then its maximum stays reserved')
+  if (payment.verified !== 'failed') return true
+  const advice = 'the result is complete; keep the receipt and ask the operator'
+  output.warn(`the receipt ${payment.receiptId ?? ''} does not verify: ${payment.problems.join('; ')} (${advice})`)
+  return false
+}
+
+function paymentLine({ maximum, charged, receiptId, replayed, verified }: Payment): string {
+  const price = replayed
+    ? `nothing charged: ${charged} USDC were paid for this call before`
+    : `charged ${charged} USDC${maximum === null ? '' : `, at most ${maximum}`}`
+  const receipt = receiptId === null ? [] : [`receipt ${receiptId}${verified === 'passed' ? ', verified' : ''}`]
+  return [price, ...receipt].join(' · ')
+}
+
+/** Returns what `--json` shows of a payment. The token that opens the receipt stays in the journal. */
+export function paymentForm(payment: Payment): object {
+  const { key, maximum, charged, transaction, receiptId, replayed, verified, problems, recorded } = payment
+  return {
+    requestId: key,
+    maximumUsdc: maximum,
+    chargedUsdc: charged,
+    transaction,
+    receiptId,
+    replayed,
+    verified,
+    ...(problems.length > 0 && { problems }),
+    ...(!recorded && { recorded }),
+  }
+}

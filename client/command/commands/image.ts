@@ -1,0 +1,105 @@
+import type { Command } from 'commander'
+import pLimit from 'p-limit'
+import type { Answer, Wire } from '../../farebox.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import { examples } from '../examples.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import type { CommandContext, RegisterCommand } from '../run.ts'
+import { UsageError } from '../usage-error.ts'
+import { type MakeCall, type PaidOptions, priceCalls } from './calls/make-calls.ts'
+import { notePayment, paymentForm } from './calls/notes.ts'
+import { integerBetween } from './calls/number-option.ts'
+import { addPriceLimit } from './calls/price-limit.ts'
+import { readText } from './calls/read-text.ts'
+import { chooseModel } from './calls/service-lists.ts'
+import { download, onlyMedia } from './media/download.ts'
+import { planTargets, STDOUT } from './media/targets.ts'
+import { writeMedia } from './media/write-media.ts'
+
+interface ImageOptions extends PaidOptions {
+  readonly out?: string
+  readonly number: number
+  readonly force?: boolean
+}
+
+const MOST_IMAGES = 100
+/** Each image takes seconds and is paid for on its own. */
+const CONCURRENT_IMAGES = 4
+
+/** Adds `farebox image`. */
+export const registerImage: RegisterCommand = (program, run) => {
+  const command: Command = program
+    .command('image')
+    .summary('make images')
+    .description('Makes images, and prints the names of the files.')
+    .argument('[prompt...]', 'what to show; - stands for standard input, which is also read without a prompt')
+    .option('-o, --out <file>', 'file, folder, or - for stdout; named after the prompt by default')
+    .option('-n, --number <n>', 'how many, each paid for: cat-1.png, cat-2.png, …', integerBetween(1, MOST_IMAGES), 1)
+    .option('-m, --model <id>', 'the model; the first image model of the service by default')
+    .option('--force', 'replace files that exist')
+    .option('--request-id <id>', 'idempotency key: a call that is repeated with it is charged once')
+  addPriceLimit(command)
+    .addHelpText(
+      'after',
+      examples([
+        ['farebox image "A cat on a tram" --out cat.png', 'one image'],
+        ['farebox image "A cat on a tram" --out cat.png -n 4', 'cat-1.png to cat-4.png'],
+        ['farebox image "A cat on a tram" --max 0.05 --out - | display', 'only up to a price; to another program'],
+      ]),
+    )
+    .action(run(image))
+}
+
+async function image(context: CommandContext, words: readonly string[], options: ImageOptions): Promise<ExitCode> {
+  const { model: asked, max: limit, requestId, number: count, out, force = false } = options
+  if (requestId !== undefined && count > 1) throw new UsageError('--request-id is the key of one image: leave out -n.')
+  const { io, output, signal } = context
+  const prompt = await readText(io, words, signal, 'prompt')
+  const targets = planTargets(io, { out, count, ending: '.png', text: prompt, force })
+  const model = await chooseModel(context, 'image_generation', asked)
+  const request = { model: model.id as 'textmodel-3.1-flash-lite-image', prompt }
+  const call = { operation: 'createImageGeneration', request, count, limit, requestId } as const
+  const make = await priceCalls(context, call, 'image')
+  const concurrently = pLimit(CONCURRENT_IMAGES)
+  const work = targets.map((target) => concurrently(() => makeImage(context, make, target)))
+  const outcomes = await Promise.allSettled(work)
+  const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []))
+  const begun = failures.filter((failure) => !(failure instanceof NotBegun))
+  if (begun.length < failures.length) output.note(`${failures.length - begun.length} of ${count} were not begun`)
+  // The last one is thrown, so that the program prints it and takes the exit code from it.
+  for (const failure of begun.slice(0, -1)) output.error(failure)
+  if (failures.length > 0) throw begun.at(-1) ?? failures[0]
+  return outcomes.every((outcome) => outcome.status === 'fulfilled' && outcome.value) ? EXIT.done : EXIT.failed
+}
+
+/** The command was interrupted before this image. */
+class NotBegun extends FareboxError {
+  constructor() {
+    super({ code: 'aborted', problem: 'The command was interrupted.', money: 'none', advice: 'Run it again.' })
+  }
+}
+
+/** Returns whether the payment is in order. */
+async function makeImage(
+  context: CommandContext,
+  make: MakeCall<'createImageGeneration'>,
+  target: string,
+): Promise<boolean> {
+  if (context.signal.aborted) throw new NotBegun()
+  return await make((answer) => saveImage(context, answer, target))
+}
+
+async function saveImage(
+  context: CommandContext,
+  { result, payment }: Answer<Wire.CreateImageGenerationResult>,
+  target: string,
+): Promise<boolean> {
+  const { output } = context
+  const { url, url_expires_at: urlExpiresAt } = onlyMedia(result, payment.key)
+  const isInOrder = notePayment(output, payment)
+  const bytes = await download(context, { url, key: payment.key })
+  await writeMedia(output, target, bytes, payment.key)
+  const form = { file: target, bytes: bytes.length, model: result.model, url, urlExpiresAt }
+  if (target !== STDOUT) output.result({ ...form, payment: paymentForm(payment) }, target)
+  return isInOrder
+}

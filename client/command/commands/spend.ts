@@ -1,0 +1,96 @@
+import { Option } from 'commander'
+import { formatUsdc } from '../../budget/usdc.ts'
+import type { Spend, SpendRow } from '../../farebox.ts'
+import { examples } from '../examples.ts'
+import type { CommandContext, RegisterCommand } from '../run.ts'
+import { count, counted, usdc } from '../transcribe/amounts.ts'
+import { UsageError } from '../usage-error.ts'
+import { csvLine } from './calls/csv-line.ts'
+import { integerBetween } from './calls/number-option.ts'
+import { renderTable } from './text-table.ts'
+
+const GROUPINGS = ['day', 'model', 'operation', 'all'] as const
+
+interface SpendOptions {
+  readonly by: (typeof GROUPINGS)[number]
+  readonly days: number
+  readonly csv?: boolean
+  readonly fromService?: boolean
+}
+
+const [DEFAULT_DAYS, MOST_DAYS] = [30, 366]
+
+/** Adds `farebox spend`. */
+export const registerSpend: RegisterCommand = (program, run) => {
+  program
+    .command('spend')
+    .summary('add up what was paid')
+    .description('Adds up what was paid by UTC day: calls of this machine by its journal, or all of the wallet.')
+    .option('--days <n>', 'how many days, today included', integerBetween(1, MOST_DAYS), DEFAULT_DAYS)
+    .addOption(new Option('--by <column>', 'one row for each').choices(GROUPINGS).default('day'))
+    .option('--csv', 'CSV on stdout, one row for each day, model and operation unless --by is added')
+    .option('--from-service', 'all calls of the wallet on any machine; signs a free request')
+    .addHelpText(
+      'after',
+      examples([
+        ['farebox spend', 'the last 30 days'],
+        ['farebox spend --days 7 --by model', 'a week by model'],
+        ['farebox spend --csv --by all --from-service > spend.csv', 'for a spreadsheet'],
+      ]),
+    )
+    .action(run(spend))
+}
+
+async function spend(context: CommandContext, { by, days, csv, fromService }: SpendOptions): Promise<undefined> {
+  const { output, signal } = context
+  if (csv === true && output.json) throw new UsageError('--csv and --json exclude each other.')
+  const farebox = await context.farebox()
+  const total = await farebox.spend({ days, source: fromService === true ? 'service' : 'journal', signal })
+  const rows = by === 'all' ? total.rows : grouped(total.rows, by)
+  if (output.json) output.event({ ...total, by, rows })
+  else if (csv === true) await output.content(csvOf(by, rows))
+  else output.result({}, describeSpend(by, rows, total))
+}
+
+type Row = Partial<SpendRow> & Pick<SpendRow, 'calls' | 'charged'>
+
+/** Adds up rows that agree in one column, in the order in which it first appears. */
+function grouped(rows: readonly SpendRow[], by: 'day' | 'model' | 'operation'): readonly Row[] {
+  const sums = new Map<string, Row>()
+  for (const row of rows) {
+    const name = row[by] ?? ''
+    const { calls, charged } = sums.get(name) ?? { calls: 0, charged: 0n }
+    sums.set(name, { [by]: name, calls: calls + row.calls, charged: charged + row.charged })
+  }
+  const all = [...sums.values()]
+  return by === 'day' ? all : all.sort((one, other) => (one.charged < other.charged ? 1 : -1))
+}
+
+const COLUMNS = ['day', 'model', 'operation', 'purpose'] as const
+
+function columnsOf(by: SpendOptions['by']): readonly (typeof COLUMNS)[number][] {
+  return by === 'all' ? COLUMNS : [by]
+}
+
+function cellsOf(row: Row, columns: readonly (typeof COLUMNS)[number][]): readonly string[] {
+  return columns.map((column) => row[column] ?? '')
+}
+
+function csvOf(by: SpendOptions['by'], rows: readonly Row[]): string {
+  const columns = columnsOf(by)
+  const lines = rows.map((row) => [...cellsOf(row, columns), row.calls.toString(), formatUsdc(row.charged)])
+  return [[...columns, 'calls', 'charged_usdc'], ...lines].map(csvLine).join('')
+}
+
+function describeSpend(
+  by: SpendOptions['by'],
+  rows: readonly Row[],
+  { from, to, calls, charged, open }: Spend,
+): string {
+  const columns = columnsOf(by)
+  const cells = rows.map((row) => [...cellsOf(row, columns), count(row.calls), formatUsdc(row.charged)])
+  const right = [columns.length, columns.length + 1]
+  const table = rows.length === 0 ? [] : [renderTable([...columns, 'calls', 'USDC'], cells, { right }), '']
+  const reserved = open === null || open === 0n ? '' : `; up to ${usdc(open)} more for calls without an outcome`
+  return [...table, `${from} to ${to}: ${counted(calls, 'call')}, ${usdc(charged)}${reserved}`].join('\n')
+}

@@ -1,0 +1,98 @@
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import type { Farebox, ReceiptVerification, Wire } from '../../farebox.ts'
+import { examples } from '../examples.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import type { CommandContext, RegisterCommand } from '../run.ts'
+import { UsageError } from '../usage-error.ts'
+import { renderTable } from './text-table.ts'
+
+interface VerifyOptions {
+  readonly token?: string
+}
+
+/** Adds `farebox verify`. */
+export const registerVerify: RegisterCommand = (program, run) => {
+  program
+    .command('verify')
+    .summary('check receipts')
+    .description(
+      'Checks receipts without trusting the service: the signature, the charge recomputed from use and prices, what was authorized and, with --rpc-url, the transfer on chain. Exit code 1 when one does not verify.',
+    )
+    .argument('<receipt...>', 'ids, or files: a saved receipt, or the a.receipt.json of a transcript')
+    .option('--token <token>', 'opens a receipt that neither the journal nor the account has')
+    .addHelpText(
+      'after',
+      examples([
+        ['farebox verify interviews/*.receipt.json --rpc-url https://your-node.example', 'all of a folder'],
+        ['farebox verify 0b0f6a3e-8d0c-4a7b-9f5e-2f1d7c1b0a55', 'an id that `farebox receipts` lists'],
+      ]),
+    )
+    .action(run(verify))
+}
+
+async function verify(context: CommandContext, given: readonly string[], { token }: VerifyOptions): Promise<ExitCode> {
+  if (token !== undefined && given.length > 1) throw new UsageError('--token opens one receipt: name one id.')
+  const { output, signal } = context
+  const farebox = await context.farebox()
+  const failures: unknown[] = []
+  let isValid = true
+  for (const each of given) {
+    signal.throwIfAborted()
+    try {
+      for (const receipt of await receiptsOf(each)) {
+        const verification = await verifyOne(farebox, receipt, token, signal)
+        isValid &&= verification.outcome === 'passed'
+        const { receiptId, outcome, checks } = verification
+        output.result({ receiptId, outcome, checks }, describeVerification(verification))
+      }
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  for (const failure of failures.slice(0, -1)) output.error(failure)
+  if (failures.length > 0) throw failures.at(-1)
+  return isValid ? EXIT.done : EXIT.failed
+}
+
+/** Returns what to verify: an id or a path as it is, or the receipts of a file that has several. */
+async function receiptsOf(given: string): Promise<readonly (string | Wire.Receipt)[]> {
+  if (!existsSync(given)) return [given]
+  const text = await readFile(given, 'utf8').catch(() => '')
+  const value = parsed(text)
+  return Array.isArray(value) && value.length > 0 ? (value as Wire.Receipt[]) : [given]
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // The library names the file and what it should be.
+    return undefined
+  }
+}
+
+/** The wallet's account has the tokens that the journal has not. */
+async function verifyOne(
+  farebox: Farebox,
+  receipt: string | Wire.Receipt,
+  token: string | undefined,
+  signal: AbortSignal,
+): Promise<ReceiptVerification> {
+  try {
+    return await farebox.verify(receipt, { receiptToken: token, signal })
+  } catch (error) {
+    const isUnknown = (error as { readonly code?: unknown }).code === 'receipt_unknown'
+    if (!isUnknown || token !== undefined) throw error
+    for await (const { receiptId, receiptToken } of farebox.receipts({ source: 'service', signal }))
+      if (receiptId === receipt && receiptToken !== null) return await farebox.verify(receipt, { receiptToken, signal })
+    throw error
+  }
+}
+
+function describeVerification({ receiptId, outcome, checks }: ReceiptVerification): string {
+  const rows = checks.map((check) => [OUTCOMES[check.outcome], check.name, check.detail])
+  return `${receiptId} ${outcome === 'passed' ? 'is valid' : 'IS NOT VALID'}\n${renderTable(null, rows)}\n`
+}
+
+const OUTCOMES = { passed: 'ok', failed: 'FAILED', skipped: 'skipped' } as const
