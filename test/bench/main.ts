@@ -23,6 +23,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   soak: 'growth of memory under the same calls over time',
   'loop-delay': 'blocking of the API’s event loop by the largest bodies',
   settlement: 'settlements/s, against the official facilitator',
+  client: 'the batch command, against a loop of the official client; a rerun of finished files; bytes sent',
   'upload-once': 'bytes and time of a call that prices a recording first, against uploading it twice',
   uploads: 'memory and answers of 64 concurrent uploads of 25 MiB',
   'worker-uploads': 'memory of a worker, under the manifests’ limit, with 64 paid uploads of 26 MB at the same time',

@@ -15,6 +15,7 @@ const campaigns: Readonly<Record<string, string>> = {
   purse: 'an attacker with little money, many wallets and many addresses, next to honest payers',
   'payer-overdraft': 'many concurrent calls paid from one small wallet',
   upgrade: 'an earlier version replaced by this one under load, and rolled back',
+  client: 'the batch command is killed and run again, with and without its journal, while the service is killed too',
   restore: 'a ledger restored from a backup while calls go on, and callers who come back',
 }
 

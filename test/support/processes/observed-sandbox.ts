@@ -28,7 +28,7 @@ export interface Observation<T> {
 
 /** The shared sandbox with the official paying x402 `fetch` and a record of every answer underneath it. */
 export interface ObservedSandbox extends SharedSandbox {
-  /** The `fetch` that clients get; it pays for their calls. */
+  /** The `fetch` that clients get; it pays for their calls: the official x402 one, or that of `payThrough`. */
   readonly payingFetch: typeof globalThis.fetch
   /** Sends without paying; its answers are recorded too. */
   readonly observingFetch: typeof globalThis.fetch
@@ -38,6 +38,8 @@ export interface ObservedSandbox extends SharedSandbox {
   loseNextPaidAnswer(): void
   /** Runs one call and records its effects. Calls must not overlap. */
   observe<T>(call: () => Promise<T>): Promise<Observation<T>>
+  /** Lets another `fetch` pay for the calls of existing clients while `use` runs. */
+  payThrough<T>(fetch: typeof globalThis.fetch, use: () => Promise<T>): Promise<T>
 }
 
 export async function useObservedSandbox(): Promise<ObservedSandbox> {
@@ -60,11 +62,21 @@ export async function useObservedSandbox(): Promise<ObservedSandbox> {
     upstreamCalls: (await sandbox.upstreamCalls()).length,
     transfers: (await sandbox.chain.transfersTo(sandbox.info.payTo)).length,
   })
+  const officialFetch = createPayingClient({ privateKey, rpcUrl, network, fetch: observingFetch }).fetch
+  let payingFetch = officialFetch
   return {
     ...sandbox,
     answers,
     observingFetch,
-    payingFetch: createPayingClient({ privateKey, rpcUrl, network, fetch: observingFetch }).fetch,
+    payingFetch: (input, init) => payingFetch(input, init),
+    payThrough: async (fetch, use) => {
+      payingFetch = fetch
+      try {
+        return await use()
+      } finally {
+        payingFetch = officialFetch
+      }
+    },
     loseNextPaidAnswer: () => {
       isLosing = true
     },

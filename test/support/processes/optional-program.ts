@@ -11,6 +11,7 @@ const DEBIAN_PACKAGES = {
   'docker-compose': 'docker-compose',
   ffmpeg: 'ffmpeg',
   ffprobe: 'ffmpeg',
+  fish: 'fish',
   kubectl: 'kubernetes-client',
   lame: 'lame',
   monmaptool: 'ceph-base',
@@ -22,6 +23,7 @@ const DEBIAN_PACKAGES = {
   'redis-server': 'redis-server',
   sox: 'sox',
   uuidgen: 'uuid-runtime',
+  zsh: 'zsh',
 } as const
 
 export type OptionalProgram = keyof typeof DEBIAN_PACKAGES
