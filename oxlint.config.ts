@@ -73,8 +73,13 @@ export const DEEPEST_FOLDER = 2
 type RestrictedImports = { group: string[]; message: string }
 type Override = { files: string[]; rules: { 'no-restricted-imports': ['error', { patterns: RestrictedImports[] }] } }
 
+const NOT_THE_CLIENT = {
+  group: ['**/../client/**', 'farebox', 'farebox/**'],
+  message: 'The client is the buyer’s side: api, workers, shared and infra never import it.',
+}
+
 function restrict(files: string[], patterns: RestrictedImports[]): Override {
-  return { files, rules: { 'no-restricted-imports': ['error', { patterns }] } }
+  return { files, rules: { 'no-restricted-imports': ['error', { patterns: [...patterns, NOT_THE_CLIENT] }] } }
 }
 
 const COMPOSED_ONLY = {
@@ -220,9 +225,26 @@ export default defineConfig({
   overrides: [
     { files: ['**/config.ts', 'infra/**', 'test/**', '*.config.ts'], rules: { 'node/no-process-env': 'off' } },
     {
-      files: ['client/wallet/wallet-from-environment.ts', 'client/journal/home-directory.ts'],
+      files: ['client/command/io.ts', 'client/journal/home-directory.ts', 'client/wallet/wallet-from-environment.ts'],
       rules: { 'node/no-process-env': 'off' },
     },
+    {
+      files: ['client/**'],
+      rules: {
+        'no-restricted-imports': [
+          'error',
+          {
+            patterns: [
+              {
+                group: ['**/../{api,workers,shared,infra,test}/**', '#shared/**'],
+                message: 'The client is a package of its own: it imports nothing of the service.',
+              },
+            ],
+          },
+        ],
+      },
+    },
+    restrict(['infra/**'], []),
     ...domainRooms,
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
     ...adapterRooms,

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { createFarebox, walletFromPrivateKey } from '../../../client/farebox.ts'
 import { readDescription } from '../../support/http/described-answers.ts'
 import type { ErrorBody } from '../../support/http/expect-refusal.ts'
-import type { ObservedSandbox } from '../../support/processes/observed-sandbox.ts'
+import type { Observation, ObservedSandbox } from '../../support/processes/observed-sandbox.ts'
 
 /** One call that an SDK can make, with the given headers. */
 export interface SdkUse {
@@ -42,12 +43,19 @@ export interface Sdk {
 
 const PAID_ONCE = { upstreamCalls: 1, transfers: 1 }
 const NOT_PAID = { upstreamCalls: 0, transfers: 0 }
+const UUID = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/
 
 /** Registers the tests that every official client must pass on every endpoint that it supports. */
 export function describeSdk({ name, sandbox, calls, otherUses = [], readFailure }: Sdk): void {
   it.each([...calls, ...otherUses])(`${name}, $name: returns the result for sdkCall payment`, async (sdkCall) => {
     const observed = await sandbox().observe(() => sdkCall.call(keyHeader()))
     expect(observed).toMatchObject({ statuses: [402, 200, ...(sdkCall.fetchesAfterwards ?? [])], ...PAID_ONCE })
+    sdkCall.check(observed.value as never)
+  })
+
+  it.each(otherUses)(`${name}, $name: farebox.fetch pays for it without a header of the caller`, async (sdkCall) => {
+    const observed = await callThroughFarebox(sandbox(), sdkCall)
+    expect(observed).toMatchObject({ statuses: [402, 200], ...PAID_ONCE })
     sdkCall.check(observed.value as never)
   })
 
@@ -74,6 +82,16 @@ export function describeSdk({ name, sandbox, calls, otherUses = [], readFailure 
       expect(readFailure(observed.error)).toMatchObject({ status: 409, code: 'idempotency_key_reused' })
     })
 
+    it('through farebox.fetch, retries keep one key without a header of the caller, and pay once', async () => {
+      sandbox().loseNextPaidAnswer()
+      const observed = await callThroughFarebox(sandbox(), sdkCall)
+      // The repeated request brings the payment at once.
+      expect(observed).toMatchObject({ statuses: [402, 200, 200, ...(sdkCall.fetchesAfterwards ?? [])], ...PAID_ONCE })
+      const keys = observed.answers.slice(0, 3).map(({ idempotencyKey }) => idempotencyKey)
+      expect(keys).toEqual([expect.stringMatching(UUID), keys[0], keys[0]])
+      sdkCall.check(observed.value as never)
+    })
+
     it('repeats the request after a lost answer, and pays once', async () => {
       sandbox().loseNextPaidAnswer()
       const observed = await sandbox().observe(() => sdkCall.call(keyHeader()))
@@ -88,6 +106,17 @@ export function describeSdk({ name, sandbox, calls, otherUses = [], readFailure 
       sdkCall.check(observed.value as never)
     })
   })
+}
+
+/** Makes one call with the client library's `fetch` in the SDK. */
+async function callThroughFarebox(sandbox: ObservedSandbox, { call }: SdkUse): Promise<Observation<unknown>> {
+  const { baseUrl, rpcUrl, payer } = sandbox.info
+  const wallet = walletFromPrivateKey(payer.privateKey)
+  const fetch = sandbox.observingFetch
+  const farebox = await createFarebox({ wallet, baseUrl, rpcUrl, journal: 'memory', verify: 'never', fetch })
+  const observed = await sandbox.observe(() => sandbox.payThrough(farebox.fetch, () => call({})))
+  await farebox.close()
+  return observed
 }
 
 /** Registers the last test of a file: `/openapi.json` describes every answer to its tests. */

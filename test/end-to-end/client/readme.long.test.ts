@@ -1,0 +1,145 @@
+import { execFile } from 'node:child_process'
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { copySamples } from '../../../infra/sandbox/client-command.ts'
+import { createPayer } from '../../support/payer/payer.ts'
+import { buildClient, copyClient } from '../../support/processes/client-package.ts'
+import { type SharedSandbox, useSharedSandbox } from '../../support/processes/test-sandbox.ts'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+const CHARGE_OF_SAMPLE = '0.005034'
+
+let page: string
+let program: string
+let sandbox: SharedSandbox
+beforeAll(async () => {
+  page = await readFile(join(ROOT, 'client/README.md'), 'utf8')
+  sandbox = await useSharedSandbox()
+  program = await mkdtemp(join(tmpdir(), 'farebox-readme-'))
+  const copy = await copyClient(program)
+  await buildClient(copy)
+  await mkdir(join(program, 'bin'))
+  await chmod(join(copy, 'bin/farebox.js'), 0o755)
+  await symlink(join(copy, 'bin/farebox.js'), join(program, 'bin/farebox'))
+})
+afterAll(async () => {
+  await rm(program, { recursive: true, force: true })
+  await sandbox.stop()
+})
+
+/** A user's home with a key file and the settings of the page. */
+let home: string
+beforeEach(async () => {
+  home = await mkdtemp(join(tmpdir(), 'farebox-reader-'))
+  const { privateKey } = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: 1_000_000n })
+  const folder = join(home, '.config/farebox')
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'key'), privateKey, { mode: 0o600 })
+  await writeFile(join(folder, 'env'), settings())
+  return () => rm(home, { recursive: true, force: true })
+})
+
+/** Returns the first block of a language below a heading. */
+function blockOf(heading: string, language: string): string {
+  const section = page.slice(page.indexOf(`\n${heading}\n`))
+  const [, block] = new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(section) ?? []
+  if (block === undefined) throw new Error(`no ${language} below ${heading}`)
+  return block
+}
+
+/** Returns the settings of the page, with the sandbox in place of the example's addresses. */
+function settings(): string {
+  const { baseUrl, rpcUrl } = sandbox.info
+  const text = blockOf('## Settings', 'sh')
+  return text.replace('https://farebox.example', baseUrl).replace('https://mainnet.base.org', rpcUrl)
+}
+
+async function shell(script: string) {
+  const path = [join(program, 'bin'), process.env['PATH']].join(delimiter)
+  const env = { PATH: path, HOME: home }
+  return await promisify(execFile)('sh', ['-ec', script], { cwd: home, env, maxBuffer: 2 ** 26 })
+}
+
+describe('the recipes of the client’s README, as they stand', () => {
+  test('a folder to subtitles: its lines show the price, then write them', async () => {
+    await copySamples(join(home, 'interviews'))
+    // There is no terminal that could answer the question.
+    const lines = blockOf('### A folder to subtitles', 'sh').replace(/^(farebox transcribe interviews\/)$/m, '$1 --yes')
+    const { stderr, stdout } = await shell(`${settings()}\n${lines}`)
+    expect(stdout).toBe('')
+    expect(stderr).toMatch(/3 recordings, .*: 0\.015102 USDC[^]*Charged 0\.015102 USDC/)
+    expect(await readFile(join(home, 'interviews/last-tram.srt'), 'utf8')).toContain('I am the farebox')
+  })
+
+  test('an archive under a budget, and the verification of what was paid for it', async () => {
+    await copySamples(join(home, 'archive/2025'))
+    const batch = blockOf('### An archive of 10,000 files under a budget', 'sh')
+    const first = await shell(`${settings()}\n${batch}`)
+    expect(first.stderr).toContain(`Charged ${CHARGE_OF_SAMPLE} USDC`)
+    expect(
+      (await readdir(join(home, 'transcripts'), { recursive: true })).filter((name) => name.endsWith('.srt')),
+    ).toHaveLength(3)
+    const again = await shell(`${settings()}\n${batch}`)
+    expect(again.stderr).toContain('3 recordings finished before')
+
+    const checks = blockOf('### Verify what was paid', 'sh').replace('transcripts/*', 'transcripts/2025/*')
+    const { stdout } = await shell(`${settings()}\n${checks}`)
+    expect(stdout).toContain(`1 call, ${CHARGE_OF_SAMPLE} USDC`)
+    expect(stdout.match(/ is valid$/gm)).toHaveLength(3)
+    expect(stdout).toMatch(new RegExp(`^ok +transfer +${CHARGE_OF_SAMPLE} USDC`, 'm'))
+    expect(await readFile(join(home, 'spend.csv'), 'utf8')).toContain(CHARGE_OF_SAMPLE)
+  })
+
+  test('an agent with an SDK: the program answers and lists what it paid', async () => {
+    await mkdir(join(home, 'node_modules'))
+    await symlink(join(program, 'client'), join(home, 'node_modules/farebox'))
+    await symlink(join(ROOT, 'node_modules/openai'), join(home, 'node_modules/openai'))
+    await writeFile(join(home, 'agent.mts'), blockOf('### An agent with an SDK', 'ts'))
+    const { stdout } = await shell(`${settings()}\n${process.execPath} agent.mts`)
+    expect(stdout).toMatch(/Good evening[^]*\n\S+Z textmodel-3\.5-flash 2000n\n$/)
+  })
+
+  test('a cron job: its command transcribes what is new, with its events in a file', async () => {
+    await copySamples(join(home, 'inbox'))
+    const line = blockOf('### A cron job', 'cron')
+    const command = /^(?:\S+ ){5}(.*)$/m.exec(line)?.[1] ?? ''
+    await shell(command)
+    await shell(command)
+    expect(await readdir(join(home, 'transcripts'))).toHaveLength(3)
+    const events = (await readFile(join(home, 'farebox.ndjson'), 'utf8'))
+      .trim()
+      .split('\n')
+      .map((text) => JSON.parse(text))
+    expect(events.filter(({ event }) => event === 'finished')).toHaveLength(3)
+    expect(events.filter(({ event }) => event === 'summary').map(({ charged }) => charged)).toEqual(['0.015102', '0'])
+  })
+})
+
+describe('the tables of the client’s README', () => {
+  test('the error codes are those of client and service', async () => {
+    const sources = await readdir(join(program, 'client'), { recursive: true, withFileTypes: true })
+    const files = sources.filter(
+      (entry) => entry.isFile() && entry.name.endsWith('.ts') && !/node_modules|dist/.test(entry.parentPath),
+    )
+    const texts = await Promise.all(files.map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')))
+    const known = `${texts.join('\n')}${await readFile(join(ROOT, 'shared/errors/error-codes.ts'), 'utf8')}`
+    const codes = [...page.slice(page.indexOf('\n## Errors')).matchAll(/^\| (`.*?`) +\|/gm)]
+      .flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)].map(([, code = '']) => code))
+      .filter((code) => code !== 'code')
+    expect(codes.length).toBeGreaterThan(15)
+    expect(codes.filter((code) => !new RegExp(`\\b${code}\\b`).test(known))).toEqual([])
+  })
+
+  test('the commands and options are those of the program', async () => {
+    const help = await shell(
+      'farebox --help; for command in transcribe quote receipts spend verify; do farebox $command --help; done',
+    )
+    const named = new Set([...page.matchAll(/(?<![\w-])--[a-z][a-z-]+/g)].map(([option]) => option))
+    for (const own of ['--workspace', '--global']) named.delete(own)
+    expect([...named].filter((option) => !help.stdout.includes(option))).toEqual([])
+  })
+})
