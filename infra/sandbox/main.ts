@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { highlight, printField, printProblem, printStep, printTitle } from '../terminal.ts'
+import { prepareClient } from './client-command.ts'
 import { findOuterServices } from './outer-services.ts'
 import { listenForStopSignals, type StopReason, untilStop } from './processes/supervise.ts'
 import { type Sandbox, startSandbox } from './sandbox.ts'
@@ -51,7 +52,8 @@ async function main(): Promise<number> {
       ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
       onStep: printStep,
     })
-    printReady(sandbox, place, performance.now() - startedAt)
+    const line = await prepareClient(sandbox.info, place.directory)
+    printReady(sandbox, place, performance.now() - startedAt, line)
     const reason = await untilStop(sandbox, signals)
     printStop(reason, place.directory)
     await sandbox.stop()
@@ -88,12 +90,13 @@ async function chooseDirectory(sandboxFile: string | undefined): Promise<Place> 
   }
 }
 
-function printReady({ info }: Sandbox, place: Place, milliseconds: number): void {
+function printReady({ info }: Sandbox, place: Place, milliseconds: number, transcribeLine: string): void {
   printTitle(`Ready in ${(milliseconds / 1000).toFixed(1)} s at ${highlight(info.baseUrl)}`)
   printField('connection', place.sandboxFile)
   printField('logs', join(place.directory, 'logs'))
   printField('payer', `${info.payer.address} (starts with 1,000 USDC and no gas)`)
   printField('stop', 'Ctrl-C')
+  console.log(`\nTo transcribe a folder, in another terminal:\n${transcribeLine}\n`)
 }
 
 function printStop(stop: StopReason, directory: string): void {

@@ -9,6 +9,9 @@ import { replaceFile } from './replace-file.ts'
 /** The ports of the APIs at the last start. */
 export const PORTS_FILE = 'ports.json'
 
+/** The client's journal of what it paid on this chain, and recordings to try it with. */
+export const CLIENT_STATE = 'client'
+
 const keyPair = z.object({
   address: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
   privateKey: z.custom<`0x${string}`>((value) => typeof value === 'string' && value.startsWith('0x')),
@@ -58,7 +61,7 @@ export function settlementAccounts(secrets: SandboxSecrets, count: number): read
 }
 
 /** All files and folders of a sandbox's state. */
-const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', PORTS_FILE, 'upstream-calls.jsonl']
+const STATE = ['postgres', 'chain', 'uploads', 'logs', 'secrets.json', PORTS_FILE, 'upstream-calls.jsonl', CLIENT_STATE]
 
 /** Deletes payments, results, keys and chain. */
 export async function discardState(directory: string): Promise<void> {

@@ -10,7 +10,7 @@ const SPEAKERS = `${LEAVE_OUT}; diarize true labels each word with its speaker.`
  */
 export const TRANSCRIPTION_ADVICE: Readonly<Record<string, string>> = {
   response_format:
-    'The plain text is text of the JSON answer; for subtitles (SRT, VTT), send timestamps "word" and write a cue for every few words, from the first one’s start to the last one’s end.',
+    'The plain text is text of the JSON answer; for subtitles (SRT, VTT), send timestamps "word" and write a cue for every few words, from the first one’s start to the last one’s end, as the client command "farebox transcribe" does.',
   timestamp_granularities: TIMES,
   'timestamp_granularities[]': TIMES,
   timestamps_granularity: TIMES,

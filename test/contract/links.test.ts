@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const FOLDERS = ['.', 'infra', 'test']
+const FOLDERS = ['.', 'client', 'infra', 'test']
 
 /** The links of a Markdown page to other files of the repository, without their anchors. */
 function relativeLinks(page: string): string[] {
@@ -17,7 +17,9 @@ async function findPages(): Promise<string[]> {
   const found = await Promise.all(
     FOLDERS.map(async (folder) => {
       const names = await readdir(join(ROOT, folder), { recursive: folder !== '.' })
-      return names.filter((name) => name.endsWith('.md')).map((name) => join(folder, name))
+      return names
+        .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+        .map((name) => join(folder, name))
     }),
   )
   return found.flat()
@@ -25,7 +27,9 @@ async function findPages(): Promise<string[]> {
 
 test('every relative link of a Markdown page leads to a file of the repository', async () => {
   const pages = await findPages()
-  expect(pages).toEqual(expect.arrayContaining(['README.md', 'infra/decisions/README.md', 'test/README.md']))
+  expect(pages).toEqual(
+    expect.arrayContaining(['README.md', 'client/README.md', 'infra/decisions/README.md', 'test/README.md']),
+  )
   const broken = pages.flatMap((page) =>
     relativeLinks(page)
       .filter((link) => !existsSync(join(ROOT, dirname(page), link)))

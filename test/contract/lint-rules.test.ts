@@ -61,13 +61,27 @@ const violations: Record<string, { text: string; rule: string }> = {
   'shared/money/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
   'shared/adapters/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
   'shared/adapters/s3/imports-api.ts': { text: target('../../../api/target.ts'), rule: IMPORT_RULE },
+  'api/imports-client.ts': { text: target('../client/target.ts'), rule: IMPORT_RULE },
+  'workers/job/imports-client.ts': { text: target('../../client/target.ts'), rule: IMPORT_RULE },
+  'shared/money/imports-client.ts': { text: target('../../client/target.ts'), rule: IMPORT_RULE },
+  'shared/adapters/s3/imports-client.ts': { text: target('../../../client/target.ts'), rule: IMPORT_RULE },
+  'infra/deeper/imports-client.ts': { text: target('../../client/target.ts'), rule: IMPORT_RULE },
+  'api/imports-package.ts': { text: `export { createFarebox } from 'farebox'\n`, rule: IMPORT_RULE },
 }
+for (const folder of ['api', 'workers', 'shared/adapters', 'infra', 'test'])
+  violations[`client/deeper/imports-${folder.replace('/', '-')}.ts`] = {
+    text: target(`../../${folder}/target.ts`),
+    rule: IMPORT_RULE,
+  }
+violations['client/imports-domain.ts'] = { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE }
 
 /** Imports that the rules allow. */
 const allowed: Record<string, string> = {
   'workers/dependencies.ts': target('#shared/adapters/target.ts'),
   'workers/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
+  'client/deeper/imports-own.ts': target('../target.ts'),
+  'test/imports-client.ts': target('../client/target.ts'),
 }
 
 for (const [house, rooms] of Object.entries(HOUSES)) {
@@ -130,7 +144,7 @@ beforeAll(async () => {
   for (const name of ['oxlint.config.ts', 'tsconfig.json', 'package.json'])
     await cp(join(ROOT, name), join(directory, name))
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
-  const targets = [...roomFolders(), 'api', 'workers', 'test', 'shared/adapters'].map(
+  const targets = [...roomFolders(), 'api', 'workers', 'test', 'shared/adapters', 'infra', 'client'].map(
     (folder) => [`${folder}/target.ts`, 'export const target = 1\n'] as const,
   )
   const texts = Object.entries(violations).map(([path, { text }]) => [path, text] as const)
@@ -139,7 +153,7 @@ beforeAll(async () => {
     await writeFile(join(directory, path), text)
   }
   const oxlint = join(ROOT, 'node_modules/.bin/oxlint')
-  const parameters = [oxlint, '--type-aware', '--format=json', 'api', 'shared', 'test', 'workers']
+  const parameters = [oxlint, '--type-aware', '--format=json', 'api', 'client', 'infra', 'shared', 'test', 'workers']
   const run = promisify(execFile)(process.execPath, parameters, { cwd: directory, maxBuffer: 2 ** 26 })
   const { stdout } = await run.catch((error: { stdout: string }) => error)
   findings = (JSON.parse(stdout) as { diagnostics: typeof findings }).diagnostics

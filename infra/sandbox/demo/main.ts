@@ -7,13 +7,14 @@ import { printProblem, printStep, printTitle } from '../../terminal.ts'
 import { findOuterServices } from '../outer-services.ts'
 import { listenForStopSignals } from '../processes/supervise.ts'
 import { type Sandbox, startSandbox } from '../sandbox.ts'
+import { showBatch } from './batch.ts'
 import { showPaidTranscription } from './paid-transcription.ts'
 
 const HELP = `Usage: npm run demo [-- path/to/file.mp3]
 
 Starts everything that farebox needs on this machine, pays for one transcription with the official
-x402 client, shows each step, then pays for one call of each other endpoint, and stops again.
-Without a file it uses an included sample.
+x402 client, shows each step, then pays for one call of each other endpoint, transcribes a folder with
+the client \`farebox\`, and stops again. Without a file it uses an included sample.
 
 Environment: QUEUE_URL and S3_ENDPOINT, as for npm start.`
 
@@ -40,13 +41,25 @@ async function runDemo(directory: string, audio: { name: string; bytes: Buffer }
   const sandbox = await startSandbox({ directory, outerServices: await findOuterServices(), onStep: printStep })
   try {
     return await Promise.race([
-      showPaidTranscription(sandbox.info, audio).then((isShown) => (isShown ? 0 : 1)),
+      showCalls(sandbox, directory, audio),
       signals.received.then(() => 130),
       crashOf(sandbox),
     ])
   } finally {
     await sandbox.stop()
   }
+}
+
+/** Returns the exit code: 1 when the service refuses the recording. */
+async function showCalls(
+  { info }: Sandbox,
+  directory: string,
+  audio: { name: string; bytes: Buffer },
+): Promise<number> {
+  if (!(await showPaidTranscription(info, audio))) return 1
+  await showBatch(info, directory)
+  console.log('\nDone. `npm start` keeps the same sandbox running.\n')
+  return 0
 }
 
 async function crashOf(sandbox: Sandbox): Promise<never> {

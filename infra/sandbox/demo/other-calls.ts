@@ -55,7 +55,6 @@ const CALLS: readonly DemoCall[] = [
 export async function showOtherCalls(baseUrl: string, client: PayingClient): Promise<void> {
   printTitle('5  Call the other four endpoints')
   for (const call of CALLS) await showCall(baseUrl, client, call)
-  console.log()
 }
 
 async function showCall(baseUrl: string, client: PayingClient, call: DemoCall): Promise<void> {

@@ -59,7 +59,6 @@ export async function showPaidTranscription(info: SandboxInfo, audio: Audio): Pr
   if (!isSame || !isFree) throw new Error('the replay was not free')
 
   await showOtherCalls(info.baseUrl, client)
-  console.log('Done. `npm start` keeps the same sandbox running.\n')
   return true
 }
 

@@ -87,7 +87,7 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     ])
     const packages = await readdir(join(image.directory, 'node_modules'))
     expect(packages).not.toEqual(
-      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint)$/)]),
+      expect.arrayContaining([expect.stringMatching(/^(typescript|vitest|solc|node|oxlint|farebox|commander)$/)]),
     )
   })
 

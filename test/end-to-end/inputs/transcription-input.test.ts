@@ -219,6 +219,7 @@ const optionRules: readonly OptionRules[] = [
         (value) => [value, '"json", "verbose_json"'] as const,
       ),
       ['srt', 'send timestamps "word"'],
+      ['vtt', 'as the client command "farebox transcribe" does'],
       ['text', 'text of the JSON answer'],
     ],
     refusedForm: [

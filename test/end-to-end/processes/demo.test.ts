@@ -32,7 +32,10 @@ it.skipIf(!haveRedis() || !haveS3())(
     // The last lines may arrive after the exit.
     await expect
       .poll(() => ({ ...exit, output: lines.join('\n') }))
-      .toMatchObject({ code: 0, output: expect.stringMatching(/receipt/) })
+      .toMatchObject({
+        code: 0,
+        output: expect.stringMatching(/receipt[^]*3 recordings transcribed[^]*I am the farebox/),
+      })
     // The jobs went through this Redis, and the generated media are in this store's bucket.
     expect(await redis.client.keys('{farebox-*}:transcriptions:id')).toHaveLength(1)
     const objects = await objectsInBucket(settings)()

@@ -1,11 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, exec, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import type { SandboxInfo } from '../../../infra/sandbox/sandbox.ts'
@@ -128,6 +129,15 @@ test('keeps a paid result and its receipt across Ctrl-C (exit code 0) and a kill
   running = await start('sandbox', '--fresh')
   expect(running.info.payer).not.toEqual(before.info.payer)
   expect((await call(running, headers)).status).toBe(402)
+})
+
+test('prints the line that transcribes a folder with the client', async () => {
+  const [, line = 'false'] = /^(FAREBOX_URL=.* transcribe .*)$/m.exec(running.output()) ?? []
+  const recordings = join(directory, '.farebox/client/recordings')
+  const { stderr } = await promisify(exec)(`${line} --format txt --yes`, { cwd: directory })
+  expect(stderr).toContain('3 recordings transcribed')
+  expect(await readFile(join(recordings, 'last-tram.txt'), 'utf8')).toContain('I am the farebox')
+  expect(await readdir(join(directory, '.farebox/client/home'))).toContain('journal')
 })
 
 test('runs and stops (SIGTERM, exit code 0) a second sandbox without affecting the first', async () => {
