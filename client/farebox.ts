@@ -152,7 +152,8 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
   const account = new AccountClient(context)
   const approvals = pLimit(1)
   const json = <Name extends JsonOperation>(operation: Name): JsonCalls<Name> => ({
-    create: (request, callOptions = {}) => pay(paying, prepareJsonCall(baseUrl, operation, request, callOptions)),
+    create: async (request, callOptions = {}) =>
+      await pay(paying, prepareJsonCall(baseUrl, operation, request, callOptions)),
   })
   return {
     chat: json('createChatCompletion'),

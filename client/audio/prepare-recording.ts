@@ -11,6 +11,7 @@ import { walkFrames } from './mpeg/walk-frames.ts'
 import { cutRecording } from './parts/cut-recording.ts'
 import type { CutOptions } from './parts/plan-parts.ts'
 import { type FileFacts, type ReadRecording, readRecording } from './read-recording.ts'
+import { wavClaimedMs } from './wav-claims.ts'
 import { writePrepared } from './write-prepared.ts'
 
 /** An MP3 within the limits, with the facts that price it exactly. */
@@ -57,7 +58,7 @@ const TOLERANCE_SHARE = 0.02
 export async function prepareRecording(path: string, options: PrepareOptions): Promise<PreparedRecording> {
   const { limits, signal } = options
   const read = await readRecording(path, { maximumContentBytes: MAXIMUM_HELD_BYTES, ...(signal && { signal }) })
-  const { content: _, ...source } = read
+  const { content, ...source } = read
   const treatment = treatmentOf(read, limits)
   if (treatment.kind === 'send') {
     const upload = { ...source, durationMs: treatment.durationMs, offsetMs: 0 }
@@ -67,7 +68,7 @@ export async function prepareRecording(path: string, options: PrepareOptions): P
     const uploads = await cutAndWrite(treatment.table, source, 0, options)
     return { source, treatment: 'cut', uploads, warnings: warningsOfMp3(treatment) }
   }
-  return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, options)) }
+  return { treatment: 'convert', ...(await convertAndWrite(source, treatment.found, wavClaimedMs(content), options)) }
 }
 
 function requiredFfmpeg(path: string, why: string, ffmpeg: Ffmpeg | undefined): Ffmpeg {
@@ -105,6 +106,7 @@ async function uploadAt(path: string, offsetMs: number, expected: Uint8Array): P
 async function convertAndWrite(
   source: FileFacts,
   found: string,
+  claimedMs: number | undefined,
   options: PrepareOptions,
 ): Promise<Omit<PreparedRecording, 'treatment'>> {
   const { limits, folder, signal } = options
@@ -120,7 +122,7 @@ async function convertAndWrite(
   const treatment = treatmentOf(converted, limits)
   if (treatment.kind === 'convert')
     throw new AudioError('damaged_audio', `it converts to ${treatment.found}.`, { path })
-  const warnings = warningsOf(described.durationMs, treatment.durationMs)
+  const warnings = warningsOf(claimedMs ?? described.durationMs, treatment.durationMs)
   const delayMs = conversionDelayMs(treatment.sampleRate) - described.startMs
   if (treatment.kind === 'cut') {
     const uploads = await cutAndWrite(treatment.table, source, delayMs, options)

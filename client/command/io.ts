@@ -1,7 +1,7 @@
 /** A stream for people or programs, as far as it is needed here. */
 export interface OutputStream {
-  /** Calls back when the chunk was taken, or cannot be. */
-  write(chunk: string | Uint8Array, taken?: () => void): boolean
+  /** Calls back when the chunk was taken, or with an error. */
+  write(chunk: string | Uint8Array, taken?: (error?: Error | null) => void): boolean
   readonly isTTY?: boolean
   readonly columns?: number
   readonly rows?: number

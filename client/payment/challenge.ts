@@ -21,7 +21,9 @@ export interface Challenge {
 export function readChallenge(header: string | null): Challenge {
   const required = parseHeader(header)
   const { accepts, resource, x402Version } = required
-  const [chosen] = Array.isArray(accepts) ? accepts.filter(({ scheme }) => scheme === 'upto') : []
+  const [chosen] = Array.isArray(accepts)
+    ? accepts.filter((each?: Partial<PaymentRequirements> | null) => each?.scheme === 'upto')
+    : []
   if (x402Version !== 2 || chosen === undefined)
     throw unreadable('it offers no payment of scheme "upto" in x402 version 2')
   const { scheme, network, asset, payTo, amount, maxTimeoutSeconds, extra } = chosen

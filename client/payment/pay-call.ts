@@ -76,7 +76,7 @@ async function advance(context: PaymentContext, call: PaidCall, progress: Progre
   try {
     answer = await sendCall(context, call, payment)
     if (answer.status >= 200 && answer.status < 300) {
-      requireResult(answer, payment)
+      requireResult(answer, payment, call)
       return conclude(context, call, answer, payment)
     }
   } catch (error) {

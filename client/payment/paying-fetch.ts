@@ -5,17 +5,12 @@ import { ServiceError } from '../wire/service-error.ts'
 import { bodyDigest } from './body-digest.ts'
 import { requestIdentity } from './call-key.ts'
 import { LogicalCalls } from './logical-calls.ts'
+import { OPERATION_PATHS } from './operations.ts'
 import type { PaymentContext } from './paid-call.ts'
 import { payCall } from './pay-call.ts'
 
 /** The endpoints that are paid for. Every other request passes unchanged. */
-const PAID_PATHS: ReadonlySet<string> = new Set([
-  '/v1/chat/completions',
-  '/v1/messages',
-  '/v1/images/generations',
-  '/v1/audio/speech',
-  '/v1/audio/transcriptions',
-])
+const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
 
 /** Codes after which an equal request must not take the key again: its result can never be had. */
 const SPENT_KEYS: ReadonlySet<string> = new Set(['idempotency_key_reused', 'result_expired', 'payment_already_settled'])

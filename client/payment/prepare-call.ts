@@ -26,6 +26,9 @@ export interface CallOptions {
   readonly purpose?: string | undefined
 }
 
+/** What the service accepts. `fetch` fails for some others as if the connection were lost, which is repeated for long. */
+const KEY = /^[\x21-\x7e]{1,255}$/
+
 const DEFAULT_PATIENCE_MS = 10 * 60_000
 
 /** Prepares a call whose request is JSON. */
@@ -71,6 +74,7 @@ export async function prepareTranscription(
 
 function common(baseUrl: string, operation: keyof typeof OPERATION_PATHS, digest: string, options: CallOptions) {
   const { requestId = randomUUID(), purpose = operation, patienceMs = DEFAULT_PATIENCE_MS, signal, onWait } = options
+  if (!KEY.test(requestId)) throw new RangeError('requestId must be 1 to 255 visible ASCII characters')
   const url = new URL(OPERATION_PATHS[operation], baseUrl).href
   return {
     key: requestId,

@@ -1,12 +1,17 @@
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import type { PaidCall } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
 /**
  * Throws for a success that is no result: the page of a proxy or a network's login, or JSON that was cut off on its way.
  * Taken for a result, it would end the call although nobody has what was paid for.
  */
-export function requireResult({ headers, body }: HttpAnswer, payment: SignedPayment | null): void {
+export function requireResult(
+  { headers, body }: HttpAnswer,
+  payment: SignedPayment | null,
+  call: Pick<PaidCall, 'headers'>,
+): void {
   const isStated = headers.has('x-receipt-id') || headers.has('payment-response')
   const isJson = /\bjson\b/i.test(headers.get('content-type') ?? '')
   if (!isStated && (payment === null || !isJson))
@@ -16,7 +21,8 @@ export function requireResult({ headers, body }: HttpAnswer, payment: SignedPaym
       money: payment === null ? 'none' : 'unknown',
       advice: `The answer is not from the service: check its URL, and any proxy before it.${payment === null ? '' : ' Repeat the call with the same key: it is charged at most once.'}`,
     })
-  if (isJson && !isReadable(body))
+  // Asked for JSON, the service sends nothing else, whatever a proxy makes of the type.
+  if ((isJson || call.headers['accept'] === 'application/json') && !isReadable(body))
     throw new FareboxError({
       code: 'answer_damaged',
       problem: 'The result arrived damaged: it is no JSON.',

@@ -5,6 +5,8 @@ const LONGEST_DELAY_MS = 30_000
 
 /** A server that asks for repetitions without a wait gets few of them. */
 const LONGEST_LEAST_DELAY_MS = 1000
+/** Node's timers end at once when they are longer. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** The waits of one call: as long as the server asks for, otherwise doubling with jitter, within the call's patience. */
 export class RetrySchedule {
@@ -29,5 +31,5 @@ export class RetrySchedule {
 
 /** Waits; rejects as soon as the signal is aborted. */
 export async function wait(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  await sleep(milliseconds, undefined, signal === undefined ? {} : { signal })
+  await sleep(Math.min(milliseconds, LONGEST_TIMER_MS), undefined, signal === undefined ? {} : { signal })
 }

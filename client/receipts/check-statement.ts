@@ -16,7 +16,7 @@ export async function checkStatement(
   const { extractReceiptFromResponse, extractReceiptPayload } = await import('@x402/extensions/offer-receipt')
   const statement = extractReceiptFromResponse(new Response(null, { headers }))
   if (statement?.format !== 'jws') return skip('statement', 'the answer brought none')
-  const { kid } = readHeader(statement.signature.split('.')[0] ?? '')
+  const { kid } = readHeader(String(statement.signature).split('.')[0] ?? '')
   if (typeof kid !== 'string') return judge('statement', ['it names no key'], '')
   const problem = await problemOfJws(statement.signature, kid, keys)
   if (problem !== null) return judge('statement', [problem], '')
@@ -31,6 +31,7 @@ export async function checkStatement(
   return judge('statement', problems, `by ${kid}`)
 }
 
-function differ(name: string, expected: string, actual: string): readonly string[] {
-  return expected.toLowerCase() === actual.toLowerCase() ? [] : [`its ${name} is ${actual}, not ${expected}`]
+function differ(name: string, expected: string, actual: unknown): readonly string[] {
+  const stated = String(actual)
+  return expected.toLowerCase() === stated.toLowerCase() ? [] : [`its ${name} is ${stated}, not ${expected}`]
 }

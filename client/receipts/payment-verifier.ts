@@ -3,7 +3,7 @@ import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
 import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
-import { fetchReceipt } from './fetch-receipt.ts'
+import { CHECK_WAITS, fetchReceipt } from './fetch-receipt.ts'
 import { recordVerification } from './verify-receipt.ts'
 
 /** When receipts are verified: before a call returns, later in the background, or never. */
@@ -11,8 +11,6 @@ export type VerificationTime = 'at_once' | 'later' | 'never'
 
 type Judgment = Pick<Payment, 'verified' | 'problems'>
 
-/** A result is not held back for long by a receipt that cannot be fetched. */
-const PATIENCE_MS = 5000
 /** Receipts that are fetched at a time in the background. */
 const CONCURRENCY = 4
 /** The service answered, but not with the receipt that it must have. */
@@ -23,13 +21,20 @@ export class PaymentVerifier {
   readonly #context: ReceiptContext
   readonly #time: VerificationTime
   readonly #onVerified: ((payment: Payment) => void) | undefined
+  readonly #waits: typeof CHECK_WAITS
   readonly #limit = pLimit(CONCURRENCY)
   readonly #running = new Set<Promise<unknown>>()
 
-  constructor(context: ReceiptContext, time: VerificationTime, onVerified?: (payment: Payment) => void) {
+  constructor(
+    context: ReceiptContext,
+    time: VerificationTime,
+    onVerified?: (payment: Payment) => void,
+    waits = CHECK_WAITS,
+  ) {
     this.#context = context
     this.#time = time
     this.#onVerified = onVerified
+    this.#waits = waits
   }
 
   /** Returns the answer with the outcome, if it is to be known at once. */
@@ -60,7 +65,7 @@ export class PaymentVerifier {
     const attempt = this.#context.journal.attempts.get(key)
     if (attempt?.verification === 'passed' && attempt.receipts.length === 1) return { verified: 'passed', problems: [] }
     try {
-      const options = { patienceMs: PATIENCE_MS, signal: this.#time === 'at_once' ? signal : undefined }
+      const options = { ...this.#waits, signal: this.#time === 'at_once' ? signal : undefined }
       const receipt = await fetchReceipt(this.#context, receiptId, receiptToken, options)
       await this.#context.store.save(receipt)
       const given = { answer, path: new URL(url).pathname }
@@ -68,10 +73,10 @@ export class PaymentVerifier {
       recordVerification(this.#context, verification)
       return { verified: verification.outcome, problems: problemsOf(verification) }
     } catch (error) {
-      if (!(error instanceof FareboxError)) throw error
-      if (!FAILURES.has(error.code))
-        return { verified: 'not_checked', problems: [`it could not be checked: ${error.problem}`] }
-      const problems = [`the service does not show it: ${error.problem}`]
+      // Whatever the service sent, the result is paid for and returned.
+      const { code, problem } = error instanceof FareboxError ? error : { code: '', problem: String(error) }
+      if (!FAILURES.has(code)) return { verified: 'not_checked', problems: [`it could not be checked: ${problem}`] }
+      const problems = [`the service does not show it: ${problem}`]
       this.#recordFailure(key, receiptId, problems)
       return { verified: 'failed', problems }
     }

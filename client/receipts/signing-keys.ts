@@ -1,5 +1,6 @@
 import { askForJson, type ServiceAccess } from '../wire/ask-service.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
+import { CHECK_WAITS } from './fetch-receipt.ts'
 
 /** A public key of the service (RFC 8037). */
 export interface SigningKey {
@@ -16,10 +17,12 @@ const REREAD_MS = 60_000
 export class SigningKeys {
   readonly url: string
   readonly #access: ServiceAccess
+  readonly #waits: typeof CHECK_WAITS
   #latest: { readonly keys: Promise<readonly SigningKey[]>; readonly at: number } | null = null
 
-  constructor(access: ServiceAccess, baseUrl: string) {
+  constructor(access: ServiceAccess, baseUrl: string, waits = CHECK_WAITS) {
     this.#access = access
+    this.#waits = waits
     this.url = new URL('/.well-known/jwks.json', baseUrl).href
   }
 
@@ -45,7 +48,7 @@ export class SigningKeys {
   }
 
   async #ask(): Promise<readonly SigningKey[]> {
-    const { keys } = await askForJson<{ readonly keys?: unknown }>(this.#access, this.url)
+    const { keys } = await askForJson<{ readonly keys?: unknown }>(this.#access, this.url, this.#waits)
     if (Array.isArray(keys)) return keys.filter(isSigningKey)
     throw new FareboxError({
       code: 'unexpected_answer',

@@ -1,6 +1,8 @@
 import { createHmac, randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { replaceFile } from '../files/replace-file.ts'
+import { withLock } from '../journal/lock.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Wallet } from './wallet.ts'
 
@@ -21,7 +23,7 @@ const SECRET_BYTES = 32
 export async function readKeySecret(wallet: Wallet, home: string | null): Promise<KeySecret> {
   const derived = await wallet.keySecret()
   if (derived !== null) return { secret: derived, source: 'wallet' }
-  const random = home === null ? processSecret() : storedSecret(home)
+  const random = home === null ? processSecret() : await storedSecret(home)
   const secret = createHmac('sha256', random).update(wallet.address.toLowerCase()).digest()
   return { secret: new Uint8Array(secret), source: 'journal' }
 }
@@ -34,19 +36,33 @@ function processSecret(): Buffer {
   return drawn
 }
 
-/** Reads the secret, or draws it once for all processes. */
-function storedSecret(home: string): Buffer {
+/** Reads the secret, or draws it once for all processes. A process that is killed meanwhile leaves no part of it. */
+async function storedSecret(home: string): Promise<Buffer> {
   const path = join(home, SECRET_FILE)
   try {
-    mkdirSync(home, { recursive: true, mode: 0o700 })
-    // Created exclusively: of two processes, one draws the secret and the other one reads it.
-    writeFileSync(path, randomBytes(SECRET_BYTES).toString('hex'), { flag: 'wx', mode: 0o600, flush: true })
+    const stored = await readStored(path)
+    if (stored !== null) return stored
+    await mkdir(home, { recursive: true, mode: 0o700 })
+    return await withLock(home, async () => (await readStored(path)) ?? (await drawStored(path)))
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw secretError(path, error)
+    throw error instanceof FareboxError ? error : secretError(path, error)
   }
-  const text = readFileSync(path, 'utf8').trim()
-  if (!/^[0-9a-f]{64}$/.test(text)) throw secretError(path, new Error('it has another form'))
-  return Buffer.from(text, 'hex')
+}
+
+async function readStored(path: string): Promise<Buffer | null> {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return null
+    throw error
+  })
+  if (text === null) return null
+  if (!/^[0-9a-f]{64}$/.test(text.trim())) throw new Error('it has another form')
+  return Buffer.from(text.trim(), 'hex')
+}
+
+async function drawStored(path: string): Promise<Buffer> {
+  const secret = randomBytes(SECRET_BYTES)
+  await replaceFile(path, secret.toString('hex'), { mode: 0o600 })
+  return secret
 }
 
 function secretError(path: string, cause: unknown): FareboxError {

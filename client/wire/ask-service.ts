@@ -15,6 +15,8 @@ export interface FreeRequest {
   readonly body?: string
   /** How long to wait for retries; 30 seconds by default. */
   readonly patienceMs?: number | undefined
+  /** How long to wait for each answer; as long as the connection lasts by default. */
+  readonly timeoutMs?: number | undefined
   readonly signal?: AbortSignal | undefined
   /** Called before each wait. */
   readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
@@ -64,14 +66,16 @@ export function jsonOf({ body, status }: HttpAnswer, url: string): unknown {
 async function askOnce(
   { fetch }: ServiceAccess,
   url: string,
-  { method = 'GET', headers = {}, body, signal }: FreeRequest,
+  { method = 'GET', headers = {}, body, signal, timeoutMs }: FreeRequest,
 ): Promise<HttpAnswer> {
+  const signals = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)]
+  const given = signals.filter((each) => each !== undefined)
   const answer = await fetch(url, {
     method,
     headers: { accept: 'application/json', ...headers },
     redirect: 'error',
     ...(body === undefined ? {} : { body }),
-    ...(signal ? { signal } : {}),
+    ...(given.length === 0 ? {} : { signal: AbortSignal.any(given) }),
   })
     .then(readAnswer)
     .catch((cause: unknown) => {

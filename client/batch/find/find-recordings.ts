@@ -1,10 +1,10 @@
 import { createWriteStream } from 'node:fs'
-import { lstat, mkdtemp, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { lstat, rm, stat } from 'node:fs/promises'
 import { basename, join, relative, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { glob, isDynamicPattern } from 'tinyglobby'
+import { openTemporaryFolder } from '../../files/temporary-file.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import type { Source } from '../types.ts'
 import { looksLikeRecording } from './audio-endings.ts'
@@ -90,11 +90,14 @@ async function exists(path: string): Promise<boolean> {
 
 /** Recordings are read more than once, so what comes from a pipe is kept in a file. */
 async function copyOfInput(stdin: Readable): Promise<Source> {
+  let folder: string | undefined
   try {
-    const path = join(await mkdtemp(join(tmpdir(), 'farebox-input-')), 'stdin')
+    folder = await openTemporaryFolder('input')
+    const path = join(folder, 'stdin')
     await pipeline(stdin, createWriteStream(path, { mode: 0o600 }))
     return { path, label: 'standard input', name: 'stdin', isTemporary: true }
   } catch (cause) {
+    if (folder !== undefined) await rm(folder, { recursive: true, force: true })
     throw new FareboxError({
       code: 'input_unreadable',
       problem: 'The recording on standard input could not be read or kept in a temporary file.',

@@ -24,6 +24,20 @@ export async function planBatch(
   options: BatchOptions,
   onEvent: OnBatchEvent = () => undefined,
 ): Promise<BatchPlan> {
+  try {
+    return await plan(farebox, sources, options, onEvent)
+  } catch (error) {
+    await removeCopies(sources)
+    throw error
+  }
+}
+
+async function plan(
+  farebox: Farebox,
+  sources: readonly Source[],
+  options: BatchOptions,
+  onEvent: OnBatchEvent,
+): Promise<BatchPlan> {
   const request = resolveRequest(options)
   const finished = new FinishedFiles(farebox.home)
   const surveyed = await survey(sources, options, request.renderingDigest, finished)
@@ -60,8 +74,13 @@ function makePlan(
   onEvent({ event: 'totals', totals })
   const discard = async () => {
     await work.preparer?.discard()
-    for (const { path, isTemporary } of sources)
-      if (isTemporary === true) await rm(dirname(path), { recursive: true, force: true })
+    await removeCopies(sources)
   }
   return attachWork({ files, totals, discard }, work)
+}
+
+/** Removes what standard input was kept in. */
+async function removeCopies(sources: readonly Source[]): Promise<void> {
+  for (const { path, isTemporary } of sources)
+    if (isTemporary === true) await rm(dirname(path), { recursive: true, force: true })
 }

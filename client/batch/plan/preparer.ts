@@ -1,6 +1,5 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
-import { join } from 'node:path'
 import pLimit from 'p-limit'
 import {
   AudioError,
@@ -16,6 +15,7 @@ import {
 import { frameTableOf } from '../../audio/mpeg/frame-table.ts'
 import { walkFrames } from '../../audio/mpeg/walk-frames.ts'
 import { readAgain } from '../../audio/read-recording.ts'
+import { openTemporaryFolder } from '../../files/temporary-file.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { isSameStamp, stampOf } from '../record/file-state.ts'
 import { type MeasuredRecording, type MeasuredUpload, PlanCache } from './plan-cache.ts'
@@ -166,7 +166,7 @@ export class Preparer {
   }
 
   #openFolder(): Promise<string> {
-    this.#folder ??= mkdtemp(join(tmpdir(), 'farebox-prepared-')).catch((cause: unknown) => {
+    this.#folder ??= openTemporaryFolder('prepared').catch((cause: unknown) => {
       throw new FareboxError({
         code: 'folder_unwritable',
         problem: `No temporary folder can be made in ${tmpdir()}.`,

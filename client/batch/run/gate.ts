@@ -15,7 +15,7 @@ const SHORTEST_PAUSE_MS = 1000
  * at the same time, and grows by one after as many successes as it is high.
  */
 export class Gate {
-  readonly #highest: number
+  #highest: number
   readonly #onChange: GateOptions['onChange']
   readonly #now: () => number
   #limit: number
@@ -73,8 +73,9 @@ export class Gate {
     if (!isPaused) this.#change(Math.max(1, Math.floor(this.#limit / 2)), reason)
   }
 
-  /** Makes all uploads wait for each other. */
+  /** Makes all uploads wait for each other, to the end. */
   oneAtATime(reason: string): void {
+    this.#highest = 1
     this.#change(1, reason)
   }
 

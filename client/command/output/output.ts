@@ -12,8 +12,8 @@ export interface Output {
   result(value: object, text: string): void
   /** Writes one line of NDJSON to stdout, only with `--json`. */
   event(value: object): void
-  /** Writes a transcript, an image or sound to stdout as it is, and waits until it is taken. */
-  content(bytes: string | Uint8Array): Promise<void>
+  /** Writes a transcript, an image or sound to stdout as it is; returns whether it was taken. */
+  content(bytes: string | Uint8Array): Promise<boolean>
   /** Writes a remark to stderr. */
   note(text: string): void
   warn(text: string): void
@@ -42,7 +42,7 @@ export function createOutput({ stdout, stderr, environment }: Io, json: boolean)
     content: (bytes) =>
       new Promise((resolve) => {
         // A reader that has left is no error: what was asked for is done.
-        stdout.write(bytes, () => resolve())
+        stdout.write(bytes, (error) => resolve(error === undefined || error === null))
       }),
     note,
     warn: (text) => {

@@ -1,7 +1,9 @@
 import type { BatchPlan, BatchTotals, PlannedFile } from '../../batch/types.ts'
 import { printable } from '../output/printable.ts'
-import { alignedUsdc, counted, duration, usdc } from './amounts.ts'
+import { alignedUsdc, count, counted, duration, usdc } from './amounts.ts'
 import { withOutputs } from './file-text.ts'
+
+const MOST_WARNINGS = 20
 
 /** Renders the list of `--dry-run`: what happens to each recording and what it costs. */
 export function describeFiles({ files }: BatchPlan): string {
@@ -34,6 +36,15 @@ function partsOf({ parts, pack, alreadyPaid }: PlannedFile): string {
     ...(alreadyPaid > 0n ? [`${usdc(alreadyPaid)} of it paid before`] : []),
   ]
   return details.length === 0 ? '' : ` (${details.join(', ')})`
+}
+
+/** Renders what should be known of recordings before they are paid for, such as that they are incomplete. */
+export function describeWarnings({ files }: BatchPlan): string[] {
+  const all = files.flatMap(({ state, label, warnings }) =>
+    state === 'to_do' ? warnings.map((warning) => `${printable(label)}: ${printable(warning)}`) : [],
+  )
+  const more = all.length - MOST_WARNINGS
+  return more > 0 ? [...all.slice(0, MOST_WARNINGS), `and ${count(more)} more, which --dry-run lists`] : all
 }
 
 /** Renders what a batch is and costs, in one line or two. */

@@ -14,7 +14,7 @@ import { usdc } from './amounts.ts'
 import { ask, requireTerminal } from './ask.ts'
 import { budgetLeft } from './budget-left.ts'
 import { describeFailures, describeOutcome } from './describe-outcome.ts'
-import { describeFiles, describeTotals, packHint } from './describe-plan.ts'
+import { describeFiles, describeTotals, describeWarnings, packHint } from './describe-plan.ts'
 import { eventLine, summaryLine } from './event-line.ts'
 import { exitCodeOfOutcome } from './outcome-exit-code.ts'
 import { createPlanReporter } from './plan-reporter.ts'
@@ -46,7 +46,7 @@ export async function transcribe(
 
 export interface BatchEnd {
   readonly exitCode: ExitCode
-  /** Some recordings were not begun, for a reason that concerns all of them. */
+  /** Some recordings were not begun or failed for a reason that concerns all of them. */
   readonly isUnfinished: boolean
 }
 
@@ -75,19 +75,24 @@ export async function transcribeSources(
     if (failures !== undefined) output.note(failures)
     if (plan.totals.toDo > 0) output.note(describeOutcome(outcome, budgetLeft(farebox)))
     output.event(summaryLine(outcome, exitCode))
-    return { exitCode, isUnfinished: outcome.notBegun > 0 }
+    return { exitCode, isUnfinished: outcome.notBegun > 0 || outcome.stoppedBy !== undefined }
   } finally {
     await plan.discard()
   }
 }
 
 function batchOptions({ interrupts, output }: CommandContext, { batch, isPrinted }: TranscribeTask): BatchOptions {
-  const print = (text: string) => output.content(text)
+  const left = new AbortController()
+  const print = async (text: string) => {
+    if ((await output.content(text)) || left.signal.aborted) return
+    output.warn('The reader of standard output has left: nothing more is paid for.')
+    left.abort()
+  }
   return {
     ...batch,
     output: { ...batch.output, ...(isPrinted && { print }) },
     signal: interrupts.abort,
-    drain: interrupts.finish,
+    drain: AbortSignal.any([interrupts.finish, left.signal]),
   }
 }
 
@@ -113,6 +118,7 @@ async function makePlan(
 
 function reportPlan({ output }: CommandContext, farebox: Farebox, task: TranscribeTask, plan: BatchPlan): void {
   if (task.isDryRun && !output.json) output.note(describeFiles(plan))
+  if (!task.isDryRun) for (const warning of describeWarnings(plan)) output.warn(warning)
   output.note(describeTotals(plan.totals))
   const hint = packHint(plan)
   if (hint !== undefined) output.note(hint)

@@ -1,9 +1,11 @@
+import { stat } from 'node:fs/promises'
 import { setTimeout } from 'node:timers/promises'
 import { watch } from 'chokidar'
 import { findRecordings } from '../../batch/batch.ts'
 import type { Farebox } from '../../farebox.ts'
 import { EXIT, type ExitCode, exitCodeOf } from '../exit-codes.ts'
 import type { CommandContext } from '../run.ts'
+import { UsageError } from '../usage-error.ts'
 import { usdc } from './amounts.ts'
 import { ArrivedFiles } from './arrived-files.ts'
 import { ask, requireTerminal } from './ask.ts'
@@ -20,6 +22,7 @@ const RETRY_MS = 30_000
 /** Transcribes what is in folders and what arrives in them, until it is interrupted or cannot pay. */
 export async function watchFolders(context: CommandContext, farebox: Farebox, task: TranscribeTask): Promise<ExitCode> {
   const { io, output, interrupts } = context
+  for (const path of task.paths) await requireFolder(path)
   if (!task.isConfirmed) {
     requireTerminal(io, task.isInputTaken)
     if (!(await ask(io, questionOf(farebox), interrupts.finish))) return EXIT.interrupted
@@ -62,9 +65,15 @@ async function transcribeArrived(
   }
 }
 
-/** Waits, or until the signal is aborted. */
+/** What does not exist would be waited for without a word. */
+async function requireFolder(path: string): Promise<void> {
+  const found = await stat(path).catch(() => undefined)
+  if (found?.isDirectory() !== true) throw new UsageError(`--watch takes folders only: ${path} is none.`)
+}
+
+/** Waits, or until the signal is aborted; does not keep a program that ends. */
 async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
-  await setTimeout(durationMs, undefined, { signal }).catch(() => undefined)
+  await setTimeout(durationMs, undefined, { signal, ref: false }).catch(() => undefined)
 }
 
 function questionOf(farebox: Farebox): string {

@@ -112,6 +112,10 @@ describe.skipIf(!canRun)('prepareRecording', () => {
     await writeFile(at('half.flac'), flac.subarray(0, Math.floor(flac.length / 2)))
     const { warnings } = await prepare('half.flac')
     expect(warnings).toEqual([expect.stringMatching(/incomplete or damaged: it claims 60\.0 s, and [23]\d\.\d s/)])
+    const wav = await readFile(at('minute.wav'))
+    await writeFile(at('half.wav'), wav.subarray(0, Math.floor(wav.length / 2)))
+    expect((await prepare('half.wav')).warnings).toEqual([expect.stringContaining('it claims 60.0 s, and 30.')])
+    expect((await prepare('minute.wav')).warnings).toEqual([])
   })
 
   test('opens no connection for a playlist', async () => {

@@ -51,6 +51,18 @@ const CHANGES: readonly (readonly [string, ChallengeChanges, RegExp])[] = [
   ['a higher price than asked for', { amount: 5035n }, /maximum is 0.005035 USDC instead of 0.005034 USDC/],
 ]
 
+describe('an idempotency key that the service cannot accept', () => {
+  it.each(['', 'schlüssel', 'a\nb', '→', 'x'.repeat(256)])(
+    '%j is refused at once, before anything is sent',
+    async (requestId) => {
+      const { client } = await open()
+      const from = server.received.length
+      await expect(client.chat.create(CHAT, { requestId })).rejects.toThrow(RangeError)
+      expect(server.received).toHaveLength(from)
+    },
+  )
+})
+
 describe('a server that asks for other terms', () => {
   it.each(CHANGES)('%s is refused before anything is signed, with what differed', async (_, changes, difference) => {
     const { client, signed } = await open()

@@ -1,15 +1,19 @@
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type FindOptions, findRecordings } from '../../../../client/batch/find/find-recordings.ts'
+import { planBatch } from '../../../../client/batch/plan/plan-batch.ts'
+import type { BatchOptions } from '../../../../client/batch/types.ts'
+import type { Farebox } from '../../../../client/farebox.ts'
 
 let cwd: string
 beforeEach(async () => {
   cwd = await mkdtemp(join(tmpdir(), 'farebox-find-'))
 })
 afterEach(async () => {
+  vi.unstubAllEnvs()
   await rm(cwd, { recursive: true, force: true })
 })
 
@@ -82,6 +86,22 @@ describe('finding recordings', () => {
     await writeFile(join(cwd, 'list'), 'a.mp3\0b [1].mp3\0in\0')
     expect(await find([], { filesFrom: join(cwd, 'list') })).toEqual(expected)
     await expect(find([], { filesFrom: join(cwd, 'no list') })).rejects.toMatchObject({ code: 'list_unreadable' })
+  })
+
+  it('keeps nothing of standard input that ends early, or if no batch can be planned', async () => {
+    vi.stubEnv('TMPDIR', cwd)
+    const broken = Readable.from(
+      (async function* () {
+        yield await Promise.resolve(Buffer.from('sound'))
+        throw new Error('the program before the pipe failed')
+      })(),
+    )
+    await expect(findRecordings(['-'], { cwd, stdin: broken })).rejects.toMatchObject({ code: 'input_unreadable' })
+    expect(await readdir(cwd)).toEqual([])
+    const sources = await findRecordings(['-'], { cwd, stdin: Readable.from([Buffer.from('sound')]) })
+    const options = { formats: [], request: {}, subtitles: {}, output: {}, concurrency: 1 } as unknown as BatchOptions
+    await expect(planBatch({} as Farebox, sources, options)).rejects.toMatchObject({ code: 'invalid_options' })
+    expect(await readdir(cwd)).toEqual([])
   })
 
   it('keeps audio from standard input in a file, since it is read more than once', async () => {

@@ -46,6 +46,17 @@ describe('how farebox transcribe ends', () => {
     expect(err).toContain(`chmod 600 ${key}`)
   })
 
+  it('pays for nothing more when the reader of its transcripts leaves', async () => {
+    await bench.record('a.mp3', 'b.mp3', 'c.mp3', 'd.mp3')
+    const command = bench.start(['transcribe', '.', '--yes', '--out', '-', '--concurrency', '1'])
+    command.child.stdout?.destroy()
+    const { code, err } = await command.done
+    expect(code).toBe(130)
+    expect(err).toContain('The reader of standard output has left')
+    // The next one is begun while the first is printed.
+    expect(await bench.paid()).toBeLessThan(4n * MINIMUM)
+  })
+
   it('goes on when the reader of its events leaves', async () => {
     await bench.record('a.mp3', 'b.mp3')
     const command = bench.start(['transcribe', '.', '--yes', '--json'])

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { bashCompletion } from '../../../../client/command/completion/bash.ts'
 import { completable } from '../../../../client/command/completion/completable.ts'
 import { fishCompletion } from '../../../../client/command/completion/fish.ts'
@@ -16,6 +16,8 @@ import { scriptedIo } from '../../../unit/client/command/support/scripted-io.ts'
 
 const program = completable(createProgram(scriptedIo(), () => undefined))
 const commands = program.commands.map(({ name }) => name)
+
+const PROMPT = 'ready to type> '
 
 let folder: string
 let script: string
@@ -73,8 +75,9 @@ describe.skipIf(!havePrograms('fish'))('completion in fish', () => {
 describe.skipIf(!havePrograms('zsh'))('completion in zsh', () => {
   it('offers the commands, the flags of one and the values of a flag', async () => {
     await writeFile(script, zshCompletion(program))
-    const environment = { PATH: process.env['PATH'] ?? '', TERM: 'dumb', HOME: folder }
+    const environment = { PATH: process.env['PATH'] ?? '', TERM: 'dumb', HOME: folder, PS1: PROMPT }
     const shell = spawn('script', ['--quiet', '--flush', '--command', 'zsh -f -i', '/dev/null'], { env: environment })
+    onTestFinished(() => void shell.kill())
     let shown = ''
     shell.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
     const ended = once(shell, 'close')
@@ -83,12 +86,15 @@ describe.skipIf(!havePrograms('zsh'))('completion in zsh', () => {
       shell.stdin.write(keys)
       await until(() => shown.includes(text))
     }
+    // A shell drops what is typed before it shows its prompt.
+    await until(() => shown.includes(PROMPT))
     // The typed line itself does not contain the word that is awaited.
     await typeUntil(`autoload -Uz compinit; compinit -u -D; source ${script}; print REA''DY\n`, 'READY')
+    await until(() => shown.slice(shown.indexOf('READY')).includes(PROMPT))
     await typeUntil('farebox tran\t', 'transcribe')
     await typeUntil('--sty\t', '--style')
     await typeUntil('b\t', 'bbc')
-    shell.stdin.end('\u0003exit\n')
+    shell.kill()
     await ended
   })
 })

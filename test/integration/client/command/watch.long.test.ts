@@ -43,6 +43,12 @@ describe('farebox transcribe --watch', () => {
     await rm(join(bench.folder, 'a.srt'))
   })
 
+  it('refuses what is no folder, instead of waiting for it', async () => {
+    const { code, err } = await bench.run(['transcribe', 'missing', '--watch', '--yes'])
+    expect(code).toBe(2)
+    expect(err).toContain('missing')
+  })
+
   it('needs --yes where no terminal is', async () => {
     const { code, err } = await bench.run(['transcribe', '.', '--watch'])
     expect(code).toBe(2)

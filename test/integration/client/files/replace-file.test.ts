@@ -1,12 +1,12 @@
 import { execFile } from 'node:child_process'
-import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { replaceFile } from '../../../../client/files/replace-file.ts'
-import { removeAbandoned, temporaryIn } from '../../../../client/files/temporary-file.ts'
+import { openTemporaryFolder, removeAbandoned, temporaryIn } from '../../../../client/files/temporary-file.ts'
 
 const PROGRAM = fileURLToPath(new URL('replace-with-limit.ts', import.meta.url))
 
@@ -55,4 +55,24 @@ it('temporary files of killed processes are removed, those of running ones and o
   for (const file of [...kept, dead]) await writeFile(file, '')
   await removeAbandoned(directory)
   expect(new Set((await readdir(directory)).map((file) => join(directory, file)))).toEqual(new Set(kept))
+})
+
+it('removes the temporary folders of killed processes, and no others, when it makes one', async () => {
+  vi.stubEnv('TMPDIR', directory)
+  try {
+    const own = await openTemporaryFolder('prepared')
+    const ended = await promisify(execFile)(process.execPath, ['-e', 'console.log(process.pid)'])
+    const dead = own.replace(`-${process.pid}-`, `-${ended.stdout.trim()}-`)
+    const running = own.replace(`-${process.pid}-`, `-${process.ppid}-`)
+    const foreign = join(directory, 'farebox-command-x1y2z3')
+    for (const folder of [dead, running, foreign]) await mkdir(folder)
+    await writeFile(join(dead, 'part.mp3'), 'sound')
+    const second = await openTemporaryFolder('input')
+    expect(new Set(await readdir(directory))).toEqual(
+      new Set([own, running, foreign, second].map((path) => basename(path))),
+    )
+    expect((await stat(second)).mode & 0o777).toBe(0o700)
+  } finally {
+    vi.unstubAllEnvs()
+  }
 })

@@ -1,12 +1,17 @@
+import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { readKeySecret } from '../../../../client/wallet/key-secret.ts'
 import type { Wallet } from '../../../../client/wallet/wallet.ts'
 import { walletFromAccount } from '../../../../client/wallet/wallet-from-account.ts'
 import { walletFromPrivateKey } from '../../../../client/wallet/wallet-from-private-key.ts'
+
+const PROGRAM = fileURLToPath(new URL('key-secret-on-full-disk.ts', import.meta.url))
 
 let home: string
 beforeEach(async () => {
@@ -46,6 +51,12 @@ describe('the secret of idempotency keys', () => {
     expect(again).toEqual(one)
     expect(other.secret).not.toEqual(one.secret)
     expect((await stat(join(home, 'key-secret'))).mode & 0o777).toBe(0o600)
+  })
+
+  it('a secret that could not be written completely leaves nothing behind, so that the next attempt draws it', async () => {
+    const { stdout } = await promisify(execFile)(process.execPath, [PROGRAM, home])
+    expect(stdout.trim()).toBe('key_secret_unreadable')
+    expect((await readKeySecret(unsteadyWallet(), home)).source).toBe('journal')
   })
 
   it('a secret that cannot be read is never replaced', async () => {

@@ -81,6 +81,14 @@ describe('the gate of uploads', () => {
     gate.dispose()
   })
 
+  it('lets in one at a time to the end where the wallet cannot pay for more at once', () => {
+    const { gate } = makeGate(4)
+    gate.oneAtATime('not_approved')
+    for (let successes = 0; successes < 20; successes++) gate.succeeded()
+    expect(gate.limit).toBe(1)
+    gate.dispose()
+  })
+
   it('lets in further parts of what is begun before new files', async () => {
     const { gate, granted, enter } = makeGate(1)
     enter('first')

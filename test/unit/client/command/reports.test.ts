@@ -2,7 +2,12 @@ import { describe, expect, it } from 'vitest'
 import type { BatchEvent } from '../../../../client/batch/types.ts'
 import { createOutput } from '../../../../client/command/output/output.ts'
 import { describeFailures, describeOutcome } from '../../../../client/command/transcribe/describe-outcome.ts'
-import { describeFiles, describeTotals, packHint } from '../../../../client/command/transcribe/describe-plan.ts'
+import {
+  describeFiles,
+  describeTotals,
+  describeWarnings,
+  packHint,
+} from '../../../../client/command/transcribe/describe-plan.ts'
 import { eventLine, summaryLine } from '../../../../client/command/transcribe/event-line.ts'
 import { createLineReporter } from '../../../../client/command/transcribe/line-reporter.ts'
 import { FareboxError } from '../../../../client/wire/farebox-error.ts'
@@ -55,6 +60,19 @@ describe('the plan of a batch', () => {
         String.raw`      22 s  0.005034 USDC  a\x0ab.mp3 → clip-7.srt; has no sound at the end`,
       ].join('\n'),
     )
+  })
+
+  it('has a warning for each recording that is to be paid for and incomplete, and counts those beyond twenty', () => {
+    const warnings = ['the recording is incomplete']
+    const files = [plannedFile(0, { label: 'a\nb.mp3', warnings }), plannedFile(1, { state: 'finished', warnings })]
+    expect(describeWarnings(plan(...files, plannedFile(2)))).toEqual([
+      String.raw`a\x0ab.mp3: the recording is incomplete`,
+    ])
+    const many = Array.from({ length: 23 }, (_, index) => plannedFile(index, { warnings }))
+    expect(describeWarnings(plan(...many)).slice(19)).toEqual([
+      'clip-19.mp3: the recording is incomplete',
+      'and 3 more, which --dry-run lists',
+    ])
   })
 
   it('says in one line what it is and costs, and in another what costs nothing', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { payCall } from '../../../../client/payment/pay-call.ts'
-import { broken, callOf, challenged, charged, composePayments, failed } from './scripted-service.ts'
+import { broken, callOf, challenged, charged, composePayments, failed, type Step } from './scripted-service.ts'
 
 const NEW_PAYMENT = { payment: 'none', retry: 'new_payment' }
 
@@ -75,6 +75,36 @@ describe('a paid call', () => {
       expect(new Set(seen.slice(1).map(({ payment }) => payment)).size).toBe(1)
     },
   )
+
+  it('a result that was cut off is asked for again, whatever type a proxy has given it', async () => {
+    const cutOff: Step = (request) => {
+      const { headers } = charged('5000')(request) as Response
+      headers.set('content-type', 'text/plain')
+      return new Response('{"ok"', { headers })
+    }
+    const { context, seen } = composePayments([challenged(), cutOff, charged('5000')])
+    const { answer } = await payCall(context, callOf({ headers: { accept: 'application/json' } }))
+    expect(new TextDecoder().decode(answer.body)).toBe('{"ok":true}')
+    expect(seen[2]?.payment).toBe(seen[1]?.payment)
+  })
+
+  it('an offer that is none is passed over', async () => {
+    const offers = Buffer.from('{"x402Version":2,"accepts":[null,5]}').toString('base64')
+    const step: Step = () => new Response('{}', { status: 402, headers: { 'payment-required': offers } })
+    const { context } = composePayments([step])
+    await expect(payCall(context, callOf())).rejects.toMatchObject({ code: 'challenge_unreadable', money: 'none' })
+  })
+
+  it('a wait that is longer than a timer can be does not end at once', async () => {
+    const { context, seen } = composePayments([
+      failed(503, 'service_unavailable', 'none', 'same_request', { 'retry-after-ms': String(2 ** 32) }),
+    ])
+    const interrupt = new AbortController()
+    const onWait = () => void setTimeout(() => interrupt.abort(), 100)
+    const call = callOf({ patienceMs: Number.POSITIVE_INFINITY, signal: interrupt.signal, onWait })
+    await expect(payCall(context, call)).rejects.toMatchObject({ code: 'service_unavailable' })
+    expect(seen).toHaveLength(1)
+  })
 
   it('idempotency_key_reused is never repeated', async () => {
     const { context, seen } = composePayments([failed(409, 'idempotency_key_reused', 'none', 'never')])
