@@ -16,7 +16,8 @@ export async function checkStatement(
   const { extractReceiptFromResponse, extractReceiptPayload } = await import('@x402/extensions/offer-receipt')
   const statement = extractReceiptFromResponse(new Response(null, { headers }))
   if (statement?.format !== 'jws') return skip('statement', 'the answer brought none')
-  const { kid } = readHeader(String(statement.signature).split('.')[0] ?? '')
+  const { signature }: { readonly signature: unknown } = statement
+  const { kid } = typeof signature === 'string' ? readHeader(signature.split('.')[0] ?? '') : {}
   if (typeof kid !== 'string') return judge('statement', ['it names no key'], '')
   const problem = await problemOfJws(statement.signature, kid, keys)
   if (problem !== null) return judge('statement', [problem], '')

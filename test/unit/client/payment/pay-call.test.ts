@@ -4,6 +4,13 @@ import { broken, callOf, challenged, charged, composePayments, failed, type Step
 
 const NEW_PAYMENT = { payment: 'none', retry: 'new_payment' }
 
+/** A result of which a part is missing, as text. */
+const cutOff: Step = (request) => {
+  const { headers } = charged('5000')(request) as Response
+  headers.set('content-type', 'text/plain')
+  return new Response('{"ok"', { headers })
+}
+
 describe('a paid call', () => {
   it('a call is challenged, signed and charged, and each phase is journaled before the next', async () => {
     const phases: (string | undefined)[] = []
@@ -77,11 +84,6 @@ describe('a paid call', () => {
   )
 
   it('a result that was cut off is asked for again, whatever type a proxy has given it', async () => {
-    const cutOff: Step = (request) => {
-      const { headers } = charged('5000')(request) as Response
-      headers.set('content-type', 'text/plain')
-      return new Response('{"ok"', { headers })
-    }
     const { context, seen } = composePayments([challenged(), cutOff, charged('5000')])
     const { answer } = await payCall(context, callOf({ headers: { accept: 'application/json' } }))
     expect(new TextDecoder().decode(answer.body)).toBe('{"ok":true}')
