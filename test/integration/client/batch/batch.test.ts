@@ -3,6 +3,7 @@ import { copyFile, readdir, readFile, rm, stat, utimes, writeFile } from 'node:f
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { generateMp3 } from '../../../support/media/mp3-generator.ts'
+import { havePrograms } from '../../../support/processes/optional-program.ts'
 import { type SharedSandbox, useSharedSandbox } from '../../../support/processes/test-sandbox.ts'
 import { type BatchFolder, makeBatchFolder } from './support/batch-bench.ts'
 
@@ -110,7 +111,7 @@ describe('a batch against the service', () => {
     expect(await paid()).toBe(MINIMUM)
   })
 
-  it('a bad file fails alone, before anything is paid for it', async () => {
+  it.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('a bad file fails alone, before anything is paid for it', async () => {
     await batch.record(['a.mp3'])
     await writeFile(join(batch.folder, 'bad.mp3'), 'no recording')
     await writeFile(join(batch.folder, 'empty.mp3'), '')

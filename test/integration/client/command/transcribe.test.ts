@@ -33,7 +33,7 @@ describe('farebox transcribe', () => {
 
   it('reports each event as a line of JSON, and the charge is what the plan said', async () => {
     await bench.record('a.mp3', HOSTILE)
-    await writeFile(join(bench.folder, 'damaged.mp3'), 'no recording')
+    await writeFile(join(bench.folder, 'empty.mp3'), '')
     const { code, out, err, events } = await bench.run(['transcribe', '.', '--yes', '--json', '--receipts'])
     expect(code).toBe(1)
     expect(out.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\u202e]/u)
@@ -42,7 +42,7 @@ describe('farebox transcribe', () => {
     const of = (name: string) => all.filter(({ event }) => event === name)
     expect(of('planned')).toHaveLength(3)
     expect(of('totals')).toMatchObject([{ to_do: 2, to_charge: '0.010068' }])
-    expect(of('failed')).toMatchObject([{ label: 'damaged.mp3', error: { code: 'not_audio', money: 'none' } }])
+    expect(of('failed')).toMatchObject([{ label: 'empty.mp3', error: { code: 'empty_file', money: 'none' } }])
     const finished = of('finished')
     expect(finished.map(({ path }) => path)).toEqual(
       expect.arrayContaining([join(bench.folder, 'a.mp3'), join(bench.folder, HOSTILE)]),
