@@ -88,8 +88,9 @@ it('limits the time of the whole response and never shows the URL’s credential
 })
 
 it('does not retry after a broken connection', async () => {
-  const before = requests.length
   answer = (_, request) => request.socket.destroy()
-  await expect(createChainClient(url, PATIENCE_MS).request({ method: 'eth_chainId' })).rejects.toThrow(HttpRequestError)
-  expect(requests.length - before).toBe(1)
+  const call = createChainClient(`${url}/broken`, PATIENCE_MS).request({ method: 'eth_chainId' })
+  await expect(call).rejects.toThrow(HttpRequestError)
+  // Calls that other tests gave up may arrive late.
+  expect(requests.filter(({ path }) => path === '/broken')).toHaveLength(1)
 })
