@@ -9,7 +9,7 @@ import type { AllowanceStatus } from '../../../client/wire/schemas.ts'
 /** What the service does with a signed request. */
 export type PaidFate =
   | 'answered'
-  /** At the door: the same signature may be sent again. */
+  /** At the door: nothing is accepted, and the same signature may be sent again. */
   | 'overloaded'
   /** After the payment was accepted: another signature is needed. */
   | 'failed'
@@ -49,6 +49,8 @@ const [PAY_TO, FACILITATOR] = [`0x${'1'.repeat(40)}`, `0x${'2'.repeat(40)}`]
 /** What can still be, or was, charged under one idempotency key. */
 interface KeyState {
   readonly open: Map<string, bigint>
+  /** The nonces of signatures that a request without an answer has carried: a refusal of a later one does not end them. */
+  readonly unanswered: Set<string>
   charge: bigint | null
 }
 
@@ -85,16 +87,21 @@ export async function scriptTranscriptions(options: ScriptedOptions): Promise<Sc
     const signed = readPayment(header)
     const fate = options.fateOf(state.requests++)
     fates[fate] = (fates[fate] ?? 0) + 1
-    const key = keys.get(request.headers.get('x-idempotency-key') ?? '') ?? { open: new Map(), charge: null }
-    keys.set(request.headers.get('x-idempotency-key') ?? '', key)
+    const key = stateOf(request.headers.get('x-idempotency-key') ?? '')
     key.open.set(signed.nonce, signed.maximum)
     note()
     state.atOnce += 1
     state.mostAtOnce = Math.max(state.mostAtOnce, state.atOnce)
     await options.pause()
     state.atOnce -= 1
-    if (fate === 'lost') throw new TypeError('fetch failed')
-    if (fate === 'overloaded') return refusal(503, 'overloaded', 'same_request')
+    if (fate === 'lost') {
+      key.unanswered.add(signed.nonce)
+      throw new TypeError('fetch failed')
+    }
+    if (fate === 'overloaded') {
+      if (!key.unanswered.has(signed.nonce)) key.open.delete(signed.nonce)
+      return refusal(503, 'overloaded', 'same_request')
+    }
     if (fate === 'failed' && key.charge === null) {
       key.open.delete(signed.nonce)
       return refusal(503, 'provider_unavailable', 'new_payment')
@@ -107,6 +114,12 @@ export async function scriptTranscriptions(options: ScriptedOptions): Promise<Sc
     }
     if (fate === 'answer_lost') throw new TypeError('fetch failed')
     return transcript(key.charge, recording, String(request.headers.get('x-idempotency-key')))
+  }
+
+  function stateOf(name: string): KeyState {
+    const state = keys.get(name) ?? { open: new Map(), unanswered: new Set(), charge: null }
+    keys.set(name, state)
+    return state
   }
 
   /** Under one key the service charges once, so of several open signatures the highest counts. */
