@@ -16,17 +16,30 @@ export class BudgetExceeded extends FareboxError {
   readonly limitAtomic: bigint
   readonly leftAtomic: bigint
   readonly askedAtomic: bigint
+  /** The group of calls that the limit is for; `null` for all. */
+  readonly group: string | null
 
-  constructor(limit: LimitName, limitAtomic: bigint, leftAtomic: bigint, askedAtomic: bigint) {
+  constructor(
+    limit: LimitName,
+    limitAtomic: bigint,
+    leftAtomic: bigint,
+    askedAtomic: bigint,
+    {
+      group = null,
+      advice = ADVICE[limit],
+    }: { readonly group?: string | null; readonly advice?: string | undefined } = {},
+  ) {
+    const budget = `${limit} budget of ${formatUsdc(limitAtomic)} USDC${group === null ? '' : ` for ${group}`}`
     super({
       code: 'budget_exceeded',
-      problem: `The call costs at most ${formatUsdc(askedAtomic)} USDC, but the ${limit} budget of ${formatUsdc(limitAtomic)} USDC has ${formatUsdc(leftAtomic)} USDC left.`,
+      problem: `The call costs at most ${formatUsdc(askedAtomic)} USDC, but the ${budget} has ${formatUsdc(leftAtomic)} USDC left.`,
       money: 'none',
-      advice: ADVICE[limit],
+      advice,
     })
     this.limit = limit
     this.limitAtomic = limitAtomic
     this.leftAtomic = leftAtomic
     this.askedAtomic = askedAtomic
+    this.group = group
   }
 }

@@ -1,15 +1,8 @@
 import type { Journal } from '../journal/journal.ts'
 import { BudgetExceeded, type LimitName } from './budget-exceeded.ts'
+import { type BudgetLimits, type Limit, limitsOf, readLimits } from './limits.ts'
 import { TooManyRefused } from './refused-payments.ts'
-import { Spending } from './spending.ts'
-import { parseUsdc } from './usdc.ts'
-
-/** Limits as decimal USDC; a missing one does not limit. A day is a UTC day, over all processes with the same journal. */
-export interface BudgetLimits {
-  readonly call?: string | undefined
-  readonly session?: string | undefined
-  readonly day?: string | undefined
-}
+import { SpendingByGroup } from './spending-by-group.ts'
 
 /** What a budget has left, in atomic units; `null` without a limit. */
 export type BudgetLeft = Readonly<Record<LimitName, bigint | null>>
@@ -23,6 +16,7 @@ const FEW_PAYMENTS = 4n
 interface Request {
   readonly key: string
   readonly maximum: bigint
+  readonly group: string | undefined
   readonly resolve: () => void
   readonly reject: (error: unknown) => void
 }
@@ -33,36 +27,48 @@ interface Request {
  */
 export class Budget {
   readonly #journal: Journal
-  readonly #limits: readonly (readonly [LimitName, bigint])[]
+  readonly #limits: () => readonly Limit[]
   readonly #now: () => number
-  readonly #spending = new Spending()
+  readonly #spending = new SpendingByGroup()
   #waiting: Request[] = []
   #isDeciding = false
 
-  constructor(limits: BudgetLimits, journal: Journal, now: () => number = Date.now) {
+  /** Limits that may change are asked for before each decision; what asking for them throws refuses the payment. */
+  constructor(limits: BudgetLimits | (() => BudgetLimits), journal: Journal, now: () => number = Date.now) {
     this.#journal = journal
     this.#now = now
-    this.#limits = (['call', 'session', 'day'] as const).flatMap((name) => {
-      const limit = limits[name]
-      return limit === undefined ? [] : [[name, parseUsdc(limit)] as const]
-    })
+    if (typeof limits === 'function') this.#limits = () => readLimits(limits())
+    else {
+      const fixed = readLimits(limits)
+      this.#limits = () => fixed
+    }
     journal.attempts.subscribe((attempt, isOwn) => this.#spending.update(attempt, isOwn))
   }
 
   /**
    * Reserves the maximum of a call until its outcome is journaled. What the same call has reserved before is replaced.
-   * Throws `BudgetExceeded`.
+   * The limits of a group hold next to those of all calls. Throws `BudgetExceeded`.
    */
-  reserve(key: string, maximum: bigint): Promise<void> {
+  reserve(key: string, maximum: bigint, group?: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ key, maximum, resolve, reject })
+      this.#waiting.push({ key, maximum, group, resolve, reject })
       if (!this.#isDeciding) void this.#decideAll()
     })
   }
 
-  left(): BudgetLeft {
+  /** Throws `BudgetExceeded` unless a payment fits at present, or still fits after it was reserved. Reserves nothing. */
+  requireRoom(key: string, maximum: bigint, group?: string): void {
+    this.#require({ key, maximum, group }, this.#limits())
+  }
+
+  /** Returns what is left for the calls of a group, or for those without one. */
+  left(group: string | null = null): BudgetLeft {
     const left: Record<LimitName, bigint | null> = { call: null, session: null, day: null }
-    for (const [name, limit] of this.#limits) left[name] = limit - this.#used(name)
+    for (const limit of limitsOf(this.#limits(), group)) {
+      const own = limit.atomic - this.#used(limit)
+      const least = left[limit.name]
+      left[limit.name] = least === null || own < least ? own : least
+    }
     return left
   }
 
@@ -86,21 +92,24 @@ export class Budget {
     this.#isDeciding = false
   }
 
-  /** Only the budget of the day counts what other processes do, so only it needs their lock and their entries. */
+  /** Only budgets of the day count what other processes do, so only they need their lock and their entries. */
   async #decideSafely(requests: readonly Request[]): Promise<readonly unknown[]> {
-    if (!this.#limits.some(([name]) => name === 'day')) return this.#decide(requests)
+    const limits = this.#limits()
+    if (!limits.some(({ name }) => name === 'day')) return this.#decide(requests, limits)
     return await this.#journal.exclusively(() => {
       this.#journal.refresh()
-      return this.#decide(requests)
+      // They may have changed during the wait for the lock.
+      return this.#decide(requests, this.#limits())
     })
   }
 
-  #decide(requests: readonly Request[]): readonly unknown[] {
-    return requests.map(({ key, maximum }) => {
+  #decide(requests: readonly Request[], limits: readonly Limit[]): readonly unknown[] {
+    return requests.map((request) => {
+      const { key, maximum, group } = request
       try {
-        this.#require(key, maximum)
+        this.#require(request, limits)
         const expiresAt = new Date(this.#now() + RESERVATION_MS).toISOString()
-        this.#journal.append({ phase: 'quoted', key, maximum: maximum.toString(), expiresAt })
+        this.#journal.append({ phase: 'quoted', key, maximum: maximum.toString(), expiresAt, group })
         return undefined
       } catch (error) {
         return error
@@ -108,28 +117,34 @@ export class Budget {
     })
   }
 
-  #require(key: string, maximum: bigint): void {
-    const open = this.#spending.openMaximum(key, this.#now())
+  #require({ key, maximum, group }: Pick<Request, 'key' | 'maximum' | 'group'>, limits: readonly Limit[]): void {
+    const open = this.#spending.of(null).openMaximum(key, this.#now())
     // A signed payment stays open next to its successor, so the higher maximum counts.
     const asked = maximum > open ? maximum : open
-    for (const [name, limit] of this.#limits) {
-      const left = limit - this.#used(name, key)
-      if (asked > left) throw new BudgetExceeded(name, limit, left > 0n ? left : 0n, maximum)
-      if (name !== 'call') this.#requireFewRefused(maximum, limit)
+    for (const limit of limitsOf(limits, group ?? null)) {
+      const used = this.#used(limit, key)
+      if (used + asked > limit.atomic) throw exceeded(limit, used, asked)
+      if (limit.name !== 'call') this.#requireFewRefused(maximum, limit)
     }
   }
 
   /** A service that refuses payments and keeps their signatures could otherwise collect any number of them. */
-  #requireFewRefused(maximum: bigint, limit: bigint): void {
-    const refused = this.#spending.refused(this.#now())
+  #requireFewRefused(maximum: bigint, { atomic, group }: Limit): void {
+    const refused = this.#spending.of(group).refused(this.#now())
     const sum = refused.reduce((total, payment) => total + payment.maximum, 0n)
     const few = FEW_PAYMENTS * maximum
-    if (sum + maximum <= (limit > few ? limit : few)) return
+    if (sum + maximum <= (atomic > few ? atomic : few)) return
     throw new TooManyRefused(sum, Math.min(...refused.map(({ until }) => until)))
   }
 
-  #used(name: LimitName, exceptKey?: string): bigint {
+  #used({ name, group }: Limit, exceptKey?: string): bigint {
     if (name === 'call') return 0n
-    return this.#spending[name](this.#now(), exceptKey)
+    return this.#spending.of(group)[name](this.#now(), exceptKey)
   }
+}
+
+function exceeded({ name, group, atomic, advice }: Limit, used: bigint, asked: bigint): BudgetExceeded {
+  const left = atomic > used ? atomic - used : 0n
+  const refused = { name, group, limitAtomic: atomic, neededAtomic: used + asked }
+  return new BudgetExceeded(name, atomic, left, asked, { group, advice: advice?.(refused) })
 }

@@ -33,6 +33,8 @@ export interface OpenMaximum {
   /** Milliseconds: a reservation ends then, a signed payment cannot be settled after it. */
   readonly until: number
   readonly isSigned: boolean
+  /** Whose limits of the budget it counts for. */
+  readonly group?: string | undefined
 }
 
 const UNKNOWN = { origin: '', method: '', path: '', identity: '', purpose: '', payer: '', model: null } as const
@@ -61,9 +63,13 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
       return { ...next, origin, method, path, identity, purpose, payer, model: entry.model ?? start.model }
     }
     case 'quoted':
-      return { ...next, open: atLeast(start.open, entry.maximum, entry.expiresAt, false) }
+      return { ...next, open: atLeast(start.open, openMaximum(entry.maximum, entry.expiresAt, false, entry.group)) }
     case 'signed':
-      return { ...next, payment: entry.payment, open: atLeast(start.open, entry.maximum, entry.deadline, true) }
+      return {
+        ...next,
+        payment: entry.payment,
+        open: atLeast(start.open, openMaximum(entry.maximum, entry.deadline, true, start.open?.group)),
+      }
     case 'refused':
       return {
         ...next,
@@ -83,15 +89,18 @@ export function applyEntry(before: Attempt | undefined, entry: JournalEntry, wri
   }
 }
 
+function openMaximum(digits: string, time: string, isSigned: boolean, group: string | undefined): OpenMaximum {
+  return { maximum: BigInt(digits), until: Date.parse(time), isSigned, group }
+}
+
 /** A signed payment stays open while another one is prepared under its key: the higher maximum counts. */
-function atLeast(before: OpenMaximum | null, digits: string, time: string, isSigned: boolean): OpenMaximum {
-  const maximum = BigInt(digits)
-  const until = Date.parse(time)
-  if (!before?.isSigned) return { maximum, until, isSigned }
+function atLeast(before: OpenMaximum | null, next: OpenMaximum): OpenMaximum {
+  if (!before?.isSigned) return next
   return {
-    maximum: maximum > before.maximum ? maximum : before.maximum,
-    until: Math.max(until, before.until),
+    maximum: next.maximum > before.maximum ? next.maximum : before.maximum,
+    until: Math.max(next.until, before.until),
     isSigned: true,
+    group: next.group ?? before.group,
   }
 }
 

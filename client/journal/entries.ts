@@ -24,6 +24,8 @@ export interface IntendedEntry extends EntryOf<'intended'> {
 export interface QuotedEntry extends EntryOf<'quoted'> {
   readonly maximum: string
   readonly expiresAt: string
+  /** Whose limits of the budget it counts for. */
+  readonly group?: string | undefined
 }
 
 /** A payment is signed and about to be sent; it can be settled until `deadline`. */
@@ -48,6 +50,8 @@ export interface AnsweredEntry extends EntryOf<'answered'> {
   readonly receiptToken: string | null
   /** What was authorized; missing if the answer needed no payment. */
   readonly maximum?: string | undefined
+  /** Whose limits of the budget the charge counts for. */
+  readonly group?: string | undefined
 }
 
 /** Returns what a charge can have cost: no more than was authorized can be taken, whatever the service states. */

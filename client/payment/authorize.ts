@@ -11,18 +11,23 @@ import type { SignedPayment } from './sign-payment.ts'
  */
 export async function authorize(context: PaymentContext, call: PaidCall, answer: HttpAnswer): Promise<SignedPayment> {
   const { journal, budget, now } = context
+  const { key, group } = call
   const challenge = readChallenge(answer.headers.get('payment-required'))
   await checkAndPin(context, call, challenge, answer.headers)
-  await budget.reserve(call.key, challenge.maximum)
+  const { maximum } = challenge
+  await budget.reserve(key, maximum, group)
   try {
     await journal.flush()
     const reservedAt = now()
     const payment = await context.sign(challenge)
     // A wallet that asks its owner may take longer than the reservation lasts.
-    if (now() - reservedAt >= RESERVATION_MS / 2) await budget.reserve(call.key, challenge.maximum)
+    if (now() - reservedAt >= RESERVATION_MS / 2) await budget.reserve(key, maximum, group)
+    // The limits may have been lowered since. A signature that is not sent pays nothing.
+    else budget.requireRoom(key, maximum, group)
+    call.beforePayment?.(maximum)
     journal.append({
       phase: 'signed',
-      key: call.key,
+      key,
       maximum: payment.maximum.toString(),
       deadline: new Date(payment.deadline).toISOString(),
       payment: payment.header,

@@ -7,7 +7,7 @@ import type { SignedPayment } from './sign-payment.ts'
 /** Records a successful answer and what it cost. */
 export function conclude(
   { journal }: Pick<PaymentContext, 'journal'>,
-  { key }: Pick<PaidCall, 'key'>,
+  { key, group }: Pick<PaidCall, 'key' | 'group'>,
   answer: HttpAnswer,
   payment: SignedPayment | null,
 ): PaidAnswer {
@@ -16,7 +16,7 @@ export function conclude(
   const statement = receiptId === null ? null : answer.headers.get('payment-response')
   const { charge, transaction } = readSettlement(statement, payment)
   const receiptToken = visible(answer.headers.get('x-receipt-token'))
-  const earlier = journal.attempts.get(key)?.receipts ?? []
+  const { receipts: earlier = [], open = null } = journal.attempts.get(key) ?? {}
   const replayed = receiptId !== null && earlier.some((receipt) => receipt.receiptId === receiptId)
   const isWithinMaximum = charge <= (payment?.maximum ?? 0n)
   const problems = isWithinMaximum ? [] : [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`]
@@ -29,6 +29,7 @@ export function conclude(
       receiptId,
       receiptToken,
       maximum: (payment?.maximum ?? 0n).toString(),
+      group: group ?? open?.group,
     })
     if (!isWithinMaximum)
       journal.append({

@@ -14,12 +14,16 @@ export interface PaidCall {
   /** A word for the journal's reader, such as `transcribe`. */
   readonly purpose: string
   readonly model?: string | undefined
+  /** Whose limits of the budget hold next to those of all calls. */
+  readonly group?: string | undefined
   readonly headers: Readonly<Record<string, string>>
   readonly body: () => RequestBody | Promise<RequestBody>
   /** Asks for the challenge without sending the content, if possible. */
   readonly priceFirst?: { readonly url: string; readonly body: string } | undefined
   /** No challenge above it is signed. */
   readonly quotedMaximum?: bigint | undefined
+  /** Called before a payment is sent, with its maximum in atomic units; what it throws refuses the payment. */
+  readonly beforePayment?: ((maximum: bigint) => void) | undefined
   /** How long the call may wait for retries; zero leaves them to the caller. */
   readonly patienceMs: number
   readonly signal?: AbortSignal | undefined

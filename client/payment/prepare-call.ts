@@ -24,6 +24,10 @@ export interface CallOptions {
   readonly onWait?: PaidCall['onWait']
   /** What the journal shows; the operation's name by default. */
   readonly purpose?: string | undefined
+  /** Whose limits of the budget hold next to those of all calls. */
+  readonly group?: string | undefined
+  /** Called before a payment is sent, with its maximum in atomic units; what it throws refuses the payment. */
+  readonly beforePayment?: ((maximum: bigint) => void) | undefined
 }
 
 /** What the service accepts. `fetch` fails for some others as if the connection were lost, which is repeated for long. */
@@ -45,6 +49,15 @@ export function prepareJsonCall<Name extends JsonOperation>(
     headers: { 'content-type': 'application/json', accept: 'application/json' },
     body: () => body,
   }
+}
+
+/** Returns the identity that the journal records for a call whose request is JSON. */
+export function jsonCallIdentity<Name extends JsonOperation>(
+  baseUrl: string,
+  operation: Name,
+  request: Requests[Name],
+): string {
+  return identityOf(baseUrl, operation, sha256(canonicalJson(request)))
 }
 
 /** Prepares a transcription. */
@@ -75,17 +88,26 @@ export async function prepareTranscription(
 function common(baseUrl: string, operation: keyof typeof OPERATION_PATHS, digest: string, options: CallOptions) {
   const { requestId = randomUUID(), purpose = operation, patienceMs = DEFAULT_PATIENCE_MS, signal, onWait } = options
   if (!KEY.test(requestId)) throw new RangeError('requestId must be 1 to 255 visible ASCII characters')
-  const url = new URL(OPERATION_PATHS[operation], baseUrl).href
   return {
     key: requestId,
-    url,
-    identity: requestIdentity('POST', url, digest),
+    url: urlOf(baseUrl, operation),
+    identity: identityOf(baseUrl, operation, digest),
     purpose,
+    group: options.group,
+    beforePayment: options.beforePayment,
     patienceMs,
     signal,
     onWait,
     quotedMaximum: options.maximum === undefined ? undefined : parseUsdc(options.maximum),
   }
+}
+
+function identityOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS, digest: string): string {
+  return requestIdentity('POST', urlOf(baseUrl, operation), digest)
+}
+
+function urlOf(baseUrl: string, operation: keyof typeof OPERATION_PATHS): string {
+  return new URL(OPERATION_PATHS[operation], baseUrl).href
 }
 
 function sha256(data: string | Uint8Array): string {

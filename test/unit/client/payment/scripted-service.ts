@@ -1,5 +1,6 @@
 import { generatePrivateKey } from 'viem/accounts'
-import { Budget, type BudgetLimits } from '../../../../client/budget/budget.ts'
+import { Budget } from '../../../../client/budget/budget.ts'
+import type { BudgetLimits } from '../../../../client/budget/limits.ts'
 import { createMemoryJournal } from '../../../../client/journal/memory-journal.ts'
 import type { PaidCall, PaymentContext } from '../../../../client/payment/paid-call.ts'
 import { openPins } from '../../../../client/payment/pins.ts'
@@ -84,7 +85,7 @@ export const charged =
 export const broken: Step = () => new TypeError('fetch failed')
 
 /** Composes the payment path over a service that follows a script and refuses everything after it. */
-export function composePayments(script: readonly Step[], limits: BudgetLimits = {}) {
+export function composePayments(script: readonly Step[], limits: BudgetLimits | (() => BudgetLimits) = {}) {
   const steps = [...script]
   const seen: SeenRequest[] = []
   const clock = { skew: 0 }
