@@ -45,10 +45,18 @@ export class AudioError extends FareboxError {
   override readonly name = 'AudioError'
   declare readonly code: AudioErrorCode
   readonly path: string
+  readonly #problem: string
 
   constructor(code: AudioErrorCode, problem: string, { path, advice = ADVICE[code], cause }: AudioErrorDetails) {
     super({ code, problem: `${path}: ${problem}`, money: 'none', advice, cause })
     this.path = path
+    this.#problem = problem
+  }
+
+  /** Returns the same error about another path. */
+  at(path: string): AudioError {
+    const { code, advice, cause } = this
+    return new AudioError(code, this.#problem, { path, advice, cause })
   }
 }
 

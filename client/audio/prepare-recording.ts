@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { extname, join } from 'node:path'
 import { AudioError } from './audio-error.ts'
 import { type Treatment, treatmentOf } from './choose-treatment.ts'
+import { copyRecording } from './copy-recording.ts'
 import { conversionDelayMs, convert } from './ffmpeg/convert.ts'
 import { describeAudio } from './ffmpeg/describe-audio.ts'
 import type { Ffmpeg } from './ffmpeg/ffmpeg.ts'
@@ -42,6 +43,8 @@ export interface PrepareOptions extends CutOptions {
   readonly ffmpeg: Ffmpeg | undefined
   /** Where converted recordings and parts are written; created if it does not exist. */
   readonly folder: string
+  /** Converts a copy of the source in that folder, which nothing else can change meanwhile. */
+  readonly copiesSource?: boolean | undefined
   readonly signal?: AbortSignal
 }
 
@@ -112,9 +115,12 @@ async function convertAndWrite(
   const { limits, folder, signal } = options
   const { path } = source
   const ffmpeg = requiredFfmpeg(path, `it is ${found} and must be converted to MP3`, options.ffmpeg)
-  const described = await describeAudio(ffmpeg, path, signal)
   const output = join(folder, `${source.sha256}.mp3`)
-  await convert(ffmpeg, { path, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
+  const described = await readByFfmpeg(source, options, async (input) => {
+    const description = await describeAudio(ffmpeg, input, signal)
+    await convert(ffmpeg, { path: input, output, bitRate: bitRateFor(limits), ...(signal && { signal }) })
+    return description
+  })
   const converted = await readConverted(path, output)
   const unchanged = await readRecording(path, { maximumContentBytes: 0, ...(signal && { signal }) })
   if (unchanged.sha256 !== source.sha256)
@@ -131,6 +137,31 @@ async function convertAndWrite(
   }
   const { content: _, ...facts } = converted
   return { source, uploads: [{ ...facts, durationMs: treatment.durationMs, offsetMs: -delayMs }], warnings }
+}
+
+/** Lets ffmpeg read the source, or a copy of it. */
+async function readByFfmpeg<Result>(
+  source: FileFacts,
+  { folder, copiesSource, signal }: PrepareOptions,
+  read: (input: string) => Promise<Result>,
+): Promise<Result> {
+  const { path, sha256 } = source
+  if (copiesSource !== true) return await read(path)
+  const copy = join(folder, `${sha256}-${randomUUID()}${endingOf(path)}`)
+  try {
+    await copyRecording(source, copy, signal)
+    return await read(copy)
+  } catch (error) {
+    throw error instanceof AudioError && error.path === copy ? error.at(path) : error
+  } finally {
+    await rm(copy, { force: true }).catch(() => undefined)
+  }
+}
+
+/** ffmpeg takes the ending into account. */
+function endingOf(path: string): string {
+  const ending = extname(path)
+  return /^\.[a-z0-9]{1,8}$/i.test(ending) ? ending : ''
 }
 
 /** Reads the output of a conversion, which is empty when the source claims to have sound and has none. */

@@ -8,6 +8,14 @@ export type BatchRequest = Partial<Omit<TranscriptionOptions, 'response_format' 
 export const OUTPUT_FORMATS = ['txt', 'srt', 'vtt', 'tsv', 'json'] as const
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number]
 
+/** Where transcripts are written. */
+export interface OutputFiles {
+  /** Throws unless these files can be written. Creates their folders. */
+  requireWritable(paths: readonly string[]): Promise<void>
+  /** Writes a transcript that is paid for: it appears under its name only when it is complete. */
+  write(path: string, text: string): Promise<void>
+}
+
 export interface BatchOutput {
   /** Where transcripts are written, with the folders of the sources; next to the sources by default. */
   readonly folder?: string | undefined
@@ -19,6 +27,8 @@ export interface BatchOutput {
   readonly template?: string | undefined
   /** Receives transcripts instead of files, one at a time. */
   readonly print?: ((text: string, file: PlannedFile) => void | Promise<void>) | undefined
+  /** Takes the place of plain files. */
+  readonly files?: OutputFiles | undefined
 }
 
 export interface BatchOptions {
@@ -32,11 +42,23 @@ export interface BatchOptions {
   readonly concurrency: number
   /** Joins short clips, so that the minimum charge is paid once for many. */
   readonly pack: boolean
+  /** Takes files for transcripts only if an earlier run is known to have written them. */
+  readonly recordsOnly?: boolean | undefined
   /** Transcribes, and pays for, what is finished already. */
   readonly again: boolean
   readonly ffmpegPath?: string | undefined
+  /** Converts copies, so that no other file can take the place of one that was measured while ffmpeg reads it. */
+  readonly copiesSources?: boolean | undefined
+  /** Whether Permit2 may be approved for all later payments, so that files are sent at the same time; true by default. */
+  readonly approves?: boolean | undefined
   /** Interrupts what is under way. It can be taken up later; nothing is paid twice. */
   readonly signal?: AbortSignal | undefined
+  /** What the journal calls the calls; `transcribe` by default. */
+  readonly purpose?: string | undefined
+  /** Whose limits of the budget hold next to those of all calls. */
+  readonly group?: string | undefined
+  /** Called before a payment is sent; what it throws refuses the payment. */
+  readonly beforePayment?: (() => void) | undefined
   /** Lets what is under way finish and begins nothing else. */
   readonly drain?: AbortSignal | undefined
   /** How long a call waits for a service that is away or busy; an hour by default. */
@@ -83,6 +105,10 @@ export interface PlannedFile {
   readonly alreadyPaid: bigint
   /** How many uploads it is sent in. */
   readonly parts: number
+  /** Hexadecimal SHA-256 of a file that was read or is known. */
+  readonly sha256?: string
+  /** Receipts of the calls that an earlier run finished it with, as far as they are known. */
+  readonly receiptIds?: readonly string[]
   readonly treatment?: 'send' | 'cut' | 'convert'
   /** The number of its pack, from 1. */
   readonly pack?: number

@@ -7,20 +7,22 @@ export interface ReplaceOptions {
   readonly mode?: number | undefined
   /** Whether the content must survive a loss of power; true by default. */
   readonly isDurable?: boolean | undefined
+  /** Whether a symbolic link is followed instead of replaced; true by default. */
+  readonly followsLinks?: boolean | undefined
 }
 
 /**
  * Replaces a file, or creates it: other processes see the old content or the new one, never a part. When it cannot be
- * written completely, as on a full disk, the old content stays and the error is thrown. A symbolic link is followed.
+ * written completely, as on a full disk, the old content stays and the error is thrown.
  *
  * `write-file-atomic` (version 7) does not look at how much was written and puts a cut file in place.
  */
 export async function replaceFile(
   path: string,
   content: string | Uint8Array,
-  { mode, isDurable = true }: ReplaceOptions = {},
+  { mode, isDurable = true, followsLinks = true }: ReplaceOptions = {},
 ): Promise<void> {
-  const target = await realpath(path).catch(() => path)
+  const target = followsLinks ? await realpath(path).catch(() => path) : path
   const present = await stat(target).catch(() => null)
   const temporary = temporaryIn(dirname(target))
   try {

@@ -37,11 +37,23 @@ export async function findFfmpeg({
 }
 
 /**
+ * The formats that are read. Playlists and scripts (hls, concat, dash, imf, avisynth) are none of them: in the place of a
+ * recording they would have ffmpeg read other files of this machine.
+ */
+const FORMATS = [
+  'mp3 wav w64 flac ape wv tta tak aac aax aa loas mov ogg matroska asf asf_o aiff caf au snd amr amrnb amrwb gsm voc',
+  'ac3 eac3 dts dtshd truehd mlp mpc mpc8 rm avi mpeg mpegts m4v flv live_flv mxf iff dsf ircam nistsphere oma aea qcp',
+  'sox rso nut wtv wve sbc adx act g729 ilbc',
+]
+  .join(' ')
+  .replaceAll(' ', ',')
+
+/**
  * Returns the arguments that name a file as input. Without the prefix, a name with a colon would be taken for a protocol.
- * The list states what is ffmpeg's default for files: a playlist in place of a recording must not open connections.
+ * The list of protocols states what is ffmpeg's default for files: nothing in place of a recording may open connections.
  */
 export function inputFile(path: string): string[] {
-  return ['-protocol_whitelist', 'file', '-i', `file:${path}`]
+  return ['-protocol_whitelist', 'file', '-format_whitelist', FORMATS, '-i', `file:${path}`]
 }
 
 function programAt(path: string) {

@@ -1,21 +1,27 @@
 import { lstat, mkdir, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { removeAbandoned, temporaryIn } from '../../files/temporary-file.ts'
-import { FareboxError, type MoneyState } from '../../wire/farebox-error.ts'
+import type { OutputFiles } from '../types.ts'
+import { outputError } from './output-error.ts'
+import { writeOutput } from './write-output.ts'
 
 /** A disk that fills up during a batch is noticed after this time. */
 const TRUSTED_MS = 2000
 /** More than the transcripts of most recordings have. */
 const PROBE_BYTES = 64 * 1024
 
-/** Checks that transcripts can be written, before they are paid for. */
-export class OutputFolders {
+/** Plain files. Checks that transcripts can be written, before they are paid for. */
+export class OutputFolders implements OutputFiles {
   readonly #checked = new Map<string, { readonly at: number; readonly writable: Promise<void> }>()
 
   /** Throws `output_unwritable` unless these files can be written. Creates their folders. */
   async requireWritable(paths: readonly string[]): Promise<void> {
     for (const folder of new Set(paths.map((path) => dirname(path)))) await this.#check(folder)
     for (const path of paths) await requireUsableName(path)
+  }
+
+  async write(path: string, text: string): Promise<void> {
+    await writeOutput(path, text)
   }
 
   async #check(folder: string): Promise<void> {
@@ -57,30 +63,4 @@ async function requireUsableName(path: string): Promise<void> {
 function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
   return undefined
-}
-
-/** Returns the error for a transcript that cannot be written; one that is paid for can be had again. */
-export function outputError(path: string, cause: unknown, money: MoneyState): FareboxError {
-  const { code, message } = cause as NodeJS.ErrnoException
-  return new FareboxError({
-    code: 'output_unwritable',
-    problem: `${path} cannot be written (${REASONS[code ?? ''] ?? message}).`,
-    money,
-    advice:
-      money === 'none'
-        ? 'Make room or choose another folder with --out, then run the command again.'
-        : 'Make room or choose another folder with --out, then run the command again within seven days: the service repeats the transcript without another charge.',
-    cause,
-  })
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the quota of the disk is used up',
-  EROFS: 'the disk is read-only',
-  EACCES: 'permission denied',
-  EPERM: 'permission denied',
-  ENOTDIR: 'a part of its path is a file',
-  EEXIST: 'a part of its path is a file',
-  ENAMETOOLONG: 'its name is too long',
 }

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { replaceFile } from '../../files/replace-file.ts'
-import { outputError } from './output-folders.ts'
+import { outputError } from './output-error.ts'
 
 /** Writes a transcript that is paid for: it appears under its name only when it is complete. */
 export async function writeOutput(path: string, text: string): Promise<void> {

@@ -49,7 +49,8 @@ async function plan(
   }
   const terms = await askTerms(farebox, request.fields.model, options.signal)
   const { home } = farebox
-  const preparer = new Preparer({ terms, home, ffmpegPath: options.ffmpegPath, signal: options.signal })
+  const { ffmpegPath, copiesSources, signal: interrupt } = options
+  const preparer = new Preparer({ terms, home, ffmpegPath, copiesSources, signal: interrupt })
   try {
     const { pack, signal } = options
     const begunPacks = pack && !options.again ? new BegunPacks(home) : undefined

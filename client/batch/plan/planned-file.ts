@@ -29,12 +29,17 @@ export function plannedFile({ index, surveyed, isToDo, recording, error }: Measu
     price: 0n,
     alreadyPaid: 0n,
     parts: isToDo ? (recording?.uploads.length ?? 0) : 0,
+    ...withKnown(recording?.sha256 ?? finished?.sha256, isToDo ? undefined : finished?.receiptIds),
     ...(recording !== undefined && { treatment: recording.treatment }),
     outputs: chosen.outputs,
     ...(chosen.receipt !== undefined && { receipt: chosen.receipt }),
     warnings: recording?.warnings ?? [],
     ...(error !== undefined && { error }),
   }
+}
+
+function withKnown(sha256: string | undefined, receiptIds: readonly string[] | undefined) {
+  return { ...(sha256 !== undefined && { sha256 }), ...(receiptIds !== undefined && { receiptIds }) }
 }
 
 export function finishedFile(surveyed: SurveyedSource, index: number): PlannedFile {

@@ -25,6 +25,7 @@ export interface PreparerOptions {
   readonly terms: TranscriptionTerms
   readonly home: string | null
   readonly ffmpegPath: string | undefined
+  readonly copiesSources?: boolean | undefined
   readonly signal: AbortSignal | undefined
 }
 
@@ -138,10 +139,11 @@ export class Preparer {
 
   /** Looks for ffmpeg only when a recording needs it: an MP3 mostly does not. */
   async #prepare(path: string): Promise<PreparedRecording> {
-    const { terms, signal } = this.#options
+    const { terms, signal, copiesSources: copiesSource } = this.#options
     const options = {
       limits: terms.limits,
       folder: await this.#openFolder(),
+      copiesSource,
       minimumPartMs: shortestPart(terms),
       ...(signal && { signal }),
     }

@@ -40,7 +40,7 @@ export async function survey(
       if (stamp === null || source.isTemporary === true || own.outputs.length === 0) return surveyed
       const wanted = own.receipt === undefined ? own.outputs : [...own.outputs, own.receipt]
       const record = finished.find(stamp, renderingDigest, wanted)
-      if (record === undefined && finished.knows(source.path)) return surveyed
+      if (record === undefined && (options.recordsOnly === true || finished.knows(source.path))) return surveyed
       const written = await Promise.all(wanted.map((path) => limit(() => stampOf(path))))
       if (record !== undefined)
         return written.includes(null) ? surveyed : { ...surveyed, finishedBy: 'record', finished: record }

@@ -14,6 +14,8 @@ export interface FinishedFile extends FileStamp {
   readonly occurrence: number
   readonly durationMs: number
   readonly outputs: readonly string[]
+  /** Missing in records of earlier versions. */
+  readonly receiptIds?: readonly string[]
 }
 
 /** A file that is transcribed another time on request; until that is finished, it is not finished. */
@@ -57,6 +59,11 @@ export class FinishedFiles {
   ownerOf(output: string, path: string): string | undefined {
     const owner = this.#owners.get(output)
     return owner !== undefined && owner !== path && existsSync(owner) ? owner : undefined
+  }
+
+  /** Returns whether an output was written for any source. */
+  isWritten(output: string): boolean {
+    return this.#owners.has(output)
   }
 
   /** Returns whether an output was written for this source last. */

@@ -11,8 +11,8 @@ export class Affordable {
   readonly #limit: { readonly name: string; readonly left: bigint } | undefined
   #begun = 0n
 
-  constructor(farebox: Pick<Farebox, 'budgetLeft'>) {
-    const { session, day } = farebox.budgetLeft()
+  constructor(farebox: Pick<Farebox, 'budgetLeft'>, group?: string) {
+    const { session, day } = farebox.budgetLeft(group)
     const limits = [
       { name: 'session', left: session },
       { name: 'day', left: day },

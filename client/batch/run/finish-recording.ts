@@ -3,7 +3,6 @@ import type { Payment } from '../../payment/paid-call.ts'
 import { fetchReceipt } from '../../receipts/fetch-receipt.ts'
 import type { Receipt } from '../../wire/schemas.ts'
 import { type RenderedTranscript, renderTranscript } from '../output/render-transcript.ts'
-import { writeOutput } from '../output/write-output.ts'
 import { asFareboxError, asPaidError } from '../plan/planned-file.ts'
 import type { RecordingWork } from '../plan/work.ts'
 import type { PlannedFile } from '../types.ts'
@@ -64,7 +63,7 @@ function render(
 }
 
 async function writeAll(
-  { options }: RunContext,
+  { options, folders }: RunContext,
   { receipts }: TranscribedRecording,
   file: PlannedFile,
   texts: readonly string[],
@@ -74,8 +73,8 @@ async function writeAll(
     for (const text of texts) await print(text, file)
     return
   }
-  await Promise.all(file.outputs.map((path, index) => writeOutput(path, texts[index] ?? '')))
-  if (file.receipt !== undefined) await writeOutput(file.receipt, renderReceipts(await receipts))
+  await Promise.all(file.outputs.map((path, index) => folders.write(path, texts[index] ?? '')))
+  if (file.receipt !== undefined) await folders.write(file.receipt, renderReceipts(await receipts))
 }
 
 /** One receipt is written as it is, so that it can be verified as it is. */
@@ -87,7 +86,7 @@ function renderReceipts(receipts: readonly Receipt[]): string {
 /** A file without a record is looked at another time, which costs nothing. */
 function record(
   { work: { finished, request }, options, onEvent }: RunContext,
-  { work }: TranscribedRecording,
+  { work, payments }: TranscribedRecording,
   file: PlannedFile,
 ): void {
   if (options.output.print !== undefined) return
@@ -103,6 +102,7 @@ function record(
       occurrence: work.occurrence,
       durationMs: file.durationMs,
       outputs: file.receipt === undefined ? file.outputs : [...file.outputs, file.receipt],
+      receiptIds: payments.flatMap(({ receiptId }) => receiptId ?? []),
     })
   } catch (error) {
     const { message } = asFareboxError(error, file.label)

@@ -86,7 +86,7 @@ function createContext(shared: Shared, preparer: Preparer): RunContext {
   return {
     ...shared,
     preparer,
-    folders: new OutputFolders(),
+    folders: shared.options.output.files ?? new OutputFolders(),
     begunPacks: new BegunPacks(shared.farebox.home),
     charges: new Map(),
   }
@@ -113,6 +113,10 @@ function listen({ drain, signal }: BatchOptions, stop: RunContext['stop'], gate:
 async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { totals }: BatchPlan): Promise<void> {
   if (totals.uploads < 2 || options.signal?.aborted === true || options.drain?.aborted === true) return
   try {
+    if (options.approves === false) {
+      if (!(await farebox.allowance()).isApproved) gate.oneAtATime('not_approved')
+      return
+    }
     const { outcome, transaction, allowance } = await farebox.approve({ signal: options.signal })
     if (outcome === 'approved') onEvent({ event: 'approved', transaction, allowance })
   } catch (error) {
@@ -129,7 +133,7 @@ async function approveOnce({ farebox, options, gate, onEvent }: RunContext, { to
 /** Begins one job after the other, as many at the same time as the gate admits. */
 async function runAll(context: RunContext, jobs: readonly Job[], stopped: Stopped): Promise<void> {
   const { gate, stop, charges } = context
-  const affordable = new Affordable(context.farebox)
+  const affordable = new Affordable(context.farebox, context.options.group)
   const underWay = new Set<Promise<void>>()
   for (const job of jobs) {
     if (!(await gate.enter('file'))) break

@@ -1,10 +1,9 @@
 import type { Farebox } from '../../farebox.ts'
 import type { FareboxError } from '../../wire/farebox-error.ts'
-import type { OutputFolders } from '../output/output-folders.ts'
 import type { Preparer } from '../plan/preparer.ts'
 import type { PlannedWork } from '../plan/work.ts'
 import type { BegunPacks } from '../record/begun-packs.ts'
-import type { BatchOptions, OnBatchEvent, StoppedBy } from '../types.ts'
+import type { BatchOptions, OnBatchEvent, OutputFiles, StoppedBy } from '../types.ts'
 import type { Gate } from './gate.ts'
 import type { Tally } from './tally.ts'
 
@@ -16,7 +15,7 @@ export interface RunContext {
   readonly preparer: Preparer
   readonly gate: Gate
   readonly tally: Tally
-  readonly folders: OutputFolders
+  readonly folders: OutputFiles
   readonly begunPacks: BegunPacks
   /** What was charged in this run for each file; for a pack, for its first one. */
   readonly charges: Map<number, bigint>

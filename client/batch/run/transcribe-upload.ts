@@ -35,7 +35,9 @@ export async function transcribeUpload(
       maximum: formatUsdc(price),
       signal: options.signal,
       patienceMs: options.patienceMs ?? DEFAULT_PATIENCE_MS,
-      purpose: 'transcribe',
+      purpose: options.purpose ?? 'transcribe',
+      group: options.group,
+      beforePayment: options.beforePayment,
       onWait: (error, waitMs) => reportWait(context, file, error, waitMs),
     },
   )
