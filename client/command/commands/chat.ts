@@ -1,4 +1,5 @@
 import type { Answer, Wire } from '../../farebox.ts'
+import { chatRequest, MOST_TOKENS } from '../../requests/text-requests.ts'
 import { examples } from '../examples.ts'
 import { EXIT } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -13,8 +14,6 @@ interface ChatOptions extends PaidOptions {
   readonly system?: string
   readonly maxTokens?: number
 }
-
-export const MOST_TOKENS = 65_536
 
 /** Adds `farebox chat`. */
 export const registerChat: RegisterCommand = (program, run) => {
@@ -64,16 +63,6 @@ async function printAnswer(
   if (choice?.finish_reason === 'length') output.warn('the answer is cut off: raise --max-tokens')
   if (choice?.finish_reason === 'content_filter') output.warn('the model’s content filter ended the answer')
   return isInOrder ? EXIT.done : EXIT.failed
-}
-
-/** Returns the request of a prompt; what is not asked for is left to the service. */
-export function chatRequest(model: string, prompt: string, { system, maxTokens }: Omit<ChatOptions, 'model'>) {
-  const instructions = system === undefined ? [] : [{ role: 'system', content: system }]
-  return {
-    model: model as 'textmodel-3.6-flash',
-    messages: [...instructions, { role: 'user', content: prompt }],
-    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
-  }
 }
 
 /** An answer may contain escape sequences, which a terminal would obey. */

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import pLimit from 'p-limit'
 import type { Answer, Wire } from '../../farebox.ts'
+import { imageRequest } from '../../requests/text-requests.ts'
 import { FareboxError } from '../../wire/farebox-error.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
@@ -57,7 +58,7 @@ async function image(context: CommandContext, words: readonly string[], options:
   const prompt = await readText(io, words, signal, 'prompt')
   const targets = planTargets(io, { out, count, ending: '.png', text: prompt, force })
   const model = await chooseModel(context, 'image_generation', asked)
-  const request = { model: model.id as 'textmodel-3.1-flash-lite-image', prompt }
+  const request = imageRequest(model.id, prompt)
   const call = { operation: 'createImageGeneration', request, count, limit, requestId } as const
   const make = await priceCalls(context, call, 'image')
   const concurrently = pLimit(CONCURRENT_IMAGES)

@@ -1,4 +1,5 @@
 import { parseUsdc } from '../../budget/usdc.ts'
+import { chatRequest, MOST_TOKENS, speechRequest } from '../../requests/text-requests.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -8,8 +9,6 @@ import { integerBetween } from './calls/number-option.ts'
 import { addPriceLimit, requirePrice } from './calls/price-limit.ts'
 import { readText } from './calls/read-text.ts'
 import { chooseModel, requireVoice } from './calls/service-lists.ts'
-import { chatRequest, MOST_TOKENS } from './chat.ts'
-import { speechRequest } from './say.ts'
 import { renderTable } from './text-table.ts'
 
 interface QuoteOptions {

@@ -1,4 +1,5 @@
 import type { Answer, Wire } from '../../farebox.ts'
+import { FASTEST, SLOWEST, speechRequest } from '../../requests/text-requests.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -22,7 +23,6 @@ interface SayOptions extends PaidOptions {
 }
 
 const SHOWN_LANGUAGES = 6
-const [SLOWEST, FASTEST] = [0.7, 1.2]
 
 /** Adds `farebox say`. */
 export const registerSay: RegisterCommand = (program, run) => {
@@ -62,16 +62,6 @@ async function say(context: CommandContext, words: readonly string[], options: S
   const request = speechRequest(id, text, options)
   const make = await priceCalls(context, { operation: 'createSpeech', request, limit, requestId }, 'say')
   return await make((answer) => saveSpeech(context, answer, target))
-}
-
-/** Returns the request of a text; what is not asked for is left to the service. */
-export function speechRequest(model: string, input: string, { voice, speed }: Pick<SayOptions, 'voice' | 'speed'>) {
-  return {
-    model: model as 'speechvendor/flash-v2.5',
-    input,
-    ...(voice === undefined ? {} : { voice: voice as 'talia' }),
-    ...(speed === undefined ? {} : { speed }),
-  }
 }
 
 async function saveSpeech(

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import type { Farebox, ReceiptVerification, Wire } from '../../farebox.ts'
+import type { ReceiptVerification, Wire } from '../../farebox.ts'
+import { verifyWithAccount } from '../../receipts/verify-with-account.ts'
 import { examples } from '../examples.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
 import type { CommandContext, RegisterCommand } from '../run.ts'
@@ -41,7 +42,7 @@ async function verify(context: CommandContext, given: readonly string[], { token
     signal.throwIfAborted()
     try {
       for (const receipt of await receiptsOf(each)) {
-        const verification = await verifyOne(farebox, receipt, token, signal)
+        const verification = await verifyWithAccount(farebox, receipt, { receiptToken: token, signal })
         isValid &&= verification.outcome === 'passed'
         const { receiptId, outcome, checks } = verification
         output.result({ receiptId, outcome, checks }, describeVerification(verification))
@@ -69,24 +70,6 @@ function parsed(text: string): unknown {
   } catch {
     // The library names the file and what it should be.
     return undefined
-  }
-}
-
-/** The wallet's account has the tokens that the journal has not. */
-async function verifyOne(
-  farebox: Farebox,
-  receipt: string | Wire.Receipt,
-  token: string | undefined,
-  signal: AbortSignal,
-): Promise<ReceiptVerification> {
-  try {
-    return await farebox.verify(receipt, { receiptToken: token, signal })
-  } catch (error) {
-    const isUnknown = (error as { readonly code?: unknown }).code === 'receipt_unknown'
-    if (!isUnknown || token !== undefined) throw error
-    for await (const { receiptId, receiptToken } of farebox.receipts({ source: 'service', signal }))
-      if (receiptId === receipt && receiptToken !== null) return await farebox.verify(receipt, { receiptToken, signal })
-    throw error
   }
 }
 

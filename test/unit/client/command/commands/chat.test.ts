@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { chatRequest, safeForTerminal } from '../../../../../client/command/commands/chat.ts'
+import { safeForTerminal } from '../../../../../client/command/commands/chat.ts'
+import { chatRequest } from '../../../../../client/requests/text-requests.ts'
 
 describe('answers on a terminal', () => {
   it('lose control characters, and keep tabs, line breaks and every script', () => {

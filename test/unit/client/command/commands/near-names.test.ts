@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { editDistance, nearNames } from '../../../../../client/command/commands/calls/near-names.ts'
+import { editDistance, nearNames } from '../../../../../client/requests/near-names.ts'
 
 const MODELS = ['textmodel-3.6-flash', 'textmodel-3.5-flash', 'textmodel-3.5-flash-lite', 'speechvendor/scribe-v2']
 

@@ -1,0 +1,74 @@
+import { createHash } from 'node:crypto'
+import { askService } from '../wire/ask-service.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { HttpAnswer } from '../wire/http-answer.ts'
+import { requireSafeUrl } from '../wire/safe-url.ts'
+
+/** What is known of a file before it is downloaded. */
+export interface HostedMedia {
+  readonly url: string
+  readonly bytes?: number | undefined
+}
+
+export interface DownloadOptions {
+  readonly signal?: AbortSignal | undefined
+  /** Called before each wait. */
+  readonly onWait?: ((error: FareboxError, waitMs: number) => void) | undefined
+  /** What to do when it fails, as one sentence. */
+  readonly advice: string
+}
+
+/** Downloads the result of a call that is paid for, and compares it with its size and digest as far as they are known. */
+export async function downloadMedia(
+  media: HostedMedia,
+  { signal, onWait, advice }: DownloadOptions,
+): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    requireSafeUrl(media.url)
+    const answer = await askService({ fetch: followingFetch, now: Date.now }, media.url, {
+      headers: { accept: '*/*' },
+      signal,
+      onWait,
+    })
+    requireWhole(answer, media)
+    return answer.body
+  } catch (error) {
+    throw new FareboxError({
+      code: error instanceof FareboxError ? error.code : 'media_unavailable',
+      problem: `The result could not be downloaded: ${problemOf(error)}`,
+      money: 'settled',
+      advice,
+      cause: error,
+    })
+  }
+}
+
+/** Returns the one file of a result. Throws when it has none, or one without a URL. */
+export function onlyMediaOf<Media extends { readonly url: string }>(
+  { data }: { readonly data: readonly Media[] },
+  advice: string,
+): Media {
+  const [media] = Array.isArray(data) ? data : []
+  if (typeof media?.url === 'string') return media
+  const problem = 'The result names no file.'
+  throw new FareboxError({ code: 'answer_damaged', problem, money: 'settled', advice })
+}
+
+/** Media may be answered with a link to an object store. */
+const followingFetch: typeof fetch = (input, init) => fetch(input, { ...init, redirect: 'follow' })
+
+function requireWhole({ body, headers }: HttpAnswer, { bytes }: HostedMedia): void {
+  if (bytes !== undefined && body.length !== bytes) throw incomplete(`it has ${body.length} bytes instead of ${bytes}`)
+  const [, digest] = /^"([0-9a-f]{64})"$/.exec(headers.get('etag') ?? '') ?? []
+  if (digest !== undefined && createHash('sha256').update(body).digest('hex') !== digest)
+    throw incomplete('its SHA-256 is not the one of its ETag')
+}
+
+function incomplete(problem: string): FareboxError {
+  return new FareboxError({ code: 'media_damaged', problem: `${problem}.`, money: 'settled', advice: '' })
+}
+
+function problemOf(error: unknown): string {
+  if (error instanceof FareboxError) return error.problem
+  return error instanceof Error ? error.message : String(error)
+}
