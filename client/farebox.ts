@@ -3,7 +3,8 @@ import { AccountClient } from './account/account-client.ts'
 import { type Approval, type ApproveOptions, approve } from './allowance/approve.ts'
 import { type AllowanceState, allowanceState, askAllowance } from './allowance/read-allowance.ts'
 import { type Balance, readBalance } from './allowance/read-balance.ts'
-import { Budget, type BudgetLeft, type BudgetLimits } from './budget/budget.ts'
+import { Budget, type BudgetLeft } from './budget/budget.ts'
+import type { BudgetLimits } from './budget/limits.ts'
 import type { FareboxContext } from './context.ts'
 import { examineAll } from './doctor/doctor.ts'
 import type { DoctorCheck, DoctorOptions } from './doctor/doctor-check.ts'
@@ -13,6 +14,8 @@ import { createMemoryJournal } from './journal/memory-journal.ts'
 import { openTidyJournal } from './journal/open-journal.ts'
 import { askQuote, type QuoteRequest } from './payment/ask-quote.ts'
 import type { Terms } from './payment/check-challenge.ts'
+import { type KnownCall, knownCall } from './payment/known-call.ts'
+import { nameCall } from './payment/name-call.ts'
 import type { JsonOperation, Requests, Results, TranscriptionRequest } from './payment/operations.ts'
 import type { PaidCall, Payment, PaymentContext } from './payment/paid-call.ts'
 import { payCall } from './payment/pay-call.ts'
@@ -40,13 +43,15 @@ export { ApprovalRefused } from './allowance/approval-refused.ts'
 export type { Approval, ApproveOptions } from './allowance/approve.ts'
 export type { AllowanceState } from './allowance/read-allowance.ts'
 export type { Balance } from './allowance/read-balance.ts'
-export type { BudgetLeft, BudgetLimits } from './budget/budget.ts'
+export type { BudgetLeft } from './budget/budget.ts'
 export { BudgetExceeded, type LimitName } from './budget/budget-exceeded.ts'
+export type { BudgetAmounts, BudgetLimits, RefusedLimit } from './budget/limits.ts'
 export { formatUsdc, parseUsdc } from './budget/usdc.ts'
 export type { DoctorCheck, DoctorOptions } from './doctor/doctor-check.ts'
 export type { QuoteRequest } from './payment/ask-quote.ts'
 export { deriveCallKey } from './payment/call-key.ts'
 export { ChallengeRefused, type Difference, type Terms } from './payment/check-challenge.ts'
+export type { KnownCall } from './payment/known-call.ts'
 export type { AudioClaim, TranscriptionRequest } from './payment/operations.ts'
 export type { Payment } from './payment/paid-call.ts'
 export type { CallOptions } from './payment/prepare-call.ts'
@@ -67,8 +72,11 @@ export interface FareboxOptions {
   /** A wallet of this package or a viem account that signs. */
   readonly wallet: Wallet | SigningAccount
   readonly baseUrl: string
-  /** A call may cost 1 USDC unless `call` says otherwise; session and day are unlimited unless they are set. */
-  readonly budget?: BudgetLimits
+  /**
+   * A call may cost 1 USDC unless `call` says otherwise; session and day are unlimited unless they are set. A function is
+   * called before each payment, for limits that may change; what it throws refuses the payment.
+   */
+  readonly budget?: BudgetLimits | (() => BudgetLimits)
   /** A directory, or `memory`; FAREBOX_HOME or the system's place for application data by default. */
   readonly journal?: string
   /** Lets the client sign permits while Permit2 is not approved. */
@@ -104,7 +112,14 @@ export interface Farebox {
   quote(request: QuoteRequest): Promise<Quote>
   /** Takes the place of `fetch` in an SDK. */
   readonly fetch: typeof globalThis.fetch
-  budgetLeft(): BudgetLeft
+  /** Returns what the journal knows of the call with an idempotency key, whichever process made it. */
+  knownCall(requestId: string): KnownCall | null
+  /** Writes down what an idempotency key stands for, where it is not that of a payment itself. */
+  nameCall(requestId: string, identity: string, purpose: string): void
+  /** Returns what is left of the budget, for the calls of a group if one is named. */
+  budgetLeft(group?: string): BudgetLeft
+  /** Throws `BudgetExceeded` unless a payment would fit into the budget at present. Reserves nothing. */
+  requireBudget(call: BudgetedCall): void
   /** Returns what Permit2 may take, and whether the service would pay for an approval. Signs nothing. */
   allowance(): Promise<AllowanceState>
   /**
@@ -131,6 +146,15 @@ export interface Farebox {
   readonly home: string | null
   /** Writes the journal to the end. */
   close(): Promise<void>
+}
+
+/** A call before it is made. */
+export interface BudgetedCall {
+  readonly requestId: string
+  /** In atomic units. */
+  readonly maximum: bigint
+  /** As in `CallOptions`. */
+  readonly group?: string | undefined
 }
 
 interface JsonCalls<Name extends JsonOperation> {
@@ -166,7 +190,17 @@ export async function createFarebox(options: FareboxOptions): Promise<Farebox> {
     },
     quote: (request) => askQuote(context, baseUrl, request),
     fetch: createPayingFetch(paying, baseUrl),
-    budgetLeft: () => context.budget.left(),
+    knownCall: (requestId) => knownCall(journal, requestId),
+    nameCall: (requestId, identity, purpose) => nameCall(context, { requestId, identity, purpose }),
+    budgetLeft: (group) => {
+      // Other processes pay within the same day.
+      journal.refresh()
+      return context.budget.left(group)
+    },
+    requireBudget: ({ requestId, maximum, group }) => {
+      journal.refresh()
+      context.budget.requireRoom(requestId, maximum, group)
+    },
     allowance: async () => allowanceState(await askAllowance(context)),
     // One after the other: those that wait find the wallet approved.
     approve: (approveOptions) => approvals(() => approve(context, approveOptions)),
@@ -201,12 +235,16 @@ async function createContext(options: FareboxOptions): Promise<FareboxContext> {
     baseUrl: new URL(options.baseUrl).href,
     rpcUrl,
     journal,
-    budget: new Budget({ ...budget, call: budget.call ?? DEFAULT_CALL_LIMIT }, journal),
+    budget: new Budget(typeof budget === 'function' ? () => withDefaults(budget()) : withDefaults(budget), journal),
     pins: openPins(journal, Object.fromEntries(lowerCased) as Partial<Terms>),
     sign: createPaymentSigner(wallet, rpcUrl),
     fetch,
     now: Date.now,
   }
+}
+
+function withDefaults(budget: BudgetLimits): BudgetLimits {
+  return { ...budget, call: budget.call ?? DEFAULT_CALL_LIMIT }
 }
 
 function createReceiptContext(context: FareboxContext): ReceiptContext {

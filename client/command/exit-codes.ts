@@ -29,6 +29,7 @@ const SETTINGS_CODES: ReadonlySet<string> = new Set([
   'invalid_options',
   'list_unreadable',
   'unknown_model',
+  'limits_unusable',
 ])
 
 /** Returns the exit code of a command that failed with an error. */

@@ -1,4 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { COMMANDS } from './commands/commands.ts'
 import { registerCompletion } from './completion/completion-command.ts'
@@ -8,6 +7,7 @@ import { printableLines } from './output/printable.ts'
 import { createRun } from './run.ts'
 import { addGlobalOptions } from './settings.ts'
 import { registerTranscribe } from './transcribe/transcribe-command.ts'
+import { readVersion } from './version.ts'
 
 /** Runs the program with the arguments behind its name and returns the exit code. */
 export async function runProgram(args: readonly string[], io: Io): Promise<ExitCode> {
@@ -48,13 +48,4 @@ function withoutKeys(text: string): string {
   const redacted = text.replace(/(?:0x)?[0-9a-f]{64}/gi, '[key]')
   if (redacted === text) return text
   return `${redacted}A private key is never taken from the command line: set FAREBOX_PRIVATE_KEY or FAREBOX_KEY_FILE, and replace this key.\n`
-}
-
-/** The package's description is next to this folder's, or outside of the build. */
-function readVersion(): string {
-  const [file] = ['../package.json', '../../package.json']
-    .map((path) => new URL(path, import.meta.url))
-    .filter(existsSync)
-  if (file === undefined) return 'unknown'
-  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
 }

@@ -4,6 +4,8 @@ import { registerBalance } from './balance.ts'
 import { registerChat } from './chat.ts'
 import { registerDoctor } from './doctor.ts'
 import { registerImage } from './image.ts'
+import { registerLimits } from './limits.ts'
+import { registerMcp } from './mcp.ts'
 import { registerQuote } from './quote.ts'
 import { registerReceipts } from './receipts.ts'
 import { registerSay } from './say.ts'
@@ -22,4 +24,6 @@ export const COMMANDS: readonly RegisterCommand[] = [
   registerSpend,
   registerVerify,
   registerDoctor,
+  registerMcp,
+  registerLimits,
 ]

@@ -1,0 +1,64 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { packExtension } from '@anthropic-ai/mcpb'
+
+const run = promisify(execFile)
+
+export interface BundleSources {
+  /** The repository, whose lockfile fixes the packages. */
+  readonly root: string
+  /** The client's folder, which is built here. */
+  readonly client: string
+  readonly packageName: string
+  readonly manifest: object
+}
+
+/** Only tests, types and sources of packages; the optional compiler of viem's types is 27 MB. */
+const LEFT_OUT = ['*.ts', '*.mts', '*.cts', 'node_modules/typescript', 'node_modules/@typescript']
+
+/** Packs the client as it is published, with the packages of the lockfile that it runs with, into a bundle. */
+export async function packBundle({ root, client, packageName, manifest }: BundleSources, output: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'farebox-bundle-'))
+  try {
+    const bundle = join(folder, 'bundle')
+    await installPackages(root, client, bundle)
+    await unpackClient(client, folder, join(bundle, 'node_modules', packageName))
+    await rm(join(bundle, 'client'), { recursive: true })
+    await writeFile(join(bundle, 'package.json'), '{ "private": true, "type": "module" }\n')
+    await writeFile(join(bundle, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+    await writeFile(join(bundle, '.mcpbignore'), `${LEFT_OUT.join('\n')}\n`)
+    const isPacked = await packExtension({ extensionPath: bundle, outputPath: output, silent: true })
+    if (!isPacked) throw new Error('The bundle was not packed: run `mcpb validate` for its manifest.')
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Installs what the client depends on, in the versions and with the digests of the lockfile. */
+async function installPackages(root: string, client: string, bundle: string): Promise<void> {
+  await mkdir(join(bundle, 'client'), { recursive: true })
+  for (const file of ['package.json', 'package-lock.json']) await cp(join(root, file), join(bundle, file))
+  await cp(join(client, 'package.json'), join(bundle, 'client/package.json'))
+  const production = ['--workspace', 'client', '--include-workspace-root=false', '--omit=dev', '--ignore-scripts']
+  await npm(['ci', ...production, '--prefer-offline', '--no-audit', '--no-fund'], bundle)
+}
+
+/** Puts the packed client in the place of the link to the workspace, with the packages that it has for itself. */
+async function unpackClient(client: string, folder: string, place: string): Promise<void> {
+  const { stdout } = await npm(['pack', '--json', '--pack-destination', folder], client)
+  const [packed] = JSON.parse(stdout.slice(stdout.indexOf('['))) as { filename: string }[]
+  await rm(place)
+  await mkdir(place)
+  await run('tar', ['-xzf', join(folder, packed?.filename ?? ''), '--strip-components=1', '-C', place])
+  const own = join(place, '../../client/node_modules')
+  await cp(own, join(place, 'node_modules'), { recursive: true })
+}
+
+/** Runs the user's npm, without the settings of an npm that runs this program. */
+async function npm(args: readonly string[], cwd: string): Promise<{ stdout: string }> {
+  const own = Object.entries(process.env).filter(([name]) => !/^(npm_|NODE_ENV$|INIT_CWD$)/.test(name))
+  return await run('npm', args, { cwd, env: Object.fromEntries(own), maxBuffer: 2 ** 26 })
+}

@@ -1,0 +1,36 @@
+import { formatUsdc, parseUsdc } from '../../budget/usdc.ts'
+import type { Farebox } from '../../farebox.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import type { Confirmation, Exchange, McpSession } from '../tool.ts'
+
+/**
+ * Throws unless a call fits into the limits at present and, where the limits ask for it, a person agrees to its price.
+ * It agrees to this call alone and changes no limit. Returns what to check before the payment is sent: the limits may be
+ * lowered in the meantime.
+ */
+export async function agree(
+  { limits }: Pick<McpSession, 'limits'>,
+  farebox: Farebox,
+  exchange: Pick<Exchange, 'ask'>,
+  question: Confirmation,
+): Promise<() => void> {
+  const { maximum } = question
+  limits.requireRoom(farebox, question)
+  const needsPerson = () => maximum > parseUsdc(limits.current().confirmAbove)
+  if (needsPerson()) {
+    await exchange.ask(question)
+    return () => undefined
+  }
+  return () => {
+    if (needsPerson()) throw lowered(maximum)
+  }
+}
+
+function lowered(maximum: bigint): FareboxError {
+  return new FareboxError({
+    code: 'confirmation_required',
+    problem: `The call may cost ${formatUsdc(maximum)} USDC, which needs the agreement of the person since their limits were lowered.`,
+    money: 'none',
+    advice: 'Repeat the call: it asks the person.',
+  })
+}

@@ -1,0 +1,119 @@
+import { parseUsdc } from '../../budget/usdc.ts'
+import type { Answer, CallOptions, Farebox, KnownCall } from '../../farebox.ts'
+import { FareboxError } from '../../wire/farebox-error.ts'
+import type { Exchange, McpSession } from '../tool.ts'
+import { agree } from './agree.ts'
+import { type CallName, toolCallKey } from './call-key.ts'
+import { PaidAnswers } from './paid-answers.ts'
+import { reportWork } from './report-work.ts'
+
+export interface ToolCall<Result> extends CallName {
+  /** What the call does, for the person who is asked to agree. Only texts of this program. */
+  readonly summary: string
+  /** Makes the request. `known` is the call as it was made before, if it was. */
+  readonly prepare: (farebox: Farebox, known: KnownCall | null) => Promise<PreparedCall<Result>>
+}
+
+export interface PreparedCall<Result> {
+  /** The identity of the request in the journal, such as `jsonCallIdentity` returns. */
+  readonly identity: string
+  /** Asks for the maximum price, as decimal USDC. */
+  readonly quote: () => Promise<string>
+  readonly pay: (options: CallOptions) => Promise<Answer<Result>>
+}
+
+/** The answers of each session. */
+const answersOf = new WeakMap<McpSession, PaidAnswers>()
+
+/**
+ * Makes a paid call of a tool: key, price, limits, agreement, payment. The same call is charged once, however often it is
+ * made: one that is paid for or under way is repeated under its key, without another question.
+ */
+export async function payTool<Result>(
+  session: McpSession,
+  exchange: Exchange,
+  call: ToolCall<Result>,
+): Promise<Answer<Result>> {
+  const farebox = await session.farebox()
+  // An unusable limits file ends the call before anything is sent.
+  session.limits.current()
+  const { secret } = await farebox.keySecret()
+  const key = toolCallKey(secret, session.nonce, call)
+  const work = reportWork(exchange)
+  try {
+    const known = farebox.knownCall(key)
+    const prepared = await call.prepare(farebox, known)
+    const answers = answersOf.get(session) ?? new PaidAnswers()
+    answersOf.set(session, answers)
+    const kept = answers.get(key)
+    const before = kept?.identity ?? known?.identity
+    if (before !== undefined && before !== prepared.identity) throw conflict()
+    if (kept !== undefined) return repeated(kept.answer as Answer<Result>)
+    const { maximum, beforePayment } =
+      agreedBefore(known) ?? (await priceAndAgree(session, exchange, farebox, call, key, prepared))
+    work.step('paying')
+    // The price and the person took their time.
+    requireOwnName(farebox, key, prepared)
+    const paying = prepared.pay({
+      requestId: key,
+      maximum,
+      beforePayment,
+      signal: exchange.signal,
+      purpose: `mcp ${call.tool}`,
+      group: call.tool,
+      onWait: () => work.step('waiting for the service'),
+    })
+    const answer = await paying.catch(throwAsConflict)
+    answers.keep(key, prepared.identity, answer)
+    return answer
+  } finally {
+    work.end()
+  }
+}
+
+function repeated<Result>({ result, payment }: Answer<Result>): Answer<Result> {
+  return { result, payment: { ...payment, replayed: true } }
+}
+
+/** A price that is allowed, and what is checked again before it is paid. */
+type Agreed = Pick<CallOptions, 'maximum' | 'beforePayment'>
+
+/** What was paid or signed before was agreed to before, at its price. */
+function agreedBefore(known: KnownCall | null): Agreed | undefined {
+  return known?.maximum == null ? undefined : { maximum: known.maximum }
+}
+
+async function priceAndAgree<Result>(
+  session: McpSession,
+  exchange: Exchange,
+  farebox: Farebox,
+  { tool, summary }: ToolCall<Result>,
+  key: string,
+  { quote }: PreparedCall<Result>,
+): Promise<Agreed> {
+  const maximum = await quote()
+  const question = { tool, key, maximum: parseUsdc(maximum), summary }
+  return { maximum, beforePayment: await agree(session, farebox, exchange, question) }
+}
+
+/** Another call may have taken the request id meanwhile. Its identity in the journal must not be replaced. */
+function requireOwnName(farebox: Farebox, key: string, { identity }: Pick<PreparedCall<unknown>, 'identity'>): void {
+  const known = farebox.knownCall(key)
+  if (known !== null && known.identity !== identity) throw conflict()
+}
+
+/** Calls at the same time, here or in another process, are told apart by their keys, which an agent does not know. */
+function throwAsConflict(error: unknown): never {
+  const isTaken = error instanceof FareboxError && error.code === 'idempotency_key_reused' && error.money === 'none'
+  throw isTaken ? conflict(error) : error
+}
+
+function conflict(cause?: unknown): FareboxError {
+  return new FareboxError({
+    code: 'request_id_conflict',
+    problem: 'This request_id was used with other arguments before.',
+    money: 'none',
+    advice: 'Repeat the call with the same arguments, or use another request_id for another call.',
+    cause,
+  })
+}

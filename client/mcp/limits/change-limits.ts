@@ -1,0 +1,78 @@
+import { parseUsdc } from '../../budget/usdc.ts'
+import type { AmountLimits, SpendingLimits } from '../tool.ts'
+
+/** Removes a limit of a tool. */
+export const NO_LIMIT = 'none'
+
+/** What a person changes: amounts, or for a tool `NO_LIMIT`. */
+export interface LimitsChange {
+  readonly tool?: string | undefined
+  readonly call?: string | undefined
+  readonly session?: string | undefined
+  readonly day?: string | undefined
+  readonly confirmAbove?: string | undefined
+}
+
+/** One limit that differs. */
+export interface LimitDifference {
+  /** Such as `day` or `chat day`. */
+  readonly name: string
+  readonly before: string | null
+  readonly after: string | null
+  readonly isRaised: boolean
+}
+
+const AMOUNTS = ['call', 'session', 'day'] as const
+
+/** Returns the limits after a change. */
+export function changeLimits(before: SpendingLimits, { tool, confirmAbove, ...amounts }: LimitsChange): SpendingLimits {
+  if (tool !== undefined) {
+    const { [tool]: own = {}, ...others } = before.tools
+    const changed = changeAmounts(own, amounts)
+    const tools = Object.keys(changed).length === 0 ? others : { ...others, [tool]: changed }
+    return { ...before, tools }
+  }
+  const { call, session, day } = before
+  return {
+    call: amounts.call ?? call,
+    session: amounts.session ?? session,
+    day: amounts.day ?? day,
+    confirmAbove: confirmAbove ?? before.confirmAbove,
+    tools: before.tools,
+  }
+}
+
+function changeAmounts(own: AmountLimits, change: Pick<LimitsChange, (typeof AMOUNTS)[number]>): AmountLimits {
+  const kept = AMOUNTS.flatMap((name) => {
+    const value = change[name] ?? own[name]
+    return value === undefined || value === NO_LIMIT ? [] : [[name, value] as const]
+  })
+  return Object.fromEntries(kept)
+}
+
+/** Returns what differs, in the order in which limits are shown. */
+export function differences(before: SpendingLimits, after: SpendingLimits): readonly LimitDifference[] {
+  const [old, changed] = [flat(before), flat(after)]
+  return [...new Set([...old.keys(), ...changed.keys()])].flatMap((name) => {
+    const [from, to] = [old.get(name) ?? null, changed.get(name) ?? null]
+    return from === to ? [] : [{ name, before: from, after: to, isRaised: isRaised(from, to) }]
+  })
+}
+
+/** A limit that is removed is raised; one that is added is not. */
+function isRaised(before: string | null, after: string | null): boolean {
+  if (before === null) return false
+  return after === null || parseUsdc(after) > parseUsdc(before)
+}
+
+function flat({ tools, confirmAbove, ...amounts }: SpendingLimits): ReadonlyMap<string, string> {
+  const own = Object.entries(tools).flatMap(([tool, limits]) => named(limits, `${tool} `))
+  return new Map([...named(amounts, ''), ['confirm above', confirmAbove], ...own])
+}
+
+function named(limits: AmountLimits, prefix: string): readonly (readonly [string, string])[] {
+  return AMOUNTS.flatMap((name) => {
+    const amount = limits[name]
+    return amount === undefined ? [] : [[`${prefix}${name}`, amount] as const]
+  })
+}

@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto'
+import type { Farebox, Wallet } from '../farebox.ts'
+import { FareboxError } from '../wire/farebox-error.ts'
+import type { Folders } from './folders/folders.ts'
+import type { LimitStore, McpSession } from './tool.ts'
+
+/** What a person sets where the server is started. */
+export interface SessionSettings {
+  readonly url: string | undefined
+  /** The file of the private key; the environment has another or the key otherwise. */
+  readonly keyFile: string | undefined
+  readonly rpcUrl: string | undefined
+  readonly home: string
+  readonly environment: Readonly<NodeJS.ProcessEnv>
+}
+
+interface SessionParts {
+  readonly limits: LimitStore
+  readonly folders: Folders
+}
+
+/** A session and its end. */
+export interface OpenedSession extends McpSession {
+  close(): Promise<void>
+}
+
+/**
+ * Returns the session of one process. Service and wallet are opened at the first use, so that the tools can be listed
+ * before a person has set them; a mistake can be corrected while the server runs.
+ */
+export function openSession(settings: SessionSettings, { limits, folders }: SessionParts): OpenedSession {
+  const paying = openOnce(async () => {
+    const baseUrl = requireService(settings)
+    const { createFarebox } = await import('../farebox.ts')
+    const { rpcUrl, home } = settings
+    return await createFarebox({
+      wallet: await openWallet(settings),
+      baseUrl,
+      rpcUrl,
+      journal: home,
+      budget: () => limits.budget(),
+    })
+  })
+  const reading = openOnce(async () => {
+    const baseUrl = requireService(settings)
+    const { createFarebox, walletFromPrivateKey } = await import('../farebox.ts')
+    const { generatePrivateKey } = await import('viem/accounts')
+    return await createFarebox({ wallet: walletFromPrivateKey(generatePrivateKey()), baseUrl, journal: 'memory' })
+  })
+  return {
+    farebox: paying.open,
+    fareboxWithoutWallet: reading.open,
+    limits,
+    folders,
+    nonce: randomUUID(),
+    close: async () => {
+      await Promise.all([paying.close(), reading.close()])
+      await folders.close()
+    },
+  }
+}
+
+/** Opens once; what could not be opened is tried again at the next use. */
+function openOnce(open: () => Promise<Farebox>) {
+  let opened: Promise<Farebox> | undefined
+  return {
+    open: async () => {
+      opened ??= open()
+      try {
+        return await opened
+      } catch (error) {
+        opened = undefined
+        throw error
+      }
+    },
+    close: async () => await (await opened?.catch(() => undefined))?.close(),
+  }
+}
+
+function requireService({ url }: SessionSettings): string {
+  if (url !== undefined) return url
+  throw new FareboxError({
+    code: 'no_service',
+    problem: 'No service is set.',
+    money: 'none',
+    advice:
+      'The person who started this server sets FAREBOX_URL in its configuration, or starts it with: farebox mcp --url https://SERVICE',
+  })
+}
+
+async function openWallet({ keyFile, environment }: SessionSettings): Promise<Wallet> {
+  const { walletFromEnvironment, walletFromKeyFile } = await import('../farebox.ts')
+  try {
+    return keyFile === undefined ? walletFromEnvironment(environment) : walletFromKeyFile(keyFile)
+  } catch (error) {
+    if (!(error instanceof FareboxError)) throw error
+    throw new FareboxError({
+      code: error.code,
+      problem: error.problem,
+      money: 'none',
+      advice: `${error.advice} The person who started this server does this, in its configuration or with: farebox mcp --key-file FILE`,
+      cause: error,
+    })
+  }
+}

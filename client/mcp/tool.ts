@@ -1,0 +1,113 @@
+import type { ContentBlock, ToolAnnotations } from '@modelcontextprotocol/server'
+import type * as z from 'zod'
+import type { BudgetLimits, Farebox } from '../farebox.ts'
+import type { Folders } from './folders/folders.ts'
+
+/** What all tool calls of one process share. */
+export interface McpSession {
+  /** Opened at the first use. Throws a `FareboxError` that says what the person runs when no wallet or service is set. */
+  farebox(): Promise<Farebox>
+  /** The same, with a wallet that holds nothing when none is set: enough for prices and lists. */
+  fareboxWithoutWallet(): Promise<Farebox>
+  readonly limits: LimitStore
+  readonly folders: Folders
+  /** Random for each process: equal calls without a `request_id` are one call within a session only. */
+  readonly nonce: string
+}
+
+/** The limits that a person has set. Nothing that a model can reach changes them. */
+export interface LimitStore {
+  /** The file that they are read from. */
+  readonly path: string
+  /** Returns the limits in force, read again when the file has changed. Throws a `FareboxError` for an unusable file. */
+  current(): SpendingLimits
+  /** Returns the limits as those of a budget, in which each tool is a group. */
+  budget(): BudgetLimits
+  /**
+   * Throws a `FareboxError` unless a call fits into the limits at present. Reserves nothing: the budget decides again,
+   * with what is under way, before anything is signed.
+   */
+  requireRoom(farebox: Farebox, call: Pick<Confirmation, 'tool' | 'key' | 'maximum'>): void
+}
+
+/** Limits as decimal USDC. */
+export interface SpendingLimits extends AmountLimits {
+  readonly call: string
+  readonly session: string
+  readonly day: string
+  /** A call that may cost more needs the agreement of a person. */
+  readonly confirmAbove: string
+  /** Limits of single tools, within those of all. */
+  readonly tools: Readonly<Record<string, AmountLimits>>
+}
+
+export interface AmountLimits {
+  readonly call?: string | undefined
+  readonly session?: string | undefined
+  readonly day?: string | undefined
+}
+
+/** One tool call. */
+export interface Exchange {
+  /** Aborted when the client cancels the call or leaves. */
+  readonly signal: AbortSignal
+  /** Reports progress; does nothing when the client did not ask for it. `message` has only texts of this program. */
+  progress(done: number, total: number | undefined, message: string): void
+  /**
+   * Resolves when a person agreed. Throws a `FareboxError` when they did not or cannot be asked, and `InputNeeded` when
+   * the client asks them and then repeats the call.
+   */
+  ask(question: Confirmation): Promise<void>
+}
+
+/** What a person agrees to: one call at most at one price. */
+export interface Confirmation {
+  readonly tool: string
+  /** The idempotency key of the call, or what names the call in the same way. */
+  readonly key: string
+  /** Atomic units. */
+  readonly maximum: bigint
+  /** Only texts of this program, no text of a model, file or server. */
+  readonly summary: string
+}
+
+/** Thrown through a tool to return a result of the protocol that asks the client for input. */
+export class InputNeeded extends Error {
+  override readonly name = 'InputNeeded'
+  readonly result: object
+
+  constructor(result: object) {
+    super('The client has to ask the person first.')
+    this.result = result
+  }
+}
+
+/** What is said about a tool; `description/tool-texts.ts` has those of all tools. */
+export interface ToolTexts {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly annotations: ToolAnnotations
+}
+
+export interface ToolDefinition<In = unknown, Out = unknown> extends ToolTexts {
+  readonly inputSchema: z.ZodType<In>
+  readonly outputSchema: z.ZodType<Out>
+  run(session: McpSession, exchange: Exchange, input: In): Promise<ToolResult<Out>>
+}
+
+export interface ToolResult<Out> {
+  /** A function of the paid result alone: equal on every repetition. So is the content. */
+  readonly structured: Out
+  readonly content: readonly ContentBlock[]
+  /** What changes between repetitions, such as `replayed` and the limits left. */
+  readonly meta?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** A tool as the server registers it, without its types. */
+export interface Tool extends ToolTexts {
+  readonly inputSchema: z.ZodType
+  readonly outputSchema: z.ZodType
+  /** Throws a `FareboxError` (`invalid_arguments`) for an input that does not match the schema. */
+  run(session: McpSession, exchange: Exchange, input: unknown): Promise<ToolResult<unknown>>
+}

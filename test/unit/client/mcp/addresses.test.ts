@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest'
+import { isPublicAddress } from '../../../../client/mcp/folders/addresses.ts'
+
+describe('an address', () => {
+  it.each([
+    '0.0.0.0',
+    '10.255.255.255',
+    '100.64.0.1',
+    '127.0.0.1',
+    '127.255.255.254',
+    '169.254.169.254',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.1.1',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '::ffff:8.8.8.8',
+    '64:ff9b::7f00:1',
+    '2001::1',
+    '2002:7f00:1::1',
+    'fc00::1',
+    'fd12:3456::1',
+    'fe80::1',
+    'fec0::1',
+    'ff02::1',
+  ])('%s is not of the public internet', (address) => {
+    expect(isPublicAddress(address)).toBe(false)
+  })
+
+  it.each([
+    '1.1.1.1',
+    '8.8.8.8',
+    '9.255.255.255',
+    '11.0.0.0',
+    '172.15.255.255',
+    '172.32.0.0',
+    '2606:4700::1111',
+    '2a00:1450:4001::1',
+  ])('%s is of the public internet', (address) => {
+    expect(isPublicAddress(address)).toBe(true)
+  })
+})
