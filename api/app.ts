@@ -16,18 +16,20 @@ import {
 } from './plugins/connection-limits.ts'
 import { addCors } from './plugins/cors.ts'
 import { addDraining } from './plugins/draining.ts'
-import { addErrorHandling, answerMalformedHttp, answerUnroutable } from './plugins/errors.ts'
+import { addErrorHandling, answerMalformedHttp, answerUnroutable, createErrorRenderer } from './plugins/errors.ts'
 import { addHttpRules } from './plugins/http-rules.ts'
 import { addJsonBodies } from './plugins/json-bodies.ts'
 import type { RateLimiter } from './plugins/rate-limits.ts'
 import { addRequestContext, newRequestId } from './plugins/request-context.ts'
 import { addRequestTelemetry } from './plugins/request-telemetry.ts'
+import type { UnreadLimiter } from './plugins/unread-limit.ts'
 import { readQuotedRequest } from './request/effective-request.ts'
 import { type AccountDependencies, addAccountRoutes } from './routes/account.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
+import { addMcpRoute } from './routes/mcp.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
@@ -59,6 +61,7 @@ export interface AppDependencies extends PaidRequestDependencies {
   /** Aborts when held callers must be answered because the process stops. */
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
+  readonly limitUnread: UnreadLimiter
   /** Bounds the guesses of the operator's token. */
   readonly allowances: Allowances
   readonly readinessChecks: ReadinessChecks
@@ -144,6 +147,8 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   addAccountRoutes(app, dependencies)
   addMediaRoutes(app, dependencies)
   await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
+  const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)
+  addMcpRoute(app, { ...dependencies, limits: dependencies, renderError })
   addPages(app, dependencies)
   await addDiscoveryRoutes(app, { ...dependencies, operations })
   await addOperatorBoard(app, dependencies.operatorBoard, dependencies.allowances)

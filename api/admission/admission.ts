@@ -3,13 +3,14 @@ import type { AdmissionStore } from '#shared/jobs/admission-store.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
+import type { ReadCall } from '../request/call.ts'
 import { clientGroups } from '../request/client-address.ts'
-import type { LoadGate, Reservation } from './load-gate.ts'
+import type { LoadGate, RequestedWork, Reservation } from './load-gate.ts'
 import type { PayingCallers } from './paying-callers.ts'
 import type { ReadQueueAge } from './queue-age.ts'
 
 interface Dependencies {
-  readonly gate: Pick<LoadGate, 'admit' | 'requireRoom' | 'hold' | 'holdWithoutWork'>
+  readonly gate: Pick<LoadGate, 'admit' | 'admitRead' | 'requireRoom' | 'hold' | 'holdWithoutWork'>
   readonly payingCallers: PayingCallers
   readonly queueAge: ReadQueueAge
   readonly mp3Inspector: Pick<Mp3Inspector, 'retryAfterSeconds'>
@@ -27,22 +28,30 @@ export interface Admission {
   /** Throws `overloaded` (503). The request counts until it is answered or its caller disconnects. */
   admit(request: FastifyRequest, reply: FastifyReply, work: WorkToAdmit): Promise<void>
   /**
+   * Decides in the same way about a call that was read from the body of an admitted request. Returns whether it has
+   * priority.
+   */
+  admitRead(call: ReadCall, work: WorkToAdmit): Promise<boolean>
+  /**
    * Throws `overloaded` (503) when the operation's endpoint would not admit an unpaid request of this client now. An
    * upload that was already inspected needs no decoder.
    */
-  requireRoom(request: FastifyRequest, operation: AnyOperation, isInspected: boolean): Promise<void>
+  requireRoom(request: Pick<FastifyRequest, 'ip'>, operation: AnyOperation, isInspected: boolean): Promise<void>
   /** Returns the reservation of an admitted request; `undefined` for any other. */
   reservationOf(request: FastifyRequest): Reservation | undefined
   /**
    * Takes a place for a caller whose job is accepted, and returns the function that frees it. Returns `null` when the
    * caller must be answered immediately.
    */
-  hold(request: FastifyRequest, job: { readonly jobId: string; readonly payer: string }): (() => void) | null
+  hold(
+    request: Pick<FastifyRequest, 'ip'>,
+    job: { readonly jobId: string; readonly payer: string },
+  ): (() => void) | null
   /**
    * Takes a place for a caller who waits without a job of their own, for `subject`. These places are few, and separate
    * from those of callers whose jobs are accepted.
    */
-  holdWithoutWork(request: FastifyRequest, subject: string): (() => void) | null
+  holdWithoutWork(request: Pick<FastifyRequest, 'ip'>, subject: string): (() => void) | null
 }
 
 export function createAdmission(dependencies: Dependencies): Admission {
@@ -50,6 +59,24 @@ export function createAdmission(dependencies: Dependencies): Admission {
   const reservations = new WeakMap<FastifyRequest, Reservation>()
   const decoderRetryAfter = (operation: AnyOperation | null, caller: DecoderCaller) =>
     operation?.upload ? mp3Inspector.retryAfterSeconds(caller) : null
+  const workOf = (
+    call: Pick<FastifyRequest, 'ip' | 'headers'>,
+    { operation, idempotencyKey }: WorkToAdmit,
+  ): Omit<RequestedWork, 'body'> => {
+    const isPaying = payingCallers.isPaying(call)
+    const hasPriority = isPaying && payingCallers.isKnownPayer(call)
+    return {
+      isPaying,
+      hasPriority,
+      decoderRetryAfterSeconds: decoderRetryAfter(operation, { client: clientGroups(call.ip), hasPriority }),
+      queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
+      hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
+      isUninspected: async () => {
+        const binding = idempotencyKey === null ? null : await store.findBinding(idempotencyKey)
+        return binding?.claim?.isReplaced === false
+      },
+    }
+  }
   return {
     reservationOf: (request) => reservations.get(request),
     hold: (request, job) => gate.hold({ ...job, client: clientGroups(request.ip) }),
@@ -59,22 +86,14 @@ export function createAdmission(dependencies: Dependencies): Admission {
       const decoderRetryAfterSeconds = isInspected ? null : decoderRetryAfter(operation, caller)
       await gate.requireRoom({ decoderRetryAfterSeconds, queueAgeMs: async () => await queueAge(operation.id) })
     },
-    admit: async (request, reply, { operation, idempotencyKey }) => {
-      const isPaying = payingCallers.isPaying(request)
-      const hasPriority = isPaying && payingCallers.isKnownPayer(request)
-      const client = clientGroups(request.ip)
-      const reservation = await gate.admit({
-        isPaying,
-        hasPriority,
-        body: { client, idempotencyKey, ...expectedBody(request) },
-        decoderRetryAfterSeconds: decoderRetryAfter(operation, { client, hasPriority }),
-        queueAgeMs: async () => (operation ? await queueAge(operation.id) : 0),
-        hasJob: async () => idempotencyKey !== null && (await store.hasJob(idempotencyKey)),
-        isUninspected: async () => {
-          const binding = idempotencyKey === null ? null : await store.findBinding(idempotencyKey)
-          return binding?.claim?.isReplaced === false
-        },
-      })
+    admitRead: async (call, work) => {
+      const requested = workOf(call, work)
+      await gate.admitRead(requested)
+      return requested.hasPriority
+    },
+    admit: async (request, reply, work) => {
+      const body = { client: clientGroups(request.ip), idempotencyKey: work.idempotencyKey, ...expectedBody(request) }
+      const reservation = await gate.admit({ ...workOf(request, work), body })
       reservations.set(request, reservation)
       if (reply.raw.closed) reservation.release()
       else reply.raw.once('close', () => reservation.release())

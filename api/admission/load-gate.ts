@@ -47,6 +47,8 @@ export interface LoadGate {
    * checked.
    */
   admit(work: RequestedWork): Promise<Reservation>
+  /** Does the same for work whose body was already read, and is counted by another reservation. */
+  admitRead(work: Omit<RequestedWork, 'body'>): Promise<void>
   /** Throws `overloaded` when an unpaid request of this kind would not be admitted, whatever the length of its body. */
   requireRoom(work: Pick<RequestedWork, 'decoderRetryAfterSeconds' | 'queueAgeMs'>): Promise<void>
   /** Takes a place for a caller whose job is accepted. None is taken earlier, so refused requests occupy no place. */
@@ -96,12 +98,17 @@ export function createLoadGate(limits: LoadLimits, now: () => number = () => per
     return overloaded('Accepted work is waiting for a worker.', Math.min(seconds, MAXIMUM_RETRY_SECONDS))
   }
 
+  const admitRead: LoadGate['admitRead'] = async (work) => {
+    const refusal = await refusalOf(work)
+    // A caller who has already paid is answered regardless of the load.
+    if (refusal && !(work.isPaying && (await work.hasJob()))) throw refusal
+  }
+
   return {
+    admitRead,
     admit: async (work) => {
-      const { isPaying, hasPriority } = work
-      const refusal = await refusalOf(work)
-      // A caller who has already paid is answered regardless of the load.
-      if (refusal && !(isPaying && (await work.hasJob()))) throw refusal
+      const { hasPriority } = work
+      await admitRead(work)
       // No `await` from here on: the request must be counted before the next one is checked.
       return createReservation(hasPriority, bodies.reserve({ ...work.body, share: shareOf(hasPriority) }))
     },

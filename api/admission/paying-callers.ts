@@ -4,7 +4,7 @@ import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
 import { readPaymentHeader } from '../request/headers.ts'
 
 /** A property of a request, judged by its headers only and without network calls. */
-export type PayingCheck = (request: FastifyRequest) => boolean
+export type PayingCheck = (request: Pick<FastifyRequest, 'headers'>) => boolean
 
 /** Decides which requests may use the allowance and the capacity that are reserved for paying callers. */
 export interface PayingCallers {
@@ -29,8 +29,8 @@ interface Dependencies {
  * header and payments that cannot be settled therefore gain no priority. Funds are verified later.
  */
 export function createPayingCallers(dependencies: Dependencies): PayingCallers {
-  const judged = new WeakMap<FastifyRequest, { isPaying: boolean; isKnownPayer: boolean }>()
-  const judge = (request: FastifyRequest) => {
+  const judged = new WeakMap<object, { isPaying: boolean; isKnownPayer: boolean }>()
+  const judge = (request: Pick<FastifyRequest, 'headers'>) => {
     const known = judged.get(request)
     if (known) return known
     const payer = findPayer(request, dependencies)
@@ -45,7 +45,7 @@ export function createPayingCallers(dependencies: Dependencies): PayingCallers {
 }
 
 function findPayer(
-  { headers }: FastifyRequest,
+  { headers }: Pick<FastifyRequest, 'headers'>,
   { challengeSecret, isSignedByPayer, isRefused }: Dependencies,
 ): `0x${string}` | null {
   const header = readPaymentHeader(headers)

@@ -12,6 +12,7 @@ import type { ApiConfig } from '../config.ts'
 import { createPayerMemory } from '../paid-request/payment/payer-memory.ts'
 import { createAllowances } from '../plugins/allowances.ts'
 import { createRateLimiter, createVerificationLimiter } from '../plugins/rate-limits.ts'
+import { createUnreadLimiter } from '../plugins/unread-limit.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import { addLoadMetrics } from '../telemetry/metrics.ts'
 
@@ -36,7 +37,7 @@ export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
   { metrics, logger, mp3Inspector, store, verifier }: AdmissionOptions,
-): Pick<AppDependencies, 'admission' | 'allowances' | 'limitRate' | 'limitVerifications' | 'payers'> {
+): Pick<AppDependencies, 'admission' | 'allowances' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
   const payers = createPayerMemory()
   const payingCallers = createPayingCallers({
     challengeSecret: config.CHALLENGE_SECRET,
@@ -61,6 +62,10 @@ export function composeAdmission(
       requestsPerMinute: config.REQUESTS_PER_MINUTE,
       paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
       isKnownPayer: payingCallers.isKnownPayer,
+    }),
+    limitUnread: createUnreadLimiter(allowances, {
+      requestsPerMinute: config.REQUESTS_PER_MINUTE,
+      paidRequestsPerMinute: config.PAID_REQUESTS_PER_MINUTE,
     }),
     limitVerifications: createVerificationLimiter(allowances, config.NEW_PAYER_VERIFICATIONS_PER_MINUTE),
   }

@@ -11,7 +11,7 @@ import { paidPaths } from './paid-paths.ts'
 import { supportPaths } from './support-paths.ts'
 
 /** The version of the interface description (test/contract/specification.md, V1). */
-const INTERFACE_VERSION = '0.5.0'
+export const INTERFACE_VERSION = '0.5.0'
 
 const INTRODUCTION =
   'Text, image, speech and transcription models, each call paid in USDC through x402 version 2, scheme upto. No account and no API key. A model or endpoint described here is available only while GET /v1/models lists it.'

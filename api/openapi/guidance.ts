@@ -29,6 +29,9 @@ const PARALLEL_CALLS = `By default each payment of a wallet without gas carries 
 
 const PRICE_FIRST = `POST /v1/quotes {"operation": "createSpeech", "request": {…}} prices the JSON body of an endpoint, with the operation's name as in the endpoints below. A recording need not be uploaded for its price: send "audio": {"sha256", "bytes", "duration_ms"} in place of audio_base64. With "challenge": true and the header x-idempotency-key the answer is the 402 itself: sign it, and send the recording for the first time with the signature. If the recording is not what was described, the answer is a new 402 with the true price, and nothing is charged.`
 
+/** How an agent whose tools are MCP servers calls the same operations. */
+const MCP_SERVER = `POST /mcp is an MCP server (streamable HTTP, no sessions, no account): the tools chat, generate_image, speak and transcribe, and the free quote. x402 travels in _meta: an unpaid call returns isError with the challenge in structuredContent; repeat the call, unchanged, with the signed PaymentPayload in _meta["x402/payment"]. A paid result has the endpoint's JSON in structuredContent, the settlement in _meta["x402/payment-response"] and the receipt's id and token in _meta["farebox/receipt"]. _meta["farebox/idempotency-key"] names the call, as the header x-idempotency-key does elsewhere; without one, the challenge brings a new key in its extension payment-identifier, which official clients repeat with the payment. Both are the same calls: a challenge of one can be paid at the other. Never send a private key.`
+
 /** Requests that a shell can send as they stand: a price, and the challenge of the same call. */
 export function tryCommands(
   catalog: Catalog,
@@ -78,6 +81,7 @@ export function llmsText(catalog: Catalog, publicBaseUrl: string): string {
     GUIDANCE,
     ...section('Parallel calls: approve once', PARALLEL_CALLS),
     ...section('Price first, upload once', PRICE_FIRST),
+    ...section('MCP', MCP_SERVER),
     ...section('Endpoints', endpointList(catalog)),
     ...section('Try it', commandList(catalog, publicBaseUrl)),
     ...section('Data', DATA_HANDLING),
@@ -100,6 +104,7 @@ export function skillText(catalog: Catalog, publicBaseUrl: string, network: stri
     ...section('First call', firstCall(catalog, publicBaseUrl, network)),
     ...section('Price first, upload once', PRICE_FIRST),
     ...section('Parallel calls: approve once', PARALLEL_CALLS),
+    ...section('MCP', MCP_SERVER),
     ...section('Endpoints', endpointList(catalog)),
     ...section('Data', DATA_HANDLING),
     ...section('More', linkList(publicBaseUrl)),

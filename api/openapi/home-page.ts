@@ -51,6 +51,8 @@ ${operations.map((operation) => priceRow(operation, catalog)).join('')}</tbody>
 <h2>Try it</h2>
 ${tryCommands(catalog, publicBaseUrl).map(commandBlock).join('\n')}
 <p>Next: <a href="/docs/">the reference</a> begins with a program that makes a paid call.</p>
+<h2>Agents</h2>
+<p>An MCP client calls the same models as tools: add <code>${escapeHtml(new URL('/mcp', publicBaseUrl).href)}</code> (streamable HTTP). Each call is paid by the wallet of its caller, with x402 in <code>_meta</code>; <a href="/llms.txt">the guidance for agents</a> says how.</p>
 <h2>Links</h2>
 <ul>
 ${LINKS.map(([title, path]) => `<li><a href="${path}">${escapeHtml(title)}</a></li>`).join('\n')}

@@ -48,6 +48,42 @@ const quotes = support({
   failures: [400, 402, 408, 409, 413, 415, 429, 503],
 })
 
+const jsonRpcMessage = {
+  type: 'object',
+  properties: {
+    jsonrpc: { const: '2.0' },
+    id: { type: ['string', 'integer', 'null'] },
+    method: { type: 'string' },
+    params: { type: 'object' },
+    result: { type: 'object' },
+    error: { type: 'object' },
+  },
+  required: ['jsonrpc'],
+}
+
+const mcp = support({
+  operationId: 'callTool',
+  summary: 'Call the same operations as tools of an MCP server',
+  description:
+    'The Model Context Protocol over streamable HTTP, without sessions: one JSON-RPC message in each request, of the revisions of 2025 or 2026-07-28. A call of a paid tool is the request to its endpoint, with x402 in _meta: x402/payment and farebox/idempotency-key of the call, x402/payment-response and farebox/receipt of its result. What the endpoint refuses, payment included, is a result with isError.',
+  requestBody: { required: true, content: json(jsonRpcMessage) },
+  content: json(jsonRpcMessage),
+  failures: [408, 413, 415, 429, 503],
+})
+
+/** What the protocol itself answers. */
+const protocolAnswers = {
+  '202': { description: 'A notification, which is not answered.' },
+  '400': {
+    description: 'A body that is no message of a served revision of the protocol, as a JSON-RPC error.',
+    content: json(jsonRpcMessage),
+  },
+  '406': {
+    description: 'The Accept header lacks application/json or text/event-stream.',
+    content: json(jsonRpcMessage),
+  },
+}
+
 const allowanceStatus = support({
   operationId: 'getAllowance',
   summary: 'Read what a wallet may pay without a permit, and what to sign for a lasting allowance',
@@ -149,6 +185,7 @@ export function supportPaths(): DocumentPart {
     paths: {
       '/v1/models/{id}': { get: model },
       '/v1/quotes': { post: quotes },
+      '/mcp': { post: { ...mcp, responses: { ...mcp.responses, ...protocolAnswers } } },
       '/v1/allowances': { get: allowanceStatus, post: allowances },
       '/v1/receipts/{id}': { get: receipts },
       '/media/{token}': { get: { ...media, responses: { ...media.responses, '206': partOfMedia } } },

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
@@ -21,6 +20,7 @@ import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { DecoderCaller } from '../request/audio/decoder-queue.ts'
 import type { Mp3Inspector } from '../request/audio/inspect-mp3.ts'
 import type { BodyArrival } from '../request/body-bytes.ts'
+import type { Call } from '../request/call.ts'
 import { readEffectiveRequest } from '../request/effective-request.ts'
 import { readIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
 import { requireAvailable } from '../request/require-available.ts'
@@ -97,7 +97,7 @@ export interface Caller extends DecoderCaller {
 export async function handlePaidRequest(
   dependencies: PaidRequestDependencies,
   operation: AnyOperation,
-  request: FastifyRequest,
+  request: Call,
   caller: Caller,
 ): Promise<PaidResponse> {
   const { tracer } = dependencies
@@ -187,7 +187,7 @@ async function findOrAcceptJob(
   paidRequest: PaidRequest,
   binding: CurrentBinding | null,
   payment: PresentedPayment,
-  request: FastifyRequest,
+  request: Call,
   caller: Pick<Caller, 'releaseBody' | 'startWaitingForTurn'>,
 ): Promise<ServingJob> {
   const findExisting = () => findOwnJob(dependencies.store, paidRequest.idempotencyKey, payment)
@@ -217,7 +217,7 @@ async function verifyAndAccept(
   paidRequest: PaidRequest,
   binding: CurrentBinding | null,
   payment: PresentedPayment,
-  request: FastifyRequest,
+  request: Call,
 ): Promise<ServingJob> {
   const { catalog, tracer } = dependencies
   const { operation, effectiveRequest } = paidRequest

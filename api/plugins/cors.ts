@@ -18,6 +18,7 @@ const ALLOWED_HEADERS = [
   'X-API-Key, Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access',
   'OpenAI-Organization, OpenAI-Project, OpenAI-Beta',
   'X-Stainless-Lang, X-Stainless-Package-Version, X-Stainless-OS, X-Stainless-Arch, X-Stainless-Runtime',
+  'Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name',
   'X-Stainless-Runtime-Version, X-Stainless-Retry-Count, X-Stainless-Timeout, X-Stainless-Helper-Method',
 ].join(', ')
 

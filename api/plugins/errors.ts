@@ -84,6 +84,23 @@ function noSuchRoute(): AppError {
 /** Retry delay of errors that do not set one. */
 const DEFAULT_RETRY_AFTER_SECONDS = 2
 
+/** What a request failed with, and the common body that says so. */
+export interface RenderedError {
+  readonly error: AppError
+  readonly body: ReturnType<typeof errorBody>
+}
+
+/** Renders an error that is part of another answer, and logs it as `addErrorHandling` does. */
+export type ErrorRenderer = (thrown: unknown, request: FastifyRequest) => RenderedError
+
+export function createErrorRenderer(isDependencyFailure: (error: unknown) => boolean, logger: Logger): ErrorRenderer {
+  return (thrown, request) => {
+    const error = toAppError(thrown, isDependencyFailure)
+    if (error.entry.status >= 500) logFailure(logger, request, error)
+    return { error, body: errorBody(error, 'openai', request.id) }
+  }
+}
+
 /** Answers everything that is thrown, unknown routes and unknown methods with the common error body. */
 export function addErrorHandling(
   app: FastifyInstance,

@@ -15,7 +15,11 @@ export interface RateLimits {
 }
 
 /** Takes one request from the caller's allowance and sets the family's rate-limit headers. Throws `rate_limited`. */
-export type RateLimiter = (request: FastifyRequest, reply: FastifyReply, family: EndpointFamily) => void
+export type RateLimiter = (
+  request: Pick<FastifyRequest, 'ip' | 'headers'>,
+  reply: FastifyReply,
+  family: EndpointFamily,
+) => void
 
 /**
  * Creates a limiter with two allowances for each client. The paid one belongs to payers whose last payment verified on
@@ -40,7 +44,7 @@ export function createRateLimiter(limits: RateLimits): RateLimiter {
 export function createVerificationLimiter(
   allowances: Allowances,
   verificationsPerMinute: number,
-): (request: FastifyRequest) => () => void {
+): (request: Pick<FastifyRequest, 'ip'>) => () => void {
   return ({ ip }) => {
     const { retryAfterSeconds } = allowances.take('verifications', ip, verificationsPerMinute)
     if (retryAfterSeconds === null) return () => allowances.giveBack('verifications', ip, verificationsPerMinute)

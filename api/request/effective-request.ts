@@ -9,6 +9,7 @@ import type { Quote } from '#shared/pricing/quote.ts'
 import type { DecoderCaller } from './audio/decoder-queue.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
+import { type Call, isForm } from './call.ts'
 import { finishRequest, type Prepared, type PreparedRequest, type PreparedUpload } from './prepare-request.ts'
 import { quoteFormSchema } from './quote-request.ts'
 import { readMultipartRequest } from './upload.ts'
@@ -62,7 +63,7 @@ export interface ReadOptions extends DecoderCaller {
 export async function readEffectiveRequest(
   dependencies: Dependencies,
   operation: AnyOperation,
-  request: FastifyRequest,
+  request: Call,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
   const prepared = await prepare(dependencies, operation, request, options.arrival)
@@ -82,10 +83,10 @@ export interface QuotedRequest {
  */
 export async function readQuotedRequest(
   dependencies: Dependencies,
-  request: FastifyRequest,
+  request: Call,
   options: ReadOptions,
 ): Promise<QuotedRequest> {
-  const { operation, prepared, wantsChallenge } = request.isMultipart()
+  const { operation, prepared, wantsChallenge } = isForm(request)
     ? await prepareQuoteForm(dependencies, request, options.arrival)
     : await dependencies.preparer.prepareQuote(request.body)
   const effectiveRequest = await finish(dependencies, operation, prepared, options)
@@ -105,11 +106,11 @@ async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequ
 async function prepare(
   dependencies: Dependencies,
   operation: AnyOperation,
-  request: FastifyRequest,
+  request: Call,
   arrival: BodyArrival | undefined,
 ): Promise<Prepared> {
   const { upload, bodySchema } = operation
-  if (!upload || !request.isMultipart()) return await dependencies.preparer.prepareRequest(operation, request.body)
+  if (!upload || !isForm(request)) return await dependencies.preparer.prepareRequest(operation, request.body)
   return await readForm(dependencies, request, { upload, bodySchema, arrival })
 }
 

@@ -7,9 +7,11 @@ import { type AnyOperation, operations } from '#shared/operations/registry.ts'
 import type { Admission } from '../admission/admission.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../paid-request/challenge/probe-challenge.ts'
 import { handlePaidRequest, type PaidRequestDependencies } from '../paid-request/handle-paid-request.ts'
+import type { PaidResponse } from '../paid-request/job/respond.ts'
 import type { RateLimiter } from '../plugins/rate-limits.ts'
 import { withinTrace } from '../plugins/request-telemetry.ts'
 import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
+import type { Call } from '../request/call.ts'
 import { clientGroups } from '../request/client-address.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders, requireJson } from '../request/headers.ts'
 import { createCallerHold, sendInterimResponses } from './held-connection.ts'
@@ -18,7 +20,7 @@ import { createCallerHold, sendInterimResponses } from './held-connection.ts'
 const UNREADABLE_BODY_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['invalid_json', 'duplicate_field'])
 
 /** Which callers are admitted, and how long their connections are held. */
-interface ConnectionLimits {
+export interface ConnectionLimits {
   readonly limitRate: RateLimiter
   readonly admission: Admission
   readonly holdMs: number
@@ -92,27 +94,46 @@ async function respondTo(
   reply: FastifyReply,
   limits: ConnectionLimits,
 ): Promise<FastifyReply> {
+  const hasPriority = limits.admission.reservationOf(request)?.hasPriority ?? false
+  const { status, headers, body, outcome } = isProbe(request.headers, request.body)
+    ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
+    : await answerCall(dependencies, operation, { call: request, request, reply, hasPriority }, limits)
+  request.outcome = outcome
+  return await reply.status(status).headers(headers).send(body)
+}
+
+/** A call and the connection that it arrived on. */
+export interface ArrivedCall {
+  readonly call: Call
+  /** The request that the call is, or was read from. */
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly hasPriority: boolean
+}
+
+/** Answers a call to an operation; its caller is held meanwhile. */
+export async function answerCall(
+  dependencies: PaidRequestDependencies,
+  operation: AnyOperation,
+  { call, request, reply, hasPriority }: ArrivedCall,
+  limits: Omit<ConnectionLimits, 'limitRate'>,
+): Promise<PaidResponse> {
   const stopInterimResponses = sendInterimResponses(request, reply, limits.interimAnswerMs)
   const reservation = limits.admission.reservationOf(request)
   const hold = createCallerHold(request, reply, limits)
   // The work counts until it is done, even if its caller disconnects.
   reservation?.retain()
   try {
-    const { status, headers, body, outcome } = isProbe(request.headers, request.body)
-      ? { ...renderProbeChallenge(dependencies, operation, request.id), outcome: 'probed' }
-      : await withinTrace(request, () =>
-          handlePaidRequest(dependencies, operation, request, {
-            client: clientGroups(request.ip),
-            hasPriority: reservation?.hasPriority ?? false,
-            arrival: reservation ?? UNLIMITED_ARRIVAL,
-            startWaiting: (job) => hold.holdIn(limits.admission.hold(request, job)),
-            startWaitingForTurn: (payer) =>
-              hold.holdIn(limits.admission.holdWithoutWork(request, `permits of ${payer}`)),
-            releaseBody: () => reservation?.releaseBody(),
-          }),
-        )
-    request.outcome = outcome
-    return await reply.status(status).headers(headers).send(body)
+    return await withinTrace(request, () =>
+      handlePaidRequest(dependencies, operation, call, {
+        client: clientGroups(request.ip),
+        hasPriority,
+        arrival: reservation ?? UNLIMITED_ARRIVAL,
+        startWaiting: (job) => hold.holdIn(limits.admission.hold(request, job)),
+        startWaitingForTurn: (payer) => hold.holdIn(limits.admission.holdWithoutWork(request, `permits of ${payer}`)),
+        releaseBody: () => reservation?.releaseBody(),
+      }),
+    )
   } finally {
     reservation?.release()
     stopInterimResponses()

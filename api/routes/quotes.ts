@@ -17,6 +17,8 @@ import { readIdempotencyKey, refuseDuplicateHeaders } from '../request/headers.t
 import { requireAvailable } from '../request/require-available.ts'
 import type { quoteSchema } from '../schemas/quotes.ts'
 
+export const QUOTES_PATH = '/v1/quotes'
+
 interface QuoteDependencies {
   readonly catalog: Catalog
   readonly terms: PaymentTerms
@@ -39,7 +41,7 @@ export async function addQuoteRoutes(app: FastifyInstance, dependencies: QuoteDe
   await app.register(async (scope) => {
     // In a separate scope: the multipart hooks run for every request of their scope.
     await scope.register(multipart)
-    scope.post('/v1/quotes', {
+    scope.post(QUOTES_PATH, {
       onRequest: async (request, reply) => {
         dependencies.limitRate(request, reply, 'openai')
         refuseDuplicateHeaders(request.raw)
@@ -87,8 +89,9 @@ async function respondTo(
   }
 }
 
-function renderQuote(
-  { catalog, terms }: QuoteDependencies,
+/** Throws `model_unavailable`. */
+export function renderQuote(
+  { catalog, terms }: Pick<QuoteDependencies, 'catalog' | 'terms'>,
   operation: AnyOperation,
   { publicModel, requestDigest, recording, ...effectiveRequest }: EffectiveRequest,
 ): z.infer<typeof quoteSchema> {

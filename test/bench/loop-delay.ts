@@ -17,6 +17,8 @@ interface Upload {
   readonly path: string
   readonly contentType: string
   readonly body: Uint8Array<ArrayBuffer>
+  /** The tool whose arguments `body` has; the request is sent to `/mcp` then. */
+  readonly tool?: string
 }
 
 interface Measurement {
@@ -31,7 +33,7 @@ interface Measurement {
 
 /**
  * Measures how long the largest bodies block the API's event loop and how long `/healthz` takes in the meantime: 25 MiB of
- * audio in both forms, and inline images that fill a chat request; unpaid, signed and replayed.
+ * audio in both forms, and inline images that fill a chat request, both as tool calls too; unpaid, signed and replayed.
  */
 const sandbox = await startMeasuredSandbox()
 try {
@@ -61,18 +63,18 @@ function uploads(): Upload[] {
     { type: 'text', text: 'What is this?' },
     { type: 'image_url', image_url: { url: `data:image/png;base64,${largeImage().toString('base64')}` } },
   ]
+  const chat = { model: 'textmodel-2.5-flash', messages: [{ role: 'user', content }] }
   return [
     json('audio, JSON', '/v1/audio/transcriptions', transcription),
+    { ...json('audio, tool', '/mcp', transcription), tool: 'transcribe' },
+    { ...json('inline image, tool', '/mcp', chat), tool: 'chat' },
     {
       name: 'audio, form',
       path: '/v1/audio/transcriptions',
       contentType: MULTIPART_CONTENT_TYPE,
       body: new Uint8Array(multipartBody([{ name: 'model', value: 'speechvendor/scribe-v2' }, file])),
     },
-    json('inline image', '/v1/chat/completions', {
-      model: 'textmodel-2.5-flash',
-      messages: [{ role: 'user', content }],
-    }),
+    json('inline image', '/v1/chat/completions', chat),
   ]
 }
 
@@ -98,7 +100,7 @@ function largeImage(): Buffer {
 async function measure(upload: Upload): Promise<Measurement[]> {
   const key = randomUUID()
   const unpaid = await sendObserved(upload, 'unpaid', key)
-  const payment = await sandbox.payer.sign(unpaid.answer)
+  const payment = await sandbox.payer.sign(upload.tool === undefined ? unpaid.answer : await challengeIn(unpaid.answer))
   const signed = await sendObserved(upload, 'signed', key, payment)
   const replay = await sendObserved(upload, 'replay', key, payment)
   return [unpaid, signed, replay].map(({ measurement }) => measurement)
@@ -116,8 +118,12 @@ async function sendObserved(
   const startedAt = performance.now()
   const answer = await fetch(`${sandbox.info.baseUrl}${upload.path}`, {
     method: 'POST',
-    headers: { 'content-type': upload.contentType, 'x-idempotency-key': key, ...payment },
-    body: upload.body,
+    ...(upload.tool === undefined
+      ? {
+          headers: { 'content-type': upload.contentType, 'x-idempotency-key': key, ...payment },
+          body: upload.body,
+        }
+      : toolCall(upload.tool, upload.body, key, payment)),
   })
   await answer.clone().arrayBuffer()
   const milliseconds = performance.now() - startedAt
@@ -136,6 +142,29 @@ async function sendObserved(
       slowestProbeMs,
     },
   }
+}
+
+/** Returns a tool call with these arguments; what its endpoint gets in headers is in `_meta`. */
+function toolCall(tool: string, args: Uint8Array, key: string, payment: Record<string, string>) {
+  const [signature] = Object.values(payment)
+  const meta = {
+    'farebox/idempotency-key': key,
+    ...(signature === undefined
+      ? {}
+      : { 'x402/payment': JSON.parse(Buffer.from(signature, 'base64').toString()) as object }),
+  }
+  const head = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${tool}","_meta":${JSON.stringify(meta)}`
+  return {
+    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+    body: Buffer.concat([Buffer.from(`${head},"arguments":`), args, Buffer.from('}}')]),
+  }
+}
+
+/** Returns the challenge in the result of a tool call as the 402 that its endpoint would have sent. */
+async function challengeIn(answer: Response): Promise<Response> {
+  const { result } = (await answer.json()) as { result: { structuredContent: object } }
+  const header = Buffer.from(JSON.stringify(result.structuredContent)).toString('base64')
+  return new Response(null, { status: 402, headers: { 'payment-required': header } })
 }
 
 /** Returns the slowest answer of `/healthz` until `signal` aborts, this process's own delays included. */

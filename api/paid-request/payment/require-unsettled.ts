@@ -34,7 +34,7 @@ export async function requireUnsettled(
   { decoded }: PaymentHeader,
   refusal: AppError,
   idempotencyKey: string,
-  request: FastifyRequest,
+  request: Pick<FastifyRequest, 'id' | 'ip'>,
 ): Promise<void> {
   const { terms, verifier, payers, limitVerifications, settlementSearch, store, logger } = dependencies
   // The ledger knows this payment.

@@ -15,7 +15,7 @@ import type { PresentedPayment } from './read-authorization.ts'
  * Takes from the allowance of the caller's network for verifications of new payers. Throws `rate_limited` (429). Returns
  * the function that gives it back, for a payment that verifies.
  */
-export type VerificationLimiter = (request: FastifyRequest) => () => void
+export type VerificationLimiter = (request: Pick<FastifyRequest, 'ip'>) => () => void
 
 interface Dependencies {
   readonly terms: PaymentTerms
@@ -44,7 +44,7 @@ export async function verifyAuthorization(
   dependencies: Dependencies,
   { authorization, challengeTokenSha256, challengeExpiresAt, alteredTerm }: PresentedPayment,
   challenge: Challenge,
-  request: FastifyRequest,
+  request: Pick<FastifyRequest, 'ip'>,
 ): Promise<VerifiedPayment> {
   const { terms, verifier, chainClock, payers, now } = dependencies
   const verifiedAtMs = performance.now()

@@ -42,9 +42,17 @@ export interface PlainPrepared {
   readonly wantsChallenge: boolean
 }
 
+/** A JSON-RPC message without the arguments of its tool call, and what they were prepared to. */
+export interface PlainMessage {
+  readonly message: unknown
+  /** `null` for a message that calls none of the tools. */
+  readonly prepared: Outcome<PlainPrepared> | null
+}
+
 /** The parameters and results of the functions that `thread.ts` exports. */
 export interface ThreadTasks {
   readonly prepareJson: { readonly task: JsonTask; readonly result: Outcome<PlainPrepared> }
+  readonly prepareMessage: { readonly task: Uint8Array; readonly result: Outcome<PlainMessage> }
   readonly measureFile: { readonly task: Uint8Array; readonly result: MeasuredUpload }
   readonly sealUpload: { readonly task: EncryptionTask; readonly result: Uint8Array }
 }

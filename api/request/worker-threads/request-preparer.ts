@@ -6,10 +6,9 @@ import { transferableMemoryOf } from '../byte-buffer.ts'
 import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
 import { type Prepared, prepareBody } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote } from '../quote-request.ts'
+import { prepareCall, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
 import { type PlainPrepared, type ThreadTasks, valueOrThrow } from './messages.ts'
-
-/** Bodies up to this size take a few milliseconds, as long as a round trip to a thread. */
-export const SMALL_BODY_BYTES = 256 * 1024
+import { SMALL_BODY_BYTES } from './small-body.ts'
 
 /** An idle thread is stopped after this time, which frees its memory. */
 const IDLE_THREAD_MS = 30_000
@@ -25,11 +24,43 @@ export class UnparsedJson {
   }
 }
 
+/** The arguments of a tool call, which are prepared once: the body of the call to its operation. */
+export class CallArguments {
+  #prepare: (() => PreparedQuote) | null
+
+  constructor(prepare: () => PreparedQuote) {
+    this.#prepare = prepare
+  }
+
+  /** Returns the prepared request and forgets it: a recording in it must not stay in memory while its caller waits. */
+  take(): PreparedQuote {
+    const prepare = this.#prepare
+    this.#prepare = null
+    if (!prepare) throw new Error('these arguments were taken before')
+    return prepare()
+  }
+}
+
+/** A JSON-RPC message without the arguments of its tool call. */
+export interface ReadMessage {
+  readonly message: unknown
+  /** `null` for a message that calls none of the tools. */
+  readonly call: (Omit<ToolCall, 'arguments'> & { readonly arguments: CallArguments }) | null
+}
+
 /**
  * Prepares requests from bodies: small ones on the event loop, large ones on threads, with the same results and errors.
  */
 export interface RequestPreparer {
-  /** Prepares a parsed JSON body or an `UnparsedJson`, whose bytes are transferred. Throws the 400s of the endpoint. */
+  /**
+   * Reads a JSON-RPC message from a parsed body or an `UnparsedJson`, whose bytes are transferred. Throws the 400s of a
+   * body; what the arguments of its tool call lack is thrown when they are used.
+   */
+  readMessage(body: unknown): Promise<ReadMessage>
+  /**
+   * Prepares a parsed JSON body, an `UnparsedJson`, whose bytes are transferred, or the arguments of a tool call. Throws the
+   * 400s of the endpoint.
+   */
   prepareRequest(operation: AnyOperation, body: unknown): Promise<Prepared>
   /** Does the same for the body of `POST /v1/quotes`. */
   prepareQuote(body: unknown): Promise<PreparedQuote>
@@ -58,12 +89,23 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
   const prepareOnThread = async ({ bytes }: UnparsedJson, operationId: string | null) => {
     return revive(valueOrThrow(await runOnThread('prepareJson', { bytes, operationId }, bytes)))
   }
+  const readOnThread = async ({ bytes }: UnparsedJson): Promise<ReadMessage> => {
+    const { message, prepared } = valueOrThrow(await runOnThread('prepareMessage', bytes, bytes))
+    return messageOf(message, prepared && (() => revive(valueOrThrow(prepared))))
+  }
   return {
-    prepareRequest: async (operation, body) =>
-      body instanceof UnparsedJson
-        ? (await prepareOnThread(body, operation.id)).prepared
-        : prepareBody(operation, body, catalog),
+    readMessage: async (body) => {
+      if (body instanceof UnparsedJson) return await readOnThread(body)
+      const call = toolCallOf(body)
+      return messageOf(withoutArguments(body), call && (() => prepareCall(call, catalog)))
+    },
+    prepareRequest: async (operation, body) => {
+      if (body instanceof CallArguments) return body.take().prepared
+      if (body instanceof UnparsedJson) return (await prepareOnThread(body, operation.id)).prepared
+      return prepareBody(operation, body, catalog)
+    },
     prepareQuote: async (given) => {
+      if (given instanceof CallArguments) return given.take()
       if (given instanceof UnparsedJson) return await prepareOnThread(given, null)
       return prepareQuote(given, catalog)
     },
@@ -75,6 +117,11 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
         : await runOnThread('sealUpload', { audio, stagedUpload }, audio),
     close: () => pool.close({ force: true }),
   }
+}
+
+function messageOf(message: unknown, prepare: (() => PreparedQuote) | null): ReadMessage {
+  const call = toolCallOf(message)
+  return { message, call: call && prepare && { ...call, arguments: new CallArguments(prepare) } }
 }
 
 function revive({ operationId, prepared, wantsChallenge }: PlainPrepared): PreparedQuote {

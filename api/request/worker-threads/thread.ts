@@ -1,5 +1,6 @@
 import { move, transferableSymbol, valueSymbol, workerData } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
+import { AppError } from '#shared/errors/app-error.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
 import { operationById, uploadOperation } from '#shared/operations/registry.ts'
 import { transferableMemoryOf } from '../byte-buffer.ts'
@@ -9,7 +10,9 @@ import { measureAudio } from '../measure-audio.ts'
 import { prepareBody } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote, uploadRequestOf } from '../quote-request.ts'
 import { isAvailable } from '../require-available.ts'
-import { type Outcome, type PlainPrepared, type ThreadExports, toOutcome } from './messages.ts'
+import { prepareCall, recordingHolderOf, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
+import { type Outcome, type PlainMessage, type PlainPrepared, type ThreadExports, toOutcome } from './messages.ts'
+import { SMALL_BODY_BYTES } from './small-body.ts'
 
 /*
  * The entry point of the worker threads, which process large bodies so that the event loop stays responsive.
@@ -21,6 +24,13 @@ const { catalog } = workerData as { readonly catalog: Catalog }
 export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId }) => {
   const outcome = prepareUpload(bytes, operationId) ?? toOutcome(() => prepare(parseAndFree(bytes), operationId))
   return outcome.outcome === 'done' ? transfer(outcome, bytesOf(outcome.value)) : outcome
+}
+
+/** Parses a JSON-RPC message, and does the same with the arguments of its tool call. */
+export const prepareMessage: ThreadExports['prepareMessage'] = (bytes) => {
+  const outcome = toOutcome(() => readMessage(bytes))
+  const prepared = outcome.outcome === 'done' ? outcome.value.prepared : null
+  return prepared?.outcome === 'done' ? transfer(outcome, bytesOf(prepared.value)) : outcome
 }
 
 /** Hashes the file of a form, walks its frames and returns it with the result. */
@@ -42,6 +52,35 @@ function prepareUpload(bytes: Uint8Array, operationId: string | null): Outcome<P
   if (outcome.outcome === 'refused' || outcome.value.prepared.kind !== 'upload') return null
   free(bytes)
   return outcome
+}
+
+function readMessage(bytes: Uint8Array): PlainMessage {
+  const given = parseJsonWithUpload(asBuffer(bytes), uploadOperation.upload, recordingHolderOf)
+  const read = given === null ? null : splitMessage(given)
+  // Anything else is judged by its text.
+  if (read?.prepared?.outcome !== 'done' || read.prepared.value.prepared.kind !== 'upload')
+    return splitMessage(parseAndFree(bytes))
+  free(bytes)
+  return read
+}
+
+function splitMessage(given: unknown): PlainMessage {
+  const message = withoutArguments(given)
+  requireShort(message, SMALL_BODY_BYTES, 'Only the arguments of a tool may be this long.')
+  const call = toolCallOf(given)
+  return { message, prepared: call && toOutcome(() => prepareArguments(call)) }
+}
+
+function prepareArguments(call: ToolCall): PlainPrepared {
+  const prepared = prepareCall(call, catalog)
+  const { bodyLimitBytes } = prepared.operation
+  if (bodyLimitBytes !== null)
+    requireShort(call.arguments, bodyLimitBytes, `The arguments of this tool may have ${bodyLimitBytes} bytes.`)
+  return toPlain(prepared)
+}
+
+function requireShort(value: unknown, limitBytes: number, message: string): void {
+  if (JSON.stringify(value).length > limitBytes) throw new AppError('body_too_large', { message })
 }
 
 /** Parses a body and frees its bytes immediately, since the parsed upload is as large again. */

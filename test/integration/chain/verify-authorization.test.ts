@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBalanceReader } from '#shared/adapters/chain/reading/balance-reader.ts'
@@ -57,7 +56,7 @@ function startVerifying({ newPayersPerMinute = 1000 } = {}) {
       alteredTerm: null,
     }
     try {
-      await verifyAuthorization(dependencies, payment, challenge, { ip: address } as FastifyRequest)
+      await verifyAuthorization(dependencies, payment, challenge, { ip: address })
       return 'verified'
     } catch (error) {
       if (!(error instanceof AppError)) throw error

@@ -303,6 +303,19 @@ describe('decoders', () => {
   })
 })
 
+describe('work that was read from the body of another request', () => {
+  it('is refused for the same reasons as at its endpoint, and takes no memory', async () => {
+    const gate = createLoadGate(LIMITS)
+    await gate.admitRead(unpaid())
+    expect(gate.currentLoad().bodyBytes).toBe(0)
+    await expect(gate.admitRead(unpaid(waiting(LIMITS.queueAgeMs)))).rejects.toEqual(overload)
+    await expect(gate.admitRead(unpaid({ decoderRetryAfterSeconds: 3 }))).rejects.toEqual(overload)
+    await gate.admitRead(paying({ decoderRetryAfterSeconds: 3 }))
+    await expect(gate.admitRead(paying(waiting(LIMITS.queueAgeMs + 1)))).rejects.toEqual(overload)
+    await gate.admitRead(returning(waiting(LIMITS.queueAgeMs + 1)))
+  })
+})
+
 describe('a reservation', () => {
   it('counts a reservation until every holder has released it', async () => {
     const gate = createLoadGate(LIMITS)
