@@ -106,7 +106,7 @@ export function readServiceError(answer: HttpAnswer, hasPaid: boolean): ServiceE
   const body = parseObject(answer.body)
   // A 402 or 412 has the members next to the challenge, every other error within `error`.
   const fields = isObject(body['error']) ? body['error'] : body
-  const requestId = plain(body['request_id'], LONGEST_ID) ?? plain(headers.get('x-request-id'), LONGEST_ID)
+  const requestId = idOf(body['request_id']) ?? idOf(headers.get('x-request-id'))
   const isChallenge = (status === 402 || status === 412) && headers.has('payment-required')
   const code = codeOf(fields['code'])
   const message = plain(fields['message'], LONGEST_MESSAGE)
@@ -124,6 +124,11 @@ export function readServiceError(answer: HttpAnswer, hasPaid: boolean): ServiceE
 
 const LONGEST_MESSAGE = 1000
 const LONGEST_ID = 100
+
+/** Advice has the id in it, so that no other text of the service may take its place. */
+function idOf(value: unknown): string | undefined {
+  return typeof value === 'string' && /^[\w.:-]{1,100}$/.test(value) ? value : undefined
+}
 
 function codeOf(value: unknown): string | undefined {
   return typeof value === 'string' && /^[a-z0-9_]{1,64}$/.test(value) ? value : undefined

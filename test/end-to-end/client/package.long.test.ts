@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { Client } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { TOOL_TEXTS } from '../../../client/mcp/description/tool-texts.ts'
 import { copySamples } from '../../../infra/sandbox/client-command.ts'
 import { createPayer } from '../../support/payer/payer.ts'
 import { copyClient, installTarball, packClient, systemNode } from '../../support/processes/client-package.ts'
@@ -75,9 +78,16 @@ async function settings(home: string): Promise<NodeJS.ProcessEnv> {
 }
 
 describe('the packed client, installed into an empty folder', () => {
-  test('contains the build, the license and the documentation, and no sources', async () => {
+  test('contains the build, the license, the documentation and the skill, and no sources', async () => {
     const installed = join(consumer, 'node_modules/farebox')
-    expect((await readdir(installed)).toSorted()).toEqual(['LICENSE', 'README.md', 'bin', 'dist', 'package.json'])
+    expect((await readdir(installed)).toSorted()).toEqual([
+      'LICENSE',
+      'README.md',
+      'bin',
+      'dist',
+      'package.json',
+      'skills',
+    ])
     const built = await readdir(join(installed, 'dist'), { recursive: true, withFileTypes: true })
     const names = built.filter((entry) => entry.isFile()).map(({ name }) => name)
     expect(names.filter((name) => !/\.(js|d\.ts)$/.test(name))).toEqual([])
@@ -98,7 +108,18 @@ describe('the packed client, installed into an empty folder', () => {
       const { stdout } = await run(nodes.get(name) ?? '', ['node_modules/farebox/bin/farebox.js', '--help'], {
         cwd: consumer,
       })
-      for (const command of ['transcribe', 'quote', 'doctor']) expect(stdout).toContain(`\n  ${command} `)
+      for (const command of ['transcribe', 'quote', 'doctor', 'mcp', 'limits'])
+        expect(stdout).toContain(`\n  ${command} `)
+    })
+
+    test('farebox mcp lists its tools', async () => {
+      const client = new Client({ name: 'test', version: '1' })
+      const env = { PATH: process.env['PATH'] ?? '', FAREBOX_HOME: join(folder, `mcp ${name}`) }
+      const args = ['node_modules/farebox/bin/farebox.js', 'mcp']
+      await client.connect(new StdioClientTransport({ command: nodes.get(name) ?? '', args, cwd: consumer, env }))
+      const { tools } = await client.listTools()
+      await client.close()
+      expect(tools.map((tool) => tool.name)).toEqual(Object.keys(TOOL_TEXTS))
     })
 
     test('a program makes a paid call, whose charge is on chain', async () => {

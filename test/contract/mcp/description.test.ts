@@ -1,0 +1,152 @@
+import { execFile } from 'node:child_process'
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { getMcpConfigForManifest, MANIFEST_SCHEMAS } from '@anthropic-ai/mcpb'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createProgram } from '../../../client/command/program.ts'
+import { bundleManifest } from '../../../client/mcp/description/generate/bundle-manifest.ts'
+import {
+  describeServer,
+  generatedFiles,
+  PACKAGE,
+  readPackageFile,
+} from '../../../client/mcp/description/generate/generated-files.ts'
+import { installLines, launch } from '../../../client/mcp/description/generate/install-lines.ts'
+import { serverJson } from '../../../client/mcp/description/generate/server-json.ts'
+import { TOOLS } from '../../../client/mcp/tools/tools.ts'
+import { serverJsonSchema } from './support/server-json-schema.ts'
+
+const description = describeServer()
+const packageJson = JSON.parse(readPackageFile('package.json'))
+
+test.each([...generatedFiles(description).keys()])(
+  '%s is what the description generates (npm run describe --workspace client writes it)',
+  async (path) => {
+    expect(await readFile(new URL(path, PACKAGE), 'utf8')).toBe(generatedFiles(description).get(path))
+  },
+)
+
+test('the described tools are the registered ones', () => {
+  expect(description.tools.map(({ name }) => name)).toEqual(TOOLS.map(({ name }) => name))
+  for (const tool of TOOLS)
+    expect(description.tools.find(({ name }) => name === tool.name)).toMatchObject({
+      title: tool.title,
+      description: tool.description,
+      annotations: tool.annotations,
+    })
+})
+
+test('the described arguments and variables are those of farebox mcp', () => {
+  const program = createProgram({ stdout: process.stdout, stderr: process.stderr } as never, () => undefined)
+  const mcp = program.commands.find((command) => command.name() === 'mcp')
+  expect(mcp?.registeredArguments.map(({ variadic, required }) => ({ variadic, required }))).toEqual([
+    { variadic: true, required: false },
+  ])
+  const help = program.helpInformation() + String(mcp?.helpInformation())
+  for (const { variable } of description.settings) expect(help).toContain(variable)
+})
+
+describe('server.json', () => {
+  test('has the form that the registry of MCP servers publishes', () => {
+    expect(serverJsonSchema.parse(serverJson(description))).toEqual(serverJson(description))
+  })
+
+  test('names the npm package, which names the server: that is how the registry knows that both have one owner', () => {
+    const { name, version, packages } = serverJson(description)
+    expect(packageJson).toMatchObject({ mcpName: name, name: packages[0]?.identifier, version })
+  })
+})
+
+describe('the manifest of the bundle', () => {
+  const manifest = MANIFEST_SCHEMAS['0.3'].parse(bundleManifest(description))
+  const configure = (userConfig: Record<string, string | string[]>) =>
+    getMcpConfigForManifest({ manifest, extensionPath: '/bundle', systemDirs: {}, userConfig, pathSeparator: '/' })
+  const required = { url: 'https://service.example', key_file: '/keys/key' }
+
+  test('is one that strict clients accept, with the tools and the entry point of the package', () => {
+    expect(manifest.tools?.map(({ name }) => name)).toEqual(TOOLS.map(({ name }) => name))
+    expect(manifest.server.entry_point).toBe(`node_modules/farebox/${packageJson.bin.farebox}`)
+  })
+
+  test('starts the server with the person’s settings and folders', async () => {
+    expect(await configure({ ...required, rpc_url: 'https://node.example', folders: ['/a', '/b c'] })).toEqual({
+      command: 'node',
+      args: ['/bundle/node_modules/farebox/bin/farebox.js', 'mcp', '/a', '/b c'],
+      env: {
+        FAREBOX_URL: 'https://service.example',
+        FAREBOX_KEY_FILE: '/keys/key',
+        FAREBOX_RPC_URL: 'https://node.example',
+        FAREBOX_HOME: '',
+      },
+    })
+  })
+
+  test('leaves no placeholder where a person set nothing, and starts nothing without a service and a key', async () => {
+    expect(JSON.stringify(await configure(required))).not.toContain('user_config')
+    expect(await configure({ url: required.url })).toBeUndefined()
+  })
+
+  test('takes the key as a file, never as a value that the client would store', () => {
+    expect(manifest.user_config?.['key_file']).toMatchObject({ type: 'file' })
+    expect(JSON.stringify(manifest)).not.toContain('PRIVATE_KEY')
+  })
+})
+
+test('SKILL.md has the front matter that agents read, and names every tool', () => {
+  const text = generatedFiles(description).get('skills/farebox/SKILL.md') ?? ''
+  const [, front = '', body = ''] = text.split(/^---$/m)
+  const { name, description: occasion } = parse(front)
+  expect(name).toBe('farebox')
+  expect(occasion).toContain('MCP server')
+  expect(occasion.length).toBeLessThanOrEqual(1024)
+  for (const tool of TOOLS) expect(body).toContain(`\`${tool.name}\``)
+})
+
+describe('the install lines', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'farebox-lines-'))
+    // Stand-ins for the clients' programs write down their arguments.
+    for (const client of ['claude', 'codex', 'gemini', 'code']) {
+      await writeFile(join(folder, client), '#!/bin/sh\nprintf \'%s\\n\' "${0##*/}" "$@"\n')
+      await chmod(join(folder, client), 0o755)
+    }
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+
+  /** Runs the line of a client in a shell, and returns the arguments that the client gets. */
+  async function argumentsOf(client: string): Promise<string[]> {
+    const blocks = [...installLines(description).matchAll(/```sh\n([^]*?)```/g)].map(([, text = '']) => text)
+    const [block = ''] = blocks.filter((text) => text.startsWith(`${client} `))
+    const { stdout } = await promisify(execFile)('sh', ['-ec', block], { env: { PATH: `${folder}:/bin:/usr/bin` } })
+    return stdout.trimEnd().split('\n')
+  }
+
+  test.each(['claude', 'codex', 'gemini'])('pass %s the command, its arguments and its variables', async (client) => {
+    const { command, args, env } = launch(description)
+    const words = await argumentsOf(client)
+    expect(words.slice(0, 3)).toEqual([client, 'mcp', 'add'])
+    expect(words.slice(-1 - args.length)).toEqual([command, ...args])
+    for (const [name, value] of Object.entries(env)) expect(words[words.indexOf(`${name}=${value}`) - 1]).toBe('--env')
+  })
+
+  test('pass VS Code the command, its arguments and its variables', async () => {
+    const [, option, server = ''] = await argumentsOf('code')
+    expect(option).toBe('--add-mcp')
+    expect(JSON.parse(server)).toEqual({ name: 'farebox', type: 'stdio', ...launch(description) })
+  })
+
+  test('start the installed command until the package is in the npm registry, and then this version of it', () => {
+    expect(launch({ ...description, publisher: { ...description.publisher, isInNpm: false } })).toMatchObject({
+      command: 'farebox',
+    })
+    const published = launch({ ...description, publisher: { ...description.publisher, isInNpm: true } })
+    expect(published).toMatchObject({
+      command: 'npx',
+      args: ['--yes', `farebox@${packageJson.version}`, 'mcp', '/home/you/recordings'],
+    })
+  })
+})
