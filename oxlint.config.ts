@@ -14,8 +14,9 @@ export const HOUSES = {
     telemetry: ['admission', 'request'],
     plugins: ['admission', 'request', 'telemetry'],
     'paid-request': ['request', 'schemas'],
+    mcp: ['paid-request', 'plugins', 'request', 'schemas'],
     openapi: ['schemas'],
-    routes: ['account', 'admission', 'allowances', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
+    routes: ['account', 'admission', 'allowances', 'mcp', 'openapi', 'paid-request', 'plugins', 'request', 'schemas'],
   },
   workers: {
     providers: [],
@@ -225,7 +226,12 @@ export default defineConfig({
   overrides: [
     { files: ['**/config.ts', 'infra/**', 'test/**', '*.config.ts'], rules: { 'node/no-process-env': 'off' } },
     {
-      files: ['client/command/io.ts', 'client/journal/home-directory.ts', 'client/wallet/wallet-from-environment.ts'],
+      files: [
+        'client/command/io.ts',
+        'client/journal/home-directory.ts',
+        'client/mcp/bundle/pack-bundle.ts',
+        'client/wallet/wallet-from-environment.ts',
+      ],
       rules: { 'node/no-process-env': 'off' },
     },
     {
