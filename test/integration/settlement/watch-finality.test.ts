@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { age, createSettlementChain, LATE_SECONDS, type SettlementChain } from '../../support/chain/settlement-chain.ts'
 import { startTestWorker, type TestWorker } from '../../support/processes/test-worker.ts'
+import { until } from '../../support/until.ts'
 
 let worker: TestWorker
 let chain: SettlementChain
@@ -15,9 +16,14 @@ afterAll(() => worker.stop())
 /** Anvil treats blocks this deep as final. */
 const FINAL_AFTER_BLOCKS = '0x46'
 
+/** Runs a job to its end. A busy anvil shows a receipt before its block is the last one, which tests roll back. */
 async function completedJob() {
+  const { client } = worker.devnet
   const accepted = await chain.accept()
   await worker.run(accepted.jobId, chain.chain)
+  const [hash] = await chain.hashes(accepted.jobId)
+  const { blockHash } = await client.getTransactionReceipt({ hash: hash as `0x${string}` })
+  await until(async () => (await client.getBlock()).hash === blockHash)
   return accepted
 }
 
