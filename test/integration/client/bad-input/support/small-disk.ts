@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { execa } from 'execa'
@@ -18,6 +18,8 @@ export function canHaveSmallDisk(): boolean {
     if (process.env['CI'] === 'true') throw new Error(message, { cause: error })
     console.warn(`SKIPPED. ${message}`)
     return false
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
   }
 }
 
