@@ -10,7 +10,6 @@ import { type BatchFolder, makeBatchFolder } from './support/batch-bench.ts'
 const MINIMUM = 5034n
 let sandbox: SharedSandbox
 let batch: BatchFolder
-let balance: bigint
 
 beforeAll(async () => {
   sandbox = await useSharedSandbox()
@@ -20,16 +19,10 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   batch = await makeBatchFolder(sandbox)
-  balance = await sandbox.chain.usdcBalance(sandbox.payer.address)
 })
 afterEach(async () => {
   await batch.remove()
 })
-
-/** Returns what the wallet paid on chain since the test began. */
-async function paid(): Promise<bigint> {
-  return balance - (await sandbox.chain.usdcBalance(sandbox.payer.address))
-}
 
 describe('a batch against the service', () => {
   it('transcribes what is in a folder, approves once, and is charged exactly what was planned', async () => {
@@ -37,7 +30,7 @@ describe('a batch against the service', () => {
     const { plan, outcome, events } = await batch.run({ formats: ['srt', 'json', 'txt'] })
     expect(plan.totals).toMatchObject({ toDo: 3, uploads: 3, price: 3n * MINIMUM, toCharge: 3n * MINIMUM })
     expect(outcome).toMatchObject({ finished: 3, failed: 0, notBegun: 0, charged: 3n * MINIMUM, interrupted: false })
-    expect(await paid()).toBe(3n * MINIMUM)
+    expect(await batch.paid()).toBe(3n * MINIMUM)
     expect(events.filter(({ event }) => event === 'approved')).toHaveLength(1)
     expect(await readdir(join(batch.folder, 'deeper'))).toEqual(['c.json', 'c.mp3', 'c.srt', 'c.txt'])
     expect(await readFile(join(batch.folder, 'a.srt'), 'utf8')).toMatch(/^1\n00:00:0/)
@@ -56,7 +49,7 @@ describe('a batch against the service', () => {
     expect(plan.totals).toMatchObject({ finished: 2, toDo: 0 })
     expect(outcome).toMatchObject({ skipped: 2, finished: 0, charged: 0n })
     expect(requests).toEqual([])
-    expect(await paid()).toBe(2n * MINIMUM)
+    expect(await batch.paid()).toBe(2n * MINIMUM)
   })
 
   it('pays nothing twice with the journal deleted, and with the transcripts deleted as well', async () => {
@@ -68,7 +61,7 @@ describe('a batch against the service', () => {
     await rm(join(batch.folder, 'a.srt'))
     await rm(join(batch.folder, 'b.srt'))
     expect((await batch.run()).outcome).toMatchObject({ finished: 2 })
-    expect(await paid()).toBe(2n * MINIMUM)
+    expect(await batch.paid()).toBe(2n * MINIMUM)
   })
 
   it('knows from the journal what is paid already', async () => {
@@ -86,7 +79,7 @@ describe('a batch against the service', () => {
     const styled = await batch.run({ subtitles: { style: 'bbc' } })
     expect(styled.outcome).toMatchObject({ finished: 1, charged: 0n })
     expect((await batch.run({ request: { language: 'de' } })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
-    expect(await paid()).toBe(2n * MINIMUM)
+    expect(await batch.paid()).toBe(2n * MINIMUM)
   })
 
   it('transcribes what is finished another time on request, and pays for it', async () => {
@@ -94,7 +87,7 @@ describe('a batch against the service', () => {
     await batch.run()
     expect((await batch.run({ again: true })).outcome).toMatchObject({ finished: 1, charged: MINIMUM })
     expect((await batch.run()).outcome).toMatchObject({ skipped: 1 })
-    expect(await paid()).toBe(2n * MINIMUM)
+    expect(await batch.paid()).toBe(2n * MINIMUM)
   })
 
   it('pays once for the same content, and writes it for each file', async () => {
@@ -108,7 +101,7 @@ describe('a batch against the service', () => {
     expect(outcome).toMatchObject({ finished: 2, charged: MINIMUM })
     const read = (name: string) => readFile(join(batch.folder, name), 'utf8')
     expect(await read('copy.srt')).toBe(await read('a.srt'))
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
   })
 
   it.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('a bad file fails alone, before anything is paid for it', async () => {
@@ -121,7 +114,7 @@ describe('a batch against the service', () => {
       ['bad.mp3', 'not_audio', 'none'],
       ['empty.mp3', 'empty_file', 'none'],
     ])
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
   })
 
   it('sends nothing of a file that changed since it was priced, and the next run transcribes it as it is', async () => {
@@ -133,7 +126,7 @@ describe('a batch against the service', () => {
       finished: 1,
       failures: [{ error: { code: 'file_changed', money: 'none' } }],
     })
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
     expect((await batch.run()).outcome).toMatchObject({ finished: 1, skipped: 1 })
   })
 
@@ -144,7 +137,7 @@ describe('a batch against the service', () => {
     const { outcome, requests } = await batch.run({ output: { folder } })
     expect(outcome.failures).toMatchObject([{ error: { code: 'output_unwritable', money: 'none' } }])
     expect(requests).toEqual(['/v1/pricing'])
-    expect(await paid()).toBe(0n)
+    expect(await batch.paid()).toBe(0n)
   })
 
   it('a transcript that is paid for and cannot be written is had without another charge', async () => {
@@ -168,7 +161,7 @@ describe('a batch against the service', () => {
     await rm(folder)
     expect((await batch.run({ output: { folder } })).outcome).toMatchObject({ finished: 1, charged: 0n })
     expect(await readdir(folder)).toEqual(['a.srt'])
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
   })
 
   it('begins nothing that the budget cannot pay, and a later run does what is missing', async () => {
@@ -177,7 +170,7 @@ describe('a batch against the service', () => {
     expect(outcome).toMatchObject({ finished: 2, failed: 0, notBegun: 2, stoppedBy: 'budget', charged: 2n * MINIMUM })
     expect(outcome.stopError).toMatchObject({ code: 'budget_exceeded' })
     expect((await batch.run()).outcome).toMatchObject({ finished: 2, skipped: 2 })
-    expect(await paid()).toBe(4n * MINIMUM)
+    expect(await batch.paid()).toBe(4n * MINIMUM)
   })
 
   it('finishes what is under way when it is drained, and leaves the rest', async () => {
@@ -187,7 +180,7 @@ describe('a batch against the service', () => {
       if (event === 'started') drain.abort()
     })
     expect(outcome).toMatchObject({ finished: 1, notBegun: 2, interrupted: true, stoppedBy: 'interrupt' })
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
   })
 
   it('an interrupted batch is taken up, and pays for nothing twice', async () => {
@@ -200,7 +193,7 @@ describe('a batch against the service', () => {
     expect(outcome.finished + outcome.notBegun).toBe(3)
     await batch.run()
     expect((await batch.run()).outcome).toMatchObject({ skipped: 3 })
-    expect(await paid()).toBe(3n * MINIMUM)
+    expect(await batch.paid()).toBe(3n * MINIMUM)
   })
 
   it('prints transcripts instead of writing them', async () => {
@@ -227,7 +220,7 @@ describe('a batch against the service', () => {
     expect(plan.totals.price).toBeLessThanOrEqual(15_800n)
     expect(plan.files.reduce((sum, { price }) => sum + price, 0n)).toBe(plan.totals.price)
     expect(outcome).toMatchObject({ finished: 20, charged: plan.totals.price })
-    expect(await paid()).toBe(plan.totals.price)
+    expect(await batch.paid()).toBe(plan.totals.price)
     expect((await batch.run({ pack: true })).requests).toEqual([])
   })
 })

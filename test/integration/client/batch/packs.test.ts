@@ -10,7 +10,6 @@ const CLIP_MS = 20_000
 const MINIMUM = 5034n
 let sandbox: SharedSandbox
 let batch: BatchFolder
-let balance: bigint
 
 beforeAll(async () => {
   sandbox = await useSharedSandbox()
@@ -20,15 +19,10 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   batch = await makeBatchFolder(sandbox)
-  balance = await sandbox.chain.usdcBalance(sandbox.payer.address)
 })
 afterEach(async () => {
   await batch.remove()
 })
-
-async function paid(): Promise<bigint> {
-  return balance - (await sandbox.chain.usdcBalance(sandbox.payer.address))
-}
 
 /** Packs four clips, then loses two transcripts; the others are changed by their reader. */
 async function packAndLoseTwo(): Promise<void> {
@@ -47,7 +41,7 @@ describe('packs', () => {
     const { plan, outcome } = await batch.run({ pack: true })
     expect(plan.totals).toMatchObject({ packs: 2, toDo: 4, finished: 2, price: 2n * MINIMUM, toCharge: MINIMUM })
     expect(outcome).toMatchObject({ finished: 4, skipped: 2, charged: MINIMUM, replayed: MINIMUM })
-    expect(await paid()).toBe(2n * MINIMUM)
+    expect(await batch.paid()).toBe(2n * MINIMUM)
     expect(await readFile(join(batch.folder, 'c.srt'), 'utf8')).toBe('corrected')
   })
 
@@ -56,7 +50,7 @@ describe('packs', () => {
     await rm(batch.home, { recursive: true })
     const { outcome } = await batch.run({ pack: true })
     expect(outcome).toMatchObject({ finished: 2, skipped: 2 })
-    expect(await paid()).toBe(MINIMUM)
+    expect(await batch.paid()).toBe(MINIMUM)
     expect(await readFile(join(batch.folder, 'c.srt'), 'utf8')).toBe('corrected')
   })
 
@@ -69,7 +63,7 @@ describe('packs', () => {
       ['a.mp3', 'file_changed'],
       ['b.mp3', 'pack_incomplete'],
     ])
-    expect(await paid()).toBe(0n)
+    expect(await batch.paid()).toBe(0n)
     await batch.record(['a.mp3'], CLIP_MS)
     expect((await batch.run({ pack: true })).outcome).toMatchObject({ finished: 2, charged: MINIMUM })
   })

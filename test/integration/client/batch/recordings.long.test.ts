@@ -14,7 +14,6 @@ import { type BatchFolder, makeBatchFolder, OPTIONS } from './support/batch-benc
 
 let sandbox: SharedSandbox
 let batch: BatchFolder
-let balance: bigint
 
 beforeAll(async () => {
   sandbox = await useSharedSandbox()
@@ -24,15 +23,10 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   batch = await makeBatchFolder(sandbox)
-  balance = await sandbox.chain.usdcBalance(sandbox.payer.address)
 })
 afterEach(async () => {
   await batch.remove()
 })
-
-async function paid(): Promise<bigint> {
-  return balance - (await sandbox.chain.usdcBalance(sandbox.payer.address))
-}
 
 /** Returns the files in temporary folders that were prepared of a recording. */
 async function preparedFrom(path: string): Promise<string[]> {
@@ -56,7 +50,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be s
     expect(file).toMatchObject({ treatment: 'cut', parts: 2, price: plan.totals.price })
     expect(outcome).toMatchObject({ finished: 1, charged: plan.totals.price })
     expect(new Set(events.flatMap((event) => (event.event === 'part' ? [event.part] : [])))).toEqual(new Set([1, 2]))
-    expect(await paid()).toBe(plan.totals.price)
+    expect(await batch.paid()).toBe(plan.totals.price)
     expect(await readFile(join(batch.folder, 'long.srt'), 'utf8')).toMatch(/00:\d\d:\d\d,\d{3} --> /)
     expect(await preparedFrom(join(batch.folder, 'long.mp3'))).toEqual([])
   })
@@ -88,7 +82,7 @@ describe.skipIf(!havePrograms('ffmpeg', 'ffprobe'))('recordings that cannot be s
       ['convert', [join(batch.folder, 'voice.wav.srt')]],
     ])
     expect(outcome).toMatchObject({ finished: 2, charged: plan.totals.price })
-    expect(await paid()).toBe(plan.totals.price)
+    expect(await batch.paid()).toBe(plan.totals.price)
   })
 
   it('says what to install where ffmpeg is missing, and MP3s are transcribed without it', async () => {

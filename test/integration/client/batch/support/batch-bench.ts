@@ -46,14 +46,17 @@ export interface BatchFolder {
     farebox?: Partial<FareboxOptions>,
     onEvent?: (event: BatchEvent) => void,
   ): Promise<BatchResult>
+  /** Returns what the wallet has paid on chain since the folder was created, in atomic units. */
+  paid(): Promise<bigint>
   remove(): Promise<void>
 }
 
 /** Creates a folder for recordings and one for the journal. */
-export async function makeBatchFolder({ info }: SharedSandbox): Promise<BatchFolder> {
+export async function makeBatchFolder({ info, chain, payer }: SharedSandbox): Promise<BatchFolder> {
   const root = await mkdtemp(join(tmpdir(), 'farebox-batch-'))
   const [folder, home] = [join(root, 'recordings'), join(root, 'home')]
   await mkdir(folder)
+  const balance = await chain.usdcBalance(payer.address)
   return {
     folder,
     home,
@@ -94,6 +97,7 @@ export async function makeBatchFolder({ info }: SharedSandbox): Promise<BatchFol
         await farebox.close()
       }
     },
+    paid: async () => balance - (await chain.usdcBalance(payer.address)),
     remove: () => rm(root, { recursive: true, force: true }),
   }
 }
