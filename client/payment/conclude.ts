@@ -1,6 +1,7 @@
 import { decodePaymentResponseHeader } from '@x402/core/http'
 import { formatUsdc } from '../budget/usdc.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import { isReServed } from './is-re-served.ts'
 import type { PaidAnswer, PaidCall, PaymentContext } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
@@ -19,7 +20,9 @@ export function conclude(
   const { receipts: earlier = [], open = null } = journal.attempts.get(key) ?? {}
   const replayed = receiptId !== null && earlier.some((receipt) => receipt.receiptId === receiptId)
   const isWithinMaximum = charge <= (payment?.maximum ?? 0n)
-  const problems = isWithinMaximum ? [] : [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`]
+  const problems = isWithinMaximum
+    ? noteReServed(answer.headers)
+    : [`the charge of ${formatUsdc(charge)} USDC is above the authorized maximum`]
   const recorded = record(() => {
     journal.append({
       phase: 'answered',
@@ -57,6 +60,11 @@ export function conclude(
       recorded,
     },
   }
+}
+
+/** The budget keeps the maximum all the same: nothing proves that the service took less. */
+function noteReServed(headers: Headers): readonly string[] {
+  return isReServed(headers) ? ['the operator returned this result without a charge, so it has no receipt'] : []
 }
 
 const TRANSACTION = /^0x[0-9a-f]{1,64}$/i

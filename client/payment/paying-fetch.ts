@@ -13,7 +13,14 @@ import { payCall } from './pay-call.ts'
 const PAID_PATHS: ReadonlySet<string> = new Set(Object.values(OPERATION_PATHS))
 
 /** Codes after which an equal request must not take the key again: its result can never be had. */
-const SPENT_KEYS: ReadonlySet<string> = new Set(['idempotency_key_reused', 'result_expired', 'payment_already_settled'])
+const SPENT_KEYS: ReadonlySet<string> = new Set([
+  'idempotency_key_reused',
+  'result_expired',
+  'payment_already_settled',
+  'payment_refunded',
+  'payment_resolved_outside',
+  'payment_written_off',
+])
 /** Set by the clients here; the service refuses or does not need them. */
 const DROPPED_HEADERS = ['content-length', 'x-idempotency-key', 'payment-signature'] as const
 

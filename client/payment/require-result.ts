@@ -1,5 +1,6 @@
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { HttpAnswer } from '../wire/http-answer.ts'
+import { isReServed } from './is-re-served.ts'
 import type { PaidCall } from './paid-call.ts'
 import type { SignedPayment } from './sign-payment.ts'
 
@@ -12,7 +13,7 @@ export function requireResult(
   payment: SignedPayment | null,
   call: Pick<PaidCall, 'headers'>,
 ): void {
-  const isStated = headers.has('x-receipt-id') || headers.has('payment-response')
+  const isStated = headers.has('x-receipt-id') || headers.has('payment-response') || isReServed(headers)
   const isJson = /\bjson\b/i.test(headers.get('content-type') ?? '')
   if (!isStated && (payment === null || !isJson))
     throw new FareboxError({

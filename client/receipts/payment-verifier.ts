@@ -1,5 +1,6 @@
 import pLimit from 'p-limit'
 import { formatUsdc, parseUsdc } from '../budget/usdc.ts'
+import { isReServed } from '../payment/is-re-served.ts'
 import type { PaidAnswer, PaidCall, Payment } from '../payment/paid-call.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import { checkReceipt, problemsOf, type ReceiptContext } from './check-receipt.ts'
@@ -60,7 +61,7 @@ export class PaymentVerifier {
 
   async #judge({ answer, payment }: PaidAnswer, { url, signal }: PaidCall): Promise<Judgment> {
     const { key, receiptId, receiptToken, charged } = payment
-    if (payment.verified === 'failed') return payment
+    if (payment.verified === 'failed' || isReServed(answer.headers)) return payment
     if (receiptId === null || receiptToken === null) return missingReceipt(parseUsdc(charged))
     const attempt = this.#context.journal.attempts.get(key)
     if (attempt?.verification === 'passed' && attempt.receipts.length === 1) return { verified: 'passed', problems: [] }

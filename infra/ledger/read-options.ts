@@ -6,7 +6,7 @@ import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 
 export const HELP = `Usage: npm run ledger -- [--from TIME] [--to TIME] [--json] [--no-chain] [--sandbox]
 
-Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts and review items,
+Prints revenue, charges by model, failures, absorbed cost, gas, uncharged work, exposure, debts, review items and their resolutions,
 and reconciles the ledger with the chain to the atomic unit. A period contains what finished at or after --from and before --to.
 
   --from TIME      ISO 8601 (default: 24 hours before --to)

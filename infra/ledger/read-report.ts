@@ -6,6 +6,7 @@ import { readDebts } from '#shared/adapters/postgres/reports/debts.ts'
 import { readOpenExposure } from '#shared/adapters/postgres/reports/open-exposure.ts'
 import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
+import { type Resolutions, readResolutions } from '#shared/adapters/postgres/reports/resolutions.ts'
 import { type CountAndSum, readRevenue } from '#shared/adapters/postgres/reports/revenue.ts'
 import { type ReviewItems, readReviewItems } from '#shared/adapters/postgres/reports/review-items.ts'
 import { readSettlementGas, type SettlementGas } from '#shared/adapters/postgres/reports/settlement-gas.ts'
@@ -46,6 +47,8 @@ export interface LedgerReport {
   readonly settlingNow: CountAndSum
   readonly review: ReviewItems
   readonly unknownSettlements: UnknownSettlements
+  /** What operators ended in the period. */
+  readonly resolutions: Resolutions
   readonly unfinished: readonly UnfinishedJobs[]
 }
 
@@ -68,6 +71,7 @@ export async function readReport(pool: Pool, period: LedgerPeriod, windowSeconds
       settlingNow: await readSettlingNow(sql),
       review: await readReviewItems(sql),
       unknownSettlements: await readUnknownSettlements(sql),
+      resolutions: await readResolutions(sql, period),
       unfinished: await readUnfinishedJobs(sql),
     }
   })

@@ -1,5 +1,6 @@
 import { formatEther } from 'viem'
 import type { PayerAmounts } from '#shared/adapters/postgres/reports/payer-amounts.ts'
+import type { Resolutions } from '#shared/adapters/postgres/reports/resolutions.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import type { PermitGas, SponsoredPermitsReport } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import { atomicAmount, dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
@@ -82,6 +83,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
         item.jobId === null ? '' : `job ${item.jobId}`,
       ]),
     ),
+    ...renderResolutions(report.resolutions),
     ...section(
       'Unfinished now',
       report.unfinished.map(({ state, count, oldestJobId, oldestAgeMs }) => [
@@ -107,6 +109,38 @@ function renderPermits({ confirmed, failed, byDay, failures, pending }: Sponsore
     ['in progress now, at most', String(pending.count), '', formatEther(pending.reservedWei), '', waiting],
     ...failures.map(({ code, count }) => [code, String(count)]),
   ])
+}
+
+function renderResolutions({ byOutcome, newest }: Resolutions): readonly string[] {
+  const count = byOutcome.reduce((total, row) => total + row.count, 0)
+  const shown = newest.length < count ? `, the newest ${newest.length} shown` : ''
+  return [
+    ...section(
+      'Resolved by operators',
+      byOutcome.map((row) => [row.item, row.outcome, ...sum(row)]),
+    ),
+    ...(count === 0
+      ? []
+      : section(
+          `Resolutions: ${count}${shown}`,
+          newest.map((row) => [
+            row.resolvedAt,
+            row.item,
+            row.outcome,
+            usdc(row.amountAtomic),
+            row.payer,
+            row.jobId === null ? '' : `job ${row.jobId}`,
+            row.operator,
+            row.refundTransaction ?? '',
+            oneLine(row.reason),
+          ]),
+        )),
+  ]
+}
+
+/** A reason may have several lines. */
+function oneLine(text: string): string {
+  return text.replaceAll(/[\p{Cc}\s]+/gu, ' ')
 }
 
 function gas({ count, gasUsed, wei, totalAtomic }: PermitGas): readonly string[] {

@@ -205,6 +205,22 @@ export const ERROR_CODES = {
     message:
       'This payment was settled on chain, but its result is lost. Do not pay again for this call; contact the operator with the request id for a refund.',
   },
+  payment_refunded: {
+    ...conflict,
+    message: 'The payment of this call was refunded. The key stays with it; use a new key to make the call again.',
+  },
+  payment_resolved_outside: {
+    ...conflict,
+    payment: 'settled',
+    message:
+      'The operator and the payer settled this call by other means. The key stays with it; use a new key to make the call again.',
+  },
+  payment_written_off: {
+    ...conflict,
+    payment: 'unknown',
+    message:
+      'The operator closed this call without a result and without another charge. The key stays with it; use a new key to make the call again.',
+  },
   unpaid_debt: {
     ...conflict,
     message: 'An earlier call of this payer is completed but unpaid. First repeat it with a fresh payment.',

@@ -37,8 +37,8 @@ export async function respondWithMedia(
   const { url, headers: mediaHeaders } = mediaResponse.read(JSON.parse(String(response.body)))
   const found = await store.findMedia(hashMediaToken(url.slice(url.lastIndexOf('/') + 1)))
   // The receipt's token and the proof of settlement come with the result only; its id is no secret.
-  const { 'x-receipt-id': receiptId = '' } = response.headers
-  const headers = { 'x-receipt-id': receiptId }
+  const { 'x-receipt-id': receiptId } = response.headers
+  const headers: Record<string, string> = receiptId === undefined ? {} : { 'x-receipt-id': receiptId }
   if (!found) throw new AppError('result_expired', { headers, message: FILE_EXPIRED })
   const bytes = await media.get(found.objectKey).catch((cause: unknown) => {
     throw new AppError('media_unavailable', { headers, cause })

@@ -7,6 +7,7 @@ import { deliveryExtension } from '#shared/payment/offer-receipt.ts'
 import { type ReceiptSecret, receiptToken } from '#shared/payment/receipt.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { resourceUrl } from '../challenge/resource-url.ts'
+import { resolvedError } from './resolved-error.ts'
 
 /** The response of a paid route. A text `body` is sent unchanged, so that replays are equal byte for byte. */
 export interface PaidResponse {
@@ -50,6 +51,12 @@ export function respond(
       )
     case 'review':
       throw new AppError('settlement_under_review')
+    case 'resolved':
+      throw resolvedError(outcome)
+    case 're_served':
+      return { ...renderReServed(outcome), outcome: 're_served' }
+    case 're_serving_ended':
+      throw new AppError('result_expired')
     case 'accepted':
     case 'generating':
       throw new AppError('request_in_progress', { retryAfterSeconds: RETRY_AFTER_SECONDS })
@@ -85,6 +92,23 @@ function renderResult(
       'x-catalog-version': outcome.catalogVersion,
     },
     body: outcome.resultBody,
+  }
+}
+
+/** The result without a payment: nothing proves a charge, so there is neither a settlement nor a receipt. */
+function renderReServed({
+  resultBody,
+  catalogVersion,
+}: Extract<JobOutcome, { state: 're_served' }>): Omit<PaidResponse, 'outcome'> {
+  return {
+    status: 200,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-resolution': 're_served',
+      'x-catalog-version': catalogVersion,
+    },
+    body: resultBody,
   }
 }
 

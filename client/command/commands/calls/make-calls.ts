@@ -35,7 +35,14 @@ export type MakeCall<Name extends JsonOperation> = <Delivered>(
 ) => Promise<Delivered>
 
 /** Codes after which the key cannot bring the result. */
-const SPENT_KEYS: ReadonlySet<string> = new Set(['idempotency_key_reused', 'result_expired', 'payment_already_settled'])
+const SPENT_KEYS: ReadonlySet<string> = new Set([
+  'idempotency_key_reused',
+  'result_expired',
+  'payment_already_settled',
+  'payment_refunded',
+  'payment_resolved_outside',
+  'payment_written_off',
+])
 
 /** Prices the calls if there is a limit, and returns how to make each of them. Throws before anything is paid. */
 export async function priceCalls<Name extends JsonOperation>(

@@ -28,7 +28,11 @@ export function readOpenCalls(sql: Sql, payer: string, page: PageRequest): Promi
   return readUnpaidCalls(sql, payer, page, {
     name: 'read_account_open',
     // Two queries, so that each uses an index of few rows.
-    conditions: ['finished_at IS NULL', "state = 'review'"],
+    conditions: [
+      'finished_at IS NULL',
+      `state = 'review' AND NOT EXISTS (
+        SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND resolutions.item = 'review')`,
+    ],
   })
 }
 

@@ -3,7 +3,7 @@ import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { findMedia } from '../retention/media.ts'
-import { recordUnknownSettlement } from '../unknown-settlements.ts'
+import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
 import { acceptJob } from './accept-job.ts'
 import { createKeyBinder } from './bind-free-keys.ts'
 import { findBinding } from './bind-key.ts'
@@ -41,6 +41,7 @@ export function createAdmissionStore(pool: Pool, { budget, newPayers }: Admissio
     findOpenJob: (payer) => findOpenJob(pool, payer),
     acceptJob: (job) => acceptJob(pool, job, limits),
     recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
+    findUnknownEnding: (payment) => findUnknownEnding(pool, payment),
     markEnqueued: createEnqueuedMarker(pool),
     readOutcomes: (jobIds) => readOutcomes(pool, jobIds),
     readQueueAges: () => readQueueAges(pool),

@@ -1,5 +1,6 @@
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
 import type { JobOutcome, JobState, PaymentResponse } from '#shared/jobs/job.ts'
+import type { ResolutionOutcome } from '#shared/jobs/resolution.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import type { Sql } from '../pool.ts'
 
@@ -14,9 +15,11 @@ interface OutcomeRow {
   receipt_issued_at: string | null
   payment_response: PaymentResponse | null
   failure_code: ErrorCode | null
+  resolution: ResolutionOutcome | null
+  refund_transaction: string | null
 }
 
-/** Returns the outcomes of jobs by id. The result body is read only for completed jobs, as it may be large. */
+/** Returns the outcomes of jobs by id. The result body is read only when it is returned, as it may be large. */
 export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise<Map<string, JobOutcome>> {
   // With a list PostgreSQL plans every execution again, which takes longer than the read; nearly always there is one
   // id.
@@ -25,8 +28,11 @@ export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise
     name: jobIds.length === 1 ? 'read_outcome' : 'read_outcomes',
     text: `SELECT jobs.id, state, catalog_version, receipt_id, token_secret_id, payment_response, failure_code,
        receipts.body->>'issued_at' AS receipt_issued_at,
-       CASE WHEN state = 'completed' THEN result_body END AS result_body, result_expired_at IS NOT NULL AS result_expired
-     FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id WHERE jobs.id ${condition}`,
+       CASE WHEN state = 'completed' OR resolutions.outcome = 're_served' THEN result_body END AS result_body,
+       result_expired_at IS NOT NULL AS result_expired, resolutions.outcome AS resolution, refund_transaction
+     FROM jobs LEFT JOIN receipts ON receipts.id = jobs.receipt_id
+     LEFT JOIN resolutions ON state = 'review' AND resolutions.job_id = jobs.id AND resolutions.item = 'review'
+     WHERE jobs.id ${condition}`,
     values: [value],
   })
   return new Map(rows.map((row) => [row.id, outcomeFromRow(row)]))
@@ -34,7 +40,7 @@ export async function readOutcomes(sql: Sql, jobIds: readonly string[]): Promise
 
 function outcomeFromRow(row: OutcomeRow): JobOutcome {
   if (isUnfinished(row.state)) return { state: row.state }
-  if (row.state === 'review') return { state: 'review' }
+  if (row.state === 'review') return reviewOutcome(row)
   if (row.state !== 'completed') {
     if (row.failure_code === null) throw new Error(`job ${row.id} failed without a code`)
     return { state: row.state, failureCode: row.failure_code }
@@ -52,5 +58,24 @@ function outcomeFromRow(row: OutcomeRow): JobOutcome {
     receiptSecretId: token_secret_id,
     receiptIssuedAt: new Date(receipt_issued_at),
     paymentResponse: payment_response,
+  }
+}
+
+function reviewOutcome({ id, resolution, refund_transaction, result_body, catalog_version }: OutcomeRow): JobOutcome {
+  switch (resolution) {
+    case null:
+      return { state: 'review' }
+    case 'refunded':
+      if (refund_transaction === null) throw new Error(`job ${id} is refunded without a transaction`)
+      return { state: 'resolved', outcome: resolution, transaction: refund_transaction }
+    case 'paid_outside':
+    case 'written_off':
+      return { state: 'resolved', outcome: resolution }
+    case 're_served':
+      return result_body === null
+        ? { state: 're_serving_ended' }
+        : { state: 're_served', resultBody: result_body, catalogVersion: catalog_version }
+    case 'forgiven':
+      throw new Error(`the review of job ${id} cannot be forgiven`)
   }
 }

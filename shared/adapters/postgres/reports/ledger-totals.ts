@@ -1,21 +1,10 @@
-import type { JobState } from '#shared/jobs/job.ts'
-import { QUEUE_NAMES, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
-import type { CountAndTotal, LedgerTotals, QueueTotals } from '#shared/jobs/reports-store.ts'
+import type { CountAndTotal, LedgerTotals } from '#shared/jobs/reports-store.ts'
+import { RESOLUTION_OUTCOMES, type ResolutionOutcome } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { UNCHARGED_KINDS, type UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import { readNewPayerExposure } from '../new-payer-exposure.ts'
 import type { Sql } from '../pool.ts'
-
-interface UnfinishedRow {
-  operation: string
-  state: JobState
-  waiting: number
-  running: number
-  deferred: number
-  oldest: number
-  oldest_deferred: number
-  open: string
-}
+import { readUnfinishedTotals } from '../queue-totals.ts'
 
 type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'total'}` | 'in_review', string>
 
@@ -24,24 +13,13 @@ type TotalsRow = Record<`${'charged' | 'ambiguous' | 'withheld'}_${'count' | 'to
  * history.
  */
 export async function readLedgerTotals(sql: Sql, windowSeconds: number): Promise<LedgerTotals> {
-  const unfinished = await sql.query<UnfinishedRow>(
-    `SELECT operation, state,
-       count(*) FILTER (WHERE is_waiting)::int AS waiting,
-       count(*) FILTER (WHERE is_leased)::int AS running,
-       count(*) FILTER (WHERE NOT is_leased AND NOT is_waiting)::int AS deferred,
-       coalesce(extract(epoch FROM now() - min(run_after) FILTER (WHERE is_waiting)), 0)::float8 AS oldest,
-       coalesce(extract(epoch FROM now() - min(deferred_since)), 0)::float8 AS oldest_deferred,
-       sum(coalesce(charge_amount, quoted_maximum)) AS open
-     FROM (SELECT *, lease_expires_at > now() IS TRUE AS is_leased,
-         lease_expires_at > now() IS NOT TRUE AND run_after <= now() AND deferred_since IS NULL AS is_waiting FROM jobs
-       WHERE state IN ('accepted', 'generating', 'generated', 'settling')) AS unfinished
-     GROUP BY operation, state`,
-  )
+  const unfinished = await readUnfinishedTotals(sql)
   const totals = await sql.query<TotalsRow>(
     `SELECT charged_jobs + charged.count AS charged_count, charged_total + charged.total AS charged_total,
        ambiguous_attempts + ambiguous.count AS ambiguous_count, ambiguous_total + ambiguous.total AS ambiguous_total,
        withheld.count AS withheld_count, withheld.total AS withheld_total,
-       (SELECT count(*) FROM jobs WHERE state = 'review') AS in_review
+       (SELECT count(*) FROM jobs WHERE state = 'review' AND NOT EXISTS (
+          SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND resolutions.item = 'review')) AS in_review
      FROM ledger_totals,
        LATERAL (SELECT count(*), coalesce(sum(charge_amount), 0) AS total FROM jobs
          WHERE state = 'completed' AND finished_at >= through) AS charged,
@@ -56,15 +34,31 @@ export async function readLedgerTotals(sql: Sql, windowSeconds: number): Promise
   if (!row) throw new Error('the stored totals have one row')
   const newPayers = await readNewPayerExposure(sql, windowSeconds)
   return {
-    queues: queuesOf(unfinished.rows),
-    openExposure: atomicAmount(unfinished.rows.reduce((sum, { open }) => sum + BigInt(open), 0n)),
+    ...unfinished,
     charged: countAndTotal(row.charged_count, row.charged_total),
     ambiguous: countAndTotal(row.ambiguous_count, row.ambiguous_total),
     withheld: countAndTotal(row.withheld_count, row.withheld_total),
     uncharged: await readUnchargedTotals(sql),
     newPayerExposure: atomicAmount(newPayers.open + newPayers.lasting),
     inReview: Number(row.in_review),
+    resolved: await readResolvedTotals(sql),
   }
+}
+
+/** Reads all resolutions: a person made each of them. */
+async function readResolvedTotals(sql: Sql): Promise<LedgerTotals['resolved']> {
+  const { rows } = await sql.query<{ outcome: ResolutionOutcome; count: string; total: string }>(
+    `SELECT outcome, count(*) AS count, sum(amount) AS total FROM resolutions
+     WHERE resolved_at >= '-infinity' GROUP BY outcome`,
+  )
+  const totalOf = (outcome: ResolutionOutcome) => {
+    const row = rows.find((candidate) => candidate.outcome === outcome)
+    return countAndTotal(row?.count ?? '0', row?.total ?? '0')
+  }
+  return Object.fromEntries(RESOLUTION_OUTCOMES.map((outcome) => [outcome, totalOf(outcome)])) as Record<
+    ResolutionOutcome,
+    CountAndTotal
+  >
 }
 
 async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']> {
@@ -86,21 +80,6 @@ async function readUnchargedTotals(sql: Sql): Promise<LedgerTotals['uncharged']>
     UnchargedKind,
     CountAndTotal
   >
-}
-
-function queuesOf(rows: readonly UnfinishedRow[]): ReadonlyMap<QueueName, QueueTotals> {
-  const ofQueue = (name: QueueName): QueueTotals => {
-    const own = rows.filter((row) => queueOf(row) === name)
-    const sum = (column: 'waiting' | 'running' | 'deferred') => own.reduce((total, row) => total + row[column], 0)
-    return {
-      waiting: sum('waiting'),
-      running: sum('running'),
-      deferred: sum('deferred'),
-      oldestWaitingSeconds: Math.max(0, ...own.map(({ oldest }) => oldest)),
-      oldestDeferredSeconds: Math.max(0, ...own.map(({ oldest_deferred: oldest }) => oldest)),
-    }
-  }
-  return new Map(QUEUE_NAMES.map((name) => [name, ofQueue(name)]))
 }
 
 function countAndTotal(count: string, total: string): CountAndTotal {

@@ -2,6 +2,7 @@ import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { readLedgerTotals, rollUpTotals } from './ledger-totals.ts'
+import { rollUpHours } from './roll-up-hours.ts'
 import { readSettlementTotals } from './settlement-totals.ts'
 import { readSponsoredTotals } from './sponsored-totals.ts'
 
@@ -15,5 +16,6 @@ export function createReportsStore(
     readSettlementTotals: () => readSettlementTotals(pool),
     readSponsoredTotals: () => readSponsoredTotals(pool),
     rollUpTotals: () => rollUpTotals(pool),
+    rollUpHours: () => rollUpHours(pool),
   }
 }

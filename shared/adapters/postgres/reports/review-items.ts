@@ -19,8 +19,8 @@ export interface ReviewItems {
 const SHOWN_ITEMS = 100
 
 /**
- * Returns jobs in review, and settlements that ended neither confirmed nor reverted, of any age, oldest first. The
- * usual states are excluded instead of listing the others, so that a new state is included.
+ * Returns jobs in review, and settlements that ended neither confirmed nor reverted, that no person has resolved, oldest
+ * first. The usual states are excluded instead of listing the others, so that a new state is included.
  */
 export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
   const { rows } = await sql.query<
@@ -37,7 +37,12 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
        count(*) OVER ()::int AS count
      FROM jobs LEFT JOIN settlements
        ON settlements.job_id = jobs.id AND settlements.state NOT IN ('signed', 'confirmed', 'reverted')
-     WHERE jobs.state = 'review' OR settlements.id IS NOT NULL
+     WHERE (jobs.state = 'review' AND NOT EXISTS (
+         SELECT FROM resolutions WHERE item = 'review' AND resolutions.job_id = jobs.id))
+       OR (settlements.state IN ('lost', 'surplus') AND NOT EXISTS (
+         SELECT FROM resolutions WHERE item = 'settlement' AND resolutions.settlement_id = settlements.id))
+       OR (settlements.state NOT IN ('lost', 'surplus') AND NOT EXISTS (
+         SELECT FROM resolutions WHERE item = 'review' AND resolutions.job_id = jobs.id))
      ORDER BY since, jobs.id LIMIT $1`,
     values: [SHOWN_ITEMS],
   })

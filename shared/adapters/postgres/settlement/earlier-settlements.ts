@@ -4,7 +4,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
-import { CHARGED_BY_SETTLEMENT, REOPENED } from './failed-settlements.ts'
+import { CHARGED_BY_SETTLEMENT, IS_RESOLVED, REOPENED } from './failed-settlements.ts'
 
 type Hex = `0x${string}`
 
@@ -26,7 +26,8 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
     name: 'read_earlier_settlements',
     text: `SELECT settlements.id, authorization_id, signed, charge_amount, settled_by,
        COALESCE(recorded_block, GREATEST(block_number - $2, 0), 0) AS first_block,
-       CASE WHEN state = 'surplus' THEN 'charged' WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
+       CASE WHEN state = 'surplus' THEN CASE WHEN ${IS_RESOLVED} THEN 'failed_finally' ELSE 'charged' END
+         WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
        (SELECT json_agg(json_build_object('hash', hash, 'account_nonce', account_nonce::text)
           ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
         FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions,

@@ -76,7 +76,8 @@ export async function judgeFailed(sql: Sql, settlementId: string, judgedAt: Judg
 /**
  * Reopens a settlement that charged the payer after all, if its job waits for another payment: the worker that takes
  * the job confirms the transfer and completes it. `one_charge_per_job` refuses it while another one is open. The job's
- * row is locked first, so that a payment cannot reopen the job at the same time.
+ * row is locked first, so that a payment cannot reopen the job at the same time. It is surplus when the debt was paid
+ * outside of the service.
  */
 export async function reopenSettlement(
   pool: Pool,
@@ -84,8 +85,8 @@ export async function reopenSettlement(
   settledAt: SettledAt,
 ): ReturnType<FinalityStore['reopenSettlement']> {
   return await inTransaction(pool, async (sql) => {
-    const { state, has_result: hasResult } = await lockJobOf(sql, settlementId)
-    if (state === 'settlement_failed' && hasResult) {
+    const { state, has_result: hasResult, is_paid_outside: isPaidOutside } = await lockJobOf(sql, settlementId)
+    if (state === 'settlement_failed' && hasResult && !isPaidOutside) {
       await sql.query({
         name: 'reopen_settlement',
         text: `WITH settlement AS (${REOPENED} RETURNING job_id, authorization_id, charge_amount)
@@ -98,24 +99,39 @@ export async function reopenSettlement(
       return 'reopened'
     }
     if (isUnfinished(state)) return 'open'
-    await markSurplus(sql, settlementId, settledAt, `the job was ${state} when this settlement succeeded`)
+    const ended = isPaidOutside ? 'paid outside of the service' : state
+    await markSurplus(sql, settlementId, settledAt, `the job was ${ended} when this settlement succeeded`)
     return 'surplus'
   })
 }
 
+/** Whether a person ended the settlement, such as by a refund: then it pays for nothing. */
+export const IS_RESOLVED = `EXISTS (
+    SELECT FROM resolutions WHERE resolutions.settlement_id = settlements.id AND resolutions.item = 'settlement')`
+
 /** The settlement `$1`, open again. */
 export const REOPENED = `UPDATE settlements SET state = 'signed', finished_at = NULL, transaction_hash = NULL,
     block_number = NULL, block_hash = NULL, failure_reason = NULL
-  WHERE settlements.id = $1 AND settlements.state IN ('reverted', 'surplus')`
+  WHERE settlements.id = $1 AND settlements.state IN ('reverted', 'surplus')
+    AND NOT ${IS_RESOLVED}`
 
 /** The job takes authorization and charge from the settlement; an earlier quote may have been higher than the last. */
 export const CHARGED_BY_SETTLEMENT = `authorization_id = settlement.authorization_id,
   charge_amount = settlement.charge_amount, quoted_maximum = GREATEST(quoted_maximum, settlement.charge_amount)`
 
-async function lockJobOf(sql: Sql, settlementId: string): Promise<{ state: JobState; has_result: boolean }> {
-  const { rows } = await sql.query<{ state: JobState; has_result: boolean }>({
+interface JobOfSettlement {
+  readonly state: JobState
+  readonly has_result: boolean
+  /** Whether its debt ended by a payment outside of the service: a further one is the payer's to get back. */
+  readonly is_paid_outside: boolean
+}
+
+async function lockJobOf(sql: Sql, settlementId: string): Promise<JobOfSettlement> {
+  const { rows } = await sql.query<JobOfSettlement>({
     name: 'lock_job_of_settlement',
-    text: `SELECT jobs.state, result_body IS NOT NULL AS has_result
+    text: `SELECT jobs.state, result_body IS NOT NULL AS has_result,
+       EXISTS (SELECT FROM resolutions WHERE resolutions.job_id = jobs.id AND item = 'debt'
+         AND outcome = 'paid_outside' AND resolved_at >= jobs.finished_at) AS is_paid_outside
      FROM jobs JOIN settlements ON settlements.job_id = jobs.id WHERE settlements.id = $1 FOR UPDATE OF jobs`,
     values: [settlementId],
   })

@@ -11,7 +11,7 @@ const RECEIPTS = '/v1/account/receipts'
 
 /** The challenge that the service at this URL would issue for a route. */
 const signInFor = (publicBaseUrl: string, network = 'eip155:8453', path = RECEIPTS): Step => {
-  const settings = { challengeSecret: 'secret', publicBaseUrl, network, now: () => new Date() }
+  const settings = { challengeSecrets: ['secret'] as const, publicBaseUrl, network, now: () => new Date() }
   const extensions = issueSignInChallenge(settings, path)
   const resource = { url: `${publicBaseUrl}${path}`, description: '', mimeType: '' }
   const required = { x402Version: 2, error: 'sign_in_required', resource, accepts: [], extensions }

@@ -1,0 +1,36 @@
+import { ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
+import type { Sql } from '../pool.ts'
+import { JOINED_SUMS, JOINS, ledgerSums } from './ledger-sums.ts'
+
+/** Longer than any transaction of the service: a commit may carry a time as old as its transaction's beginning. */
+const STABLE_AFTER = '10 minutes'
+
+/**
+ * Adds the totals of hours that no longer change. An hour waits for the finality of its settlements and permits, since
+ * a reorganization may still remove them. Safe in every worker concurrently: each computes the same rows. Returns the
+ * number of hours added.
+ */
+export async function rollUpHours(sql: Sql): Promise<number> {
+  const { rowCount } = await sql.query({
+    name: 'roll_up_console_hours',
+    text: `WITH bounds AS MATERIALIZED (
+       SELECT beginning AS lower, least(ending, beginning + $2 * interval '1 hour') AS upper
+       FROM (SELECT date_trunc('hour', coalesce(
+           (SELECT max(hour) + interval '1 hour' FROM ledger_hours),
+           least((SELECT min(accepted_at) FROM jobs), (SELECT min(created_at) FROM uncharged_work),
+             (SELECT min(finished_at) FROM sponsored_permits WHERE gas_wei IS NOT NULL))), 'UTC') AS beginning,
+         date_trunc('hour', least(now() - $1::interval,
+           (SELECT min(finished_at) FROM settlements WHERE state = 'confirmed' AND finalized_at IS NULL),
+           (SELECT min(finished_at) FROM sponsored_permits WHERE block_hash IS NOT NULL AND finalized_at IS NULL)),
+           'UTC') AS ending) AS ends),
+     buckets AS (
+       SELECT start FROM bounds, generate_series(lower, upper - interval '1 hour', interval '1 hour') AS start),
+     ${ledgerSums('hour', '(SELECT lower FROM bounds)', '(SELECT upper FROM bounds)')}
+     INSERT INTO ledger_hours (hour, charged_jobs, charged_total, settled_total, settlement_gas, permit_gas,
+       uncharged_count, uncharged_total)
+     SELECT start, ${JOINED_SUMS} FROM buckets ${JOINS}
+     ON CONFLICT (hour) DO NOTHING`,
+    values: [STABLE_AFTER, ROLLED_UP_HOURS],
+  })
+  return rowCount ?? 0
+}
