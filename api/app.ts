@@ -1,5 +1,4 @@
 import fastify, { type FastifyInstance } from 'fastify'
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { ObjectLinks } from '#shared/media/object-store.ts'
 import { operations } from '#shared/operations/registry.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
@@ -7,7 +6,6 @@ import type { Admission } from './admission/admission.ts'
 import { REQUEST_TIMEOUT_MS } from './admission/load-gate.ts'
 import type { AllowanceDependencies } from './allowances/sponsoring.ts'
 import { type PaidRequestDependencies, quoteAndChallenge } from './paid-request/handle-paid-request.ts'
-import type { Allowances } from './plugins/allowances.ts'
 import {
   addConnectionLimits,
   type ConnectionLimits,
@@ -27,12 +25,12 @@ import { readQuotedRequest } from './request/effective-request.ts'
 import { type AccountDependencies, addAccountRoutes } from './routes/account.ts'
 import { addAllowanceRoutes } from './routes/allowances.ts'
 import { addBalanceRoutes } from './routes/balance.ts'
+import { addCatalogRoutes } from './routes/catalogs.ts'
 import { addDiscoveryRoutes } from './routes/discovery.ts'
 import { addHealthRoutes, type ReadinessChecks, type ReadinessWarnings } from './routes/health.ts'
 import { addMcpRoute } from './routes/mcp.ts'
 import { addMediaRoutes } from './routes/media.ts'
 import { addModelRoutes } from './routes/models.ts'
-import { addOperatorBoard, type OperatorBoard } from './routes/operator-board.ts'
 import { addPages } from './routes/pages.ts'
 import { addPaidRoutes } from './routes/paid.ts'
 import { addPricingRoutes } from './routes/pricing.ts'
@@ -62,20 +60,14 @@ export interface AppDependencies extends PaidRequestDependencies {
   readonly stopping: AbortSignal
   readonly limitRate: RateLimiter
   readonly limitUnread: UnreadLimiter
-  /** Bounds the guesses of the operator's token. */
-  readonly allowances: Allowances
   readonly readinessChecks: ReadinessChecks
   readonly readinessWarnings: ReadinessWarnings
   readonly balances: BalanceReader
   readonly account: AccountDependencies['account']
   readonly allowanceRequests: AllowanceDependencies
-  /** `null` without an operator token. */
-  readonly operatorBoard: OperatorBoard | null
   readonly requestMetrics: RequestMetrics
   /** `null` when this process serves the media itself. */
   readonly mediaLinks: ObjectLinks | null
-  /** All published models, available or not: the interface description does not change with availability. */
-  readonly publishedCatalog: Catalog
   readonly contactEmail: string
   /** Where to report a vulnerability; `undefined` without a published contact. */
   readonly securityContact: string | undefined
@@ -131,11 +123,13 @@ function continueAfterAdmission(app: FastifyInstance): void {
 }
 
 async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): Promise<void> {
-  const { limitRate } = dependencies
+  const { limitRate, catalogs } = dependencies
+  const catalog = catalogs.offered
   addHealthRoutes(app, dependencies.readinessChecks, dependencies.readinessWarnings, dependencies.draining)
-  addModelRoutes(app, dependencies)
-  addPricingRoutes(app, dependencies)
-  addVoiceRoutes(app, dependencies)
+  addModelRoutes(app, { catalog })
+  addPricingRoutes(app, { catalog })
+  addCatalogRoutes(app, dependencies)
+  addVoiceRoutes(app, { ...dependencies, catalog })
   addBalanceRoutes(app, dependencies)
   addAllowanceRoutes(app, dependencies)
   await addQuoteRoutes(app, {
@@ -149,7 +143,6 @@ async function addRoutes(app: FastifyInstance, dependencies: AppDependencies): P
   await addPaidRoutes(app, dependencies, { ...dependencies, limitRate })
   const renderError = createErrorRenderer(dependencies.isDependencyFailure, dependencies.logger)
   addMcpRoute(app, { ...dependencies, limits: dependencies, renderError })
-  addPages(app, dependencies)
-  await addDiscoveryRoutes(app, { ...dependencies, operations })
-  await addOperatorBoard(app, dependencies.operatorBoard, dependencies.allowances)
+  addPages(app, { ...dependencies, catalog })
+  await addDiscoveryRoutes(app, { ...dependencies, operations, catalog, publishedCatalog: catalogs.published })
 }

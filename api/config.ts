@@ -10,6 +10,18 @@ import { sponsoringSettings } from '#shared/payment/sponsoring-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 
+/** Comma-separated addresses. */
+const addresses = z
+  .string()
+  .transform((list) => list.split(','))
+  .pipe(z.tuple([accountAddress], accountAddress))
+
+/** `newest,older`: challenges are issued under the first secret and accepted under all. */
+const challengeSecrets = z
+  .string()
+  .transform((list) => list.split(','))
+  .pipe(z.tuple([z.string().min(32)], z.string().min(32)))
+
 /** `newest:secret,older:secret`: tokens are issued with the first secret and accepted with all. */
 const receiptSecrets = z
   .string()
@@ -41,13 +53,15 @@ export const settingsSchema = z.object({
   /** Serves media through this process, or by redirecting to a link of the object store that is valid for a minute. */
   MEDIA_DELIVERY: z.enum(['proxy', 'redirect']).default('proxy'),
   ...chainSettings,
-  PAY_TO: accountAddress,
+  /**
+   * The recipient of payments. While it is being replaced, a second address: challenges name the first one, and payments
+   * that were signed for either are accepted.
+   */
+  PAY_TO: addresses,
   ...payerCodeSettings,
-  FACILITATOR_ADDRESSES: z
-    .string()
-    .transform((list) => list.split(','))
-    .pipe(z.array(accountAddress).nonempty())
-    .optional(),
+  FACILITATOR_ADDRESSES: addresses.optional(),
+  /** Settlement keys that payments may name although challenges do not: keys that are being added or removed. */
+  ACCEPTED_FACILITATOR_ADDRESSES: addresses.optional(),
   /**
    * A remote facilitator, which settles with its own keys; its addresses are read from it instead of
    * FACILITATOR_ADDRESSES.
@@ -56,7 +70,7 @@ export const settingsSchema = z.object({
   FACILITATOR_API_KEY: z.string().min(1).optional(),
   /** `/readyz` warns when the gas balance of a settlement key covers fewer settlements than this. */
   GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
-  CHALLENGE_SECRET: z.string().min(32),
+  CHALLENGE_SECRET: challengeSecrets,
   RECEIPT_SECRETS: receiptSecrets,
   RECEIPT_SIGNING_KEY: signingSeeds,
   CHALLENGE_LIFETIME_SECONDS: z.coerce.number().int().positive().default(600),
@@ -95,8 +109,6 @@ export const settingsSchema = z.object({
    */
   NEW_PAYER_VERIFICATIONS_PER_MINUTE: z.coerce.number().int().positive().default(300),
   FFMPEG_PATH: z.string().optional(),
-  /** Grants operators access to the queue board, which is disabled without it. */
-  OPERATOR_TOKEN: z.string().min(32).optional(),
   PATH: z.string().default(''),
   DECODERS: z.coerce.number().int().min(1).default(2),
   DECODER_WAITING: z.coerce.number().int().min(0).default(32),

@@ -1,28 +1,28 @@
 import { randomUUID } from 'node:crypto'
 import type { Registry } from 'prom-client'
-import type { OpenedJobQueue } from '#shared/adapters/bullmq/job-queue.ts'
 import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
 import { createAdmissionStore } from '#shared/adapters/postgres/admission/admission-store.ts'
 import { createInspectionStore } from '#shared/adapters/postgres/admission/inspection-store.ts'
 import { createAllowanceRequestStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { openProcess } from '#shared/adapters/process/open-process.ts'
-import { findModel } from '#shared/catalog/catalog.ts'
-import { transcriptionModel } from '#shared/catalog/published-models.ts'
+import { type ProcessReporting, startReporting } from '#shared/operators/report-process.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { sponsoringTerms } from '#shared/payment/sponsoring-settings.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
+import { PROGRAM_VERSION } from '#shared/runtime/program-version.ts'
 import type { AppDependencies } from './app.ts'
 import { composeAccount } from './composition/account.ts'
 import { composeAdmission } from './composition/admission.ts'
 import { composeAudioInspection } from './composition/audio-inspection.ts'
-import { readCatalogs } from './composition/catalogs.ts'
+import { openCatalogs, readCatalogs } from './composition/catalogs.ts'
+import { identifyKeys } from './composition/identify-keys.ts'
 import { openOutcomes } from './composition/outcomes.ts'
 import { composePayment } from './composition/payment.ts'
 import type { ApiConfig } from './config.ts'
 import { createListings } from './paid-request/challenge/listing.ts'
 import { createPermitTurns } from './paid-request/payment/permit-turns.ts'
 import { createRequestPreparer } from './request/worker-threads/request-preparer.ts'
-import { OPERATOR_BOARD_PATH } from './routes/operator-board.ts'
 import { addRequestMetrics, addSponsoringMetrics } from './telemetry/metrics.ts'
 
 /** Node's fetch gives up after 300 s without a byte, so up to nine of these may be lost. */
@@ -33,13 +33,15 @@ const now = () => new Date()
 /** Everything that the API needs except `draining`, which only the running process has. */
 export interface ApiDependencies extends Omit<AppDependencies, 'draining'> {
   readonly metrics: Registry
+  /** Reports this process to the operators until it is stopped. */
+  startReporting(): ProcessReporting
   /** Closes every connection and thread that was opened here. */
   close(): Promise<void>
 }
 
 /** Composes the API process. A failure closes what was opened. */
 export async function createDependencies(config: ApiConfig, stopping: AbortSignal): Promise<ApiDependencies> {
-  const { published, available } = await readCatalogs(config)
+  const atStart = await readCatalogs(config)
   const payment = await composePayment(config, now)
   await using resources = new AsyncDisposableStack()
   const { metrics, tracer, logger, pool, ledgerCheck, objects, links, checkObjects, queue } = await openProcess(
@@ -62,9 +64,9 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     logger,
     stopping,
     store: createInspectionStore(pool),
-    model: findModel(published, 'speech_to_text', transcriptionModel.id) ?? transcriptionModel,
   })
-  const preparer = createRequestPreparer(available, config.PREPARATION_THREADS)
+  const { catalogs, watch } = await openCatalogs(atStart, resources, { pool, logger })
+  const preparer = createRequestPreparer(catalogs.offered, config.PREPARATION_THREADS)
   resources.defer(() => preparer.close())
   const admission = composeAdmission(config, resources, {
     metrics,
@@ -80,18 +82,16 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
   // A remote facilitator submits nothing but payments.
   const sponsoring = config.FACILITATOR_URL === undefined ? sponsoringTerms(config) : null
   addSponsoringMetrics(metrics, sponsoring?.dailyGasWei ?? 0n)
-  const operatorBoard = await createOperatorBoard(config, queue)
   const opened = resources.move()
   return {
     ...payment.dependencies,
     ...admission,
-    catalog: available,
-    publishedCatalog: published,
+    catalogs,
     contactEmail: config.CONTACT_EMAIL,
     securityContact: config.SECURITY_CONTACT,
     trustedProxies: config.TRUSTED_PROXIES,
     publicBaseUrl: config.PUBLIC_BASE_URL,
-    listings: createListings({ catalog: available, publicBaseUrl: config.PUBLIC_BASE_URL, newKey: randomUUID }),
+    listings: createListings({ catalog: catalogs.offered, publicBaseUrl: config.PUBLIC_BASE_URL, newKey: randomUUID }),
     preparer,
     mp3Inspector,
     store,
@@ -115,12 +115,12 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     tracer,
     logger,
     now,
-    operatorBoard,
     readinessChecks: {
       required: {
         database: async () => {
           await pool.query('SELECT 1')
           await ledgerCheck.schema()
+          if (watch.appliedRevision() === null) throw new Error('the configuration has not been read yet')
         },
         clock: () => ledgerCheck.clock(),
         ...audio.readinessChecks,
@@ -136,15 +136,21 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     holdMs: config.HOLD_SECONDS * 1000,
     interimAnswerMs: (config.INTERIM_ANSWER_SECONDS ?? defaultInterimSeconds(config)) * 1000,
     stopping,
+    startReporting: () =>
+      startReporting({
+        kind: 'api',
+        store: createProcessReportStore(pool),
+        describe: () => ({
+          version: PROGRAM_VERSION,
+          configurationRevision: watch.appliedRevision()?.toString() ?? null,
+          catalogVersion: catalogs.offered().version,
+          keys: identifyKeys(config),
+        }),
+        logger,
+        now,
+      }),
     close: () => opened.disposeAsync(),
   }
-}
-
-async function createOperatorBoard({ OPERATOR_TOKEN: token }: ApiConfig, queue: OpenedJobQueue) {
-  if (token === undefined) return null
-  // Loaded only where it is used.
-  const { createQueueBoard } = await import('#shared/adapters/bullmq/queue-board.ts')
-  return { token, pages: createQueueBoard(queue, OPERATOR_BOARD_PATH) }
 }
 
 /** Returns 0 behind a proxy, which may take an interim response for the final one. */

@@ -30,6 +30,7 @@ export async function startApi(
   const app = await buildApp({ ...dependencies, draining: draining.signal })
   const { METRICS_HOST: metricsHost, METRICS_PORT: metricsPort } = config
   const metrics = metricsPort === undefined ? null : await serveMetrics(dependencies.metrics, metricsHost, metricsPort)
+  const reporting = dependencies.startReporting()
   stopOnSignal(
     async () => {
       draining.abort()
@@ -40,6 +41,7 @@ export async function startApi(
       clearTimeout(grace)
       releaseWaitingCallers()
       await metrics?.close()
+      await reporting.stop()
       await dependencies.close()
     },
     noticeMs + drainMs + CLOSE_MS,

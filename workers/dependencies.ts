@@ -1,5 +1,6 @@
 import type { Registry } from 'prom-client'
 import { createAllowanceWorkStore } from '#shared/adapters/postgres/allowances/allowance-store.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
 import { createExecutionStore } from '#shared/adapters/postgres/execution/execution-store.ts'
 import { listenForAllowances } from '#shared/adapters/postgres/outcome-listener.ts'
 import { createReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
@@ -12,16 +13,19 @@ import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { RetentionStore } from '#shared/jobs/retention-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { ObjectStore } from '#shared/media/object-store.ts'
+import type { ProcessReport, ProcessReportStore } from '#shared/operators/process-report.ts'
 import { unchargedBudget } from '#shared/payment/exposure-settings.ts'
 import { addNodeMetrics } from '#shared/runtime/process-metrics.ts'
+import { followConfiguration, type LiveConfiguration, readDeploymentsFile } from './composition/configuration.ts'
 import { composeGeneration } from './composition/generation.ts'
+import { identifyKeys } from './composition/identify-keys.ts'
 import { composePayment, type PaymentParts } from './composition/payment.ts'
 import type { WorkerConfig } from './config.ts'
 import { imagePlaces } from './executions/remote-images.ts'
 import { createJobLeases } from './job/job-leases.ts'
 import { createJobMemory, type JobMemory } from './job/job-memory.ts'
 import type { RunJobDependencies } from './job/run-job.ts'
-import type { Deployment } from './providers/deployment.ts'
+import type { LiveDeployments } from './providers/live-deployments.ts'
 import { concurrencyOf } from './queue-settings.ts'
 import { guardExecutionStore } from './settlement/failure-guard.ts'
 import { measuredSettlementStore } from './telemetry/settlement-metrics.ts'
@@ -37,7 +41,13 @@ export interface WorkerDependencies extends RunJobDependencies, PaymentParts {
   readonly memory: JobMemory
   readonly queue: JobQueue
   /** The upstreams that this process calls; none where it only settles. */
-  readonly deployments: readonly Deployment[]
+  readonly deployments: LiveDeployments
+  readonly configuration: LiveConfiguration
+  readonly processReports: ProcessReportStore
+  /** Identifies the keys of this process. */
+  readonly keys: ProcessReport['keys']
+  /** How many jobs of each served queue run concurrently. */
+  readonly concurrency: ReadonlyMap<QueueName, number>
   readonly uploads: ObjectStore
   readonly media: ObjectStore
   /** Starts taking jobs. */
@@ -52,6 +62,7 @@ const now = () => new Date()
 
 /** Composes the worker process. A failure closes what was opened. */
 export async function createDependencies(config: WorkerConfig): Promise<WorkerDependencies> {
+  const deploymentsFile = await readDeploymentsFile(config)
   await using resources = new AsyncDisposableStack()
   const { metrics, tracer, logger, pool, objects, queue } = await openProcess(resources, {
     name: 'worker',
@@ -70,7 +81,15 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   )
   const callsProviders = [...concurrency.keys()].some((name) => name !== 'settlement')
   const textJobs = concurrency.get('text') ?? 0
-  const generation = await composeGeneration(config, { callsProviders, textJobs, metrics, now })
+  const generation = composeGeneration(config, { textJobs, metrics, now })
+  // A process that only settles calls no provider, so it needs none of their keys.
+  const { deployments, requireUsable } = callsProviders ? generation : NO_PROVIDERS
+  const configuration = await followConfiguration(deploymentsFile, resources, {
+    pool,
+    logger,
+    deployments,
+    requireUsable,
+  })
   const payment = await composePayment(config, { settles, settlementStore, logger, tracer, now })
   addNodeMetrics(metrics, () => payment.nodes.readStates())
   const storedExecutions = createExecutionStore(pool, unchargedBudget(config))
@@ -80,6 +99,12 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
   return {
     ...generation,
     ...payment,
+    deployments,
+    configuration,
+    pausedQueues: configuration.pausedQueues,
+    processReports: createProcessReportStore(pool),
+    keys: identifyKeys(config),
+    concurrency,
     executionStore,
     allowanceStore: settles ? measuredAllowanceStore(metrics, storedAllowances) : storedAllowances,
     retentionStore: createRetentionStore(pool),
@@ -102,7 +127,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     },
     serves: new Set(concurrency.keys()),
     leases: createJobLeases({ executionStore, leaseMs, logger }),
-    consume: (run) => queue.consume(withImagePlaces(concurrency), run),
+    consume: (run) => queue.consume(withImagePlaces(concurrency), run, configuration.pausedQueues),
     listenForAllowances: (onRequest) =>
       listenForAllowances({
         connectionString: config.DATABASE_URL,
@@ -111,6 +136,11 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
       }),
     close: () => opened.disposeAsync(),
   }
+}
+
+const NO_PROVIDERS = {
+  deployments: { apply: () => undefined, current: () => [], unusable: () => ({}) },
+  requireUsable: () => undefined,
 }
 
 /** Adds the jobs that only fetch images, so that they take no place of those that call providers. */

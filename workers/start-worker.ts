@@ -1,3 +1,4 @@
+import { startReporting } from '#shared/operators/report-process.ts'
 import { serveMetrics } from '#shared/runtime/metrics-server.ts'
 import { stopOnSignal } from '#shared/runtime/shutdown.ts'
 import { type AllowanceRunner, createAllowanceRunner } from './allowances/run-allowances.ts'
@@ -22,9 +23,10 @@ import {
 } from './sweepers/expire-results.ts'
 import { reapMedia, reapStrayMedia } from './sweepers/reap-media.ts'
 import { reapStrayUploads, reapUploads } from './sweepers/reap-uploads.ts'
-import { rollUpTotals } from './sweepers/roll-up-totals.ts'
+import { rollUpHours, rollUpTotals } from './sweepers/roll-up-totals.ts'
 import { type Sweep, startSweepers } from './sweepers/sweeper.ts'
 import { addDeploymentMetrics } from './telemetry/deployment-metrics.ts'
+import { describeWorker } from './telemetry/describe-worker.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addMemoryMetrics } from './telemetry/memory-metrics.ts'
 import { addModelMetrics } from './telemetry/model-metrics.ts'
@@ -45,7 +47,17 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     places.run((releasePlace) => runJob(dependencies, jobId, releasePlace)),
   )
   addDeploymentMetrics(registry, dependencies.router)
-  const modelWatch = watchModels(dependencies)
+  const modelWatch = watchModels({ ...dependencies, deployments: () => dependencies.deployments.current() })
+  dependencies.configuration.onChange(() => {
+    consumer.pause(dependencies.configuration.pausedQueues)
+    modelWatch.check()
+  })
+  const reporting = startReporting({
+    ...dependencies,
+    kind: 'worker',
+    store: dependencies.processReports,
+    describe: () => describeWorker(dependencies, consumer),
+  })
   addModelMetrics(registry, modelWatch)
   addMemoryMetrics(registry, dependencies.memory)
   addLedgerMetrics(registry, reportsStore)
@@ -69,6 +81,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
       forgetUsedSignIns(dependencies),
       forgetInspections(dependencies),
       rollUpTotals(reportsStore),
+      rollUpHours(reportsStore),
     ],
     config.SWEEP_SECONDS * 1000,
     logger,
@@ -88,6 +101,7 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
     await consumer.close(drainMs)
     await places.drain(drainUntil - performance.now())
     await handBackJobs(dependencies)
+    await reporting.stop()
     await dependencies.close()
   }, drainMs + HAND_BACK_MS)
   logger.info('taking jobs')

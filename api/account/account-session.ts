@@ -1,11 +1,12 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac } from 'node:crypto'
+import { type ChallengeSecrets, isTagUnderAny } from '#shared/payment/challenge-secrets.ts'
 
 /** Long enough to read a hundred thousand receipts page by page, short enough for a token that leaks. */
 const LIFETIME_MS = 10 * 60 * 1000
 
 /** Bound to the origin, like the challenge that it replaces. */
 interface SessionSettings {
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   readonly publicBaseUrl: string
   readonly now: () => Date
 }
@@ -16,19 +17,20 @@ interface SessionSettings {
  */
 export function createSession(settings: SessionSettings, address: string): string {
   const claims = `${address}.${settings.now().getTime() + LIFETIME_MS}`
-  return `${claims}.${mac(settings, claims)}`
+  const [newest] = settings.challengeSecrets
+  return `${claims}.${mac(settings, newest, claims)}`
 }
 
 /** Returns the wallet of a token, or `null` for one that is forged or has expired. */
 export function openSession(settings: SessionSettings, token: string): `0x${string}` | null {
   const [address = '', expiresAt = '', tag = '', ...others] = token.split('.')
-  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(settings, `${address}.${expiresAt}`))]
-  if (others.length > 0 || given.length !== expected.length || !timingSafeEqual(given, expected)) return null
+  const tagUnder = (secret: string) => mac(settings, secret, `${address}.${expiresAt}`)
+  if (others.length > 0 || !isTagUnderAny(tag, settings.challengeSecrets, tagUnder)) return null
   return Number(expiresAt) > settings.now().getTime() ? (address as `0x${string}`) : null
 }
 
-function mac({ challengeSecret, publicBaseUrl }: SessionSettings, claims: string): string {
-  return createHmac('sha256', challengeSecret)
+function mac({ publicBaseUrl }: SessionSettings, secret: string, claims: string): string {
+  return createHmac('sha256', secret)
     .update('farebox account session\0')
     .update(JSON.stringify([new URL(publicBaseUrl).origin, claims]))
     .digest('base64url')

@@ -1,5 +1,6 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { buildSIWxSchema, type CompleteSIWxInfo, SIGN_IN_WITH_X } from '@x402/extensions/sign-in-with-x'
+import { type ChallengeSecrets, isTagUnderAny } from '#shared/payment/challenge-secrets.ts'
 
 /** How long a challenge can be answered; the extension's own servers take no older message either. */
 const LIFETIME_MS = 5 * 60 * 1000
@@ -15,7 +16,7 @@ const HALF_NONCE_BYTES = 8
 
 export interface SignInSettings {
   /** Authenticates challenges, so that none has to be stored before it is answered. */
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   readonly publicBaseUrl: string
   readonly network: string
   readonly now: () => Date
@@ -42,7 +43,8 @@ export type SignInMessage = Required<
 export function issueSignInChallenge(settings: SignInSettings, path: string): Record<string, unknown> {
   const random = randomBytes(HALF_NONCE_BYTES).toString('hex')
   const issuedAt = settings.now().toISOString()
-  const nonce = `${random}${nonceTag(settings, path, random, issuedAt)}`
+  const [newest] = settings.challengeSecrets
+  const nonce = `${random}${nonceTag(settings, newest, path, random, issuedAt)}`
   const { chainId, type, ...info } = messageOf(settings, path, nonce, issuedAt)
   return { [SIGN_IN_WITH_X]: { info, supportedChains: [{ chainId, type }], schema: buildSIWxSchema() } }
 }
@@ -62,9 +64,9 @@ export function openSignInChallenge(
   path: string,
   { nonce, issuedAt }: { readonly nonce: string; readonly issuedAt: string },
 ): OpenedSignIn {
-  const [random, tag] = [nonce.slice(0, HALF_NONCE_BYTES * 2), Buffer.from(nonce.slice(HALF_NONCE_BYTES * 2))]
-  const expected = Buffer.from(nonceTag(settings, path, random, issuedAt))
-  if (tag.length !== expected.length || !timingSafeEqual(tag, expected)) return { outcome: 'foreign' }
+  const [random, tag] = [nonce.slice(0, HALF_NONCE_BYTES * 2), nonce.slice(HALF_NONCE_BYTES * 2)]
+  const tagUnder = (secret: string) => nonceTag(settings, secret, path, random, issuedAt)
+  if (!isTagUnderAny(tag, settings.challengeSecrets, tagUnder)) return { outcome: 'foreign' }
   const issuedMs = Date.parse(issuedAt)
   const ageMs = settings.now().getTime() - issuedMs
   if (ageMs >= LIFETIME_MS) return { outcome: 'expired' }
@@ -97,8 +99,14 @@ function messageOf(
   }
 }
 
-function nonceTag({ challengeSecret, publicBaseUrl }: SignInSettings, path: string, random: string, issuedAt: string) {
-  return createHmac('sha256', challengeSecret)
+function nonceTag(
+  { publicBaseUrl }: SignInSettings,
+  secret: string,
+  path: string,
+  random: string,
+  issuedAt: string,
+): string {
+  return createHmac('sha256', secret)
     .update('farebox sign-in\0')
     .update(JSON.stringify([new URL(path, publicBaseUrl).href, random, issuedAt]))
     .digest('hex')

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { isChallengeForKey } from '#shared/payment/challenge-token.ts'
 import { readPaymentHeader } from '../request/headers.ts'
 
@@ -15,7 +16,7 @@ export interface PayingCallers {
 }
 
 interface Dependencies {
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   /** Returns whether the named payer signed the authorization. Computed locally. */
   readonly isSignedByPayer: (authorization: Authorization) => boolean
   /** Returns whether the chain recently refused exactly this payment. */
@@ -46,14 +47,14 @@ export function createPayingCallers(dependencies: Dependencies): PayingCallers {
 
 function findPayer(
   { headers }: Pick<FastifyRequest, 'headers'>,
-  { challengeSecret, isSignedByPayer, isRefused }: Dependencies,
+  { challengeSecrets, isSignedByPayer, isRefused }: Dependencies,
 ): `0x${string}` | null {
   const header = readPaymentHeader(headers)
   if (header === null) return null
   const { decoded, identifier } = header
   const key = headers['x-idempotency-key'] ?? identifier
   if (decoded.outcome !== 'decoded' || typeof key !== 'string') return null
-  if (!isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecret)) return null
+  if (!isChallengeForKey(decoded.payment.accepted.extra?.['challenge'], key, challengeSecrets)) return null
   const authorization = authorizationOf(decoded.payment)
   return isSignedByPayer(authorization) && !isRefused(authorization) ? authorization.payer : null
 }

@@ -15,7 +15,7 @@ export function composeAccount(
     accountStore: createAccountStore(pool),
     places: createAccountPlaces(),
     recoverMessageSigner,
-    challengeSecret: config.CHALLENGE_SECRET,
+    challengeSecrets: config.CHALLENGE_SECRET,
     publicBaseUrl: config.PUBLIC_BASE_URL,
     network,
     now,

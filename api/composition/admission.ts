@@ -37,10 +37,10 @@ export function composeAdmission(
   config: ApiConfig,
   resources: AsyncDisposableStack,
   { metrics, logger, mp3Inspector, store, verifier }: AdmissionOptions,
-): Pick<AppDependencies, 'admission' | 'allowances' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
+): Pick<AppDependencies, 'admission' | 'limitRate' | 'limitUnread' | 'limitVerifications' | 'payers'> {
   const payers = createPayerMemory()
   const payingCallers = createPayingCallers({
-    challengeSecret: config.CHALLENGE_SECRET,
+    challengeSecrets: config.CHALLENGE_SECRET,
     isSignedByPayer: (authorization) => verifier.isSignedByPayer(authorization),
     isRefused: (authorization) => payers.findRefusal(authorization) !== null,
     isKnown: (payer) => payers.isKnown(payer),
@@ -55,7 +55,6 @@ export function composeAdmission(
   const allowances = createAllowances({ shared, logger })
   return {
     payers,
-    allowances,
     admission: createAdmission({ gate, payingCallers, queueAge, mp3Inspector, store }),
     limitRate: createRateLimiter({
       allowances,

@@ -1,5 +1,4 @@
 import type { Registry } from 'prom-client'
-import type { TranscriptionModel } from '#shared/catalog/catalog.ts'
 import type { InspectionStore } from '#shared/jobs/inspection-store.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { ApiConfig } from '../config.ts'
@@ -23,14 +22,12 @@ export interface AudioInspectionOptions {
   readonly logger: Logger
   readonly stopping: AbortSignal
   readonly store: InspectionStore
-  /** The published limits, whether or not the model is available: an endpoint without a deployment still validates. */
-  readonly model: Pick<TranscriptionModel, 'maximumAudioBytes' | 'maximumAudioDurationMs'>
 }
 
 /** Composes the inspection of MP3s. Without ffmpeg the process starts, but is not ready. */
 export async function composeAudioInspection(
   config: ApiConfig,
-  { metrics, logger, stopping, store, model }: AudioInspectionOptions,
+  { metrics, logger, stopping, store }: AudioInspectionOptions,
 ): Promise<{ mp3Inspector: Mp3Inspector; readinessChecks: ReadinessChecks['required'] }> {
   const ffmpegPath = await findFfmpeg({ configuredPath: config.FFMPEG_PATH, searchPath: config.PATH })
   const mp3Inspector = createMp3Inspector({
@@ -49,7 +46,6 @@ export async function composeAudioInspection(
             patienceMs: VERDICT_PATIENCE_MS,
             onFailure: (error) => logger.warn('inspections are not shared at the moment', { error }),
           }),
-    limits: { maximumBytes: model.maximumAudioBytes, maximumDurationMs: model.maximumAudioDurationMs },
     concurrency: config.DECODERS,
     maximumWaiting: config.DECODER_WAITING,
     signal: stopping,

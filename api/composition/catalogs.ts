@@ -1,24 +1,106 @@
 import { readFile } from 'node:fs/promises'
+import { findCatalog, recordCatalog } from '#shared/adapters/postgres/configuration/catalogs.ts'
+import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import { importFirstFiles } from '#shared/adapters/postgres/configuration/import-files.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
 import type { Catalog } from '#shared/catalog/catalog.ts'
-import { overrideCatalog } from '#shared/catalog/catalog-file.ts'
-import { parseDeploymentsFile, servedModels } from '#shared/catalog/deployments-file.ts'
-import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
+import { type CatalogPair, catalogsOf } from '#shared/operators/catalogs-of-configuration.ts'
+import type { ConfigurationFile } from '#shared/operators/configuration-store.ts'
+import { readCatalogContent, readDeploymentsContent } from '#shared/operators/validate-configuration.ts'
+import { type ConfigurationWatch, watchConfiguration } from '#shared/operators/watch-configuration.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { ApiConfig } from '../config.ts'
+import type { Catalogs } from '../request/live-catalog.ts'
+
+/** The files that this process was started with, and the catalogs that follow from them. */
+export interface StartCatalogs extends CatalogPair {
+  readonly files: readonly ConfigurationFile[]
+}
 
 /**
- * Reads the published catalog and the part of it that deployments serve. Only ids of models and aliases of voices are
- * taken from the private file.
+ * Reads the files: what is offered until the database can be read, and what is imported when it is new. Only ids of
+ * models, aliases of voices and limits are taken from the private file.
  */
 export async function readCatalogs({
-  CATALOG_FILE: overrides,
-  DEPLOYMENTS_FILE: file,
-}: ApiConfig): Promise<{ published: Catalog; available: Catalog }> {
-  const published = await namingSetting('CATALOG_FILE', async () =>
-    overrides === undefined ? publishedCatalog : overrideCatalog(publishedCatalog, await readFile(overrides, 'utf8')),
+  CATALOG_FILE: catalogFile,
+  DEPLOYMENTS_FILE: deploymentsFile,
+}: ApiConfig): Promise<StartCatalogs> {
+  const catalog = await namingSetting('CATALOG_FILE', async () =>
+    catalogFile === undefined ? null : readCatalogContent(await readFile(catalogFile, 'utf8')),
   )
-  const available = await namingSetting('DEPLOYMENTS_FILE', async () =>
-    availableCatalog(published, servedModels(parseDeploymentsFile(await readFile(file, 'utf8')))),
-  )
-  return { published, available }
+  return await namingSetting('DEPLOYMENTS_FILE', async () => {
+    const deployments = readDeploymentsContent(await readFile(deploymentsFile, 'utf8'))
+    return {
+      ...catalogsOf({ overrides: catalog ?? { models: {} }, file: deployments.file }, 'refuse'),
+      files: [
+        ...(catalog === null ? [] : [{ kind: 'catalog', content: catalog } as const]),
+        { kind: 'deployments', content: deployments.content },
+      ],
+    }
+  })
+}
+
+interface LiveCatalogDependencies {
+  readonly pool: Pool
+  readonly logger: Logger
+}
+
+/** Opens the catalogs that follow what operators publish. Waits for the first reading, successful or not. */
+export async function openCatalogs(
+  { files, ...atStart }: StartCatalogs,
+  resources: AsyncDisposableStack,
+  { pool, logger }: LiveCatalogDependencies,
+): Promise<{ readonly catalogs: Catalogs; readonly watch: ConfigurationWatch }> {
+  let current: CatalogPair = atStart
+  const quoted = new Map<string, Catalog>()
+  const recorded = new Set<string>()
+  const record = async (catalog: Catalog) => {
+    if (recorded.has(catalog.version)) return
+    await recordCatalog(pool, catalog)
+    recorded.add(catalog.version)
+  }
+  const remember = (pair: CatalogPair) => {
+    current = pair
+    quoted.set(pair.offered.version, pair.offered)
+  }
+  remember(atStart)
+  const watch = watchConfiguration({
+    reader: createConfigurationReader(pool),
+    prepare: async () => {
+      for (const kind of await importFirstFiles(pool, files))
+        logger.warn(
+          `the ${kind} file of this process is not the one that was imported last, and is not in force; to publish it run npm run ${kind} -- import FILE`,
+        )
+    },
+    apply: async (configuration) => {
+      const pair = catalogsOf(
+        {
+          overrides: configuration.catalog.overrides,
+          file: configuration.deployments.file,
+          controls: configuration.controls,
+        },
+        'withhold',
+      )
+      await record(pair.offered)
+      remember(pair)
+    },
+    logger,
+  })
+  resources.defer(() => watch.close())
+  await watch.firstPoll
+  const catalogs: Catalogs = {
+    offered: () => current.offered,
+    published: () => current.published,
+    find: async (version) => {
+      const known = quoted.get(version) ?? (await findCatalog(pool, version))
+      if (known) quoted.set(version, known)
+      return known
+    },
+    record: async (version) => {
+      const catalog = recorded.has(version) ? null : quoted.get(version)
+      if (catalog) await record(catalog)
+    },
+  }
+  return { catalogs, watch }
 }

@@ -36,7 +36,7 @@ const LARGEST_SKEW_MS = 60_000
 
 type PaymentDependency =
   | 'terms'
-  | 'challengeSecret'
+  | 'challengeSecrets'
   | 'receiptSecrets'
   | 'signer'
   | 'verifier'
@@ -61,6 +61,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const estimateFees = createFeeEstimator(chain)
   const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
+  const facilitators = await readFacilitators(config, remote)
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
   const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: remote ? null : estimateFees })
   return {
@@ -72,14 +73,16 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         asset: USDC_ADDRESS,
         spender: UPTO_PROXY_ADDRESS,
         permit2: PERMIT2_ADDRESS,
-        payTo: config.PAY_TO,
-        facilitators: await readFacilitators(config, remote),
+        payTo: config.PAY_TO[0],
+        acceptedRecipients: config.PAY_TO,
+        facilitators,
+        acceptedFacilitators: [...facilitators, ...(config.ACCEPTED_FACILITATOR_ADDRESSES ?? [])],
         maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
         minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
         outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
         challengeLifetimeSeconds: config.CHALLENGE_LIFETIME_SECONDS,
       },
-      challengeSecret: config.CHALLENGE_SECRET,
+      challengeSecrets: config.CHALLENGE_SECRET,
       receiptSecrets: config.RECEIPT_SECRETS,
       signer: createStatementSigner(config.PUBLIC_BASE_URL, config.RECEIPT_SIGNING_KEY),
       verifier: remote ? createRemoteVerifier(remote, own, payerCode) : own,
@@ -113,8 +116,10 @@ function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }
  * Reads the addresses that challenges name. Those of a remote facilitator come from it, so the start fails without it.
  */
 async function readFacilitators(
-  { FACILITATOR_ADDRESSES: addresses = [] }: ApiConfig,
+  { FACILITATOR_ADDRESSES: addresses }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
 ): Promise<readonly `0x${string}`[]> {
-  return remote ? await namingSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK)) : addresses
+  return remote
+    ? await namingSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK))
+    : (addresses ?? [])
 }

@@ -47,7 +47,7 @@ export function createProtocol({ tools, instructions, version, websiteUrl }: Pro
 
   const modern = createMcpHandler(({ requestInfo }) => createServer(requestInfo && calls.get(requestInfo)), {
     legacy: 'reject',
-    // The tools never change while the process runs.
+    // Clients ask for the tools again: a publication is not announced.
     maxSubscriptions: 0,
   })
 

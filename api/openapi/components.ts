@@ -78,17 +78,29 @@ function mediaHeader(description: string, schema: JsonSchema) {
   return { ...header(`Only with the MP3 as the body. ${description}`, schema), required: false }
 }
 
+/** A header of every call that is paid for. */
+function paymentHeader(description: string, schema?: JsonSchema) {
+  return { ...header(`${description} Absent only with X-Resolution.`, schema), required: false }
+}
+
 export const headers = {
   'PAYMENT-REQUIRED': header('The x402 v2 challenge as Base64-encoded JSON. Authoritative.'),
-  'PAYMENT-RESPONSE': header('The x402 v2 settlement response as Base64-encoded JSON.'),
+  'PAYMENT-RESPONSE': paymentHeader('The x402 v2 settlement response as Base64-encoded JSON.'),
   'X-Account-Session': {
     ...header(
       'After a sign-in: send it as "Authorization: Bearer …" instead of signing again, for ten minutes. Keep it secret.',
     ),
     required: false,
   },
-  'X-Receipt-ID': header('The id of this call’s receipt.', { type: 'string', format: 'uuid' }),
-  'X-Receipt-Token': header('The bearer token of the receipt. Store it securely.'),
+  'X-Receipt-ID': paymentHeader('The id of this call’s receipt.', { type: 'string', format: 'uuid' }),
+  'X-Receipt-Token': paymentHeader('The bearer token of the receipt. Store it securely.'),
+  'X-Resolution': {
+    ...header(
+      'Only with a result that the operator returned after a review, without a charge: it has neither payment nor receipt.',
+      { type: 'string', enum: ['re_served'] },
+    ),
+    required: false,
+  },
   'X-Request-ID': header('Identifies this response in support requests.'),
   'X-Catalog-Version': header('The version of the catalog that the call was priced with.'),
   'Retry-After': header('Seconds to wait before a retry.', { type: 'integer' }),
@@ -155,7 +167,9 @@ const failures = {
   402: challenge('Payment is required. Nothing was executed and nothing was charged.'),
   404: failure('Not found, or not accessible with this token.'),
   408: failure('The request arrived too slowly.'),
-  409: failure('The x-idempotency-key or the payment belongs to a different request.'),
+  409: failure(
+    'The x-idempotency-key or the payment belongs to a different request, or the operator ended this call: payment_refunded names the transaction of the refund.',
+  ),
   410: failure(
     'The result, or with an Accept header for media its hosted file, is past its retention period. X-Receipt-ID names the receipt, which is still available.',
   ),

@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { walletAddressSchema, walletBalanceSchema } from '../schemas/balance.ts'
+import { catalogSchema } from '../schemas/catalogs.ts'
 import { hoistDefinitions, jsonSchemaOf } from '../schemas/json-schema.ts'
 import { modelListSchema } from '../schemas/models.ts'
 import { pricingCatalogSchema } from '../schemas/pricing.ts'
@@ -34,15 +35,17 @@ const lists = [
   },
 ] as const satisfies readonly { schema: z.ZodType; [key: string]: unknown }[]
 
-/** Describes the four free endpoints. */
+/** Describes the free endpoints, and the catalog behind their lists. */
 export function freePaths(): DocumentPart {
   return {
     paths: {
       ...Object.fromEntries(lists.map((list) => [list.path, { get: listOperation(list) }])),
+      '/v1/catalogs/{version}': { get: catalogOperation },
       '/v1/balance': { get: balanceOperation },
     },
     schemas: {
       ...Object.assign({}, ...lists.map(({ schemaName, schema }) => hoisted(schemaName, schema))),
+      ...hoisted('Catalog', catalogSchema),
       ...hoisted('WalletBalance', walletBalanceSchema),
     },
   }
@@ -68,6 +71,33 @@ function listOperation({ operationId, schemaName, summary, description }: (typeo
       '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
     },
   }
+}
+
+const catalogOperation = {
+  operationId: 'getCatalog',
+  summary: 'Read one version of the catalog',
+  description:
+    'What was offered, at which prices, when a quote was made: the version is catalog_version of a quote or receipt. Never changes, and stays readable after later versions.',
+  tags: ['support'],
+  security: [],
+  parameters: [
+    {
+      name: 'version',
+      in: 'path',
+      required: true,
+      description: 'The version, as X-Catalog-Version, receipts, quotes and lists name it.',
+      schema: { type: 'string', pattern: '^catalog-[0-9a-f]{16}$' },
+    },
+  ],
+  responses: {
+    '200': {
+      description: 'The catalog.',
+      headers: headerReferences('X-Request-ID', 'ETag'),
+      content: { 'application/json': { schema: { $ref: '#/components/schemas/Catalog' } } },
+    },
+    '304': { description: 'The client’s copy is current.', headers: headerReferences('X-Request-ID', 'ETag') },
+    ...failureReferences(404, 503),
+  },
 }
 
 const balanceOperation = {

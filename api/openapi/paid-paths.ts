@@ -75,7 +75,14 @@ function paidOperation(operation: AnyOperation, catalog: Catalog, terms: Payment
       '200': {
         description: 'The result. Result, payment and receipt are stored.',
         headers: headerReferences(
-          ...(['X-Request-ID', 'X-Receipt-ID', 'X-Receipt-Token', 'PAYMENT-RESPONSE', 'X-Catalog-Version'] as const),
+          ...([
+            'X-Request-ID',
+            'X-Receipt-ID',
+            'X-Receipt-Token',
+            'PAYMENT-RESPONSE',
+            'X-Catalog-Version',
+            'X-Resolution',
+          ] as const),
           ...(mediaResponse ? MEDIA_HEADERS : []),
         ),
         content: {

@@ -1,4 +1,3 @@
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { JobQueue } from '#shared/jobs/job-queue.ts'
@@ -8,6 +7,7 @@ import type { AnyOperation } from '#shared/operations/registry.ts'
 import { authorizationOf } from '#shared/payment/authorization.ts'
 import type { BalanceReader } from '#shared/payment/balance-reader.ts'
 import type { ChainClock } from '#shared/payment/chain-clock.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { PayerFundsReader } from '#shared/payment/payer-funds.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
@@ -23,11 +23,12 @@ import type { BodyArrival } from '../request/body-bytes.ts'
 import type { Call } from '../request/call.ts'
 import { readEffectiveRequest } from '../request/effective-request.ts'
 import { readIdempotencyKey, readPaymentHeader } from '../request/headers.ts'
-import { requireAvailable } from '../request/require-available.ts'
+import type { Catalogs } from '../request/live-catalog.ts'
 import type { RequestPreparer } from '../request/worker-threads/request-preparer.ts'
 import { bindQuote, challengeOf, findBinding, type PaidRequest } from './challenge/bind-quote.ts'
 import { renderChallenge } from './challenge/challenge.ts'
 import type { Listings } from './challenge/listing.ts'
+import { findQuotedCatalog } from './challenge/quoted-catalog.ts'
 import { requireTrueClaim } from './challenge/require-true-claim.ts'
 import { acceptInTurn } from './job/accept-in-turn.ts'
 import { acceptJob, type ServingJob } from './job/accept-job.ts'
@@ -43,9 +44,9 @@ import { type VerificationLimiter, verifyAuthorization } from './payment/verify-
 
 /** Everything that handling a paid request needs, from validation to the response. */
 export interface PaidRequestDependencies {
-  readonly catalog: Catalog
+  readonly catalogs: Catalogs
   readonly terms: PaymentTerms
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   readonly receiptSecrets: readonly ReceiptSecret[]
   readonly signer: StatementSigner
   readonly publicBaseUrl: string
@@ -102,11 +103,12 @@ export async function handlePaidRequest(
 ): Promise<PaidResponse> {
   const { tracer } = dependencies
   const idempotencyKey = readIdempotencyKey(request.headers)
-  const effectiveRequest = await tracer.stage('validate', () =>
-    readEffectiveRequest(dependencies, operation, request, caller),
-  )
-  const paidRequest = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest, effectiveRequest }
   const paymentHeader = readPaymentHeader(request.headers)
+  const effectiveRequest = await tracer.stage('validate', async () => {
+    const quotedCatalog = await findQuotedCatalog(dependencies, operation, idempotencyKey, paymentHeader !== null)
+    return await readEffectiveRequest(dependencies, operation, request, { ...caller, quotedCatalog })
+  })
+  const paidRequest = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest, effectiveRequest }
   if (paymentHeader === null) return await quoteAndChallenge(dependencies, paidRequest, request.id)
 
   const recent = findRecentRefusal(dependencies, paymentHeader, paidRequest)
@@ -136,7 +138,7 @@ export async function handlePaidRequest(
 export async function quoteAndChallenge(
   dependencies: Pick<
     PaidRequestDependencies,
-    'catalog' | 'terms' | 'store' | 'tracer' | 'challengeSecret' | 'listings' | 'signer'
+    'catalogs' | 'terms' | 'store' | 'tracer' | 'challengeSecrets' | 'listings' | 'signer'
   >,
   paidRequest: PaidRequest,
   requestId: string,
@@ -219,9 +221,9 @@ async function verifyAndAccept(
   payment: PresentedPayment,
   request: Call,
 ): Promise<ServingJob> {
-  const { catalog, tracer } = dependencies
-  const { operation, effectiveRequest } = paidRequest
-  requireAvailable(catalog, operation, effectiveRequest.publicModel)
+  const { tracer } = dependencies
+  const { effectiveRequest } = paidRequest
+  // A live quote stays good, whatever is offered by now.
   const challenge = binding?.isLive ? challengeOf(paidRequest, binding) : await bindQuote(dependencies, paidRequest)
   const verified = await tracer.stage('verify', () => verifyAuthorization(dependencies, payment, challenge, request))
   return await tracer.stage('accept', () => acceptJob(dependencies, challenge, effectiveRequest, verified))

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 
 /** Headers that clients in browsers must read: payment, receipt, retry, media and rate limits of both families. */
 const EXPOSED_HEADERS = [
-  'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Receipt-ID, X-Receipt-Token, X-Request-ID, Request-ID, X-Catalog-Version',
+  'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Receipt-ID, X-Receipt-Token, X-Request-ID, Request-ID, X-Catalog-Version, X-Resolution',
   'X-Account-Session, Retry-After, Retry-After-Ms, X-Should-Retry, ETag, Allow, WWW-Authenticate',
   'X-Media-URL, X-Media-Expires-At, X-Audio-Duration-Ms, X-Input-Characters',
   'Content-Range, Accept-Ranges, Content-Disposition',

@@ -10,13 +10,14 @@ import type { DecoderCaller } from './audio/decoder-queue.ts'
 import type { Mp3Inspector } from './audio/inspect-mp3.ts'
 import { type BodyArrival, UNLIMITED_ARRIVAL } from './body-bytes.ts'
 import { type Call, isForm } from './call.ts'
+import type { Catalogs } from './live-catalog.ts'
 import { finishRequest, type Prepared, type PreparedRequest, type PreparedUpload } from './prepare-request.ts'
 import { quoteFormSchema } from './quote-request.ts'
 import { readMultipartRequest } from './upload.ts'
 import type { RequestPreparer } from './worker-threads/request-preparer.ts'
 
 interface Dependencies {
-  readonly catalog: Catalog
+  readonly catalogs: Pick<Catalogs, 'offered' | 'published'>
   readonly preparer: Pick<RequestPreparer, 'prepareRequest' | 'prepareQuote' | 'measureAudio'>
   readonly mp3Inspector: Mp3Inspector
 }
@@ -52,6 +53,8 @@ interface EffectiveContent {
 }
 
 export interface ReadOptions extends DecoderCaller {
+  /** The catalog of the quote that the request's key is bound to; by default what is offered now. */
+  readonly quotedCatalog?: Catalog | null
   /** Follows the arrival of a form. */
   readonly arrival?: BodyArrival
 }
@@ -66,7 +69,7 @@ export async function readEffectiveRequest(
   request: Call,
   options: ReadOptions,
 ): Promise<EffectiveRequest> {
-  const prepared = await prepare(dependencies, operation, request, options.arrival)
+  const prepared = await prepare(dependencies, operation, request, options)
   return await finish(dependencies, operation, prepared, options)
 }
 
@@ -87,18 +90,18 @@ export async function readQuotedRequest(
   options: ReadOptions,
 ): Promise<QuotedRequest> {
   const { operation, prepared, wantsChallenge } = isForm(request)
-    ? await prepareQuoteForm(dependencies, request, options.arrival)
+    ? await prepareQuoteForm(dependencies, request, options)
     : await dependencies.preparer.prepareQuote(request.body)
   const effectiveRequest = await finish(dependencies, operation, prepared, options)
   return { operation, effectiveRequest, wantsChallenge }
 }
 
-async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequest, arrival?: BodyArrival) {
+async function prepareQuoteForm(dependencies: Dependencies, request: FastifyRequest, options: ReadOptions) {
   const operation = uploadOperation
   const { body: form, ...upload } = await readForm(dependencies, request, {
     upload: { ...operation.upload, formTypes: { ...operation.upload.formTypes, challenge: 'boolean' } },
     bodySchema: quoteFormSchema(operation),
-    arrival,
+    options,
   })
   return { operation, prepared: { ...upload, body: form.body }, wantsChallenge: form.wantsChallenge }
 }
@@ -107,31 +110,32 @@ async function prepare(
   dependencies: Dependencies,
   operation: AnyOperation,
   request: Call,
-  arrival: BodyArrival | undefined,
+  options: ReadOptions,
 ): Promise<Prepared> {
   const { upload, bodySchema } = operation
-  if (!upload || !isForm(request)) return await dependencies.preparer.prepareRequest(operation, request.body)
-  return await readForm(dependencies, request, { upload, bodySchema, arrival })
+  const read = options.quotedCatalog ?? dependencies.catalogs.offered()
+  if (!upload || !isForm(request)) return await dependencies.preparer.prepareRequest(operation, request.body, read)
+  return await readForm(dependencies, request, { upload, bodySchema, options })
 }
 
 interface Form<Body> {
   readonly upload: UploadField
   readonly bodySchema: z.ZodType<Body>
-  readonly arrival: BodyArrival | undefined
+  readonly options: ReadOptions
 }
 
 /** Reads a form with an upload, and measures the upload. */
 async function readForm<Body>(
-  { preparer, catalog }: Dependencies,
+  { preparer, catalogs }: Dependencies,
   request: FastifyRequest,
-  { upload, bodySchema, arrival = UNLIMITED_ARRIVAL }: Form<Body>,
+  { upload, bodySchema, options: { arrival = UNLIMITED_ARRIVAL, quotedCatalog } }: Form<Body>,
 ): Promise<PreparedUpload & { readonly body: Body }> {
-  const field = { ...upload, ...uploadLimits(upload, catalog) }
+  const field = { ...upload, ...uploadLimits(upload, quotedCatalog ?? catalogs.published()) }
   const { body, audio, uploadParam } = await readMultipartRequest(request, field, bodySchema, arrival)
   return { kind: 'upload', body, upload: await preparer.measureAudio(audio), uploadParam }
 }
 
-/** Returns the limits of a form's file, which is cut off there: the catalog's may be lower than the operation's. */
+/** Returns the limits of a recording, where a form's file is cut off: the catalog's may be lower than the operation's. */
 function uploadLimits({ maximumBytes, maximumDurationMs }: AudioLimits, { models }: Catalog): AudioLimits {
   const offered = models.filter((model) => model.category === 'speech_to_text')
   return {
@@ -144,22 +148,24 @@ async function finish(
   dependencies: Dependencies,
   operation: AnyOperation,
   prepared: Prepared,
-  caller: DecoderCaller,
+  { quotedCatalog, client, hasPriority }: ReadOptions,
 ): Promise<EffectiveRequest> {
-  const { mp3Inspector, catalog } = dependencies
+  const { mp3Inspector, catalogs } = dependencies
   if (prepared.kind === 'request') return withContent(prepared, null, null)
   // Not `prepared`: what a closure refers to outlives the release of the content.
   const { body } = prepared
+  const read = quotedCatalog ?? catalogs.offered()
+  const limits = uploadLimits(operation.upload ?? uploadOperation.upload, quotedCatalog ?? catalogs.published())
   const finishWith = (audio: MeasuredAudio) =>
-    finishRequest(operation, operation.effectiveRequest(body, audio, catalog), catalog)
+    finishRequest(operation, operation.effectiveRequest(body, audio, read), catalogs.offered)
   const digestWith = (audio: MeasuredAudio) => finishWith(audio).requestDigest
   if (prepared.kind === 'claim') {
     const { audio } = prepared
-    mp3Inspector.requireWithinLimits(audio)
+    mp3Inspector.requireWithinLimits(audio, limits)
     return withContent(finishWith(audio), { audio, isInspected: false, digestWith }, null)
   }
   const { upload, uploadParam } = prepared
-  const { durationMs } = await mp3Inspector.inspect(upload, { ...caller, param: uploadParam })
+  const { durationMs } = await mp3Inspector.inspect(upload, { client, hasPriority, param: uploadParam, limits })
   const audio = { sha256: upload.sha256, bytes: upload.audio.length, durationMs }
   return withContent(finishWith(audio), { audio, isInspected: true, digestWith }, upload.audio)
 }

@@ -5,6 +5,7 @@ import type { MeasuredAudio } from '#shared/operations/operation.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import { readJsonRequest } from './json-body.ts'
+import type { CurrentCatalog } from './live-catalog.ts'
 import { type MeasuredUpload, measureAudio } from './measure-audio.ts'
 import { readJsonUpload } from './upload.ts'
 
@@ -40,14 +41,22 @@ export interface PreparedClaim {
 
 export type Prepared = PreparedRequest | PreparedUpload | PreparedClaim
 
+/** The catalogs that a request is read with. */
+export interface ReadingCatalogs {
+  /** Decides defaults and limits: of a request under a key with a quote, the catalog of that quote. */
+  readonly read: Catalog
+  /** Decides the price of a new quote. */
+  readonly offered: CurrentCatalog
+}
+
 /** Validates and measures a parsed JSON body. Pure. Throws the 400s of the endpoint. */
-export function prepareBody(operation: AnyOperation, body: unknown, catalog: Catalog): Prepared {
+export function prepareBody(operation: AnyOperation, body: unknown, catalogs: ReadingCatalogs): Prepared {
   const { upload, bodySchema } = operation
   if (!upload)
     return finishRequest(
       operation,
-      operation.effectiveRequest(readJsonRequest(body, bodySchema), null, catalog),
-      catalog,
+      operation.effectiveRequest(readJsonRequest(body, bodySchema), null, catalogs.read),
+      catalogs.offered,
     )
   const read = readJsonUpload(body, upload, bodySchema)
   return { kind: 'upload', body: read.body, upload: measureAudio(read.audio), uploadParam: read.uploadParam }
@@ -55,16 +64,16 @@ export function prepareBody(operation: AnyOperation, body: unknown, catalog: Cat
 
 /**
  * Digests an effective request. Throws `invalid_json` for numbers that cannot be written as JSON again. A quote uses
- * the catalog as it is when it is made, since voices retire while the process runs.
+ * the catalog as it is when it is made, since voices retire and operators publish while the process runs.
  */
-export function finishRequest(operation: AnyOperation, effective: JsonValue, catalog: Catalog): PreparedRequest {
+export function finishRequest(operation: AnyOperation, effective: JsonValue, offered: CurrentCatalog): PreparedRequest {
   const json = Buffer.from(canonicalText(effective))
   return {
     kind: 'request',
     publicModel: operation.publicModel(effective),
     requestDigest: sha256Hex(json),
     json,
-    quote: () => operation.quote(effective, withoutRetiredVoices(catalog, new Date())),
+    quote: () => operation.quote(effective, withoutRetiredVoices(offered(), new Date())),
   }
 }
 

@@ -1,11 +1,10 @@
 import { z } from 'zod'
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { type AnyOperation, operations, uploadOperation } from '#shared/operations/registry.ts'
 import { claimedAudioSchema } from '../schemas/quotes.ts'
 import { invalidField } from './field-errors.ts'
 import { asObject, parseFields } from './json-body.ts'
-import { type Prepared, type PreparedClaim, prepareBody } from './prepare-request.ts'
+import { type Prepared, type PreparedClaim, prepareBody, type ReadingCatalogs } from './prepare-request.ts'
 
 /** A request to be priced, as the body of `POST /v1/quotes` contains it. */
 export interface PreparedQuote {
@@ -25,11 +24,11 @@ const quoteRequestSchema = z.strictObject({
 const claimSchema = z.object({ audio: claimedAudioSchema })
 
 /** Reads the parsed body of `POST /v1/quotes`. Pure. Throws the 400s of its fields and those of the endpoint. */
-export function prepareQuote(given: unknown, catalog: Catalog): PreparedQuote {
+export function prepareQuote(given: unknown, catalogs: ReadingCatalogs): PreparedQuote {
   const { operation, body, wantsChallenge } = readEnvelope(given)
   const prepared = describesAudio(operation, body)
     ? prepareClaim(operation, body)
-    : prepareBody(operation, body, catalog)
+    : prepareBody(operation, body, catalogs)
   return { operation, prepared, wantsChallenge }
 }
 

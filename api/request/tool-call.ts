@@ -1,10 +1,9 @@
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { operationById } from '#shared/operations/registry.ts'
 import { isPaidTool, PAID_TOOL_NAMES, QUOTE_TOOL, TOOL_OPERATIONS } from '../schemas/tool-operations.ts'
 import { unknownField } from './field-errors.ts'
 import { asObject } from './json-body.ts'
-import { prepareBody } from './prepare-request.ts'
+import { prepareBody, type ReadingCatalogs } from './prepare-request.ts'
 import { refuseKeyNames } from './private-keys.ts'
 import { type PreparedQuote, prepareQuote } from './quote-request.ts'
 
@@ -46,11 +45,11 @@ export function recordingHolderOf(message: unknown): unknown {
 }
 
 /** Prepares the arguments of a call as the endpoint prepares its body. Pure. Throws the 400s of the endpoint. */
-export function prepareCall({ tool, arguments: given }: ToolCall, catalog: Catalog): PreparedQuote {
+export function prepareCall({ tool, arguments: given }: ToolCall, catalogs: ReadingCatalogs): PreparedQuote {
   refuseKeyNames(asObject(given), 'the arguments')
-  if (!isPaidTool(tool)) return prepareQuote(quoteRequestOf(given), catalog)
+  if (!isPaidTool(tool)) return prepareQuote(quoteRequestOf(given), catalogs)
   const operation = operationById(TOOL_OPERATIONS[tool])
-  return { operation, prepared: prepareBody(operation, given, catalog), wantsChallenge: false }
+  return { operation, prepared: prepareBody(operation, given, catalogs), wantsChallenge: false }
 }
 
 /** Translates the arguments of the quote tool into the body of `POST /v1/quotes`. */

@@ -5,11 +5,13 @@ import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
 import { buildOpenApiDocument, type OpenApiInput } from '../openapi/document.ts'
 import { GUIDANCE } from '../openapi/guidance.ts'
-import { addStaticJson, addStaticResponse } from './static-response.ts'
+import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
+import { addCachedResponse, addStaticJson, addStaticResponse, jsonRepresentation } from './static-response.ts'
 
-interface DiscoveryInput extends OpenApiInput {
+interface DiscoveryInput extends Omit<OpenApiInput, 'publishedCatalog'> {
   /** The models available now; `publishedCatalog` has all of them. */
-  readonly catalog: Catalog
+  readonly catalog: CurrentCatalog
+  readonly publishedCatalog: CurrentCatalog
   readonly signer: StatementSigner
 }
 
@@ -22,8 +24,12 @@ const REFERENCE_CACHE = 'public, max-age=3600'
 
 /** Adds the descriptions of the service: `/openapi.json`, `/docs` and `/.well-known`. */
 export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryInput): Promise<void> {
-  addStaticJson(app, '/openapi.json', buildOpenApiDocument(input))
-  addStaticJson(app, '/.well-known/x402', x402Resources(input))
+  const description = derived(input.publishedCatalog, (publishedCatalog) =>
+    jsonRepresentation(buildOpenApiDocument({ ...input, publishedCatalog })),
+  )
+  addCachedResponse(app, '/openapi.json', description)
+  const resources = derived(input.catalog, (catalog) => jsonRepresentation(x402Resources(catalog, input)))
+  addCachedResponse(app, '/.well-known/x402', resources)
   addStaticJson(app, '/.well-known/did.json', didDocument(input.signer))
   addStaticJson(app, '/.well-known/jwks.json', keySet(input.signer))
   addStaticResponse(app, '/favicon.svg', { contentType: 'image/svg+xml', body: FAVICON })
@@ -31,7 +37,7 @@ export async function addDiscoveryRoutes(app: FastifyInstance, input: DiscoveryI
 }
 
 /** Lists the available paid resources for listing services: URLs in `resources`, details in `endpoints`. */
-function x402Resources({ catalog, operations, terms, publicBaseUrl, signer }: DiscoveryInput) {
+function x402Resources(catalog: Catalog, { operations, terms, publicBaseUrl, signer }: DiscoveryInput) {
   const endpoints = operations.flatMap(({ id, path, category, summary }) => {
     const bounds = priceBounds(catalog, category)
     if (!bounds) return []

@@ -6,6 +6,7 @@ import { INSTRUCTIONS } from '../mcp/tool-texts.ts'
 import { INTERFACE_VERSION } from '../openapi/document.ts'
 import type { UnreadLimiter } from '../plugins/unread-limit.ts'
 import { requireJson } from '../request/headers.ts'
+import { derived } from '../request/live-catalog.ts'
 import { runToolCall, type ToolCallDependencies } from './tool-calls.ts'
 
 const PATH = '/mcp'
@@ -19,13 +20,15 @@ interface McpDependencies extends ToolCallDependencies {
  * as the request to its endpoint that it stands for, with key and payment from `_meta`.
  */
 export function addMcpRoute(app: FastifyInstance, dependencies: McpDependencies): void {
-  const { limits, limitUnread, preparer, publicBaseUrl, catalog } = dependencies
-  const protocol = createProtocol({
-    tools: listTools(catalog),
-    instructions: INSTRUCTIONS,
-    version: INTERFACE_VERSION,
-    websiteUrl: new URL('/', publicBaseUrl).href,
-  })
+  const { limits, limitUnread, preparer, publicBaseUrl, catalogs } = dependencies
+  const protocol = derived(catalogs.offered, (catalog) =>
+    createProtocol({
+      tools: listTools(catalog),
+      instructions: INSTRUCTIONS,
+      version: INTERFACE_VERSION,
+      websiteUrl: new URL('/', publicBaseUrl).href,
+    }),
+  )
   const url = new URL(PATH, publicBaseUrl)
   app.post(PATH, {
     onRequest: async (request, reply) => {
@@ -51,7 +54,7 @@ export function addMcpRoute(app: FastifyInstance, dependencies: McpDependencies)
         limits.limitRate({ ip: request.ip, headers: {} }, reply, 'openai')
       }
       const run = call && (() => runToolCall(dependencies, call, { request, reply }))
-      return await sendAnswer(reply, await protocol.answer(headOf(request, url), message as object, run))
+      return await sendAnswer(reply, await protocol().answer(headOf(request, url), message as object, run))
     },
   })
 }

@@ -6,26 +6,32 @@ import type { CommonTerms } from '#shared/catalog/common-terms.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { largestTextBytes } from '#shared/operations/text/text-quote.ts'
+import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type categorySchema, type modelListSchema, modelSchema } from '../schemas/models.ts'
-import { addCachedResponse, addStaticJson, jsonRepresentation } from './static-response.ts'
+import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /**
  * Adds `GET /v1/models`, the only source of truth for what is available (test/contract/specification.md, S4), and
  * `GET /v1/models/{id}` for one of them. Ids contain slashes, which only some clients encode.
  */
-export function addModelRoutes(app: FastifyInstance, { catalog }: { catalog: Catalog }): void {
-  const list = modelList(catalog)
-  addStaticJson(app, '/v1/models', list)
-  const models = new Map(list.data.map((model) => [model.id, jsonRepresentation(model)]))
+export function addModelRoutes(app: FastifyInstance, { catalog }: { catalog: CurrentCatalog }): void {
+  const listed = derived(catalog, (current) => {
+    const list = modelList(current)
+    return {
+      list: jsonRepresentation(list),
+      models: new Map(list.data.map((model) => [model.id, jsonRepresentation(model)])),
+    }
+  })
+  addCachedResponse(app, '/v1/models', () => listed().list)
   addCachedResponse(app, '/v1/models/*', ({ params }) => {
     const { '*': id } = params as { '*': string }
-    const model = models.get(id)
+    const model = listed().models.get(id)
     if (model) return model
     throw new AppError('not_found', { message: 'There is no such model. GET /v1/models lists the available ones.' })
   })
 }
 
-function modelList({ version, models, common }: Catalog): z.infer<typeof modelListSchema> {
+export function modelList({ version, models, common }: Catalog): z.infer<typeof modelListSchema> {
   return {
     object: 'list',
     catalog_version: version,

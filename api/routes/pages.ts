@@ -4,10 +4,11 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { llmsText, skillText } from '../openapi/guidance.ts'
 import { HOME_PAGE_POLICY, homePage } from '../openapi/home-page.ts'
 import { acceptQuality } from '../request/accept-quality.ts'
+import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { addCachedResponse, addStaticResponse, type Representation, representationOf } from './static-response.ts'
 
 interface PagesInput {
-  readonly catalog: Catalog
+  readonly catalog: CurrentCatalog
   readonly terms: Pick<PaymentTerms, 'network'>
   readonly publicBaseUrl: string
   /** Where to report a vulnerability, or `undefined` when the operator publishes no contact. */
@@ -22,30 +23,37 @@ const MARKDOWN = 'text/markdown; charset=utf-8'
 export function addPages(app: FastifyInstance, input: PagesInput): void {
   const { catalog, terms, publicBaseUrl } = input
   addHomePage(app, input)
-  addStaticResponse(app, '/llms.txt', { contentType: TEXT, body: llmsText(catalog, publicBaseUrl) })
-  const skill = skillText(catalog, publicBaseUrl, terms.network)
-  for (const path of ['/SKILL.md', '/skill.md']) addStaticResponse(app, path, { contentType: MARKDOWN, body: skill })
+  const guidance = derived(catalog, (current) => representationOf(TEXT, llmsText(current, publicBaseUrl)))
+  addCachedResponse(app, '/llms.txt', guidance)
+  const skill = derived(catalog, (current) =>
+    representationOf(MARKDOWN, skillText(current, publicBaseUrl, terms.network)),
+  )
+  for (const path of ['/SKILL.md', '/skill.md']) addCachedResponse(app, path, skill)
   addStaticResponse(app, '/robots.txt', { contentType: TEXT, body: ROBOTS })
   addSecurityContact(app, input)
 }
 
 /** Adds `/` as HTML, or as the text of `/llms.txt` to clients that prefer Markdown or plain text. */
 function addHomePage(app: FastifyInstance, { catalog, publicBaseUrl }: PagesInput): void {
-  const text = llmsText(catalog, publicBaseUrl)
-  // The first one wins when the client has no preference.
-  const offered = [
-    { type: 'text/html', page: representationOf('text/html; charset=utf-8', homePage(catalog, publicBaseUrl)) },
-    { type: 'text/markdown', page: representationOf(MARKDOWN, text) },
-    { type: 'text/plain', page: representationOf(TEXT, text) },
-  ] as const
+  const offered = derived(catalog, (current) => homePages(current, publicBaseUrl))
   const choose = (accept: string | undefined): Representation =>
-    offered.reduce((best, other) =>
+    offered().reduce((best, other) =>
       acceptQuality(accept, other.type) > acceptQuality(accept, best.type) ? other : best,
     ).page
   addCachedResponse(app, '/', ({ headers }) => choose(headers.accept), {
     vary: 'Accept',
     'content-security-policy': HOME_PAGE_POLICY,
   })
+}
+
+/** Returns the page in its types. The first one wins when the client has no preference. */
+function homePages(catalog: Catalog, publicBaseUrl: string) {
+  const text = llmsText(catalog, publicBaseUrl)
+  return [
+    { type: 'text/html', page: representationOf('text/html; charset=utf-8', homePage(catalog, publicBaseUrl)) },
+    { type: 'text/markdown', page: representationOf(MARKDOWN, text) },
+    { type: 'text/plain', page: representationOf(TEXT, text) },
+  ] as const
 }
 
 /** Receipts and media are capabilities, which must not be indexed should a link to one be published. */

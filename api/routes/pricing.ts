@@ -3,19 +3,24 @@ import type { z } from 'zod'
 import type { Catalog, Model } from '#shared/catalog/catalog.ts'
 import { categoryOf } from '#shared/catalog/categories.ts'
 import type { CommonTerms } from '#shared/catalog/common-terms.ts'
+import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import { type pricingCatalogSchema, pricingEntrySchema } from '../schemas/pricing.ts'
-import { addStaticJson } from './static-response.ts'
+import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
 /** Adds `GET /v1/pricing`, with one entry for each available model (test/contract/specification.md, R4). */
-export function addPricingRoutes(app: FastifyInstance, { catalog }: { catalog: Catalog }): void {
-  const body: z.infer<typeof pricingCatalogSchema> = {
+export function addPricingRoutes(app: FastifyInstance, { catalog }: { catalog: CurrentCatalog }): void {
+  const listed = derived(catalog, (current) => jsonRepresentation(priceList(current)))
+  addCachedResponse(app, '/v1/pricing', listed)
+}
+
+export function priceList({ version, models, common }: Catalog): z.infer<typeof pricingCatalogSchema> {
+  return {
     object: 'pricing_catalog',
-    catalog_version: catalog.version,
-    service_fee_basis_points: catalog.common.serviceFeeBasisPoints,
-    promotion: catalog.common.promotion,
-    data: catalog.models.map((model) => pricingEntry(model, catalog.common)),
+    catalog_version: version,
+    service_fee_basis_points: common.serviceFeeBasisPoints,
+    promotion: common.promotion,
+    data: models.map((model) => pricingEntry(model, common)),
   }
-  addStaticJson(app, '/v1/pricing', body)
 }
 
 function pricingEntry(model: Model, common: CommonTerms): z.infer<typeof pricingEntrySchema> {

@@ -1,7 +1,6 @@
 import multipart from '@fastify/multipart'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import { type AnyOperation, uploadOperation } from '#shared/operations/registry.ts'
@@ -14,13 +13,14 @@ import { UNLIMITED_ARRIVAL } from '../request/body-bytes.ts'
 import { clientGroups } from '../request/client-address.ts'
 import type { EffectiveRequest, QuotedRequest, ReadOptions, Recording } from '../request/effective-request.ts'
 import { readIdempotencyKey, refuseDuplicateHeaders } from '../request/headers.ts'
+import type { Catalogs } from '../request/live-catalog.ts'
 import { requireAvailable } from '../request/require-available.ts'
 import type { quoteSchema } from '../schemas/quotes.ts'
 
 export const QUOTES_PATH = '/v1/quotes'
 
 interface QuoteDependencies {
-  readonly catalog: Catalog
+  readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
   readonly terms: PaymentTerms
   /** Reads an operation and its request as its endpoint does, with the same defaults, measurements and 400s. */
   readonly readQuotedRequest: (request: FastifyRequest, options: ReadOptions) => Promise<QuotedRequest>
@@ -74,7 +74,7 @@ async function respondTo(
       arrival: reservation ?? UNLIMITED_ARRIVAL,
     })
     if (!wantsChallenge) {
-      const quote = renderQuote(dependencies, operation, effectiveRequest)
+      const quote = await renderQuote(dependencies, operation, effectiveRequest)
       return await reply.header('cache-control', 'no-store').send(quote)
     }
     const idempotencyKey = readIdempotencyKey(request.headers)
@@ -90,13 +90,14 @@ async function respondTo(
 }
 
 /** Throws `model_unavailable`. */
-export function renderQuote(
-  { catalog, terms }: Pick<QuoteDependencies, 'catalog' | 'terms'>,
+export async function renderQuote(
+  { catalogs, terms }: Pick<QuoteDependencies, 'catalogs' | 'terms'>,
   operation: AnyOperation,
   { publicModel, requestDigest, recording, ...effectiveRequest }: EffectiveRequest,
-): z.infer<typeof quoteSchema> {
-  requireAvailable(catalog, operation, publicModel)
+): Promise<z.infer<typeof quoteSchema>> {
+  requireAvailable(catalogs.offered(), operation, publicModel)
   const quote = effectiveRequest.quote()
+  await catalogs.record(quote.catalogVersion)
   return {
     object: 'quote',
     operation: operation.id,

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 
 /** Long enough to save repeats within a session, short enough that a new catalog is seen soon. */
@@ -34,12 +34,19 @@ export function addCachedResponse(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   const cacheControl = `public, max-age=${MAXIMUM_AGE_SECONDS}`
-  app.get(path, (request, reply) => {
-    const { contentType, bytes, etag } = current(request)
-    reply.headers({ etag, 'cache-control': cacheControl, ...headers })
-    if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
-    return reply.header('content-type', contentType).send(bytes)
-  })
+  app.get(path, (request, reply) => sendRepresentation(request, reply.headers(headers), current(request), cacheControl))
+}
+
+/** Sends a representation, or 304 when the client already has it. */
+export function sendRepresentation(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { contentType, bytes, etag }: Representation,
+  cacheControl: string,
+): FastifyReply {
+  reply.headers({ etag, 'cache-control': cacheControl })
+  if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
+  return reply.header('content-type', contentType).send(bytes)
 }
 
 /** Adds a response whose body does not change while the process runs. */

@@ -79,7 +79,7 @@ async function runQuote(
   try {
     const caller = { client: clientGroups(request.ip), hasPriority: false }
     const { operation, effectiveRequest } = await readQuotedRequest(dependencies, call, caller)
-    return quoteResult(renderQuote(dependencies, operation, effectiveRequest))
+    return quoteResult(await renderQuote(dependencies, operation, effectiveRequest))
   } finally {
     reservation?.release()
   }

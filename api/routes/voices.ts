@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { z } from 'zod'
 import { type Catalog, type SpeechModel, withoutRetiredVoices } from '#shared/catalog/catalog.ts'
+import { type CurrentCatalog, derived } from '../request/live-catalog.ts'
 import type { voiceListSchema, voiceSchema } from '../schemas/voices.ts'
 import { addCachedResponse, jsonRepresentation } from './static-response.ts'
 
@@ -8,17 +9,23 @@ import { addCachedResponse, jsonRepresentation } from './static-response.ts'
  * Adds `GET /v1/audio/voices`, with exactly the specified fields; the list is empty while no speech model is available.
  * A voice leaves the list after its retirement date.
  */
-export function addVoiceRoutes(app: FastifyInstance, { catalog, now }: { catalog: Catalog; now: () => Date }): void {
-  let listed = { offered: catalog, representation: jsonRepresentation(voiceList(catalog)) }
-  addCachedResponse(app, '/v1/audio/voices', () => {
-    const offered = withoutRetiredVoices(catalog, now())
-    if (offered.voices.length !== listed.offered.voices.length)
-      listed = { offered, representation: jsonRepresentation(voiceList(offered)) }
-    return listed.representation
+export function addVoiceRoutes(
+  app: FastifyInstance,
+  { catalog, now }: { catalog: CurrentCatalog; now: () => Date },
+): void {
+  const listed = derived(catalog, (current) => {
+    let last = { offered: current, representation: jsonRepresentation(voiceList(current)) }
+    return () => {
+      const offered = withoutRetiredVoices(current, now())
+      if (offered.voices.length !== last.offered.voices.length)
+        last = { offered, representation: jsonRepresentation(voiceList(offered)) }
+      return last.representation
+    }
   })
+  addCachedResponse(app, '/v1/audio/voices', () => listed()())
 }
 
-function voiceList(catalog: Catalog): z.infer<typeof voiceListSchema> {
+export function voiceList(catalog: Catalog): z.infer<typeof voiceListSchema> {
   const models = catalog.models.filter((model): model is SpeechModel => model.category === 'text_to_speech')
   return {
     object: 'list',

@@ -5,7 +5,7 @@ import { type Check, judged, NothingToVerify, printCheck, skipped } from '../che
 import { printProblem } from '../terminal.ts'
 import { CHAIN_NOT_CHECKED, checkChain } from './verify-receipt/check-chain.ts'
 import { checkCharge } from './verify-receipt/check-charge.ts'
-import { checkPrices } from './verify-receipt/check-prices.ts'
+import { checkCatalogPrices, checkPrices } from './verify-receipt/check-prices.ts'
 import { checkSignature } from './verify-receipt/check-signature.ts'
 import { messageOf } from './verify-receipt/fetch-json.ts'
 import { fetchReceipt, type GivenReceipt, readReceiptFile } from './verify-receipt/read-receipt.ts'
@@ -16,13 +16,13 @@ const HELP = `Usage: npm run verify-receipt -- --url <service> --id <receipt> --
 Checks a receipt without trusting the service: the signature, the charge (recomputed from usage and unit prices), the
 authorized maximum, and the transfer on chain.
 
-  --url <service>    the service that issued the receipt: fetches the receipt, its signing key and the price list
+  --url <service>    the service that issued the receipt: fetches the receipt, its signing key and its catalog
   --id, --token      X-Receipt-ID and X-Receipt-Token of the paid response
   --file <path>      a saved response of GET /v1/receipts/{id}
   --rpc <node>       JSON-RPC URL of a node on the receipt's network; without it the transfer is not checked
   --key <key>        the signing key: the x of an Ed25519 JWK, or a file with a JWK or a key set (default: fetched)
   --result <path>    file with the exact bytes of the paid response's body, compared with the receipt's digest
-  --pricing <url>    the price list to compare with (default with --url: its /v1/pricing)
+  --pricing <url>    the price list to compare with (default with --url: the catalog of the receipt)
   --json             print one JSON object
   --help             show this text
 
@@ -69,8 +69,8 @@ export async function verifyReceipt(options: Options, report: (check: Check) => 
   }
   add(await checkSignature(given, { key: options.key, baseUrl: options.url }))
   add(...checkCharge(receipt))
-  const pricing = options.pricing ?? (options.url && new URL('/v1/pricing', options.url).href)
-  if (pricing !== undefined) add(await checkPrices(receipt, pricing, options.pricing !== undefined))
+  if (options.pricing !== undefined) add(await checkPrices(receipt, options.pricing, true))
+  else if (options.url !== undefined) add(await checkCatalogPrices(receipt, options.url))
   add(...(options.rpc === undefined ? [CHAIN_NOT_CHECKED] : await checkChain(receipt, options.rpc)))
   add(await checkResultDigest(receipt, options.result))
   return checks

@@ -69,7 +69,12 @@ const fileSchema = z.strictObject({
  * model or voice, the field and the allowed range, which is meant to stop the start of a process.
  */
 export function overrideCatalog(published: Catalog, text: string): Catalog {
-  const overrides = parse(fileSchema, parseJson(text), 'catalog file')
+  return overrideCatalogWith(published, parseJson(text))
+}
+
+/** Does the same with the file's content. */
+export function overrideCatalogWith(published: Catalog, content: unknown): Catalog {
+  const overrides = parse(fileSchema, content, 'catalog file')
   refuseUnknown('model', overrides.models, published.models)
   refuseUnknown('voice', overrides.voices ?? {}, published.voices)
   const voices = published.voices.map((voice) => overrideVoice(voice, overrides.voices?.[voice.id] ?? {}))

@@ -71,7 +71,12 @@ export function parseDeploymentsFile(text: string): DeploymentsFile {
     // The parser's message quotes the text, which may contain a key by mistake.
     throw new Error('The deployments file is not valid JSON')
   }
-  const parsed = deploymentsFileSchema.safeParse(json)
+  return parseDeployments(json)
+}
+
+/** Does the same with the file's content. */
+export function parseDeployments(content: unknown): DeploymentsFile {
+  const parsed = deploymentsFileSchema.safeParse(content)
   if (!parsed.success) throw new Error(`The deployments file is not valid:\n${z.prettifyError(parsed.error)}`)
   return parsed.data
 }
@@ -83,6 +88,25 @@ export type ServedModels = ReadonlyMap<string, ReadonlySet<string> | 'all'>
 export function servedModels({ deployments }: DeploymentsFile): ServedModels {
   const ids = new Set(deployments.flatMap(({ serves }) => serves))
   return new Map([...ids].map((id) => [id, voicesOf(deployments.filter(({ serves }) => serves.includes(id)))]))
+}
+
+/**
+ * Returns the output limit of models whose every deployment has one (the option `maximum_output_tokens`): the highest
+ * of them.
+ */
+export function servedOutputTokens({ deployments }: DeploymentsFile): ReadonlyMap<string, number> {
+  const ids = new Set(deployments.flatMap(({ serves }) => serves))
+  return new Map(
+    [...ids].flatMap((id): [string, number][] => {
+      const limits = deployments.filter(({ serves }) => serves.includes(id)).map(outputTokensOf)
+      return limits.includes(null) ? [] : [[id, Math.max(...limits.map(Number))]]
+    }),
+  )
+}
+
+function outputTokensOf({ options }: DeploymentEntry): number | null {
+  const limit = options?.['maximum_output_tokens']
+  return typeof limit === 'number' ? limit : null
 }
 
 function voicesOf(deployments: readonly DeploymentEntry[]): ReadonlySet<string> | 'all' {

@@ -1,4 +1,4 @@
-import { type Catalog, createCatalog, type SpeechModel } from './catalog.ts'
+import { type Catalog, createCatalog, type Model, type SpeechModel } from './catalog.ts'
 import type { ServedModels } from './deployments-file.ts'
 import { publishedModels } from './published-models.ts'
 import { publishedVoices } from './voices.ts'
@@ -6,14 +6,29 @@ import { publishedVoices } from './voices.ts'
 /** Everything that the interface publishes, before an operator's overrides and regardless of deployments. */
 export const publishedCatalog: Catalog = createCatalog({ models: publishedModels, voices: publishedVoices })
 
+export interface AvailabilityOptions {
+  /** Output limits of models of which no deployment can write more. */
+  readonly outputTokens?: ReadonlyMap<string, number>
+  /**
+   * A speech model whose default voice no deployment has: refused with an `Error` that says what to do, or not offered,
+   * as while the deployment with that voice is drained.
+   */
+  readonly withoutDefaultVoice?: 'refuse' | 'withhold'
+}
+
 /**
- * Returns the usable part of a catalog: models and voices that some deployment serves. All others are neither listed
- * nor quoted. The version follows the content, so it changes with availability.
- *
- * Throws an `Error` that says what to do when no deployment serves the default voice of an available model.
+ * Returns the usable part of a catalog: models, voices and limits that some deployment serves. All others are neither
+ * listed nor quoted. The version follows the content, so it changes with availability.
  */
-export function availableCatalog(catalog: Catalog, served: ServedModels): Catalog {
-  const models = catalog.models.filter(({ id }) => served.has(id))
+export function availableCatalog(
+  catalog: Catalog,
+  served: ServedModels,
+  { outputTokens, withoutDefaultVoice = 'refuse' }: AvailabilityOptions = {},
+): Catalog {
+  const models = catalog.models
+    .filter(({ id }) => served.has(id))
+    .filter((model) => withoutDefaultVoice === 'refuse' || hasDefaultVoice(model, served))
+    .map((model) => withinOutput(model, outputTokens?.get(model.id)))
   const speechModels = models.filter((model): model is SpeechModel => model.category === 'text_to_speech')
   const voices = catalog.voices.filter(({ id: alias }) => speechModels.some(({ id }) => speaks(served, id, alias)))
   for (const { id, defaultVoice } of speechModels)
@@ -22,6 +37,16 @@ export function availableCatalog(catalog: Catalog, served: ServedModels): Catalo
         `no deployment of "${id}" has its default voice "${defaultVoice}": add the voice to "voices" of a deployment, or set default_voice of the model in CATALOG_FILE to ${voices.map((voice) => voice.id).join(', ') || 'a voice that a deployment has'}`,
       )
   return createCatalog({ models, voices, common: catalog.common })
+}
+
+function hasDefaultVoice(model: Model, served: ServedModels): boolean {
+  return model.category !== 'text_to_speech' || speaks(served, model.id, model.defaultVoice)
+}
+
+function withinOutput(model: Model, limit: number | undefined): Model {
+  return model.category !== 'text_generation' || limit === undefined
+    ? model
+    : { ...model, maximumOutputTokens: Math.min(model.maximumOutputTokens, limit) }
 }
 
 function speaks(served: ServedModels, modelId: string, alias: string): boolean {

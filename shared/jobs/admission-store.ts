@@ -10,7 +10,7 @@ import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { RequestOrigin } from '#shared/runtime/tracing.ts'
-import type { JobOutcome, JobState } from './job.ts'
+import type { JobOutcome, JobState, ReviewEnding } from './job.ts'
 
 export interface KeyBindingRequest {
   readonly idempotencyKey: string
@@ -138,6 +138,8 @@ export interface AdmissionStore {
   acceptJob(job: NewJob): Promise<Acceptance>
   /** Records a settlement that the ledger does not know, once for each payment, for a person. */
   recordUnknownSettlement(settlement: UnknownSettlement): Promise<void>
+  /** Returns how a person ended a settlement that the ledger does not know, or `null`. */
+  findUnknownEnding(payment: Pick<Authorization, 'network' | 'payer' | 'nonce'>): Promise<ReviewEnding | null>
   /** Records that the queue has the job, so that the sweeper does not enqueue it again. */
   markEnqueued(jobId: string): Promise<void>
   readOutcomes(jobIds: readonly string[]): Promise<Map<string, JobOutcome>>

@@ -6,6 +6,7 @@ import type { Exposure } from '#shared/payment/exposure.ts'
 import type { ExhaustedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { ExposureTerms } from './admission-store.ts'
 import type { ClaimedJob, Failure, Job, JobState, NewResult, Written } from './job.ts'
+import type { QueueName } from './job-queue.ts'
 
 /** The part of a job that the sweepers need in order to enqueue it. */
 export type DueJob = Pick<Job, 'id' | 'operation'> & { readonly state: JobState }
@@ -41,8 +42,15 @@ export interface ExecutionStore {
    * possible.
    */
   handOverJob(job: ClaimedJob): Promise<ClaimedJob | null>
-  /** Returns jobs in these states that are due, not leased and not enqueued recently; marks them enqueued. */
-  takeDueJobs(states: readonly JobState[], limit: number): Promise<readonly DueJob[]>
+  /**
+   * Returns jobs in these states that are due, not leased and not enqueued recently; marks them enqueued. Leaves out
+   * those of `pausedQueues`.
+   */
+  takeDueJobs(
+    states: readonly JobState[],
+    limit: number,
+    pausedQueues?: ReadonlySet<QueueName>,
+  ): Promise<readonly DueJob[]>
   /**
    * Returns the effective request of a claimed job, which the claim leaves out when it is long: a worker first reserves
    * the memory for it. `null` when the job has none any more.

@@ -27,6 +27,13 @@ export interface JobQueue {
 
 /** Delivers job ids to a handler, up to the concurrency of each queue. */
 export interface JobConsumer {
+  /**
+   * Takes no jobs of these queues, and those of all others. Running jobs end as usual. Of each queue, one job that it was
+   * waiting for may still be delivered.
+   */
+  pause(queues: ReadonlySet<QueueName>): void
+  /** Returns how many delivered jobs of each queue have not returned yet. */
+  activeJobs(): ReadonlyMap<QueueName, number>
   /** Stops taking jobs and waits for the running ones, at most `deadlineMs`. */
   close(deadlineMs: number): Promise<void>
 }

@@ -103,6 +103,11 @@ export interface Failure {
   readonly reason: string
 }
 
+/** How a person ended a review, as its caller is answered. */
+export type ReviewEnding =
+  | { readonly outcome: 'refunded'; readonly transaction: string }
+  | { readonly outcome: 'paid_outside' | 'written_off' }
+
 /** A job's outcome for the waiting caller. */
 export type JobOutcome =
   | { state: 'accepted' | 'generating' | 'generated' | 'settling' }
@@ -119,3 +124,9 @@ export type JobOutcome =
   | { state: 'expired'; receiptId: string }
   | { state: 'failed' | 'settlement_failed'; failureCode: ErrorCode }
   | { state: 'review' }
+  /** Ended by a person after a review. */
+  | ({ state: 'resolved' } & ReviewEnding)
+  /** Returned after a review without a charge. */
+  | { state: 're_served'; resultBody: string; catalogVersion: string }
+  /** The same, with a result past its retention. */
+  | { state: 're_serving_ended' }

@@ -1,6 +1,7 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
 import type { QueueName } from './job-queue.ts'
+import type { ResolutionOutcome } from './resolution.ts'
 
 /** The jobs of one queue according to their rows; the queue itself may have more or fewer messages. */
 export interface QueueTotals {
@@ -35,13 +36,15 @@ export interface LedgerTotals {
   readonly uncharged: Readonly<Record<UnchargedKind, CountAndTotal>>
   /** What new payers together have open, owe, and caused without a charge within the window. */
   readonly newPayerExposure: AtomicAmount
-  /** Number of jobs that need a person's decision. */
+  /** Number of jobs that need a person's decision and have none yet. */
   readonly inReview: number
+  /** How many items persons ended since the beginning, and their amounts, by outcome. */
+  readonly resolved: Readonly<Record<ResolutionOutcome, CountAndTotal>>
 }
 
 /** Totals over all settlements of the ledger. */
 export interface SettlementTotals {
-  /** Settlements that are not done: signed, confirmed but not final, unproven, lost, surplus, unknown. */
+  /** Settlements that are not done: signed, confirmed but not final; and unproven, lost, surplus, unknown and not resolved. */
   readonly counts: Readonly<Record<'signed' | 'confirmed' | 'unproven' | 'lost' | 'surplus' | 'unknown', number>>
   readonly oldestSignedAgeSeconds: number
 }
@@ -54,6 +57,9 @@ export interface SponsoredTotals {
   readonly dayGasWei: bigint
 }
 
+/** Hours that one roll-up adds; the whole history of an older ledger is added call by call. */
+export const ROLLED_UP_HOURS = 24
+
 /** Totals for the workers' metrics. */
 export interface ReportsStore {
   readLedgerTotals(): Promise<LedgerTotals>
@@ -61,4 +67,6 @@ export interface ReportsStore {
   readSponsoredTotals(): Promise<SponsoredTotals>
   /** Moves old charges into the stored totals, so that reading stays cheap. Returns the number of charges moved. */
   rollUpTotals(): Promise<number>
+  /** Adds the totals of at most `ROLLED_UP_HOURS` hours that no longer change. Returns the number of hours added. */
+  rollUpHours(): Promise<number>
 }

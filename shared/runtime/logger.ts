@@ -20,6 +20,8 @@ export interface LogFields {
   deployment?: string
   /** The public address of a settlement key. */
   facilitator?: string
+  /** The name of an account of the console. */
+  operator?: string
   reason?: string
   count?: number
   error?: unknown

@@ -22,6 +22,7 @@ import { createListings } from '../../api/paid-request/challenge/listing.ts'
 import { renderProbeChallenge } from '../../api/paid-request/challenge/probe-challenge.ts'
 import { readIdempotencyKey } from '../../api/request/headers.ts'
 import { terms } from '../integration/routes/compose-app.ts'
+import { fixedCatalogs } from '../support/http/fixed-catalogs.ts'
 
 /** Half of the 16 KB of headers at which Node's fetch rejects an answer. */
 const LONGEST_HEADER = 8192
@@ -51,10 +52,10 @@ function render(
   { url = 'https://farebox.example', catalog = publishedCatalog, refusal }: Origin = {},
 ): Rendered {
   const dependencies = {
-    catalog,
+    catalogs: fixedCatalogs(catalog),
     terms,
-    challengeSecret: 's'.repeat(32),
-    listings: createListings({ catalog, publicBaseUrl: url, newKey: randomUUID }),
+    challengeSecrets: ['s'.repeat(32)] as const,
+    listings: createListings({ catalog: () => catalog, publicBaseUrl: url, newKey: randomUUID }),
     signer: createStatementSigner(url, [{ id: '2026winter', seed: '11'.repeat(32) }]),
     now: () => new Date(),
   }

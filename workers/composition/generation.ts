@@ -1,6 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import type { Registry } from 'prom-client'
-import { parseDeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { WorkerConfig } from '../config.ts'
 import { createImageFetcher } from '../executions/fetch-remote-image.ts'
@@ -10,37 +9,47 @@ import type { RunJobDependencies } from '../job/run-job.ts'
 import { createDeployments } from '../providers/create-deployments.ts'
 import type { Deployment } from '../providers/deployment.ts'
 import { createHttp, type SendHttp } from '../providers/http.ts'
+import { createLiveDeployments, type LiveDeployments } from '../providers/live-deployments.ts'
 import { createProviderFetch } from '../providers/provider-fetch.ts'
 import { createRouter } from '../providers/route.ts'
 import { createModerationScreener } from '../screening/moderation-endpoint.ts'
 import { noScreening, type Screener } from '../screening/screener.ts'
 import { measuredRouter } from '../telemetry/deployment-metrics.ts'
+import { readDeploymentsFile } from './configuration.ts'
 
 export interface GenerationOptions {
-  /** Whether this process serves a queue other than settlement. */
-  readonly callsProviders: boolean
   /** Text jobs that this process runs concurrently. */
   readonly textJobs: number
   readonly metrics: Registry
   readonly now: () => Date
 }
 
-type GenerationParts = { readonly deployments: readonly Deployment[] } & Pick<
-  RunJobDependencies,
-  'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
->
+interface GenerationParts
+  extends Pick<
+    RunJobDependencies,
+    'router' | 'screener' | 'executionOf' | 'providerTimeoutMs' | 'outputTokensPerSecond'
+  > {
+  /** None until the configuration is applied. */
+  readonly deployments: LiveDeployments
+  readonly requireUsable: (file: DeploymentsFile) => void
+}
 
 /** Composes what screens requests and calls providers. */
-export async function composeGeneration(
+export function composeGeneration(
   config: WorkerConfig,
-  { callsProviders, textJobs, metrics, now }: GenerationOptions,
-): Promise<GenerationParts> {
+  { textJobs, metrics, now }: GenerationOptions,
+): GenerationParts {
   const http = openVendorHttp(config)
   const providerTimeoutMs = config.PROVIDER_TIMEOUT_SECONDS * 1000
-  const deployments = await readDeployments(config, http, callsProviders)
-  const router = createRouter(deployments, { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
+  const router = createRouter([], { now, random: Math.random, maximumTimeoutMs: providerTimeoutMs })
+  const creation = {
+    environment: config.environment,
+    http,
+    longestTimeoutSeconds: config.PROVIDER_TIMEOUT_SECONDS,
+  }
   return {
-    deployments,
+    deployments: createLiveDeployments(router, creation),
+    requireUsable: (file) => void createDeployments(file, creation),
     router: measuredRouter(metrics, router),
     screener: composeScreener(config, http),
     executionOf: createExecutions(
@@ -56,16 +65,10 @@ export function openVendorHttp(config: Pick<WorkerConfig, 'PROVIDER_STALL_SECOND
 }
 
 /** Reads the deployments file and the keys that it names. Throws a `StartFailure`. */
-export function readDeployments(
-  { DEPLOYMENTS_FILE: path, environment, PROVIDER_TIMEOUT_SECONDS: longestTimeoutSeconds }: WorkerConfig,
-  http: SendHttp,
-  callsProviders = true,
-): Promise<readonly Deployment[]> {
-  return namingSetting('DEPLOYMENTS_FILE', async () => {
-    const file = parseDeploymentsFile(await readFile(path, 'utf8'))
-    // A process that only settles calls no provider, so it needs none of their keys.
-    return createDeployments(callsProviders ? file : { deployments: [] }, { environment, http, longestTimeoutSeconds })
-  })
+export async function readDeployments(config: WorkerConfig, http: SendHttp): Promise<readonly Deployment[]> {
+  const { file } = await readDeploymentsFile(config)
+  const { environment, PROVIDER_TIMEOUT_SECONDS: longestTimeoutSeconds } = config
+  return namingSetting('DEPLOYMENTS_FILE', () => createDeployments(file, { environment, http, longestTimeoutSeconds }))
 }
 
 function composeScreener(config: WorkerConfig, http: SendHttp): Screener {

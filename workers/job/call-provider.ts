@@ -40,6 +40,8 @@ const LONGEST_OUTAGE_MS = 300_000
 const STORAGE_RETRY_MS = 2000
 /** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
+/** Delay before the next attempt while operators have drained every deployment of the model. */
+const DRAINED_RETRY_MS = 2000
 
 /**
  * Moves accepted → generating → generated, or failed uncharged: calls a provider, but only while the payer can still
@@ -129,6 +131,8 @@ async function tryDeployments(
     if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'the settlement key has no gas left')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
+    // Operators may have drained it during the check.
+    if (slot.isWithdrawn()) continue
     const { written, attemptId } = await executionStore.startAttempt(
       job,
       slot.deployment.name,
@@ -144,6 +148,8 @@ async function tryDeployments(
     failed = { attemptId, failure: outcome }
     if (!failover.mayContinueAfter(outcome)) break
   }
+  if (!failed && router.isDrained(job.publicModel))
+    return later(DRAINED_RETRY_MS, 'every deployment of the model is drained')
   return failed
     ? failWith(executionStore, job, {
         code: failover.codeAfter(failed.failure),

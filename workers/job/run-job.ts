@@ -16,6 +16,8 @@ export interface RunJobDependencies extends GenerationDependencies, DeferralDepe
   readonly queue: Pick<JobQueue, 'enqueue'>
   /** The queues of this process. A job whose next step belongs to another queue is handed over. */
   readonly serves: ReadonlySet<QueueName>
+  /** The queues that operators have paused; changes while the process runs. */
+  readonly pausedQueues: ReadonlySet<QueueName>
   /** The leases of this process's jobs, which are handed back when it stops. */
   readonly leases: JobLeases
 }
@@ -49,12 +51,17 @@ async function runSteps(dependencies: RunJobDependencies, firstClaim: ClaimedJob
   while (job) {
     const claimed: ClaimedJob = job
     // A lost provider call only has to be ended, which every process can do.
-    if (claimed.state !== 'generating' && !dependencies.serves.has(queueOf(claimed)))
+    if (claimed.state !== 'generating' && !isTaken(dependencies, queueOf(claimed)))
       return handOver(dependencies, claimed)
     const outcome: StepOutcome = await runStep(dependencies, claimed, context)
     if (outcome.next === 'later') return deferJob(dependencies, claimed, outcome)
     job = outcome.next === 'moved' ? movedFrom(claimed, outcome.job) : null
   }
+}
+
+/** Returns whether this process takes jobs of the queue. Those of a paused one wait there until it is resumed. */
+function isTaken({ serves, pausedQueues }: Pick<RunJobDependencies, 'serves' | 'pausedQueues'>, queue: QueueName) {
+  return serves.has(queue) && !pausedQueues.has(queue)
 }
 
 /** Returns the moved job. Its deferrals in the previous state do not count in the new one. */

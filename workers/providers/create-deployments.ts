@@ -22,15 +22,25 @@ export interface DeploymentDependencies {
 export function createDeployments(file: DeploymentsFile, dependencies: DeploymentDependencies): readonly Deployment[] {
   const problems: string[] = []
   const deployments = file.deployments.flatMap((entry) => {
-    try {
-      return [createDeployment(entry, dependencies)]
-    } catch (error) {
-      problems.push(`deployment ${entry.name}: ${describe(error)}`)
-      return []
-    }
+    const created = tryCreateDeployment(entry, dependencies)
+    if ('deployment' in created) return [created.deployment]
+    problems.push(`deployment ${entry.name}: ${created.problem}`)
+    return []
   })
   if (problems.length > 0) throw new Error(`The deployments cannot be used:\n${problems.join('\n')}`)
   return deployments
+}
+
+/** Creates one deployment, or says why it cannot be used. Never quotes a key. */
+export function tryCreateDeployment(
+  entry: DeploymentEntry,
+  dependencies: DeploymentDependencies,
+): { readonly deployment: Deployment } | { readonly problem: string } {
+  try {
+    return { deployment: createDeployment(entry, dependencies) }
+  } catch (error) {
+    return { problem: describe(error) }
+  }
 }
 
 function describe(error: unknown): string {

@@ -19,6 +19,8 @@ export interface Deployment extends ProviderPorts {
   /** The lowest is tried first. */
   readonly priority: number
   readonly weight: number
+  /** Takes no new calls. */
+  readonly isDrained?: boolean
   readonly maximumConcurrency?: number
   readonly requestsPerMinute?: number
   readonly timeoutMs?: number

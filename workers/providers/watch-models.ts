@@ -12,15 +12,19 @@ export interface WatchedModel {
 export interface ModelWatch {
   /** Returns every deployment whose model was looked up. */
   readonly models: () => readonly WatchedModel[]
+  /** Looks up those that have not been, because their deployments have changed. */
+  readonly check: () => void
   /** Ends a look-up in progress. */
   readonly stop: () => Promise<void>
 }
 
 export interface ModelWatchDependencies {
-  readonly deployments: readonly Pick<Deployment, 'name' | 'lookUpModel' | 'voices' | 'knownRetirement'>[]
+  readonly deployments: () => readonly Pick<Deployment, 'name' | 'lookUpModel' | 'voices' | 'knownRetirement'>[]
   readonly logger: Logger
   readonly now: () => Date
 }
+
+type Watched = WatchedModel & { readonly lookUpModel: Deployment['lookUpModel']; readonly dueAtMs: number }
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -39,10 +43,13 @@ const TIMEOUT_MS = 10_000
 export function watchModels(dependencies: ModelWatchDependencies): ModelWatch {
   const { deployments, now } = dependencies
   const stopping = new AbortController()
-  const latest = new Map<string, WatchedModel & { readonly dueAtMs: number }>()
+  const latest = new Map<string, Watched>()
 
   const round = async () => {
-    const due = deployments.filter(({ name }) => (latest.get(name)?.dueAtMs ?? 0) <= now().getTime())
+    const current = new Map(deployments().map((deployment) => [deployment.name, deployment]))
+    for (const [name, { lookUpModel }] of latest)
+      if (current.get(name)?.lookUpModel !== lookUpModel) latest.delete(name)
+    const due = [...current.values()].filter(({ name }) => (latest.get(name)?.dueAtMs ?? 0) <= now().getTime())
     await Promise.all(
       due.map(async (deployment) => {
         const { name, lookUpModel, voices = {}, knownRetirement } = deployment
@@ -56,18 +63,20 @@ export function watchModels(dependencies: ModelWatchDependencies): ModelWatch {
         // A minute early, so that a timer that fires a little early does not skip a round.
         const isDaily = status.outcome !== 'unknown' || status.isUnlisted === true
         const waitMs = (isDaily ? DAY_MS : HOUR_MS) - 60_000
-        latest.set(name, { ...watched, dueAtMs: now().getTime() + waitMs })
+        latest.set(name, { ...watched, lookUpModel, dueAtMs: now().getTime() + waitMs })
         report(dependencies, watched)
       }),
     )
   }
   let running = round()
-  const timer = setInterval(() => {
+  const check = () => {
     running = running.then(round)
-  }, HOUR_MS)
+  }
+  const timer = setInterval(check, HOUR_MS)
   timer.unref()
   return {
     models: () => [...latest.values()],
+    check,
     stop: async () => {
       clearInterval(timer)
       stopping.abort()

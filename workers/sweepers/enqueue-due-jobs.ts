@@ -1,6 +1,6 @@
 import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
-import { type JobQueue, queueOf } from '#shared/jobs/job-queue.ts'
+import { type JobQueue, type QueueName, queueOf } from '#shared/jobs/job-queue.ts'
 import type { Sweep } from './sweeper.ts'
 
 const BATCH = 200
@@ -8,6 +8,8 @@ const BATCH = 200
 interface Dependencies {
   readonly executionStore: Pick<ExecutionStore, 'takeDueJobs'>
   readonly queue: Pick<JobQueue, 'enqueue'>
+  /** Nobody takes messages of these: their jobs would be enqueued over and over. */
+  readonly pausedQueues: ReadonlySet<QueueName>
 }
 
 /** Enqueues accepted jobs that the API could not enqueue, or that the queue lost. */
@@ -20,8 +22,11 @@ export function reconcileSettlements(dependencies: Dependencies): Sweep {
   return { name: 'resumed settlements', batch: BATCH, run: () => enqueueDue(dependencies, ['generated', 'settling']) }
 }
 
-async function enqueueDue({ executionStore, queue }: Dependencies, states: readonly JobState[]): Promise<number> {
-  const jobs = await executionStore.takeDueJobs(states, BATCH)
+async function enqueueDue(
+  { executionStore, queue, pausedQueues }: Dependencies,
+  states: readonly JobState[],
+): Promise<number> {
+  const jobs = await executionStore.takeDueJobs(states, BATCH, pausedQueues)
   for (const job of jobs) await queue.enqueue(job.id, queueOf(job))
   return jobs.length
 }

@@ -1,4 +1,4 @@
-import type { ReportsStore } from '#shared/jobs/reports-store.ts'
+import { type ReportsStore, ROLLED_UP_HOURS } from '#shared/jobs/reports-store.ts'
 import type { Sweep } from './sweeper.ts'
 
 /** Every worker tries this often; the ledger decides whether enough has accumulated. */
@@ -14,5 +14,15 @@ export function rollUpTotals(reportsStore: Pick<ReportsStore, 'rollUpTotals'>): 
       triedAt = performance.now()
       return await reportsStore.rollUpTotals()
     },
+  }
+}
+
+/** Rolls up hours for the console's ledger, the history of an older ledger included. */
+export function rollUpHours(reportsStore: Pick<ReportsStore, 'rollUpHours'>): Sweep {
+  return {
+    name: 'rolled up hours',
+    leastIntervalMs: ROLL_UP_EVERY_MS,
+    batch: ROLLED_UP_HOURS,
+    run: async () => await reportsStore.rollUpHours(),
   }
 }

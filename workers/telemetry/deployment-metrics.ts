@@ -13,6 +13,8 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
     ...register,
     // Read at each scrape; the router has the current state in memory.
     collect: () => {
+      // Deployments that were removed are not reported any more.
+      circuit.reset()
       for (const { name, circuit: current } of router.states())
         for (const state of CIRCUITS) circuit.set({ deployment: name, state }, state === current ? 1 : 0)
     },
@@ -22,16 +24,20 @@ export function addDeploymentMetrics(registry: Registry, router: Pick<Router, 's
     help: 'Calls to a deployment in progress',
     labelNames: ['deployment'],
     ...register,
-    collect: () =>
-      router.states().forEach(({ name, activeCalls: count }) => activeCalls.set({ deployment: name }, count)),
+    collect: () => {
+      activeCalls.reset()
+      for (const { name, activeCalls: count } of router.states()) activeCalls.set({ deployment: name }, count)
+    },
   })
   const recentCalls = new Gauge({
     name: 'farebox_deployment_recent_calls',
     help: 'Calls to a deployment started in the last 60 seconds',
     labelNames: ['deployment'],
     ...register,
-    collect: () =>
-      router.states().forEach(({ name, recentCalls: count }) => recentCalls.set({ deployment: name }, count)),
+    collect: () => {
+      recentCalls.reset()
+      for (const { name, recentCalls: count } of router.states()) recentCalls.set({ deployment: name }, count)
+    },
   })
 }
 
@@ -49,6 +55,7 @@ export function measuredRouter(registry: Registry, router: Router): Router {
   })
   const measured = (slot: Slot): Slot => ({
     deployment: slot.deployment,
+    isWithdrawn: () => slot.isWithdrawn(),
     run: async (call, payer) => {
       const startedAt = performance.now()
       let ended = 'thrown'

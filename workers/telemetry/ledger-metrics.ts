@@ -81,9 +81,25 @@ const GAUGES: readonly LedgerGauge[] = [
   },
   {
     name: 'farebox_jobs_in_review',
-    help: 'Jobs that a person must review',
+    help: 'Jobs that a person must review and has not resolved',
     labelNames: [],
     show: (gauge, { inReview }) => gauge.set(inReview),
+  },
+  {
+    name: 'farebox_resolved_usdc_atomic',
+    help: 'Amounts of payments that operators resolved, by outcome',
+    labelNames: ['outcome'],
+    show: (gauge, { resolved }) => {
+      for (const [outcome, { total }] of Object.entries(resolved)) gauge.set({ outcome }, Number(total))
+    },
+  },
+  {
+    name: 'farebox_resolved_items',
+    help: 'Number of payments that operators resolved, by outcome',
+    labelNames: ['outcome'],
+    show: (gauge, { resolved }) => {
+      for (const [outcome, { count }] of Object.entries(resolved)) gauge.set({ outcome }, count)
+    },
   },
 ]
 

@@ -49,7 +49,7 @@ export function addSettlementMetrics(
   const readSettlementTotals = sharedReading(() => reportsStore.readSettlementTotals())
   const counts = new Gauge({
     name: 'farebox_settlements',
-    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost, surplus and unknown (to refund)',
+    help: 'Unfinished settlements: signed, confirmed but not final, unproven (transfer missing), lost, surplus and unknown (to refund) until they are resolved',
     labelNames: ['state'],
     ...register,
     collect: async () => {

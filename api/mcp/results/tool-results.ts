@@ -27,8 +27,10 @@ export function resultOf(tool: PaidToolName, response: PaidResponse, key: string
 /**
  * Everything but `_meta` is a function of the stored result and its settlement, so that repetitions of a call are equal.
  */
-function paidResult(tool: PaidToolName, { headers, body }: PaidResponse): CallToolResult {
-  const settlement = decodePaymentResponseHeader(headers['payment-response'] ?? '')
+function paidResult(tool: PaidToolName, response: PaidResponse): CallToolResult {
+  const { headers, body } = response
+  if (headers['payment-response'] === undefined) return reServedResult(tool, response)
+  const settlement = decodePaymentResponseHeader(headers['payment-response'])
   const { 'x-receipt-id': id = '', 'x-receipt-token': token, 'x-catalog-version': catalogVersion } = headers
   const charge = dollarsFromAtomic(atomicAmount(BigInt(settlement.amount ?? 0)))
   const result: unknown = JSON.parse(String(body))
@@ -41,6 +43,14 @@ function paidResult(tool: PaidToolName, { headers, body }: PaidResponse): CallTo
       [META.receipt]: { id, token, charge_usdc: charge, catalog_version: catalogVersion },
     },
   }
+}
+
+/** The result of a call that an operator ended by returning it: there is no charge and no receipt. */
+function reServedResult(tool: PaidToolName, { body }: PaidResponse): CallToolResult {
+  const result: unknown = JSON.parse(String(body))
+  const returned =
+    'The operator returned this result after a review. Nothing was charged for it, and it has no receipt.'
+  return { content: [{ type: 'text', text: returned }, ...contentOf(tool, result)], structuredContent: result }
 }
 
 /**

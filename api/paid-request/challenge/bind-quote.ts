@@ -1,4 +1,3 @@
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import type { AdmissionStore, CurrentBinding } from '#shared/jobs/admission-store.ts'
@@ -7,6 +6,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { EffectiveRequest } from '../../request/effective-request.ts'
+import type { Catalogs } from '../../request/live-catalog.ts'
 import { requireAvailable } from '../../request/require-available.ts'
 import type { Challenge, ChallengeSubject } from './challenge.ts'
 
@@ -16,26 +16,31 @@ export interface PaidRequest extends ChallengeSubject {
 }
 
 interface Dependencies {
-  readonly catalog: Catalog
+  readonly catalogs: Pick<Catalogs, 'offered' | 'record'>
   readonly terms: Pick<PaymentTerms, 'challengeLifetimeSeconds'>
   readonly store: Pick<AdmissionStore, 'bindKey' | 'findBinding' | 'replaceClaim'>
   readonly tracer: Tracer
 }
 
 /**
- * Prices the request and binds the key to it, in place of a claim about its recording that does not hold. Throws
- * `idempotency_key_reused` (409) and `model_unavailable` (503).
+ * Prices the request and binds the key to it, in place of a claim about its recording that does not hold. A request
+ * that has no price any more keeps the live quote of its key. Throws `idempotency_key_reused` (409) and
+ * `model_unavailable` (503).
  */
 export async function bindQuote(
-  { catalog, terms, store, tracer }: Dependencies,
+  { catalogs, terms, store, tracer }: Dependencies,
   paidRequest: PaidRequest,
 ): Promise<Challenge> {
   const { idempotencyKey, requestDigest } = paidRequest
   const binding = await tracer.stage('quote', async () => {
+    const priced = await priceRequest({ catalogs, store }, paidRequest)
+    if (priced.outcome === 'bound') return priced
+    const { quote } = priced
+    await catalogs.record(quote.catalogVersion)
     const request = {
       idempotencyKey,
       requestDigest,
-      quote: await priceRequest({ catalog, store }, paidRequest),
+      quote,
       lifetimeSeconds: terms.challengeLifetimeSeconds,
       claimedAudio: claimOf(paidRequest),
     }
@@ -59,18 +64,26 @@ export function challengeOf(
   return { operation, idempotencyKey, requestDigest, quote, expiresAt }
 }
 
-/** Prices the request. Reports `idempotency_key_reused` in preference to a pricing error. */
+type Priced =
+  | { readonly outcome: 'priced'; readonly quote: Quote<JsonValue> }
+  | { readonly outcome: 'bound'; readonly quote: Quote<JsonValue>; readonly expiresAt: Date }
+
+/**
+ * Prices the request. Reports `idempotency_key_reused` in preference to a pricing error, and returns the live quote of
+ * the key where the model, the voice or the length was offered when that was made.
+ */
 async function priceRequest(
-  { catalog, store }: Pick<Dependencies, 'catalog' | 'store'>,
+  { catalogs, store }: Pick<Dependencies, 'catalogs' | 'store'>,
   paidRequest: PaidRequest,
-): Promise<Quote<JsonValue>> {
+): Promise<Priced> {
   const { operation, effectiveRequest } = paidRequest
   try {
-    requireAvailable(catalog, operation, effectiveRequest.publicModel)
-    return effectiveRequest.quote()
+    requireAvailable(catalogs.offered(), operation, effectiveRequest.publicModel)
+    return { outcome: 'priced', quote: effectiveRequest.quote() }
   } catch (error) {
-    await findBinding(store, paidRequest)
-    throw error
+    const binding = await findBinding(store, paidRequest)
+    if (!binding?.isLive || binding.requestDigest !== paidRequest.requestDigest) throw error
+    return { outcome: 'bound', quote: binding.quote, expiresAt: binding.expiresAt }
   }
 }
 

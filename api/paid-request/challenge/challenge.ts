@@ -2,6 +2,7 @@ import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import type { AppError } from '#shared/errors/app-error.ts'
 import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
@@ -24,14 +25,14 @@ export interface Challenge extends ChallengeSubject {
 
 interface ChallengeDependencies {
   readonly terms: PaymentTerms
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   readonly listings: Listings
   readonly signer: StatementSigner
 }
 
 /** Renders the 402 (or 412) that offers `challenge`. `refusal` is the reason why a presented payment was refused. */
 export function renderChallenge(
-  { terms, challengeSecret, listings, signer }: ChallengeDependencies,
+  { terms, challengeSecrets, listings, signer }: ChallengeDependencies,
   challenge: Challenge,
   requestId: string,
   refusal?: AppError,
@@ -49,7 +50,7 @@ export function renderChallenge(
     message: `This request costs at most ${dollarsFromAtomic(quotedMaximum)} USDC. Sign the challenge in PAYMENT-REQUIRED and retry.`,
     extra: {
       facilitatorAddress: facilitatorFor(terms, requestDigest),
-      challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecret),
+      challenge: sealChallengeToken({ ...challenge, quotedMaximum }, challengeSecrets),
       expiresAt: expiresAt.toISOString(),
     },
     refusal,

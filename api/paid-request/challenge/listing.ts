@@ -7,6 +7,7 @@ import {
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { CategoryId } from '#shared/catalog/categories.ts'
 import { type AnyOperation, type OperationId, operations } from '#shared/operations/registry.ts'
+import { type CurrentCatalog, derived } from '../../request/live-catalog.ts'
 import { type JsonSchema, outlineSchema } from '../../schemas/json-schema.ts'
 import { exampleRequest, jsonRequestSchema } from '../../schemas/operation-schemas.ts'
 import { resourceUrl } from './resource-url.ts'
@@ -57,7 +58,7 @@ export type Listings = Readonly<Record<OperationId, Listing>>
 
 interface ListingInput {
   /** The available models, which the examples are for. */
-  readonly catalog: Catalog
+  readonly catalog: CurrentCatalog
   readonly publicBaseUrl: string
   readonly newKey: () => string
 }
@@ -71,6 +72,10 @@ export function createListings(input: ListingInput): Listings {
 function createListing(operation: AnyOperation, { catalog, publicBaseUrl, newKey }: ListingInput): Listing {
   const url = resourceUrl(operation, publicBaseUrl)
   const iconUrl = new URL('/favicon.svg', publicBaseUrl).href
+  const inForce = (serialize: (current: Catalog) => () => string) => {
+    const serialized = derived(catalog, serialize)
+    return () => serialized()()
+  }
   return {
     url,
     resource: JSON.stringify({
@@ -82,8 +87,8 @@ function createListing(operation: AnyOperation, { catalog, publicBaseUrl, newKey
       // Listing services drop icons of hosts that they cannot reach, such as a sandbox's.
       ...(isValidIconUrl(iconUrl) ? { iconUrl } : {}),
     }),
-    probeExtensions: serializeExtensions(describeCall(operation, catalog), newKey),
-    pricedExtensions: serializeExtensions(describeCallBriefly(operation, catalog), newKey),
+    probeExtensions: inForce((current) => serializeExtensions(describeCall(operation, current), newKey)),
+    pricedExtensions: inForce((current) => serializeExtensions(describeCallBriefly(operation, current), newKey)),
   }
 }
 

@@ -1,16 +1,16 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Catalog } from '#shared/catalog/catalog.ts'
 import { priceBounds } from '#shared/catalog/price-bounds.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { atomicFromDollars } from '#shared/money/atomic-amount.ts'
 import type { AnyOperation } from '#shared/operations/registry.ts'
 import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { StatementSigner } from '#shared/payment/statement-signer.ts'
+import type { Catalogs } from '../../request/live-catalog.ts'
 import type { Listings } from './listing.ts'
 import { renderPaymentRequired } from './payment-required.ts'
 
 interface ProbeDependencies {
-  readonly catalog: Catalog
+  readonly catalogs: Pick<Catalogs, 'offered'>
   readonly terms: PaymentTerms
   readonly listings: Listings
   readonly signer: StatementSigner
@@ -45,11 +45,11 @@ export function isProbe(headers: IncomingHttpHeaders, body: unknown): boolean {
  * Throws `model_unavailable` when no model of the operation's category is available.
  */
 export function renderProbeChallenge(
-  { catalog, terms, listings, signer, now }: ProbeDependencies,
+  { catalogs, terms, listings, signer, now }: ProbeDependencies,
   operation: AnyOperation,
   requestId: string,
 ) {
-  const bounds = priceBounds(catalog, operation.category)
+  const bounds = priceBounds(catalogs.offered(), operation.category)
   if (!bounds) throw new AppError('model_unavailable')
   const { maximumChargeUsd } = bounds
   const listing = listings[operation.id]

@@ -1,6 +1,7 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import type { CurrentBinding } from '#shared/jobs/admission-store.ts'
 import type { MeasuredAudio } from '#shared/operations/operation.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import { type AuthorizationDependencies, readAuthorization } from '../payment/read-authorization.ts'
@@ -22,7 +23,7 @@ export function requireTrueClaim(
   const requestDigest = claimedDigest(binding, paidRequest)
   if (requestDigest === null) return
   const claimed = { ...paidRequest, requestDigest }
-  if (!isIssuedFor(paymentHeader, claimed, dependencies.challengeSecret)) return
+  if (!isIssuedFor(paymentHeader, claimed, dependencies.challengeSecrets)) return
   readAuthorization(dependencies, paymentHeader, claimed)
   throw new AppError('audio_claim_mismatch', {
     message: `The recording is not the one that was priced: ${differences(binding.claim.audio, recording.audio)}. Nothing was charged. This challenge has the price of the recording that was sent; sign it and send the same request again.`,
@@ -32,10 +33,10 @@ export function requireTrueClaim(
 function isIssuedFor(
   { decoded }: PaymentHeader,
   subject: { readonly idempotencyKey: string; readonly requestDigest: string },
-  challengeSecret: string,
+  challengeSecrets: ChallengeSecrets,
 ): boolean {
   if (decoded.outcome !== 'decoded') return false
-  const opened = openChallengeToken(decoded.payment.accepted.extra?.['challenge'], subject, challengeSecret)
+  const opened = openChallengeToken(decoded.payment.accepted.extra?.['challenge'], subject, challengeSecrets)
   return opened.outcome === 'genuine' && opened.matchesRequest
 }
 

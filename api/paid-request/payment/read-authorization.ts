@@ -1,5 +1,6 @@
 import { AppError } from '#shared/errors/app-error.ts'
 import { type Authorization, authorizationOf } from '#shared/payment/authorization.ts'
+import type { ChallengeSecrets } from '#shared/payment/challenge-secrets.ts'
 import { openChallengeToken } from '#shared/payment/challenge-token.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import { type PaymentTerms, SIGNING_TERMS } from '#shared/payment/payment-terms.ts'
@@ -24,7 +25,7 @@ export interface PresentedPayment {
 export interface AuthorizationDependencies {
   readonly terms: PaymentTerms
   readonly publicBaseUrl: string
-  readonly challengeSecret: string
+  readonly challengeSecrets: ChallengeSecrets
   readonly verifier: AuthorizationVerifier
 }
 
@@ -34,7 +35,7 @@ export interface AuthorizationDependencies {
  * of whatever differs from the challenge.
  */
 export function readAuthorization(
-  { terms, publicBaseUrl, challengeSecret, verifier }: AuthorizationDependencies,
+  { terms, publicBaseUrl, challengeSecrets, verifier }: AuthorizationDependencies,
   { decoded }: PaymentHeader,
   subject: ChallengeSubject,
 ): PresentedPayment {
@@ -48,7 +49,7 @@ export function readAuthorization(
   const authorization = authorizationOf(decoded.payment)
   requireOurTerms(accepted, authorization, terms)
 
-  const opened = openChallengeToken(accepted.extra?.['challenge'], subject, challengeSecret)
+  const opened = openChallengeToken(accepted.extra?.['challenge'], subject, challengeSecrets)
   if (opened.outcome === 'forged')
     throw new AppError('payment_terms_mismatch', {
       message:
@@ -75,10 +76,11 @@ function requireOurTerms(accepted: AcceptedTerms, authorization: Authorization, 
   if (accepted.network !== terms.network) throw new AppError('payment_network_mismatch')
   if (!isSameAddress(accepted.asset, terms.asset) || authorization.asset !== terms.asset)
     throw new AppError('payment_asset_mismatch')
-  if (!isSameAddress(accepted.payTo, terms.payTo) || authorization.payTo !== terms.payTo)
+  if (!terms.acceptedRecipients.includes(authorization.payTo) || !isSameAddress(accepted.payTo, authorization.payTo))
     throw new AppError('payment_recipient_mismatch')
   if (authorization.spender !== terms.spender) throw new AppError('payment_spender_mismatch')
-  if (!terms.facilitators.includes(authorization.facilitator)) throw new AppError('payment_facilitator_mismatch')
+  if (!terms.acceptedFacilitators.includes(authorization.facilitator))
+    throw new AppError('payment_facilitator_mismatch')
 }
 
 /**

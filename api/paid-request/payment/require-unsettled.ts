@@ -7,6 +7,7 @@ import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { PaymentHeader } from '#shared/payment/x402-wire.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
+import { resolvedError } from '../job/resolved-error.ts'
 import { isChainRefusal, type PayerMemory } from './payer-memory.ts'
 import type { VerificationLimiter } from './verify-authorization.ts'
 
@@ -16,15 +17,15 @@ interface Dependencies {
   readonly payers: Pick<PayerMemory, 'isKnown'>
   readonly limitVerifications: VerificationLimiter
   readonly settlementSearch: SettlementSearch
-  readonly store: Pick<AdmissionStore, 'findPriorWork' | 'recordUnknownSettlement'>
+  readonly store: Pick<AdmissionStore, 'findPriorWork' | 'recordUnknownSettlement' | 'findUnknownEnding'>
   readonly logger: Logger
 }
 
 /**
  * Throws unless it is certain that the refused payment moved no money: the answer to a refusal says so, and asks for
  * another payment. A ledger that was restored from a backup does not know the payments of the lost time, so the chain is
- * asked. Throws `payment_already_settled` (409) and records the settlement for a person, `settlement_under_review` (503)
- * when the use of the nonce cannot be explained, and `payment_state_unknown` (503) when the chain cannot be read.
+ * asked. Throws `payment_already_settled` (409) and records the settlement for a person, the error of the resolution once
+ * that person has ended it, `settlement_under_review` (503) when the use of the nonce cannot be explained, and `payment_state_unknown` (503) when the chain cannot be read.
  *
  * A signature that is not the payer's, or not addressed to this service, is not looked up; any other counts against the
  * allowance of its network, as a verification does.
@@ -52,6 +53,12 @@ export async function requireUnsettled(
     logger.error('a payment is used on chain, and its settlement was not found', { requestId: request.id })
     throw new AppError('settlement_under_review')
   }
+  const ending = await store.findUnknownEnding(authorization)
+  if (ending?.outcome === 'written_off')
+    throw new AppError('payment_already_settled', {
+      message: `This payment was settled in transaction ${found.transaction}, but its result is lost. The operator closed this case without a refund. Do not pay again for this call.`,
+    })
+  if (ending) throw resolvedError(ending)
   logger.error('a payment was settled that the ledger does not know', { reason: found.transaction })
   await store.recordUnknownSettlement({ authorization, found, idempotencyKey, requestId: request.id, jobId: null })
   throw new AppError('payment_already_settled', {
@@ -63,9 +70,9 @@ function isAddressedToUs(authorization: Authorization, terms: PaymentTerms): boo
   return (
     authorization.network === terms.network &&
     authorization.asset === terms.asset &&
-    authorization.payTo === terms.payTo &&
+    terms.acceptedRecipients.includes(authorization.payTo) &&
     authorization.spender === terms.spender &&
     // Otherwise payers could settle tiny payments themselves, and have each recorded and reported to the operator.
-    terms.facilitators.includes(authorization.facilitator)
+    terms.acceptedFacilitators.includes(authorization.facilitator)
   )
 }

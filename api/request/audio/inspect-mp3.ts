@@ -22,7 +22,7 @@ export interface Mp3Inspection {
 /** The outcome that the cache stores for an upload. */
 export type InspectionOutcome =
   | { readonly outcome: 'accepted'; readonly inspection: Mp3Inspection }
-  | { readonly outcome: 'rejected'; readonly code: 'unsupported_audio' | 'audio_too_long'; readonly message: string }
+  | { readonly outcome: 'rejected'; readonly code: 'unsupported_audio'; readonly message: string }
 
 export interface Mp3InspectorDependencies extends DecoderLimits {
   /** Undefined without ffmpeg: uploads that the frame walk rejects are still rejected, others are answered 503. */
@@ -30,7 +30,6 @@ export interface Mp3InspectorDependencies extends DecoderLimits {
   readonly cache: InspectionCache<InspectionOutcome>
   /** Asked before an upload is decoded that this process does not know. */
   readonly verdicts: SharedVerdicts
-  readonly limits: AudioLimits
   /** Stops all decodes on shutdown. */
   readonly signal?: AbortSignal
   /** Called with the reason why inspection was unavailable, which the public error does not contain. */
@@ -40,6 +39,7 @@ export interface Mp3InspectorDependencies extends DecoderLimits {
 export interface InspectionOptions extends DecoderCaller {
   /** The field that errors name (`file`, `audio_base64`). */
   readonly param?: string
+  readonly limits: AudioLimits
 }
 
 export interface Mp3Inspector {
@@ -53,7 +53,7 @@ export interface Mp3Inspector {
    */
   readonly inspect: (upload: MeasuredUpload, options: InspectionOptions) => Promise<Mp3Inspection>
   /** Throws `audio_too_large` or `audio_too_long`, as `inspect` would, for a recording that was only described. */
-  readonly requireWithinLimits: (audio: Pick<MeasuredAudio, 'bytes' | 'durationMs'>) => void
+  readonly requireWithinLimits: (audio: Pick<MeasuredAudio, 'bytes' | 'durationMs'>, limits: AudioLimits) => void
   /** Lets admission reject requests before their upload that `inspect` would reject after it. */
   readonly retryAfterSeconds: DecoderQueue['retryAfterSeconds']
   readonly load: DecoderQueue['load']
@@ -64,8 +64,8 @@ interface Decoded extends DecodeVerdict {
   readonly isRepeatable: boolean
 }
 
-function reject(code: 'unsupported_audio' | 'audio_too_long', message: string): InspectionOutcome {
-  return { outcome: 'rejected', code, message }
+function reject(message: string): InspectionOutcome {
+  return { outcome: 'rejected', code: 'unsupported_audio', message }
 }
 
 function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, stopped: boolean): string {
@@ -81,7 +81,7 @@ function disagreement(walk: Mp3Walk, plan: DecodePlan, decodedSamples: number, s
  * fails the walk never waits for a decoder.
  */
 export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3Inspector {
-  const { decode, cache, verdicts, limits, signal, onUnavailable } = dependencies
+  const { decode, cache, verdicts, signal, onUnavailable } = dependencies
   const decoders = createDecoderQueue(dependencies)
 
   function unavailable(reason: string): AppError {
@@ -120,28 +120,30 @@ export function createMp3Inspector(dependencies: Mp3InspectorDependencies): Mp3I
     const { walk } = upload
     if (walk.outcome === 'unsupported') {
       const message = `The upload is not a decodable MP3: found ${walk.found}. ${conversionAdvice(walk.found)}`
-      return reject('unsupported_audio', message)
+      return reject(message)
     }
-    if (walk.durationMs > limits.maximumDurationMs) return reject('audio_too_long', tooLong(walk.durationMs, limits))
     const { refusal } = await verdictOn(upload, walk, caller)
-    if (refusal !== null) return reject('unsupported_audio', refusal)
+    if (refusal !== null) return reject(refusal)
     return { outcome: 'accepted', inspection: { durationMs: walk.durationMs, parts: walk.parts } }
   }
 
   return {
     retryAfterSeconds: decoders.retryAfterSeconds,
     load: decoders.load,
-    requireWithinLimits: ({ bytes, durationMs }) => {
+    requireWithinLimits: ({ bytes, durationMs }, limits) => {
       if (bytes > limits.maximumBytes)
         throw new AppError('audio_too_large', { message: tooLarge(bytes, limits), param: 'audio.bytes' })
       if (durationMs > limits.maximumDurationMs)
         throw new AppError('audio_too_long', { message: tooLong(durationMs, limits), param: 'audio.duration_ms' })
     },
-    inspect: async (upload, { param, ...caller }) => {
-      const { audio, sha256 } = upload
+    inspect: async (upload, { param, limits, ...caller }) => {
+      const { audio, sha256, walk } = upload
       const field = param === undefined ? {} : { param }
       if (audio.length > limits.maximumBytes)
         throw new AppError('audio_too_large', { message: tooLarge(audio.length, limits), ...field })
+      // Not part of the outcome that is cached: the limits of two requests may differ.
+      if (walk.outcome !== 'unsupported' && walk.durationMs > limits.maximumDurationMs)
+        throw new AppError('audio_too_long', { message: tooLong(walk.durationMs, limits), ...field })
       const outcome = await cache.get(sha256, () => examine(upload, caller))
       if (outcome.outcome === 'accepted') return outcome.inspection
       throw new AppError(outcome.code, { message: outcome.message, ...field })

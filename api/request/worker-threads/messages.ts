@@ -1,3 +1,4 @@
+import type { Catalog } from '#shared/catalog/catalog.ts'
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
 import { AppError, type AppErrorDetails } from '#shared/errors/app-error.ts'
 import type { ErrorCode } from '#shared/errors/error-codes.ts'
@@ -13,7 +14,14 @@ import type { PreparedClaim, PreparedRequest, PreparedUpload } from '../prepare-
 /** A JSON body, sent to an operation's endpoint or, with `null`, to the quotes route. */
 export interface JsonTask {
   readonly bytes: Uint8Array
+  readonly catalog: Catalog
   readonly operationId: string | null
+}
+
+/** A JSON-RPC message. */
+export interface MessageTask {
+  readonly bytes: Uint8Array
+  readonly catalog: Catalog
 }
 
 export interface EncryptionTask {
@@ -52,7 +60,7 @@ export interface PlainMessage {
 /** The parameters and results of the functions that `thread.ts` exports. */
 export interface ThreadTasks {
   readonly prepareJson: { readonly task: JsonTask; readonly result: Outcome<PlainPrepared> }
-  readonly prepareMessage: { readonly task: Uint8Array; readonly result: Outcome<PlainMessage> }
+  readonly prepareMessage: { readonly task: MessageTask; readonly result: Outcome<PlainMessage> }
   readonly measureFile: { readonly task: Uint8Array; readonly result: MeasuredUpload }
   readonly sealUpload: { readonly task: EncryptionTask; readonly result: Uint8Array }
 }

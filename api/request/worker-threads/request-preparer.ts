@@ -3,6 +3,7 @@ import type { Catalog } from '#shared/catalog/catalog.ts'
 import { encryptUpload, type StagedUpload } from '#shared/media/staged-upload.ts'
 import { type AnyOperation, operationById } from '#shared/operations/registry.ts'
 import { transferableMemoryOf } from '../byte-buffer.ts'
+import type { CurrentCatalog } from '../live-catalog.ts'
 import { type MeasuredUpload, measureAudio } from '../measure-audio.ts'
 import { type Prepared, prepareBody } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote } from '../quote-request.ts'
@@ -26,18 +27,18 @@ export class UnparsedJson {
 
 /** The arguments of a tool call, which are prepared once: the body of the call to its operation. */
 export class CallArguments {
-  #prepare: (() => PreparedQuote) | null
+  #prepare: ((read: Catalog) => PreparedQuote) | null
 
-  constructor(prepare: () => PreparedQuote) {
+  constructor(prepare: (read: Catalog) => PreparedQuote) {
     this.#prepare = prepare
   }
 
   /** Returns the prepared request and forgets it: a recording in it must not stay in memory while its caller waits. */
-  take(): PreparedQuote {
+  take(read: Catalog): PreparedQuote {
     const prepare = this.#prepare
     this.#prepare = null
     if (!prepare) throw new Error('these arguments were taken before')
-    return prepare()
+    return prepare(read)
   }
 }
 
@@ -59,9 +60,9 @@ export interface RequestPreparer {
   readMessage(body: unknown): Promise<ReadMessage>
   /**
    * Prepares a parsed JSON body, an `UnparsedJson`, whose bytes are transferred, or the arguments of a tool call. Throws the
-   * 400s of the endpoint.
+   * 400s of the endpoint. `read` decides its defaults.
    */
-  prepareRequest(operation: AnyOperation, body: unknown): Promise<Prepared>
+  prepareRequest(operation: AnyOperation, body: unknown, read: Catalog): Promise<Prepared>
   /** Does the same for the body of `POST /v1/quotes`. */
   prepareQuote(body: unknown): Promise<PreparedQuote>
   /** Measures an upload. The bytes of a large one are transferred: use those of the result afterwards. */
@@ -72,10 +73,9 @@ export interface RequestPreparer {
 }
 
 /** Creates a preparer for `threads` large bodies at a time; others wait. Threads start when they are first needed. */
-export function createRequestPreparer(catalog: Catalog, threads: number): RequestPreparer {
+export function createRequestPreparer(offered: CurrentCatalog, threads: number): RequestPreparer {
   const pool = new Piscina({
     filename: new URL('./thread.ts', import.meta.url).href,
-    workerData: { catalog },
     minThreads: 0,
     maxThreads: threads,
     idleTimeout: IDLE_THREAD_MS,
@@ -87,27 +87,29 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
     bytes: Uint8Array,
   ): Promise<ThreadTasks[Name]['result']> => await pool.run(task, { name, transferList: transferableMemoryOf(bytes) })
   const prepareOnThread = async ({ bytes }: UnparsedJson, operationId: string | null) => {
-    return revive(valueOrThrow(await runOnThread('prepareJson', { bytes, operationId }, bytes)))
+    return revive(valueOrThrow(await runOnThread('prepareJson', { bytes, operationId, catalog: offered() }, bytes)))
   }
   const readOnThread = async ({ bytes }: UnparsedJson): Promise<ReadMessage> => {
-    const { message, prepared } = valueOrThrow(await runOnThread('prepareMessage', bytes, bytes))
+    const { message, prepared } = valueOrThrow(
+      await runOnThread('prepareMessage', { bytes, catalog: offered() }, bytes),
+    )
     return messageOf(message, prepared && (() => revive(valueOrThrow(prepared))))
   }
   return {
     readMessage: async (body) => {
       if (body instanceof UnparsedJson) return await readOnThread(body)
       const call = toolCallOf(body)
-      return messageOf(withoutArguments(body), call && (() => prepareCall(call, catalog)))
+      return messageOf(withoutArguments(body), call && ((read) => prepareCall(call, { read, offered })))
     },
-    prepareRequest: async (operation, body) => {
-      if (body instanceof CallArguments) return body.take().prepared
+    prepareRequest: async (operation, body, read) => {
+      if (body instanceof CallArguments) return body.take(read).prepared
       if (body instanceof UnparsedJson) return (await prepareOnThread(body, operation.id)).prepared
-      return prepareBody(operation, body, catalog)
+      return prepareBody(operation, body, { read, offered })
     },
     prepareQuote: async (given) => {
-      if (given instanceof CallArguments) return given.take()
+      if (given instanceof CallArguments) return given.take(offered())
       if (given instanceof UnparsedJson) return await prepareOnThread(given, null)
-      return prepareQuote(given, catalog)
+      return prepareQuote(given, { read: offered(), offered })
     },
     measureAudio: async (audio) =>
       audio.length <= SMALL_BODY_BYTES ? measureAudio(audio) : await runOnThread('measureFile', audio, audio),
@@ -119,7 +121,7 @@ export function createRequestPreparer(catalog: Catalog, threads: number): Reques
   }
 }
 
-function messageOf(message: unknown, prepare: (() => PreparedQuote) | null): ReadMessage {
+function messageOf(message: unknown, prepare: ((read: Catalog) => PreparedQuote) | null): ReadMessage {
   const call = toolCallOf(message)
   return { message, call: call && prepare && { ...call, arguments: new CallArguments(prepare) } }
 }

@@ -1,4 +1,4 @@
-import { move, transferableSymbol, valueSymbol, workerData } from 'piscina'
+import { move, transferableSymbol, valueSymbol } from 'piscina'
 import type { Catalog } from '#shared/catalog/catalog.ts'
 import { AppError } from '#shared/errors/app-error.ts'
 import { encryptUpload } from '#shared/media/staged-upload.ts'
@@ -7,7 +7,7 @@ import { transferableMemoryOf } from '../byte-buffer.ts'
 import { parseJsonBody } from '../json-body.ts'
 import { parseJsonWithUpload } from '../json-upload.ts'
 import { measureAudio } from '../measure-audio.ts'
-import { prepareBody } from '../prepare-request.ts'
+import { prepareBody, type ReadingCatalogs } from '../prepare-request.ts'
 import { type PreparedQuote, prepareQuote, uploadRequestOf } from '../quote-request.ts'
 import { isAvailable } from '../require-available.ts'
 import { prepareCall, recordingHolderOf, type ToolCall, toolCallOf, withoutArguments } from '../tool-call.ts'
@@ -18,17 +18,16 @@ import { SMALL_BODY_BYTES } from './small-body.ts'
  * The entry point of the worker threads, which process large bodies so that the event loop stays responsive.
  */
 
-const { catalog } = workerData as { readonly catalog: Catalog }
-
 /** Parses, validates, measures, digests and prices a JSON body. */
-export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId }) => {
-  const outcome = prepareUpload(bytes, operationId) ?? toOutcome(() => prepare(parseAndFree(bytes), operationId))
+export const prepareJson: ThreadExports['prepareJson'] = ({ bytes, operationId, catalog }) => {
+  const outcome =
+    prepareUpload(bytes, operationId, catalog) ?? toOutcome(() => prepare(parseAndFree(bytes), operationId, catalog))
   return outcome.outcome === 'done' ? transfer(outcome, bytesOf(outcome.value)) : outcome
 }
 
 /** Parses a JSON-RPC message, and does the same with the arguments of its tool call. */
-export const prepareMessage: ThreadExports['prepareMessage'] = (bytes) => {
-  const outcome = toOutcome(() => readMessage(bytes))
+export const prepareMessage: ThreadExports['prepareMessage'] = ({ bytes, catalog }) => {
+  const outcome = toOutcome(() => readMessage(bytes, catalog))
   const prepared = outcome.outcome === 'done' ? outcome.value.prepared : null
   return prepared?.outcome === 'done' ? transfer(outcome, bytesOf(prepared.value)) : outcome
 }
@@ -43,40 +42,40 @@ export const sealUpload: ThreadExports['sealUpload'] = ({ audio, stagedUpload })
 }
 
 /** Prepares a request with a large upload. Returns `null` for any other, and for one that is not accepted. */
-function prepareUpload(bytes: Uint8Array, operationId: string | null): Outcome<PlainPrepared> | null {
+function prepareUpload(bytes: Uint8Array, operationId: string | null, catalog: Catalog): Outcome<PlainPrepared> | null {
   const { upload } = operationId === null ? uploadOperation : operationById(operationId)
   const holderOf = operationId === null ? uploadRequestOf : (parsed: unknown) => parsed
   const given = upload && parseJsonWithUpload(asBuffer(bytes), upload, holderOf)
   if (given === null) return null
-  const outcome = toOutcome(() => prepare(given, operationId))
+  const outcome = toOutcome(() => prepare(given, operationId, catalog))
   if (outcome.outcome === 'refused' || outcome.value.prepared.kind !== 'upload') return null
   free(bytes)
   return outcome
 }
 
-function readMessage(bytes: Uint8Array): PlainMessage {
+function readMessage(bytes: Uint8Array, catalog: Catalog): PlainMessage {
   const given = parseJsonWithUpload(asBuffer(bytes), uploadOperation.upload, recordingHolderOf)
-  const read = given === null ? null : splitMessage(given)
+  const read = given === null ? null : splitMessage(given, catalog)
   // Anything else is judged by its text.
   if (read?.prepared?.outcome !== 'done' || read.prepared.value.prepared.kind !== 'upload')
-    return splitMessage(parseAndFree(bytes))
+    return splitMessage(parseAndFree(bytes), catalog)
   free(bytes)
   return read
 }
 
-function splitMessage(given: unknown): PlainMessage {
+function splitMessage(given: unknown, catalog: Catalog): PlainMessage {
   const message = withoutArguments(given)
   requireShort(message, SMALL_BODY_BYTES, 'Only the arguments of a tool may be this long.')
   const call = toolCallOf(given)
-  return { message, prepared: call && toOutcome(() => prepareArguments(call)) }
+  return { message, prepared: call && toOutcome(() => prepareArguments(call, catalog)) }
 }
 
-function prepareArguments(call: ToolCall): PlainPrepared {
-  const prepared = prepareCall(call, catalog)
+function prepareArguments(call: ToolCall, catalog: Catalog): PlainPrepared {
+  const prepared = prepareCall(call, catalogsOf(catalog))
   const { bodyLimitBytes } = prepared.operation
   if (bodyLimitBytes !== null)
     requireShort(call.arguments, bodyLimitBytes, `The arguments of this tool may have ${bodyLimitBytes} bytes.`)
-  return toPlain(prepared)
+  return toPlain(prepared, catalog)
 }
 
 function requireShort(value: unknown, limitBytes: number, message: string): void {
@@ -98,13 +97,18 @@ function free({ buffer }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
 
-function prepare(given: unknown, operationId: string | null): PlainPrepared {
-  if (operationId === null) return toPlain(prepareQuote(given, catalog))
+function prepare(given: unknown, operationId: string | null, catalog: Catalog): PlainPrepared {
+  const catalogs = catalogsOf(catalog)
+  if (operationId === null) return toPlain(prepareQuote(given, catalogs), catalog)
   const operation = operationById(operationId)
-  return toPlain({ operation, prepared: prepareBody(operation, given, catalog), wantsChallenge: false })
+  return toPlain({ operation, prepared: prepareBody(operation, given, catalogs), wantsChallenge: false }, catalog)
 }
 
-function toPlain({ operation, prepared, wantsChallenge }: PreparedQuote): PlainPrepared {
+function catalogsOf(catalog: Catalog): ReadingCatalogs {
+  return { read: catalog, offered: () => catalog }
+}
+
+function toPlain({ operation, prepared, wantsChallenge }: PreparedQuote, catalog: Catalog): PlainPrepared {
   if (prepared.kind !== 'request') return { operationId: operation.id, prepared, wantsChallenge }
   const { quote, ...request } = prepared
   const quoted = isAvailable(catalog, operation, request.publicModel) ? toOutcome(quote) : null

@@ -18,8 +18,31 @@ const pricingSchema = z.looseObject({
   data: z.array(z.looseObject({ model: z.string() })),
 })
 
+const catalogSchema = z.looseObject({ catalog_version: z.string(), pricing: pricingSchema.shape.data })
+
 /**
- * Checks that the receipt's unit prices are the published ones. A difference from another catalog version is reported
+ * Checks that the receipt's unit prices are those of the catalog that it names, which the service keeps. Falls back to
+ * its current price list for a version from before catalogs were kept.
+ */
+export async function checkCatalogPrices(receipt: GivenReceipt, baseUrl: string): Promise<Check> {
+  const url = new URL(`/v1/catalogs/${encodeURIComponent(receipt.catalog_version)}`, baseUrl).href
+  try {
+    const { status, body } = await fetchJson(url)
+    const catalog = catalogSchema.safeParse(body)
+    if (status === 200 && catalog.success) {
+      const { catalog_version, pricing } = catalog.data
+      if (catalog_version === receipt.catalog_version) return comparePrices(receipt, { catalog_version, data: pricing })
+      return failed(NAME, `${url} answered with ${catalog_version}`)
+    }
+    if (status !== 404) throw new Error(`${url} answered ${status} without a catalog`)
+  } catch (error) {
+    return skipped(NAME, messageOf(error))
+  }
+  return await checkPrices(receipt, new URL('/v1/pricing', baseUrl).href, false)
+}
+
+/**
+ * Checks that the receipt's unit prices are those of a price list. A difference from another catalog version is reported
  * but is not a failure, since prices may have changed. A price list that cannot be read is a failure only when
  * `--pricing` named it.
  */

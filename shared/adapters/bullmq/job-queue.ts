@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import { type JobConsumer, type JobQueue, QUEUE_NAMES, type QueueName } from '#shared/jobs/job-queue.ts'
 import type { QueueSettings } from '#shared/jobs/queue-settings.ts'
 import { parseQueueUrl, type QueueAddress } from '#shared/jobs/queue-url.ts'
@@ -6,24 +5,25 @@ import { StartFailure } from '#shared/runtime/start-process.ts'
 import { isConnectionFailure } from '../connection-failure.ts'
 import { openOnce, untilOpen } from '../open-once.ts'
 import { isRedisOutage } from '../redis/redis-client.ts'
+import { startConsumption } from './consumption.ts'
 import { migratePostgresQueue, openPostgresEngine } from './postgres-engine.ts'
-import { CONSUMER_RETRY_MS, type Consumer, type Producer, type QueueEngine } from './queue-engine.ts'
+import { CONSUMER_RETRY_MS, type Producer, type QueueEngine } from './queue-engine.ts'
 import { openRedisEngine } from './redis-engine.ts'
 
 /** A queue that hangs must not delay the caller for longer. The sweeper enqueues the job again. */
 const ENQUEUE_DEADLINE_MS = 3000
 
-const messageSchema = z.strictObject({ jobId: z.uuid() })
-
 /** Both sides of the queue over the same connections. */
 export interface OpenedJobQueue extends JobQueue {
   /**
    * Calls `run` for each delivered id, concurrently up to each queue's limit in `concurrency`. `run` must not throw for
-   * a failed job.
+   * a failed job. Begins with `pausedQueues` paused.
    */
-  consume(concurrency: ReadonlyMap<QueueName, number>, run: (jobId: string) => Promise<void>): JobConsumer
-  /** Returns BullMQ's queues, for the operators' board. Throws while the queue cannot be reached. */
-  producers(): Promise<readonly Producer[]>
+  consume(
+    concurrency: ReadonlyMap<QueueName, number>,
+    run: (jobId: string) => Promise<void>,
+    pausedQueues?: ReadonlySet<QueueName>,
+  ): JobConsumer
 }
 
 /** Creates or updates the queue's tables in PostgreSQL; does nothing for Redis. Part of `npm run migrate`. */
@@ -56,19 +56,18 @@ export async function openJobQueue(settings: QueueSettings, onError: (error: Err
   const opened = untilOpen(opening, closing.signal, { retryMs: CONSUMER_RETRY_MS, onError: report })
   return {
     enqueue: (jobId, queue) => within(ENQUEUE_DEADLINE_MS, addTo(opening.get(), queue, jobId)),
-    consume: (concurrency, run) => {
+    consume: (concurrency, run, pausedQueues) => {
       const stopping = Promise.withResolvers<null>()
-      const consumers = Promise.race([opened, stopping.promise]).then((ready) =>
-        ready ? startConsumers(ready.engine, { concurrency, run, onError: report }) : [],
-      )
+      const engine = Promise.race([opened, stopping.promise]).then((ready) => ready?.engine ?? null)
+      const consumption = startConsumption(engine, { concurrency, run, pausedQueues, onError: report })
       return {
+        ...consumption,
         close: async (deadlineMs) => {
           stopping.resolve(null)
-          await closeWithin(await consumers, deadlineMs)
+          await consumption.close(deadlineMs)
         },
       }
     },
-    producers: async () => [...(await opening.get()).producers.values()],
     check: async () => (await opening.get()).engine.check(),
     close: async () => {
       closing.abort()
@@ -98,23 +97,6 @@ function withProducers(engine: QueueEngine, onError: (error: Error) => void): Op
 async function addTo(opening: Promise<Opened>, queue: QueueName, jobId: string): Promise<void> {
   const { producers } = await opening
   await producers.get(queue)?.add('run', { jobId })
-}
-
-interface Consumption {
-  readonly concurrency: ReadonlyMap<QueueName, number>
-  readonly run: (jobId: string) => Promise<void>
-  readonly onError: (error: Error) => void
-}
-
-function startConsumers(engine: QueueEngine, { concurrency, run, onError }: Consumption): readonly Consumer[] {
-  const consumers = [...concurrency].map(([name, limit]) =>
-    engine.createConsumer(name, limit, (message) => run(messageSchema.parse(message.data).jobId)),
-  )
-  for (const consumer of consumers) {
-    consumer.on('error', onError)
-    consumer.on('failed', (_, error) => onError(error))
-  }
-  return consumers
 }
 
 /** Has no `cause`: errors of Redis clients carry the failed command, which may contain the password. */
@@ -154,15 +136,4 @@ async function within(deadlineMs: number, work: Promise<void>): Promise<void> {
   } finally {
     clearTimeout(timer)
   }
-}
-
-/**
- * Waits for running jobs until the deadline; the lease of a job that outlives it stays valid. BullMQ cannot turn a
- * waiting close into a forced one, so the consumers' connections then stay open until the process ends.
- */
-async function closeWithin(consumers: readonly Consumer[], deadlineMs: number): Promise<void> {
-  const { promise: deadline, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, deadlineMs)
-  await Promise.race([Promise.all(consumers.map((consumer) => consumer.close())), deadline])
-  clearTimeout(timer)
 }

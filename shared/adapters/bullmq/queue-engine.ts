@@ -11,6 +11,10 @@ export interface Producer {
 export interface Consumer {
   on(event: 'error', listener: (error: Error) => void): unknown
   on(event: 'failed', listener: (job: unknown, error: Error) => void): unknown
+  isPaused(): boolean
+  pause(doNotWaitActive: boolean): Promise<void>
+  /** Reports a failure as an event. */
+  resume(): Promise<void>
   close(): Promise<void>
 }
 

@@ -12,40 +12,46 @@ import { openTracer } from '../opentelemetry/open-tracer.ts'
 import { checkedNow, createLedgerCheck, type LedgerCheck, untilChecked } from '../postgres/check-schema.ts'
 import { createPool, type Pool } from '../postgres/pool.ts'
 
-type ProcessSettings = TelemetrySettings &
-  QueueSettings &
-  ObjectStoreSettings & {
-    readonly DATABASE_CONNECTIONS: number
-    readonly LOG_LEVEL: LogLevel
-  }
+interface LedgerSettings extends TelemetrySettings {
+  readonly DATABASE_URL: string
+  readonly DATABASE_CONNECTIONS: number
+  readonly LOG_LEVEL: LogLevel
+}
+type ProcessSettings = LedgerSettings & QueueSettings & ObjectStoreSettings
 
-export interface ProcessOptions {
-  readonly name: 'api' | 'worker'
-  readonly settings: ProcessSettings
+interface LedgerProcessOptions {
+  readonly name: 'api' | 'worker' | 'operator'
+  readonly settings: LedgerSettings
   /** Whether to wait for a database that cannot be reached yet, instead of starting without it. */
   readonly waitsForLedger: boolean
   readonly now: () => Date
 }
 
-/** The connections and telemetry that API and worker have in common. */
-export interface OpenedProcess extends Pick<OpenedObjectStore, 'objects' | 'links'> {
-  readonly checkObjects: OpenedObjectStore['check']
+export interface ProcessOptions extends LedgerProcessOptions {
+  readonly name: 'api' | 'worker'
+  readonly settings: ProcessSettings
+}
+
+/** The database and telemetry that every process has. */
+export interface OpenedLedgerProcess {
   readonly metrics: Registry
   readonly tracer: Tracer
   readonly logger: Logger
   readonly pool: Pool
   readonly ledgerCheck: LedgerCheck
+}
+
+/** The connections and telemetry that API and worker have in common. */
+export interface OpenedProcess extends OpenedLedgerProcess, Pick<OpenedObjectStore, 'objects' | 'links'> {
+  readonly checkObjects: OpenedObjectStore['check']
   readonly queue: OpenedJobQueue
 }
 
-/**
- * Opens what API and worker have in common. Each part is added to `resources` as soon as it is open, so a failed start
- * and a regular stop close the same things in the same order: the queue first, the tracer last.
- */
-export async function openProcess(
+/** Opens what every process has, as `openProcess` does. */
+export async function openLedgerProcess(
   resources: AsyncDisposableStack,
-  { name, settings, waitsForLedger, now }: ProcessOptions,
-): Promise<OpenedProcess> {
+  { name, settings, waitsForLedger, now }: LedgerProcessOptions,
+): Promise<OpenedLedgerProcess> {
   const metrics = createProcessMetrics()
   const tracer = await openTracer(settings, `farebox-${name}`, metrics)
   resources.defer(() => tracer.close())
@@ -61,6 +67,17 @@ export async function openProcess(
   const ledgerCheck = createLedgerCheck({ pool, databaseUrl: settings.DATABASE_URL, now })
   const check = waitsForLedger ? untilChecked : checkedNow
   await check(ledgerCheck, (error) => logger.warn('DATABASE_URL: the database cannot be reached yet', { error }))
+  return { metrics, tracer, logger, pool, ledgerCheck }
+}
+
+/**
+ * Opens what API and worker have in common. Each part is added to `resources` as soon as it is open, so a failed start
+ * and a regular stop close the same things in the same order: the queue first, the tracer last.
+ */
+export async function openProcess(resources: AsyncDisposableStack, options: ProcessOptions): Promise<OpenedProcess> {
+  const opened = await openLedgerProcess(resources, options)
+  const { name, settings } = options
+  const { logger } = opened
   const {
     objects,
     links,
@@ -72,5 +89,5 @@ export async function openProcess(
   resources.defer(() =>
     queue.close().catch((error: unknown) => logger.warn('the queue was not closed cleanly', { error })),
   )
-  return { metrics, tracer, logger, pool, ledgerCheck, objects, links, checkObjects, queue }
+  return { ...opened, objects, links, checkObjects, queue }
 }

@@ -72,7 +72,8 @@ async function startProgram(program: string, args: readonly string[], sandboxFil
 
 async function expectNothingRuns({ info }: Started) {
   await until(() => Object.values(info.pids).every((pid) => !isRunning(pid)))
-  for (const url of [info.baseUrl, info.rpcUrl, info.upstreamUrl, info.databaseUrl])
+  const console = info.operator?.url ?? 'missing'
+  for (const url of [info.baseUrl, info.rpcUrl, info.upstreamUrl, info.databaseUrl, console])
     await until(() => refusesConnections(new URL(url)))
 }
 

@@ -217,15 +217,13 @@ const forOne = (kind: Kind, fault: string, changes: () => Settings, ...expected:
 const cases: readonly Case[] = [
   forOne(
     'api',
-    'unknown kinds of queue and database, and a weak operator token',
+    'unknown kinds of queue and database',
     () => ({
       QUEUE_URL: `amqp://user:${PASSWORD}@host`,
       DATABASE_URL: 'mysql://host/farebox',
-      OPERATOR_TOKEN: PASSWORD,
     }),
     'QUEUE_URL',
     'DATABASE_URL',
-    'OPERATOR_TOKEN',
   ),
   forOne(
     'worker',
@@ -384,17 +382,6 @@ describe.skipIf(!haveRedis() || !haveS3())('the settings of API and worker', () 
     // A message and not a stack trace.
     expect(output).not.toMatch(/^ {4}at /m)
     expect(code).toBe(1)
-  })
-
-  it('an API with an operator token shows its queues to clients that present the token', async () => {
-    const api = start('api', { OPERATOR_TOKEN: PASSWORD.repeat(2), QUEUE_URL: services.redis.right.url })
-    const baseUrl = /http:\/\/[\d.:]+/.exec(await untilLogged(api, READY_LINES.api))?.[0]
-    const readQueues = (headers: Record<string, string>) => fetch(`${baseUrl}/operator/queues/api/queues`, { headers })
-    expect((await readQueues({})).status).toBe(401)
-    const shown = await readQueues({ authorization: `Bearer ${PASSWORD.repeat(2)}` })
-    expect(shown.status).toBe(200)
-    expect(await shown.text()).toContain('"settlement"')
-    await api.stop()
   })
 
   it.each(['api', 'worker'] as const)('starts and stops an %s with correct settings', async (kind) => {

@@ -258,3 +258,20 @@ describe('the verdicts on audio', () => {
     expect(await violation([insert, values])).toBe(constraint)
   })
 })
+
+describe('the operators of the console', () => {
+  const account = `INSERT INTO operators (name, role, password_hash) VALUES ($1, $2, 'hash')`
+  const session = `INSERT INTO operator_sessions (token_sha256, operator, expires_at) VALUES ($1, $2, now())`
+  const action = `INSERT INTO operator_actions (operator, source, action, subject) VALUES ('a', $1, 'b', 'c')`
+  const hour = 'INSERT INTO ledger_hours VALUES ($1, 0, 0, 0, 0, 0, 0, 0)'
+  it.each([
+    ['a name that a link or a command would have to quote', account, ['a b', 'read'], 'operators_name_check'],
+    ['a role of their own', account, ['a', 'admin'], 'operators_role_check'],
+    ['a session with its token', session, ['token', 'a'], 'operator_sessions_token_sha256_check'],
+    ['a session without an account', session, ['a'.repeat(64), 'a'], 'operator_sessions_operator_fkey'],
+    ['an action from elsewhere', action, ['sql'], 'operator_actions_source_check'],
+    ['totals of a part of an hour', hour, ['2026-03-01T10:30:00Z'], 'ledger_hours_hour_check'],
+  ] as const)('never have %s', async (_, insert, values, constraint) => {
+    expect(await violation([insert, values])).toBe(constraint)
+  })
+})

@@ -1,7 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAccountStore } from '#shared/adapters/postgres/account/account-store.ts'
+import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import { rollUpHours } from '#shared/adapters/postgres/reports/roll-up-hours.ts'
+import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import { RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
+import { parseItemName } from '#shared/operators/resolution-store.ts'
 import { bindTestKey, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { inDebt, inReview, unknownSettlement } from '../../support/ledger/open-item.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -125,9 +133,69 @@ describe('sequential scans', () => {
     expect(await scansSince()).toBe(0)
   })
 
+  it('reads no table sequentially for the console', async () => {
+    const money = createMoneyStore(ledger.pool)
+    const job = await jobInState(ledger, 'completed')
+    const { payer } = job.authorization
+    const period = { from: new Date(Date.now() - 86_400_000), until: new Date() }
+    const page = { limit: 2, after: null }
+    await scansSince()
+    for (const id of [job.id, payer, `0x${'ab'.repeat(32)}`, 'a key']) await money.findById(id)
+    await money.readPayment(job.id)
+    await money.readPayer(payer)
+    await money.listPayerCalls(payer, page)
+    for (const state of [undefined, 'open', ...JOB_STATES] as const) await money.listCalls({ state }, page)
+    await money.readDays(period)
+    for await (const calls of money.exportCalls(period)) expect(calls.length).toBeGreaterThan(0)
+    await rollUpHours(ledger.pool)
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for a request of an operator and their actions', async () => {
+    const operators = createOperatorStore(ledger.pool)
+    const author = { operator: 'a', source: 'command' } as const
+    await operators.addAccount({ name: 'a', role: 'act', passwordHash: 'hash' }, author)
+    const tokenSha256 = 'a'.repeat(64)
+    await scansSince()
+    const limits = { windowSeconds: 900, byAccountAndAddress: 5, byAddress: 20, byAccount: 1 }
+    await operators.beginSignIn('a', '192.0.2.1', limits)
+    await operators.beginSignIn('a', '192.0.2.2', limits)
+    await operators.openSession({
+      operator: 'a',
+      passwordHash: 'hash',
+      address: '192.0.2.1',
+      tokenSha256,
+      lifetimeSeconds: 60,
+      replaces: null,
+    })
+    expect(await operators.useSession(tokenSha256, 60)).toEqual({ name: 'a', role: 'act' })
+    for (const filter of [{}, { operator: 'a' }, { subject: 'a' }, { action: 'operator.add' }])
+      await operators.readActions(filter, { before: null, limit: 1 })
+    await operators.endSession(tokenSha256)
+    expect(await scansSince()).toBe(0)
+  })
+
+  it('reads no table sequentially for items that a person ends', async () => {
+    const store = createResolutionStore(ledger.pool)
+    const [review, debt] = [await inReview(ledger), await inDebt(ledger)]
+    const unknown = await unknownSettlement(ledger)
+    const { payer } = review.request.authorization
+    await scansSince()
+    for (const filter of [{}, { payer }, ...RESOLVABLE_ITEMS.map((kind) => ({ kind, payer }))])
+      await store.openItems(filter, { limit: 2, after: null })
+    for (const { id } of [review, debt, unknown]) {
+      const name = parseItemName(id)
+      if (!name) throw new Error(`${id} is no name`)
+      const resolution = { outcome: 'paid_outside', reason: 'test', refund: null } as const
+      await store.storeResolution(name, resolution, { operator: 'anna', source: 'command' })
+    }
+    expect(await scansSince()).toBe(0)
+  })
+
   it('reads no table sequentially for the metrics', async () => {
     await scansSince()
     await ledger.reports.readLedgerTotals()
+    await ledger.reports.readSettlementTotals()
     await ledger.reports.readSponsoredTotals()
     await ledger.reports.rollUpTotals()
     expect(await scansSince()).toBe(0)

@@ -30,6 +30,8 @@ interface ApiOptions {
   readonly patienceMs?: number
 }
 
+const LIMITS = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+
 /** Creates the inspector of one API process, whose decoder answers as given. */
 function startApi(options: ApiOptions = {}) {
   const failures: string[] = []
@@ -47,7 +49,6 @@ function startApi(options: ApiOptions = {}) {
       patienceMs: options.patienceMs ?? PATIENCE_MS,
       onFailure: (error) => failures.push(String(error)),
     }),
-    limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
     concurrency: 2,
     maximumWaiting: 4,
   })
@@ -55,7 +56,7 @@ function startApi(options: ApiOptions = {}) {
     failures,
     decodes: () => decodes,
     inspect: async (audio: Uint8Array) =>
-      await inspect(measureAudio(audio), { client: ['192.0.2.1'], hasPriority: true }).then(
+      await inspect(measureAudio(audio), { client: ['192.0.2.1'], hasPriority: true, limits: LIMITS }).then(
         ({ durationMs }) => durationMs,
         (error: Error) => error.message,
       ),

@@ -2,6 +2,7 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readSponsoredPermits } from '#shared/adapters/postgres/reports/sponsored-permits.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import { RESOLUTION_OUTCOMES } from '#shared/jobs/resolution.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { addLedgerMetrics } from '../../../workers/telemetry/ledger-metrics.ts'
 import { addSponsoredMetrics, measuredAllowanceStore } from '../../../workers/telemetry/sponsored-metrics.ts'
@@ -61,6 +62,7 @@ test('reports every queue of an empty ledger with zeros', async () => {
     },
     newPayerExposure: 0n,
     inReview: 0,
+    resolved: Object.fromEntries(RESOLUTION_OUTCOMES.map((outcome) => [outcome, { count: 0, total: 0n }])),
   })
   expect([...queues.keys()]).toEqual(['text', 'images', 'speech', 'transcriptions', 'settlement'])
   for (const queue of queues.values())

@@ -6,6 +6,7 @@ import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { deferJob } from '#shared/adapters/postgres/execution/claim-job.ts'
 import { inTransaction } from '#shared/adapters/postgres/transaction.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
+import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { isUnfinished } from '#shared/jobs/transitions.ts'
 import { encryptUpload, newStagedUpload } from '#shared/media/staged-upload.ts'
 import { reapStrayUploads, reapUploads } from '../../../workers/sweepers/reap-uploads.ts'
@@ -49,6 +50,25 @@ describe('taking due jobs', () => {
       taken.push(...rounds.flat())
     }
     expect([...taken].sort()).toEqual([...jobIds].sort())
+  })
+
+  it('leaves jobs of paused queues to them, and takes all others', async () => {
+    const accepted = await acceptTestJob(ledger)
+    const generatedJob = await jobInState(ledger, 'generated')
+    await ledger.execution.releaseJob(generatedJob)
+    const deferred = await acceptTestJob(ledger)
+    await ledger.execution.deferJob(await claimTestJob(ledger, deferred), 60_000)
+    await ledger.sql('UPDATE jobs SET run_after = now(), enqueued_at = NULL WHERE id = $1', [deferred])
+    const generated = generatedJob.id
+    const taken = async (...paused: QueueName[]) =>
+      new Set(
+        (await ledger.execution.takeDueJobs(['accepted', 'generated', 'settling'], 200, new Set(paused))).map(
+          ({ id }) => id,
+        ),
+      )
+    expect(await taken('transcriptions', 'settlement')).toEqual(new Set())
+    expect(await taken('transcriptions', 'text')).toEqual(new Set([generated]))
+    expect(await taken('settlement')).toEqual(new Set([accepted, deferred]))
   })
 
   it('skips a job whose row another transaction has locked, without waiting', async () => {

@@ -131,6 +131,54 @@ for (const { name, create, missing } of engines)
       expect(errors).toEqual([])
     })
 
+    it('delivers nothing of a paused queue and everything of the others, until it is resumed', async () => {
+      const [paused, other] = [randomUUID(), randomUUID()]
+      await queue.enqueue(paused, 'text')
+      const delivered: string[] = []
+      const consumer = queue.consume(
+        new Map([
+          ['text', 4],
+          ['images', 4],
+        ]),
+        async (jobId) => {
+          delivered.push(jobId)
+        },
+        new Set(['text']),
+      )
+      consumers.push(consumer)
+      await queue.enqueue(other, 'images')
+      await expect.poll(() => delivered).toEqual([other])
+      consumer.pause(new Set(['images']))
+      await expect.poll(() => delivered).toEqual([other, paused])
+      // Paused while it waited for a message, it may still take that one.
+      const kept = Array.from({ length: 4 }, () => randomUUID())
+      for (const jobId of kept) await queue.enqueue(jobId, 'images')
+      const third = randomUUID()
+      await queue.enqueue(third, 'text')
+      await expect.poll(() => delivered).toContain(third)
+      expect(idsIn(await engine.stored(), kept).length).toBeGreaterThanOrEqual(3)
+      consumer.pause(new Set())
+      await expect.poll(() => kept.every((jobId) => delivered.includes(jobId))).toBe(true)
+      expect(errors).toEqual([])
+    })
+
+    it('counts the jobs that run, and a paused queue ends those that it has', async () => {
+      const held = Promise.withResolvers<void>()
+      release = held.resolve
+      let ended = 0
+      const consumer = consume(async () => {
+        await held.promise
+        ended += 1
+      })
+      expect(consumer.activeJobs()).toEqual(new Map([['text', 0]]))
+      for (let index = 0; index < 3; index += 1) await queue.enqueue(randomUUID(), 'text')
+      await expect.poll(() => consumer.activeJobs().get('text')).toBe(3)
+      consumer.pause(new Set(['text']))
+      release()
+      await expect.poll(() => ended).toBe(3)
+      await expect.poll(() => consumer.activeJobs().get('text')).toBe(0)
+    })
+
     it('keeps an id for a later consumer', async () => {
       const jobId = randomUUID()
       await queue.enqueue(jobId, 'text')

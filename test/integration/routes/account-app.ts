@@ -19,7 +19,7 @@ export const RECEIPT_SECRETS = [
 export const ACCOUNT_PATHS = ['/v1/account/receipts', '/v1/account/spend', '/v1/account/debts', '/v1/account/open']
 
 const SIGN_IN: SignInReader = {
-  challengeSecret: 'a secret of challenges with 32 characters',
+  challengeSecrets: ['a secret of challenges with 32 characters'],
   publicBaseUrl: PUBLIC_BASE_URL,
   network: terms.network,
   recoverMessageSigner,

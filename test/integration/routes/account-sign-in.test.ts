@@ -277,7 +277,7 @@ describe('a session', () => {
   })
 
   it.each<[string, Parameters<typeof composeAccountApp>[1]]>([
-    ['another secret', { signIn: { challengeSecret: 'another secret of challenges, 32 characters' } }],
+    ['another secret', { signIn: { challengeSecrets: ['another secret of challenges, 32 characters'] } }],
     ['another origin', { signIn: { publicBaseUrl: 'https://elsewhere.example' } }],
   ])('a session of a service with %s is not one', async (_, changes) => {
     expect((await api.get(PATH, { authorization: await sessionOf(changes) })).status).toBe(402)

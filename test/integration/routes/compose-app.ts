@@ -26,7 +26,9 @@ export const terms: PaymentTerms = {
   spender: '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002',
   permit2: '0x000000000022d473030f116ddee9f6b43ac78ba3',
   payTo: '0x1111111111111111111111111111111111111111',
+  acceptedRecipients: ['0x1111111111111111111111111111111111111111'],
   facilitators: ['0x2222222222222222222222222222222222222222'],
+  acceptedFacilitators: ['0x2222222222222222222222222222222222222222'],
   maxTimeoutSeconds: 900,
   minimumRemainingSeconds: 360,
   outputTokensPerSecond: 128,
@@ -40,7 +42,7 @@ export const signer = createStatementSigner(PUBLIC_BASE_URL, [
 ])
 
 export const listings = createListings({
-  catalog: publishedCatalog,
+  catalog: () => publishedCatalog,
   publicBaseUrl: PUBLIC_BASE_URL,
   newKey: randomUUID,
 })
@@ -94,9 +96,10 @@ export function composeLists(
   catalog: Catalog = publishedCatalog,
   now: () => Date = () => new Date(),
 ): Promise<FastifyInstance> {
+  const current = () => catalog
   return composeApp((app) => {
-    addModelRoutes(app, { catalog })
-    addPricingRoutes(app, { catalog })
-    addVoiceRoutes(app, { catalog, now })
+    addModelRoutes(app, { catalog: current })
+    addPricingRoutes(app, { catalog: current })
+    addVoiceRoutes(app, { catalog: current, now })
   })
 }

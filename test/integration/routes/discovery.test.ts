@@ -7,8 +7,8 @@ import { composeApp, PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 const compose = (catalog = publishedCatalog) =>
   composeApp((app) =>
     addDiscoveryRoutes(app, {
-      catalog,
-      publishedCatalog,
+      catalog: () => catalog,
+      publishedCatalog: () => publishedCatalog,
       operations,
       terms,
       signer,

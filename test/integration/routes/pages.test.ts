@@ -9,7 +9,7 @@ import { composeApp, PUBLIC_BASE_URL, terms } from './compose-app.ts'
 let today = new Date('2026-11-22T23:59:59.900Z')
 const compose = (catalog = publishedCatalog, securityContact?: string) =>
   composeApp((app) =>
-    addPages(app, { catalog, terms, publicBaseUrl: PUBLIC_BASE_URL, securityContact, now: () => today }),
+    addPages(app, { catalog: () => catalog, terms, publicBaseUrl: PUBLIC_BASE_URL, securityContact, now: () => today }),
   )
 const CONTACT = 'mailto:security@farebox.example'
 const app = await compose(publishedCatalog, CONTACT)

@@ -8,10 +8,11 @@ import { describe, expect, it } from 'vitest'
 import { availableCatalog, publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { operations } from '#shared/operations/registry.ts'
 import { isProbe, mayBeProbe, renderProbeChallenge } from '../../../api/paid-request/challenge/probe-challenge.ts'
+import { fixedCatalogs } from '../../support/http/fixed-catalogs.ts'
 import { listings, PUBLIC_BASE_URL, signer, terms } from './compose-app.ts'
 
 const NOW = new Date('2026-11-21T00:00:00.700Z')
-const dependencies = { catalog: publishedCatalog, terms, listings, signer, now: () => NOW }
+const dependencies = { catalogs: fixedCatalogs(), terms, listings, signer, now: () => NOW }
 
 describe('a probe', () => {
   it.each([undefined, {}])('a request without a key and with the body %j is a probe', (body) => {
@@ -107,8 +108,8 @@ describe.each(operations)('the generic challenge of $id', (operation) => {
 it('an operation of an unavailable category has no challenge', () => {
   const [operation] = operations
   if (!operation) throw new Error('there are no operations')
-  const catalog = availableCatalog(publishedCatalog, new Map())
-  expect(() => renderProbeChallenge({ ...dependencies, catalog }, operation, 'request-1')).toThrow(
+  const catalogs = fixedCatalogs(availableCatalog(publishedCatalog, new Map()))
+  expect(() => renderProbeChallenge({ ...dependencies, catalogs }, operation, 'request-1')).toThrow(
     expect.objectContaining({ code: 'model_unavailable' }),
   )
 })

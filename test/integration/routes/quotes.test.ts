@@ -17,6 +17,7 @@ import { readQuotedRequest } from '../../../api/request/effective-request.ts'
 import { createRequestPreparer } from '../../../api/request/worker-threads/request-preparer.ts'
 import { addQuoteRoutes } from '../../../api/routes/quotes.ts'
 import { quoteSchema } from '../../../api/schemas/quotes.ts'
+import { fixedCatalogs } from '../../support/http/fixed-catalogs.ts'
 import { type FormPart, MULTIPART_CONTENT_TYPE, multipartBody } from '../../support/http/multipart-body.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { until } from '../../support/until.ts'
@@ -28,21 +29,20 @@ const mp3Inspector = createMp3Inspector({
   decode: createFfmpegDecoder({ ffmpegPath, timeLimitMs: PATIENCE_MS }),
   cache: createInspectionCache({ maximumEntries: 10, timeToLiveMs: 60_000 }),
   verdicts: UNSHARED_VERDICTS,
-  limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
   concurrency: 1,
   maximumWaiting: 10,
 })
-const preparer = createRequestPreparer(publishedCatalog, 1)
+const preparer = createRequestPreparer(() => publishedCatalog, 1)
 afterAll(() => preparer.close())
 const composeQuotes = (admitting: Admission) =>
   composeApp((composed) =>
     addQuoteRoutes(composed, {
-      catalog: publishedCatalog,
+      catalogs: fixedCatalogs(),
       terms,
       limitRate,
       admission: admitting,
       readQuotedRequest: (request, options) =>
-        readQuotedRequest({ catalog: publishedCatalog, preparer, mp3Inspector }, request, options),
+        readQuotedRequest({ catalogs: fixedCatalogs(), preparer, mp3Inspector }, request, options),
       challenge: async () => ({ status: 402, headers: {}, body: '{}', outcome: 'challenged' }),
     }),
   )

@@ -2,7 +2,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { QueueName } from '#shared/jobs/job-queue.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { handBackJobs, type RunJobDependencies } from '../../../workers/job/run-job.ts'
-import { startTestWorker, type TestWorker, type TestWorkerDependencies } from '../../support/processes/test-worker.ts'
+import { createRouter } from '../../../workers/providers/route.ts'
+import { PATIENCE_MS } from '../../support/patience.ts'
+import {
+  routedTo,
+  startTestWorker,
+  type TestWorker,
+  type TestWorkerDependencies,
+} from '../../support/processes/test-worker.ts'
 
 let worker: TestWorker
 /** Jobs that were enqueued, as `queue id`. */
@@ -77,6 +84,81 @@ it('a worker that serves both queues continues with the settlement itself', asyn
   await worker.run(jobId, serving('transcriptions', 'settlement'))
   expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
   expect(enqueued).toEqual([])
+})
+
+const pausing = (...paused: QueueName[]) => ({
+  ...serving('transcriptions', 'settlement'),
+  pausedQueues: new Set(paused),
+})
+
+describe('a queue that operators have paused', () => {
+  it('keeps a job that was delivered before it was paused, without a provider call', async () => {
+    const { jobId } = await worker.accept()
+    const before = calls()
+    await worker.run(jobId, pausing('transcriptions'))
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], leased: false, deferred: false })
+    expect(enqueued).toEqual([`transcriptions ${jobId}`])
+    expect(calls()).toBe(before)
+  })
+
+  it('lets a job that runs end its step, and keeps its next one', async () => {
+    const { jobId } = await worker.accept()
+    await worker.run(jobId, pausing('settlement'))
+    expect(await worker.view(jobId)).toMatchObject({ state: 'generated', attempts: ['succeeded'], settlements: [] })
+    expect(enqueued).toEqual([`settlement ${jobId}`])
+    await worker.run(jobId)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed' })
+  })
+})
+
+const drained = () => routedTo([{ ...worker.deployment, isDrained: true }], PATIENCE_MS)
+
+describe('a model of which operators have drained every deployment', () => {
+  it('defers its accepted jobs without a provider call, and completes them once a deployment is enabled', async () => {
+    const { jobId } = await worker.accept()
+    const before = calls()
+    await worker.run(jobId, drained())
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    expect(calls()).toBe(before)
+    await worker.runNow(jobId)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+  })
+
+  it('fails a job uncharged that has waited for longer than a job may wait for its start', async () => {
+    const { jobId } = await worker.accept()
+    await worker.run(jobId, drained())
+    await worker.runDeferredFor(jobId, 301, drained())
+    expect(await worker.view(jobId)).toMatchObject({
+      state: 'failed',
+      failure_code: 'work_not_started',
+      failure_reason: 'deferred for too long: every deployment of the model is drained',
+      attempts: [],
+      settlements: [],
+    })
+  })
+
+  it('makes no call with a deployment that is drained while the payment is checked again', async () => {
+    const { jobId } = await worker.accept()
+    const before = calls()
+    const router = createRouter([worker.deployment], {
+      now: () => new Date(),
+      random: Math.random,
+      maximumTimeoutMs: PATIENCE_MS,
+    })
+    const { verifier } = worker.dependencies
+    await worker.run(jobId, {
+      router,
+      verifier: {
+        ...verifier,
+        verify: async (...input) => {
+          router.apply([{ ...worker.deployment, isDrained: true }])
+          return await verifier.verify(...input)
+        },
+      },
+    })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    expect(calls()).toBe(before)
+  })
 })
 
 /** Starts a run that is blocked in a step until `finish` is called. */

@@ -9,7 +9,7 @@ import { sealChallengeToken } from '#shared/payment/challenge-token.ts'
 import { createPayingCallers } from '../../../api/admission/paying-callers.ts'
 import { signWitness } from '../../support/payer/sign-authorization.ts'
 
-const SECRET = 'a secret of the tests that is long enough'
+const SECRETS = ['a secret of the tests that is long enough'] as const
 const PAYER = privateKeyToAccount(`0x${'11'.repeat(32)}`)
 const OTHER = privateKeyToAccount(`0x${'22'.repeat(32)}`)
 const address = (digit: string) => `0x${digit.repeat(40)}` as const
@@ -34,7 +34,7 @@ const terms = {
 const challenge = (idempotencyKey: string) =>
   sealChallengeToken(
     { idempotencyKey, requestDigest: 'd', quotedMaximum: atomicAmount(5034n), expiresAt: new Date(0) },
-    SECRET,
+    SECRETS,
   )
 
 let signature: string
@@ -74,7 +74,7 @@ function requestWith(changes: { token?: unknown; signature?: string; nonce?: str
 
 const callers = (known: boolean, refused = false) =>
   createPayingCallers({
-    challengeSecret: SECRET,
+    challengeSecrets: SECRETS,
     isSignedByPayer,
     isRefused: () => refused,
     isKnown: (payer) => known && payer === PAYER.address.toLowerCase(),

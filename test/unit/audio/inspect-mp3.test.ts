@@ -28,13 +28,20 @@ function inspectorWith(
     decode,
     cache,
     verdicts: UNSHARED_VERDICTS,
-    limits,
     concurrency: options.concurrency ?? 2,
     maximumWaiting: options.maximumWaiting ?? 4,
     onUnavailable: (reason) => reasons.push(reason),
   })
   const inspect = (audio: Uint8Array, sha256: string, param = 'file') =>
-    inspector.inspect({ audio, sha256, walk: walkFrames(audio) }, { param, client: ['192.0.2.1'], hasPriority: true })
+    inspector.inspect(
+      { audio, sha256, walk: walkFrames(audio) },
+      {
+        param,
+        client: ['192.0.2.1'],
+        hasPriority: true,
+        limits,
+      },
+    )
   return { inspect, reasons, clock }
 }
 

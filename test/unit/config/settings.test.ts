@@ -125,7 +125,15 @@ describe('published samples', () => {
 
   it('any other address may be PAY_TO', () => {
     const PAY_TO = `0x${'0'.repeat(35)}10000`
-    expect(readApiConfig({ ...API_SETTINGS, PAY_TO }).PAY_TO).toBe(PAY_TO)
+    expect(readApiConfig({ ...API_SETTINGS, PAY_TO }).PAY_TO).toEqual([PAY_TO])
+  })
+
+  it.each([
+    ['PAY_TO', `0x${'1'.repeat(40)},0x${'0'.repeat(39)}1`],
+    ['ACCEPTED_FACILITATOR_ADDRESSES', `0x${'1'.repeat(40)},`],
+    ['CHALLENGE_SECRET', `${'c'.repeat(32)},short`],
+  ])('the API does not start with a list as %s of which one value is invalid', (name, list) => {
+    expect(() => readApiConfig({ ...API_SETTINGS, [name]: list })).toThrow(name)
   })
 
   it.each(['SCREENING_API_KEY', 'FACILITATOR_API_KEY'])('a worker does not start with a sample as %s', (name) => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { AppError } from '#shared/errors/app-error.ts'
+import type { ReviewEnding } from '#shared/jobs/job.ts'
 import type { SettlementOnChain } from '#shared/payment/settlement-search.ts'
 import { createRememberedSearch } from '../../../api/paid-request/payment/remembered-search.ts'
 import { requireUnsettled } from '../../../api/paid-request/payment/require-unsettled.ts'
@@ -21,6 +22,7 @@ interface Circumstances {
   readonly isKnown?: boolean
   readonly isClaimed?: boolean
   readonly isExhausted?: boolean
+  readonly ending?: ReviewEnding
   readonly payTo?: `0x${string}`
   readonly facilitator?: `0x${string}`
 }
@@ -50,8 +52,8 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
       network,
       asset,
       spender,
-      payTo: circumstances.payTo ?? payTo,
-      facilitators: [circumstances.facilitator ?? facilitator],
+      acceptedRecipients: [circumstances.payTo ?? payTo],
+      acceptedFacilitators: [circumstances.facilitator ?? facilitator],
     },
     verifier: { isSignedByPayer: () => isSigned },
     payers: { isKnown: () => circumstances.isKnown === true },
@@ -72,6 +74,7 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
         claim: circumstances.isClaimed ? { jobId: '1', hasSameToken: true } : null,
       }),
       recordUnknownSettlement: async () => void seen.push('record'),
+      findUnknownEnding: async () => circumstances.ending ?? null,
     },
     logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
   }
@@ -88,6 +91,21 @@ async function refuse(circumstances: Circumstances): Promise<readonly string[]> 
 describe('a refused payment', () => {
   it.each<[string, Circumstances, readonly string[]]>([
     ['settled without a record', {}, ['payment_already_settled', 'allowance', 'search', 'record']],
+    [
+      'settled without a record and refunded',
+      { ending: { outcome: 'refunded', transaction: `0x${'b'.repeat(64)}` } },
+      ['payment_refunded', 'allowance', 'search'],
+    ],
+    [
+      'settled without a record and settled outside',
+      { ending: { outcome: 'paid_outside' } },
+      ['payment_resolved_outside', 'allowance', 'search'],
+    ],
+    [
+      'settled without a record and written off',
+      { ending: { outcome: 'written_off' } },
+      ['payment_already_settled', 'allowance', 'search'],
+    ],
     ['settled, which the ledger knows', { isClaimed: true }, ['refused', 'allowance', 'search']],
     ['unused', { found: { outcome: 'unused' } }, ['refused', 'allowance', 'search']],
     ['cancelled by its payer', { found: { outcome: 'cancelled' } }, ['refused', 'allowance', 'search']],

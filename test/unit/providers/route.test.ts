@@ -203,7 +203,15 @@ describe('concurrency', () => {
     }).toThrow('stale at a')
     expect(names(router)).toEqual(['a'])
     expect(router.states()).toEqual([
-      { name: 'a', circuit: 'closed', activeCalls: 0, recentCalls: 0, isAvailable: true },
+      {
+        name: 'a',
+        circuit: 'closed',
+        activeCalls: 0,
+        recentCalls: 0,
+        isAvailable: true,
+        isDrained: false,
+        weight: 1,
+      },
     ])
   })
 

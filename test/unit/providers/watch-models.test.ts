@@ -22,8 +22,8 @@ const logger = {
   error: (message: string, fields?: LogFields) => void lines.push(['error', message, fields]),
 }
 
-async function start(deployments: ModelWatchDependencies['deployments']): Promise<ModelWatch> {
-  watch = watchModels({ deployments, logger, now: () => new Date() })
+async function start(deployments: ReturnType<ModelWatchDependencies['deployments']>): Promise<ModelWatch> {
+  watch = watchModels({ deployments: () => deployments, logger, now: () => new Date() })
   await vi.advanceTimersByTimeAsync(0)
   return watch
 }

@@ -18,16 +18,18 @@ function uploadField() {
   return transcriptions.upload
 }
 
+const CATALOGS = { read: publishedCatalog, offered: () => publishedCatalog }
+
 interface Reader {
   readonly read: (given: unknown) => unknown
   /** Returns the object that the upload belongs to. */
   readonly holderOf: (parsed: unknown) => unknown
 }
 const endpoint: Reader = {
-  read: (given) => prepareBody(transcriptions, given, publishedCatalog),
+  read: (given) => prepareBody(transcriptions, given, CATALOGS),
   holderOf: (parsed) => parsed,
 }
-const quotes: Reader = { read: (given) => prepareQuote(given, publishedCatalog).prepared, holderOf: uploadRequestOf }
+const quotes: Reader = { read: (given) => prepareQuote(given, CATALOGS).prepared, holderOf: uploadRequestOf }
 
 /** Returns what reading a body comes to by the text of the JSON, as plain data. */
 function byText(body: Buffer, { read }: Reader): unknown {

@@ -20,14 +20,14 @@ const call = (name: unknown, given?: unknown, meta?: unknown) => ({
 const prepare = (name: string, given: unknown) => {
   const found = toolCallOf(call(name, given))
   if (!found) throw new Error('no call')
-  return prepareCall(found, publishedCatalog)
+  return prepareCall(found, { read: publishedCatalog, offered: () => publishedCatalog })
 }
 
 /** Takes arguments with a recording that nothing else refers to. */
 const takeAll = () => {
   const recording = new Uint8Array(1000)
   const given = new CallArguments(() => ({ prepared: { upload: { audio: recording } } }) as never)
-  given.take()
+  given.take(publishedCatalog)
   return { given, recording: new WeakRef(recording) }
 }
 
@@ -98,6 +98,6 @@ describe('the arguments of a call', () => {
     await setImmediate()
     collectGarbage()
     expect(recording.deref() === undefined).toBe(true)
-    expect(() => given.take()).toThrow('taken before')
+    expect(() => given.take(publishedCatalog)).toThrow('taken before')
   })
 })

@@ -2,9 +2,9 @@ import { setImmediate } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
-import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { transcriptions } from '#shared/operations/transcriptions.ts'
 import { readEffectiveRequest } from '../../../api/request/effective-request.ts'
+import { fixedCatalogs } from '../../support/http/fixed-catalogs.ts'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
@@ -17,7 +17,7 @@ async function readWithRecording() {
   const audio = new Uint8Array(BYTES)
   const effectiveRequest = await readEffectiveRequest(
     {
-      catalog: publishedCatalog,
+      catalogs: fixedCatalogs(),
       preparer: {
         prepareRequest: async () => ({
           kind: 'upload',

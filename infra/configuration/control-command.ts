@@ -1,0 +1,131 @@
+import { parseArgs } from 'node:util'
+import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import type { Author } from '#shared/operators/author.ts'
+import type { DeploymentChange } from '#shared/operators/control-store.ts'
+import { type ListedDeployments, listDeployments, textOf } from './list-deployments.ts'
+import { readAuthor, UsageError } from './read-options.ts'
+
+export const COMMANDS = ['list', 'drain', 'enable', 'weight'] as const
+
+export const CONTROL_HELP = `Acts on single deployments at once, without a publication. All processes apply it within two seconds.
+
+  list                          print the deployments, what was switched, and what each worker says about them
+  drain NAME                    send no new call to a deployment; calls in flight end as usual
+  enable NAME                   send calls to a drained deployment again
+  weight NAME NUMBER|published  set its share among the deployments of its priority
+
+  --reason <text>               why; required, except by list`
+
+const MAXIMUM_WEIGHT = 1_000_000
+
+const [DONE, REFUSED, FAILED] = [0, 1, 2]
+
+/** Thrown when nothing was changed, with the reason. */
+class Refusal extends Error {}
+
+const OPTIONS = {
+  reason: { type: 'string' },
+  as: { type: 'string' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean' },
+} as const
+
+interface Options {
+  /** `null` to list. */
+  readonly change: DeploymentChange | null
+  readonly author: Author
+  readonly asJson: boolean
+  readonly databaseUrl: string
+}
+
+/** Runs `list`, `drain`, `enable` or `weight` and returns the exit code. */
+export async function runControlCommand(
+  commandLine: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): Promise<number> {
+  try {
+    const options = readOptions(commandLine, environment)
+    if (options === null) console.log(CONTROL_HELP)
+    else
+      await withPool(options, (pool) => (options.change ? control(pool, options.change, options) : list(pool, options)))
+    return DONE
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    console.error(error instanceof UsageError ? `${message}\n\n${CONTROL_HELP}` : message)
+    return error instanceof Refusal ? REFUSED : FAILED
+  }
+}
+
+function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Options | null {
+  const { values, positionals } = parse(commandLine)
+  if (values.help) return null
+  const { DATABASE_URL: databaseUrl } = environment
+  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
+  return {
+    change: readChange(positionals, values.reason?.trim() ?? ''),
+    author: { operator: readAuthor(values.as), source: 'command' },
+    asJson: values.json ?? false,
+    databaseUrl,
+  }
+}
+
+function parse(commandLine: readonly string[]) {
+  try {
+    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error))
+  }
+}
+
+function readChange([command, deployment, ...others]: readonly string[], reason: string): DeploymentChange | null {
+  if (others.length > (command === 'weight' ? 1 : 0) || (command === 'list' && deployment !== undefined))
+    throw new UsageError(`"${others.at(-1) ?? deployment}" is one argument too many`)
+  if (command === 'list') return null
+  if (deployment === undefined) throw new UsageError(`${command} needs the NAME of a deployment`)
+  if (reason === '') throw new UsageError(`${command} needs --reason, which is kept with the change`)
+  if (reason.length > 1000) throw new UsageError('--reason may have 1000 characters')
+  if (command === 'weight') return { deployment, weight: readWeight(others[0]), reason }
+  return { deployment, isDrained: command === 'drain', reason }
+}
+
+function readWeight(text: string | undefined): number | null {
+  if (text === 'published') return null
+  const weight = /^\d{1,7}$/.test(text ?? '') ? Number(text) : 0
+  if (weight >= 1 && weight <= MAXIMUM_WEIGHT) return weight
+  throw new UsageError(`weight needs a NUMBER from 1 to ${MAXIMUM_WEIGHT}, or "published"`)
+}
+
+async function withPool({ databaseUrl }: Options, work: (pool: Pool) => Promise<void>): Promise<void> {
+  const pool = createPool({
+    connectionString: databaseUrl,
+    maximumConnections: 2,
+    applicationName: 'farebox deployments',
+    // A lost connection also fails the statement in progress, and that error is reported.
+    onError: () => undefined,
+  })
+  try {
+    await work(pool)
+  } finally {
+    await pool.end()
+  }
+}
+
+async function control(pool: Pool, change: DeploymentChange, { author, asJson }: Options): Promise<void> {
+  const outcome = await createControlStore(pool).controlDeployment(author, change)
+  if (outcome.outcome === 'unknown_deployment')
+    throw new Refusal(
+      `No deployment "${change.deployment}" is published; the deployments are ${outcome.known.join(', ') || 'none'}.`,
+    )
+  const { outcome: result, revision, drainedModels: models } = outcome
+  const json = { outcome: result, revision: revision.toString(), drained_models: models }
+  const what = result === 'unchanged' ? 'Nothing to do: it is like this already.' : `Done, as revision ${revision}.`
+  const withheld = models.length === 0 ? '' : `\nNot offered until a deployment is enabled: ${models.join(', ')}.`
+  console.log(asJson ? JSON.stringify(json, null, 2) : `${what}${withheld}`)
+}
+
+async function list(pool: Pool, { asJson }: Options): Promise<void> {
+  const listed: ListedDeployments | null = await listDeployments(pool)
+  if (!listed) throw new Refusal('No deployment is published.')
+  console.log(asJson ? JSON.stringify(listed, null, 2) : textOf(listed))
+}

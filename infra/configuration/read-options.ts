@@ -1,0 +1,102 @@
+import { userInfo } from 'node:os'
+import { parseArgs } from 'node:util'
+import type { Author } from '#shared/operators/author.ts'
+import type { PublicationKind } from '#shared/operators/configuration.ts'
+
+export class UsageError extends Error {}
+
+const COMMANDS = ['show', 'draft', 'discard', 'validate', 'diff', 'publish', 'history', 'import'] as const
+
+export type ConfigurationCommand = (typeof COMMANDS)[number]
+
+export interface ConfigurationOptions {
+  readonly command: ConfigurationCommand
+  /** A file, or for `show` the number of a publication. */
+  readonly given: string | undefined
+  readonly reason: string | undefined
+  readonly author: Author
+  readonly replaces: boolean
+  readonly asJson: boolean
+  readonly databaseUrl: string
+}
+
+const OPTIONS = {
+  reason: { type: 'string' },
+  as: { type: 'string' },
+  replace: { type: 'boolean' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean' },
+} as const
+
+const NAME = /^[a-z0-9][a-z0-9._@-]{0,62}$/
+
+export function helpOf(kind: PublicationKind): string {
+  const subject =
+    kind === 'catalog' ? 'catalog: prices, limits, the default voice' : 'deployments: upstreams and models'
+  return `Usage: npm run ${kind} -- <command> [options]
+
+Shows and publishes the ${subject}. All processes apply a publication within two seconds.
+
+  show [NUMBER]        print what is in force, or an earlier publication
+  history              list the publications, newest first
+  draft [FILE]         make FILE the shared draft; without FILE print the draft
+  discard              delete the draft
+  validate [FILE]      check FILE, or the draft
+  diff [FILE]          say what FILE, or the draft, changes, and what it would have changed about the last 1,000 calls
+  publish [FILE]       publish FILE, or the draft
+  import FILE          publish FILE as the file that processes start with
+
+  --reason <text>      why; required by publish and import
+  --as <name>          who; by default the user of this machine
+  --replace            draft: replace the draft of somebody else
+  --json               print one JSON object
+  --help               show this text
+
+Reads DATABASE_URL. Exit code: 0 when done, 1 when the content is not valid or somebody else was first, 2 for wrong
+arguments or a database that cannot be reached.`
+}
+
+/** Reads the command line. Returns `null` when only help is asked for; throws `UsageError`. */
+export function readOptions(
+  commandLine: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): ConfigurationOptions | null {
+  const { values, positionals } = parse(commandLine)
+  if (values.help) return null
+  const [name, given, surplus] = positionals
+  const command = COMMANDS.find((known) => known === name)
+  if (!command) throw new UsageError(`the command must be one of ${COMMANDS.join(', ')}`)
+  if (surplus !== undefined) throw new UsageError(`"${surplus}" is one argument too many`)
+  if (command === 'import' && given === undefined) throw new UsageError('import needs a FILE')
+  if (given !== undefined && (command === 'discard' || command === 'history'))
+    throw new UsageError(`${command} takes no argument`)
+  const needsReason = command === 'publish' || command === 'import'
+  if (needsReason && !values.reason?.trim()) throw new UsageError(`${command} needs --reason, which the history shows`)
+  if ((values.reason?.length ?? 0) > 1000) throw new UsageError('--reason may have 1000 characters')
+  const { DATABASE_URL: databaseUrl } = environment
+  if (!databaseUrl) throw new UsageError('set DATABASE_URL to the database of the service')
+  return {
+    command,
+    given,
+    reason: values.reason?.trim(),
+    author: { operator: readAuthor(values.as), source: 'command' },
+    replaces: values.replace ?? false,
+    asJson: values.json ?? false,
+    databaseUrl,
+  }
+}
+
+function parse(commandLine: readonly string[]) {
+  try {
+    return parseArgs({ options: OPTIONS, args: [...commandLine], allowPositionals: true })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error))
+  }
+}
+
+/** Returns who is recorded as the author: by default the user of this machine. */
+export function readAuthor(given: string | undefined): string {
+  const name = given ?? userInfo().username.toLowerCase()
+  if (NAME.test(name)) return name
+  throw new UsageError('--as must be a name in lower-case letters, digits, dots, dashes and underscores')
+}

@@ -1,0 +1,93 @@
+import { dollarsFromAtomic } from '#shared/money/atomic-amount.ts'
+import type { Change } from '#shared/operators/compare-configurations.ts'
+import type { Draft, Publication, PublicationSummary } from '#shared/operators/configuration-store.ts'
+import type { Review } from '#shared/operators/review-configuration.ts'
+import type { ComparedCall, Comparison } from '#shared/operators/what-if.ts'
+
+/** What a command prints, in both forms. */
+export interface Rendered {
+  readonly text: string
+  readonly json: object
+}
+
+export function renderPublication(publication: Publication): Rendered {
+  const { content } = publication
+  return {
+    text: `${headOf(publication)}\n${JSON.stringify(content, null, 2)}`,
+    json: { ...summaryOf(publication), content },
+  }
+}
+
+export function renderHistory(publications: readonly PublicationSummary[]): Rendered {
+  return {
+    text: publications.length === 0 ? 'Nothing is published.' : publications.map(headOf).join('\n'),
+    json: { publications: publications.map(summaryOf) },
+  }
+}
+
+export function renderDraft({ content, basedOn, operator, editedAt }: Draft): Rendered {
+  const base = basedOn === null ? 'nothing published' : `publication ${basedOn}`
+  return {
+    text: `Draft of ${operator}, ${editedAt.toISOString()}, based on ${base}\n${JSON.stringify(content, null, 2)}`,
+    json: { operator, edited_at: editedAt, based_on: basedOn?.toString() ?? null, content },
+  }
+}
+
+function headOf({ number, publishedAt, operator, reason, fileSha256 }: PublicationSummary): string {
+  return `${number}  ${publishedAt.toISOString()}  ${operator}${fileSha256 === null ? '' : ' (file)'}  ${reason}`
+}
+
+function summaryOf({ number, kind, publishedAt, operator, reason, fileSha256 }: PublicationSummary) {
+  return {
+    number: number.toString(),
+    kind,
+    published_at: publishedAt,
+    operator,
+    reason,
+    file_sha256: fileSha256,
+  }
+}
+
+export function renderReview({ difference, whatIf }: Extract<Review, { outcome: 'valid' }>): Rendered {
+  const lines = [
+    ...section('Changes', difference.changes.map(lineOf)),
+    ...section('What callers are offered', difference.offers.map(lineOf)),
+    `The last ${whatIf.total.calls} calls${whatIf.since === null ? '' : `, since ${whatIf.since.toISOString()}`}`,
+    ...[{ model: 'all', ...whatIf.total }, ...whatIf.byModel].map(
+      (row) => `  ${row.model.padEnd(32)} ${comparisonOf(row)}`,
+    ),
+    ...whatIf.examples.map((example) => `  ${exampleOf(example)}`),
+  ]
+  return { text: lines.join('\n'), json: plainReview({ difference, whatIf }) }
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return [title, ...(lines.length === 0 ? ['none'] : lines).map((line) => `  ${line}`)]
+}
+
+function lineOf({ subject, field, before, after }: Change): string {
+  return field === null
+    ? `${subject}: ${after ?? before ?? ''}`
+    : `${subject}, ${field}: ${before ?? 'none'} → ${after ?? 'none'}`
+}
+
+function comparisonOf({ calls, refused, charged, quoted }: Comparison): string {
+  const [was, would] = [dollarsFromAtomic(charged.actual), dollarsFromAtomic(charged.draft)]
+  const [quotedWas, quotedWould] = [dollarsFromAtomic(quoted.actual), dollarsFromAtomic(quoted.draft)]
+  return `${calls} calls, charged ${was} → ${would} USDC, quoted ${quotedWas} → ${quotedWould}, refused ${refused}`
+}
+
+function exampleOf({ call, draft }: ComparedCall): string {
+  const was = dollarsFromAtomic(call.charge ?? call.quotedMaximum)
+  if (draft.outcome === 'refused') return `${call.jobId} ${call.model}: ${was} USDC → refused (${draft.why})`
+  const amount = call.charge === null ? draft.quotedMaximum : draft.charge
+  const kind = call.charge === null ? 'at most ' : ''
+  return `${call.jobId} ${call.model}: ${kind}${was} → ${amount === null ? 'unknown' : dollarsFromAtomic(amount)} USDC`
+}
+
+/** Amounts as atomic USDC in decimal digits, since JSON has no big integers. */
+function plainReview(review: object): object {
+  return JSON.parse(
+    JSON.stringify(review, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)),
+  ) as object
+}

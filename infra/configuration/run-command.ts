@@ -1,0 +1,196 @@
+import { readFile } from 'node:fs/promises'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createPool } from '#shared/adapters/postgres/pool.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { PublicationKind } from '#shared/operators/configuration.ts'
+import type { ConfigurationStore, Draft } from '#shared/operators/configuration-store.ts'
+import {
+  contentsOf,
+  publishContent,
+  readInForce,
+  reviewContent,
+  whyNotPublished,
+} from '#shared/operators/review-configuration.ts'
+import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
+import { type ConfigurationOptions, helpOf, readOptions, UsageError } from './read-options.ts'
+import { renderDraft, renderHistory, renderPublication, renderReview } from './render.ts'
+
+const [DONE, REFUSED, FAILED] = [0, 1, 2]
+const HISTORY = 50
+
+/** Thrown when nothing was changed, with the reason. */
+class Refusal extends Error {}
+
+/** Runs a command of `npm run catalog` or `npm run deployments` and returns its exit code. */
+export async function runConfigurationCommand(
+  kind: PublicationKind,
+  commandLine: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): Promise<number> {
+  try {
+    const options = readOptions(commandLine, environment)
+    if (options === null) console.log(helpOf(kind))
+    else await withStore(options, (store) => run(store, kind, options))
+    return DONE
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    console.error(error instanceof UsageError ? `${message}\n\n${helpOf(kind)}` : message)
+    return error instanceof Refusal ? REFUSED : FAILED
+  }
+}
+
+async function withStore(
+  { databaseUrl }: ConfigurationOptions,
+  work: (store: ConfigurationStore) => Promise<void>,
+): Promise<void> {
+  const pool = createPool({
+    connectionString: databaseUrl,
+    maximumConnections: 2,
+    applicationName: 'farebox configuration',
+    // A lost connection also fails the statement in progress, and that error is reported.
+    onError: () => undefined,
+  })
+  try {
+    await work(createConfigurationStore(pool))
+  } finally {
+    await pool.end()
+  }
+}
+
+async function run(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  switch (options.command) {
+    case 'show':
+      return await show(store, kind, options)
+    case 'history':
+      return print(options, renderHistory(await store.listPublications(kind, { limit: HISTORY })))
+    case 'draft':
+      return await draft(store, kind, options)
+    case 'discard':
+      return await discard(store, kind, options)
+    case 'validate':
+      return await validate(store, kind, options)
+    case 'diff':
+      return await diff(store, kind, options)
+    case 'publish':
+      return await publish(store, kind, options)
+    case 'import':
+      return await importFile(store, kind, options)
+  }
+}
+
+async function show(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  const { given } = options
+  if (given !== undefined && !/^[1-9]\d{0,17}$/.test(given)) throw new UsageError(`"${given}" is not a number`)
+  const found = given === undefined ? await store.findNewest(kind) : await store.findPublication(BigInt(given))
+  if (found?.kind !== kind)
+    throw new Refusal(given === undefined ? 'Nothing is published.' : `There is no ${kind} ${given}.`)
+  print(options, renderPublication(found))
+}
+
+async function draft(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  const current = await store.findDraft(kind)
+  if (options.given === undefined) {
+    if (!current) throw new Refusal('There is no draft.')
+    return print(options, renderDraft(current))
+  }
+  const content = await readContent(options.given)
+  const isOfOthers = current !== null && current.operator !== options.author.operator
+  if (isOfOthers && !options.replaces)
+    throw new Refusal(
+      `${current.operator} edited the draft at ${current.editedAt.toISOString()}. Look at it with "draft", and replace it with --replace.`,
+    )
+  const saved = await store.saveDraft(options.author, { kind, content, edited: current?.revision ?? null })
+  if (saved.outcome === 'newer_draft')
+    throw new Refusal('Somebody else edited the draft just now. Look at it with "draft".')
+  const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
+  print(options, {
+    text: problem === null ? 'The draft is saved.' : `The draft is saved. It cannot be published yet:\n${problem}`,
+    json: { outcome: 'saved', problem },
+  })
+}
+
+async function discard(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  const { revision } = await requireDraft(store, kind)
+  if (!(await store.discardDraft(options.author, kind, revision)))
+    throw new Refusal('Somebody else edited the draft just now. Look at it with "draft".')
+  print(options, { text: 'The draft is discarded.', json: { outcome: 'discarded' } })
+}
+
+async function validate(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions) {
+  const { content } = await readGiven(store, kind, options)
+  const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
+  if (problem !== null) throw new Refusal(problem)
+  print(options, { text: 'The content is valid.', json: { outcome: 'valid' } })
+}
+
+async function diff(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  const { content } = await readGiven(store, kind, options)
+  const review = await reviewContent(store, await readInForce(store), kind, content)
+  if (review.outcome === 'invalid') throw new Refusal(review.problem)
+  print(options, renderReview(review))
+}
+
+async function publish(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
+  const { content, draft } = await readGiven(store, kind, options)
+  const published = await publishContent(store, options.author, {
+    kind,
+    content,
+    reason: options.reason ?? '',
+    inForce: await readInForce(store),
+    ...(draft === undefined ? {} : { draft }),
+  })
+  if (published.outcome !== 'published') throw new Refusal(whyNotPublished(published))
+  const { number, revision } = published
+  print(options, {
+    text: `Published as ${kind} ${number}, revision ${revision} of the configuration. All processes apply it within two seconds.`,
+    json: { outcome: 'published', number: number.toString(), revision: revision.toString() },
+  })
+}
+
+async function importFile(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions) {
+  const content = await readContent(options.given ?? '')
+  const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
+  if (problem !== null) throw new Refusal(problem)
+  const imported = await store.importFile(options.author, { kind, content, reason: options.reason ?? '' })
+  print(options, {
+    text:
+      imported.outcome === 'unchanged'
+        ? `Nothing to do: ${kind} ${imported.number} is this file.`
+        : `Imported as ${kind} ${imported.number}. All processes apply it within two seconds.`,
+    json: { outcome: imported.outcome, number: imported.number.toString() },
+  })
+}
+
+async function readGiven(
+  store: ConfigurationStore,
+  kind: PublicationKind,
+  { given }: ConfigurationOptions,
+): Promise<{ content: JsonValue; draft?: Draft }> {
+  if (given !== undefined) return { content: await readContent(given) }
+  const draft = await requireDraft(store, kind)
+  return { content: draft.content, draft }
+}
+
+async function requireDraft(store: ConfigurationStore, kind: PublicationKind): Promise<Draft> {
+  const draft = await store.findDraft(kind)
+  if (!draft) throw new Refusal('There is no draft. Make one with "draft FILE", or name a FILE.')
+  return draft
+}
+
+async function readContent(path: string): Promise<JsonValue> {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    throw new UsageError(`${path} cannot be read (${error instanceof Error ? error.message : String(error)})`)
+  })
+  try {
+    return parseJson(text, path)
+  } catch (error) {
+    throw new Refusal(error instanceof Error ? error.message : String(error))
+  }
+}
+
+function print(
+  { asJson }: ConfigurationOptions,
+  { text, json }: { readonly text: string; readonly json: object },
+): void {
+  console.log(asJson ? JSON.stringify(json, null, 2) : text)
+}

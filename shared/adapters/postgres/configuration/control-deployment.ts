@@ -1,0 +1,75 @@
+import type { Author } from '#shared/operators/author.ts'
+import type { Configuration, DeploymentControl } from '#shared/operators/configuration.ts'
+import type { DeploymentChange, DeploymentChangeOutcome } from '#shared/operators/control-store.ts'
+import { drainedModels } from '#shared/operators/controlled-deployments.ts'
+import { recordAction } from '../operators/record-action.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { lockConfiguration, raiseRevision } from './raise-revision.ts'
+import { readConfiguration } from './read-configuration.ts'
+
+const UNCONTROLLED: DeploymentControl = { isDrained: false, weight: null }
+
+/**
+ * Drains, enables or weights a deployment. One that was removed by a publication can still be changed, since its control
+ * is in force again once it is published again.
+ */
+export async function controlDeployment(
+  pool: Pool,
+  author: Author,
+  change: DeploymentChange,
+): Promise<DeploymentChangeOutcome> {
+  return await inTransaction(pool, async (sql) => {
+    await lockConfiguration(sql)
+    const configuration = await readConfiguration(sql)
+    const known = configuration?.deployments.file.deployments.map(({ name }) => name) ?? []
+    const current = configuration?.controls.get(change.deployment)
+    if (configuration === null || (current === undefined && !known.includes(change.deployment)))
+      return { outcome: 'unknown_deployment', known }
+    const { isDrained, weight } = { ...UNCONTROLLED, ...current }
+    const next = {
+      isDrained: change.isDrained ?? isDrained,
+      weight: change.weight === undefined ? weight : change.weight,
+    }
+    if (next.isDrained === isDrained && next.weight === weight)
+      return { outcome: 'unchanged', revision: configuration.revision, drainedModels: drainedModels(configuration) }
+    const revision = await raiseRevision(sql)
+    await write(sql, author, change, next)
+    await recordAction(sql, author, {
+      action: actionOf({ isDrained, weight }, next),
+      subject: change.deployment,
+      reason: change.reason,
+      details: { is_drained: next.isDrained, weight: next.weight },
+    })
+    return { outcome: 'changed', revision, drainedModels: drainedModels(changed(configuration, change, next)) }
+  })
+}
+
+function actionOf(current: DeploymentControl, next: DeploymentControl): string {
+  if (current.isDrained === next.isDrained) return 'deployment.weight'
+  return next.isDrained ? 'deployment.drain' : 'deployment.enable'
+}
+
+function changed(
+  { deployments, controls }: Configuration,
+  { deployment }: DeploymentChange,
+  next: DeploymentControl,
+): Pick<Configuration, 'deployments' | 'controls'> {
+  return { deployments, controls: new Map([...controls, [deployment, next]]) }
+}
+
+async function write(
+  sql: Sql,
+  { operator }: Author,
+  { deployment, reason }: DeploymentChange,
+  { isDrained, weight }: DeploymentControl,
+): Promise<void> {
+  await sql.query({
+    name: 'control_deployment',
+    text: `INSERT INTO deployment_controls (deployment, is_drained, weight, operator, reason)
+      VALUES ($1, $2, $3, $4, $5)
+      ON CONFLICT (deployment) DO UPDATE SET is_drained = EXCLUDED.is_drained, weight = EXCLUDED.weight,
+        operator = EXCLUDED.operator, reason = EXCLUDED.reason, changed_at = now()`,
+    values: [deployment, isDrained, weight, operator, reason],
+  })
+}

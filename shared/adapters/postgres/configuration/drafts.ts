@@ -1,0 +1,89 @@
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { Author } from '#shared/operators/author.ts'
+import type { PublicationKind } from '#shared/operators/configuration.ts'
+import type { Draft, DraftEdit, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import { recordAction } from '../operators/record-action.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { lockConfiguration } from './raise-revision.ts'
+
+interface Row {
+  readonly kind: PublicationKind
+  readonly content: JsonValue
+  readonly based_on: string | null
+  readonly operator: string
+  readonly revision: string
+  readonly edited_at: Date
+}
+
+export async function findDraft(sql: Sql, kind: PublicationKind): Promise<Draft | null> {
+  const { rows } = await sql.query<Row>({
+    name: 'find_draft',
+    text: `SELECT kind, content, based_on, operator, revision, edited_at FROM configuration_drafts WHERE kind = $1`,
+    values: [kind],
+  })
+  return rows[0] ? draftOf(rows[0]) : null
+}
+
+/** Saves a draft, unless it was edited since `edited`. A new one is based on the publication in force. */
+export async function saveDraft(
+  pool: Pool,
+  author: Author,
+  { kind, content, edited }: DraftEdit,
+): Promise<DraftOutcome> {
+  return await inTransaction(pool, async (sql) => {
+    await lockConfiguration(sql)
+    const current = await findDraft(sql, kind)
+    if ((current?.revision ?? null) !== edited) return { outcome: 'newer_draft', draft: current }
+    await sql.query({
+      name: 'save_draft',
+      // A revision is never used twice: a draft that begins after another ended must not be taken for that one.
+      text: `INSERT INTO configuration_drafts (kind, content, based_on, operator, revision)
+             VALUES ($1, $2, (SELECT max(number) FROM publications WHERE kind = $1), $3,
+               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+             ON CONFLICT (kind) DO UPDATE SET content = EXCLUDED.content, operator = EXCLUDED.operator,
+               revision = configuration_drafts.revision + 1, edited_at = now()`,
+      values: [kind, JSON.stringify(content), author.operator],
+    })
+    await recordAction(sql, author, { action: 'configuration.draft', subject: kind, reason: null, details: {} })
+    const draft = await findDraft(sql, kind)
+    if (!draft) throw new Error(`the draft of ${kind} was not saved`)
+    return { outcome: 'saved', draft }
+  })
+}
+
+/** Deletes a draft with this revision. Returns whether there was one. */
+export async function discardDraft(
+  pool: Pool,
+  author: Author,
+  kind: PublicationKind,
+  revision: bigint,
+): Promise<boolean> {
+  return await inTransaction(pool, async (sql) => {
+    await lockConfiguration(sql)
+    const isDeleted = await deleteDraft(sql, kind, revision)
+    if (isDeleted)
+      await recordAction(sql, author, { action: 'configuration.discard', subject: kind, reason: null, details: {} })
+    return isDeleted
+  })
+}
+
+export async function deleteDraft(sql: Sql, kind: PublicationKind, revision: bigint): Promise<boolean> {
+  const { rowCount } = await sql.query({
+    name: 'delete_draft',
+    text: 'DELETE FROM configuration_drafts WHERE kind = $1 AND revision = $2',
+    values: [kind, revision],
+  })
+  return rowCount === 1
+}
+
+function draftOf({ kind, content, based_on: basedOn, operator, revision, edited_at: editedAt }: Row): Draft {
+  return {
+    kind,
+    content,
+    basedOn: basedOn === null ? null : BigInt(basedOn),
+    operator,
+    revision: BigInt(revision),
+    editedAt,
+  }
+}

@@ -1,0 +1,23 @@
+import type { Sql } from '../pool.ts'
+
+/**
+ * Raises the revision, which makes all processes read the configuration again, and returns it. Call it first in the
+ * transaction of a change: it locks the row, so changes follow each other in the order of their revisions.
+ */
+export async function raiseRevision(sql: Sql): Promise<bigint> {
+  const { rows } = await sql.query<{ revision: string }>({
+    name: 'raise_configuration_revision',
+    text: 'UPDATE configuration_revision SET revision = revision + 1 RETURNING revision',
+    values: [],
+  })
+  return BigInt(rows[0]?.revision ?? 0)
+}
+
+/** Waits for other changes of the configuration, and keeps them out until the end of the transaction. */
+export async function lockConfiguration(sql: Sql): Promise<void> {
+  await sql.query({
+    name: 'lock_configuration',
+    text: 'SELECT revision FROM configuration_revision FOR UPDATE',
+    values: [],
+  })
+}

@@ -1,0 +1,34 @@
+import type { DeploymentsFile } from '#shared/catalog/deployments-file.ts'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { QueueName } from '#shared/jobs/job-queue.ts'
+
+export const PUBLICATION_KINDS = ['catalog', 'deployments'] as const
+
+export type PublicationKind = (typeof PUBLICATION_KINDS)[number]
+
+/** What operators changed about one deployment without a publication. */
+export interface DeploymentControl {
+  /** Takes no new calls; those in flight end as usual. */
+  readonly isDrained: boolean
+  /** In place of the published weight; `null` for that one. */
+  readonly weight: number | null
+}
+
+/** What operators have published and switched, as every process applies it. */
+export interface Configuration {
+  /** Rises with each change. */
+  readonly revision: bigint
+  /** The content of a catalog file: overrides of the built-in catalog. Number 0, without any, before the first one. */
+  readonly catalog: { readonly number: bigint; readonly overrides: JsonValue }
+  readonly deployments: { readonly number: bigint; readonly file: DeploymentsFile }
+  /** Only of deployments with a control. */
+  readonly controls: ReadonlyMap<string, DeploymentControl>
+  readonly pausedQueues: ReadonlySet<QueueName>
+}
+
+export interface ConfigurationReader {
+  /** Reads the revision alone, which is cheap enough to poll. */
+  readRevision(): Promise<bigint>
+  /** Returns `null` before deployments were published. */
+  readConfiguration(): Promise<Configuration | null>
+}

@@ -1,0 +1,188 @@
+import { type Circuit, type CircuitDependencies, createCircuit, isFailure } from './circuit.ts'
+import type { Deployment } from './deployment.ts'
+import type { ProviderFailure } from './provider.ts'
+
+/**
+ * Makes the call with the deployment's time limit and records its outcome for the payer who caused it. Returns
+ * `provider_unavailable` without calling when the deployment's circuit has opened in the meantime. Rethrows errors of
+ * the call; throws when run twice.
+ */
+export type Run = <Outcome extends { readonly outcome: string }>(
+  call: (timeoutMs: number) => Promise<Outcome>,
+  payer: string,
+) => Promise<Outcome | ProviderFailure>
+
+export interface DeploymentState {
+  readonly name: string
+  /** `half_open`: one call may probe, or is probing, whether the deployment works again. */
+  readonly circuit: 'closed' | 'open' | 'half_open'
+  readonly activeCalls: number
+  /** Calls started in the last 60 seconds. */
+  readonly recentCalls: number
+  /** Whether a call could start now. */
+  readonly isAvailable: boolean
+  readonly isDrained: boolean
+  readonly weight: number
+}
+
+export interface LaneDependencies extends CircuitDependencies {
+  /** The limit for deployments without one, and the upper bound for all: the payment's deadline depends on it. */
+  readonly maximumTimeoutMs: number
+}
+
+const MINUTE_MS = 60_000
+
+/** Upper limit on a vendor's `retry-after`. A longer one needs the operator; until then it costs one call each time. */
+const MAXIMUM_PAUSE_MS = 5 * MINUTE_MS
+
+/** Retry hint when a deployment is at its concurrency limit: the end of a call in flight is not known. */
+const FULL_RETRY_MS = 1000
+
+/** A reserved call. */
+export interface Reservation {
+  readonly run: Run
+  /** Releases an unused reservation. Has no effect once the call runs, which releases it itself. */
+  release(): void
+}
+
+/** Something that waits for the end of a call, perhaps at several deployments. */
+export interface Waiter {
+  isWaiting: boolean
+  readonly wake: () => void
+}
+
+/** One deployment with its limits, its circuit and its calls in flight. */
+export interface Lane {
+  deployment(): Deployment
+  /** Replaces the deployment by one of the same name. Another upstream begins with a closed circuit and no pause. */
+  replace(deployment: Deployment): void
+  /** Reserves a call, or returns `undefined` when none may start now. */
+  reserve(): Reservation | undefined
+  /** Returns the time until a call may start, as far as it is known; 0 for now. */
+  waitMs(): number
+  /** Returns whether a call could start now but for the concurrency limit. */
+  isOnlyFull(): boolean
+  /** Wakes the waiter at the end of a call, after those that came before it; all, when calls are not possible. */
+  enqueue(waiter: Waiter): void
+  wakeAll(): void
+  state(): DeploymentState
+}
+
+export function createLane(first: Deployment, dependencies: LaneDependencies): Lane {
+  const nowMs = () => dependencies.now().getTime()
+  let deployment = first
+  let health = newHealth(dependencies)
+  let activeCalls = 0
+  let startTimes: number[] = []
+  let waiters: Waiter[] = []
+
+  const recent = () => {
+    const since = nowMs() - MINUTE_MS
+    startTimes = startTimes.filter((startedMs) => startedMs > since)
+    return startTimes
+  }
+  const isFull = () => activeCalls >= (deployment.maximumConcurrency ?? Number.POSITIVE_INFINITY)
+  const otherWaitMs = () => {
+    const { requestsPerMinute = Number.POSITIVE_INFINITY } = deployment
+    // With a limit that was lowered, calls beyond it have to pass first.
+    const blocking = recent().at(-requestsPerMinute)
+    const { circuit, activeProbes, pausedUntilMs } = health
+    return Math.max(
+      0,
+      pausedUntilMs - nowMs(),
+      // A half-open circuit allows one call, its probe, until the outcome is known.
+      circuit.waitMs() || (circuit.state() === 'half_open' && activeProbes > 0 ? FULL_RETRY_MS : 0),
+      blocking !== undefined && startTimes.length >= requestsPerMinute ? blocking + MINUTE_MS - nowMs() : 0,
+    )
+  }
+  const waitMs = () => Math.max(otherWaitMs(), isFull() ? FULL_RETRY_MS : 0)
+  const wake = (count: number) => {
+    const present = waiters.filter(({ isWaiting }) => isWaiting)
+    const woken = present.splice(0, count)
+    waiters = present
+    for (const waiter of woken) waiter.wake()
+  }
+  const wakeAll = () => wake(waiters.length)
+
+  const reserve = (): Reservation => {
+    const startedMs = nowMs()
+    const ofUpstream = health
+    const timeoutMs = Math.min(deployment.timeoutMs ?? Number.POSITIVE_INFINITY, dependencies.maximumTimeoutMs)
+    const probes = ofUpstream.circuit.state() === 'half_open' ? 1 : 0
+    let state: 'reserved' | 'running' | 'ended' = 'reserved'
+    activeCalls += 1
+    ofUpstream.activeProbes += probes
+    startTimes.push(startedMs)
+    const end = () => {
+      state = 'ended'
+      activeCalls -= 1
+      ofUpstream.activeProbes -= probes
+      wake(otherWaitMs() === 0 ? 1 : waiters.length)
+    }
+    return {
+      async run(call, payer) {
+        if (state !== 'reserved') throw new Error('a slot can be run once, within its iteration')
+        state = 'running'
+        try {
+          const outcome = await ofUpstream.circuit.run(() => call(timeoutMs), payer)
+          const pauseMs = requestedPauseMs(outcome)
+          if (pauseMs > 0) ofUpstream.pausedUntilMs = Math.max(ofUpstream.pausedUntilMs, nowMs() + pauseMs)
+          return outcome
+        } finally {
+          end()
+        }
+      },
+      release() {
+        if (state !== 'reserved') return
+        end()
+        const index = startTimes.indexOf(startedMs)
+        if (index >= 0) startTimes.splice(index, 1)
+      },
+    }
+  }
+
+  return {
+    deployment: () => deployment,
+    replace(changed) {
+      if (!hasSamePorts(deployment, changed)) health = newHealth(dependencies)
+      deployment = changed
+    },
+    reserve: () => (waitMs() === 0 ? reserve() : undefined),
+    waitMs,
+    isOnlyFull: () => isFull() && otherWaitMs() === 0,
+    enqueue: (waiter) => void waiters.push(waiter),
+    wakeAll,
+    state: () => ({
+      name: deployment.name,
+      circuit: health.circuit.state(),
+      activeCalls,
+      recentCalls: recent().length,
+      isAvailable: waitMs() === 0 && deployment.isDrained !== true,
+      isDrained: deployment.isDrained === true,
+      weight: deployment.weight,
+    }),
+  }
+}
+
+/** What calls have shown about one upstream. Calls that outlive a replacement still report to the one that they reached. */
+interface UpstreamHealth {
+  readonly circuit: Circuit
+  activeProbes: number
+  pausedUntilMs: number
+}
+
+function newHealth(dependencies: CircuitDependencies): UpstreamHealth {
+  return { circuit: createCircuit(dependencies), activeProbes: 0, pausedUntilMs: 0 }
+}
+
+function hasSamePorts(one: Deployment, other: Deployment): boolean {
+  return PORTS.every((port) => one[port] === other[port])
+}
+
+const PORTS = ['text', 'image', 'speech', 'transcription'] as const
+
+/** Returns the pause that a failure asks for. One that a request asks for, such as with a 413, is not for the others. */
+function requestedPauseMs(outcome: unknown): number {
+  if (!isFailure(outcome) || outcome.code !== 'provider_unavailable' || outcome.concerns === 'request') return 0
+  return Math.min((outcome.retryAfterSeconds ?? 0) * 1000, MAXIMUM_PAUSE_MS)
+}
