@@ -72,23 +72,27 @@ function checkAgreement({ api, worker }: Settings): readonly Check[] {
 }
 
 /** A payer signs for an address of FACILITATOR_ADDRESSES; without its key nobody can settle that payment. */
-function checkFacilitators(
-  { FACILITATOR_ADDRESSES: offered = [], PAY_TO: payTo }: ApiConfig,
-  keys: WorkerConfig['SETTLEMENT_PRIVATE_KEYS'],
-): Check {
+function checkFacilitators({ PAY_TO: payTo, ...api }: ApiConfig, keys: WorkerConfig['SETTLEMENT_PRIVATE_KEYS']): Check {
   const name = 'settlement keys'
   if (!keys) return skipped(name, 'settled elsewhere: SETTLEMENT_PRIVATE_KEYS is not set')
-  const owned = settlementKeys(keys).facilitators
-  const withoutKey = offered.filter((address) => !owned.includes(address))
-  const unused = owned.filter((address) => !offered.includes(address))
+  const owned: readonly string[] = settlementKeys(keys).facilitators
+  const offered: readonly string[] = api.FACILITATOR_ADDRESSES ?? []
+  const named: readonly string[] = [...offered, ...(api.ACCEPTED_FACILITATOR_ADDRESSES ?? [])]
+  const withoutKey = named.filter((address) => !owned.includes(address))
+  const unused = owned.filter((address) => !named.includes(address))
   return judged(
     name,
     [
       ...withoutKey.map(
-        (address) => `FACILITATOR_ADDRESSES has ${address}, whose key is not in SETTLEMENT_PRIVATE_KEYS`,
+        (address) =>
+          `${offered.includes(address) ? '' : 'ACCEPTED_'}FACILITATOR_ADDRESSES has ${address}, whose key is not in SETTLEMENT_PRIVATE_KEYS`,
       ),
-      ...unused.map((address) => `the key of ${address} is not offered in FACILITATOR_ADDRESSES`),
-      ...(owned.includes(payTo) ? ['PAY_TO is a settlement key; revenue should go to a key that is kept offline'] : []),
+      ...unused.map(
+        (address) => `the key of ${address} is neither in FACILITATOR_ADDRESSES nor in ACCEPTED_FACILITATOR_ADDRESSES`,
+      ),
+      ...(payTo.some((address) => owned.includes(address))
+        ? ['PAY_TO is a settlement key; revenue should go to a key that is kept offline']
+        : []),
     ],
     owned.join(', '),
   )

@@ -1,7 +1,8 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import { type AtomicAmount, parseAtomicAmount } from '#shared/money/atomic-amount.ts'
+import { type ChallengeSecrets, isTagUnderAny } from './challenge-secrets.ts'
 
 /**
  * The token in `accepts[0].extra.challenge` that a client echoes. It binds idempotency key, effective request and
@@ -43,11 +44,11 @@ const RANDOM_BYTES = 16
 const RANDOM_PART = /^\{"k":"[\w-]{22}","k":/
 
 /**
- * Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under `secret`. The random
- * part is a first member `k`, which JSON parsers replace by the second: version 0.1.0 refuses members that it does not
- * know, and has to open tokens of this version during a roll-out and after a rollback.
+ * Creates a token of the claims with a random part, authenticated together with HMAC-SHA-256 under the first
+ * secret. The random part is a first member `k`, which JSON parsers replace by the second: version 0.1.0 refuses members
+ * that it does not know, and has to open tokens of this version during a roll-out and after a rollback.
  */
-export function sealChallengeToken(claims: ChallengeClaims, secret: string): string {
+export function sealChallengeToken(claims: ChallengeClaims, [newest]: ChallengeSecrets): string {
   const json = JSON.stringify({
     k: sha256Hex(claims.idempotencyKey),
     d: claims.requestDigest,
@@ -56,16 +57,16 @@ export function sealChallengeToken(claims: ChallengeClaims, secret: string): str
   })
   const random = randomBytes(RANDOM_BYTES).toString('base64url')
   const body = Buffer.from(`{"k":"${random}",${json.slice(1)}`).toString('base64url')
-  return `${body}.${mac(body, secret)}`
+  return `${body}.${mac(body, newest)}`
 }
 
 /** Opens a token and checks whether it was issued for this key and request. The caller checks its expiry. */
 export function openChallengeToken(
   token: unknown,
   request: { idempotencyKey: string; requestDigest: string },
-  secret: string,
+  secrets: ChallengeSecrets,
 ): OpenedChallenge {
-  const json = readJson(token, secret)
+  const json = readJson(token, secrets)
   const claims = json === null ? null : parseClaims(json)
   const quotedMaximum = claims && parseAtomicAmount(claims.m)
   if (json === null || !claims || quotedMaximum === null) return { outcome: 'forged' }
@@ -79,18 +80,17 @@ export function openChallengeToken(
 }
 
 /** Returns whether a token was issued for this key, for any request and at any time. */
-export function isChallengeForKey(token: unknown, idempotencyKey: string, secret: string): boolean {
-  const json = readJson(token, secret)
+export function isChallengeForKey(token: unknown, idempotencyKey: string, secrets: ChallengeSecrets): boolean {
+  const json = readJson(token, secrets)
   return json !== null && parseClaims(json).k === sha256Hex(idempotencyKey)
 }
 
 /** Returns the authenticated JSON of a token, `null` for any other value. */
-function readJson(token: unknown, secret: string): string | null {
+function readJson(token: unknown, secrets: ChallengeSecrets): string | null {
   if (typeof token !== 'string') return null
   const [body, tag, ...others] = token.split('.')
   if (!body || !tag || others.length > 0) return null
-  const [given, expected] = [Buffer.from(tag), Buffer.from(mac(body, secret))]
-  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null
+  if (!isTagUnderAny(tag, secrets, (secret) => mac(body, secret))) return null
   return Buffer.from(body, 'base64url').toString('utf8')
 }
 

@@ -6,9 +6,14 @@ export interface PaymentTerms {
   readonly spender: `0x${string}`
   /** The Permit2 contract, which the payer grants the allowance to. */
   readonly permit2: `0x${string}`
+  /** The recipient that challenges name. */
   readonly payTo: `0x${string}`
+  /** The recipients that payments may name: that of challenges, and while it is being replaced the other one too. */
+  readonly acceptedRecipients: readonly `0x${string}`[]
   /** Addresses that may settle. A challenge names one of them. */
   readonly facilitators: readonly `0x${string}`[]
+  /** The facilitators that payments may name: those of challenges, and those that are being added or removed. */
+  readonly acceptedFacilitators: readonly `0x${string}`[]
   /** How long a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number
   /**

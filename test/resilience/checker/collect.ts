@@ -12,6 +12,8 @@ import type { ReadObjects } from './read-objects.ts'
 export interface LedgerSources {
   readonly rpcUrl: string
   readonly payTo: `0x${string}`
+  /** Recipients that replace it while calls go on. */
+  readonly furtherRecipients?: readonly `0x${string}`[]
   /** Addresses of the settlement keys. */
   readonly settlementAddresses: readonly string[]
   readonly databaseUrl: string
@@ -60,15 +62,17 @@ async function fetchDigest(url: string): Promise<string | null> {
 async function readChain({
   rpcUrl,
   payTo,
+  furtherRecipients = [],
   settlementAddresses,
   reorganizedAt,
 }: LedgerSources): Promise<Ledgers['chain']> {
   const reader = createChainReader(rpcUrl)
   const count = async (address: string, block: string) =>
     Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
-  const [transfers, recipientBalance, keys] = await Promise.all([
-    reader.transfersTo(payTo),
-    reader.usdcBalance(payTo),
+  const recipients = [payTo, ...furtherRecipients]
+  const [transfers, balances, keys] = await Promise.all([
+    Promise.all(recipients.map((recipient) => reader.transfersTo(recipient))),
+    Promise.all(recipients.map((recipient) => reader.usdcBalance(recipient))),
     Promise.all(
       settlementAddresses.map(async (address) => ({
         address: address.toLowerCase(),
@@ -78,10 +82,10 @@ async function readChain({
     ),
   ])
   return {
-    recipientBalance,
+    recipientBalance: balances.reduce((sum, balance) => sum + balance, 0n),
     keys,
     reorganizedAt,
-    transfers: transfers.map(({ from, valueAtomic, transactionHash }) => ({
+    transfers: transfers.flat().map(({ from, valueAtomic, transactionHash }) => ({
       transactionHash: transactionHash.toLowerCase(),
       from: from.toLowerCase(),
       amount: valueAtomic,

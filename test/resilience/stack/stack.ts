@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
-import { type Sandbox, type SandboxInfo, startSandbox } from '../../../infra/sandbox/sandbox.ts'
+import { type Sandbox, startSandbox } from '../../../infra/sandbox/sandbox.ts'
 import type { Connections, ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
@@ -24,6 +24,9 @@ export interface CampaignStackOptions {
   readonly apis?: number
   readonly workers?: number
   readonly settlementKeys?: number
+  /** Recipients and settlement keys that come into use while calls go on. */
+  readonly furtherRecipients?: readonly `0x${string}`[]
+  readonly furtherSettlementAddresses?: readonly string[]
   /** Queue and object store to start for the campaign; default: none. */
   readonly on?: readonly OuterServiceKind[]
   /** Whether PostgreSQL, queue, RPC, upstream and bucket are behind fault proxies. */
@@ -89,6 +92,7 @@ export const LEASE_SECONDS = 3
 export async function startCampaignStack(options: CampaignStackOptions = {}): Promise<CampaignStack> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-campaign-'))
   const points = createPointControl(join(directory, 'points'))
+  const { furtherRecipients = [] } = options
   const proxies: TcpFaultProxy[] = []
   let keepsFiles = false
   const services = await startCampaignServices(options.on ?? [], options.proxied)
@@ -162,13 +166,14 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       addPayer,
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
-      settleDown: () => settleDown(sql, sandbox.info),
+      settleDown: () => settleDown(sql, sandbox.info.rpcUrl, [sandbox.info.payTo, ...furtherRecipients]),
       reorganizedAt,
       ledgerSources: () => ({
         reorganizedAt,
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,
-        settlementAddresses: sandbox.info.settlementAddresses,
+        furtherRecipients,
+        settlementAddresses: [...sandbox.info.settlementAddresses, ...(options.furtherSettlementAddresses ?? [])],
         databaseUrl: sandbox.info.databaseUrl,
         upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
         readObjects: services.s3 ? objectsInBucket(services.s3) : objectsInFolder(join(directory, 'uploads')),
@@ -226,14 +231,18 @@ async function setFaults(upstreamUrl: string, rules: readonly FaultRuleInput[]):
   if (!answer.ok) throw new Error(`the simulator refused the faults: ${await answer.text()}`)
 }
 
-async function settleDown(sql: CampaignStack['sql'], info: SandboxInfo): Promise<readonly string[]> {
+async function settleDown(
+  sql: CampaignStack['sql'],
+  rpcUrl: string,
+  recipients: readonly `0x${string}`[],
+): Promise<readonly string[]> {
   const unfinished = await untilNoneLeft(async () => {
     const inLedger = await sql<{ id: string; kind: string; state: string }>(
       `SELECT id, 'job' AS kind, state FROM jobs WHERE state IN ('accepted', 'generating', 'generated', 'settling')
        UNION ALL SELECT id, 'upload', '' FROM staged_uploads WHERE erased_at IS NOT NULL AND object_deleted_at IS NULL
        ORDER BY id`,
     )
-    return inLedger.length > 0 ? inLedger : await missingOnChain(sql, info)
+    return inLedger.length > 0 ? inLedger : await missingOnChain(sql, rpcUrl, recipients)
   })
   return unfinished.filter(({ kind }) => kind === 'job').map(({ id }) => id)
 }
@@ -242,7 +251,7 @@ async function settleDown(sql: CampaignStack['sql'], info: SandboxInfo): Promise
  * Returns accounts with nonces that are not mined yet, and confirmed settlements that a reorganization has removed for
  * now.
  */
-async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: SandboxInfo) {
+async function missingOnChain(sql: CampaignStack['sql'], rpcUrl: string, recipients: readonly `0x${string}`[]) {
   const accounts = await sql<{ id: string; next: string }>(
     'SELECT facilitator AS id, next_account_nonce AS next FROM settlement_accounts',
   )
@@ -255,7 +264,8 @@ async function missingOnChain(sql: CampaignStack['sql'], { rpcUrl, payTo }: Sand
   const settlements = await sql<{ id: string }>(
     "SELECT transaction_hash AS id FROM settlements WHERE state = 'confirmed'",
   )
-  const transfers = await createChainReader(rpcUrl).transfersTo(payTo)
+  const reader = createChainReader(rpcUrl)
+  const transfers = (await Promise.all(recipients.map((recipient) => reader.transfersTo(recipient)))).flat()
   const present = new Set(transfers.map(({ transactionHash }) => transactionHash.toLowerCase()))
   return [
     ...waiting.flat(),

@@ -1,0 +1,77 @@
+import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
+import { createPool, type Pool } from '#shared/adapters/postgres/pool.ts'
+import { beginRotation, Refusal } from '../keys/begin-rotation.ts'
+import { planRotation } from '../keys/plan-rotation.ts'
+import { readFacts } from '../keys/read-facts.ts'
+import { HELP, type KeysCommand, type KeysOptions, readOptions, UsageError } from '../keys/read-options.ts'
+import { describeStatus, renderStatus, renderSteps } from '../keys/render-status.ts'
+
+const [DONE, LEFT, FAILED] = [0, 1, 2]
+
+/** Runs the command and returns its exit code. */
+export async function main(commandLine: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  try {
+    const options = readOptions(commandLine, environment)
+    if (options !== null) return await withLedger(options, (pool) => run(pool, options, options.request))
+    console.log(HELP)
+    return DONE
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    console.error(error instanceof UsageError ? `${message}\n\n${HELP}` : message)
+    return error instanceof Refusal ? LEFT : FAILED
+  }
+}
+
+async function withLedger(
+  { databaseUrl }: Pick<KeysOptions, 'databaseUrl'>,
+  work: (pool: Pool) => Promise<number>,
+): Promise<number> {
+  const pool = createPool({
+    connectionString: databaseUrl,
+    maximumConnections: 1,
+    applicationName: 'farebox keys',
+    // A lost connection also fails the statement in progress, and that error is reported.
+    onError: () => undefined,
+  })
+  try {
+    return await work(pool)
+  } finally {
+    await pool.end()
+  }
+}
+
+async function run(pool: Pool, options: KeysOptions, request: KeysCommand): Promise<number> {
+  const facts = await readFacts(pool, options, new Date())
+  if (request.command === 'rotate') {
+    const { rotation, newKey } = beginRotation(request, facts)
+    await createKeyRotationStore(pool).startRotation(rotation, options.author)
+    const steps = planRotation({ ...rotation, startedAt: facts.now, operator: options.author.operator }, facts)
+    const { kind, oldKey } = rotation
+    if (options.asJson) print({ kind, oldKey, newKey: newKey.identity, value: newKey.value, steps })
+    else
+      console.log(
+        [
+          `${kind}: ${oldKey} is replaced by ${newKey.identity}.`,
+          ...(kind === 'pay-to' ? [] : ['', `New value, shown only now: ${newKey.value}`]),
+          '',
+          ...renderSteps(steps),
+          '',
+          'Run "npm run keys -- status" after each step.',
+        ].join('\n'),
+      )
+    return DONE
+  }
+  const status = describeStatus(facts)
+  if (options.asJson) print(status)
+  else console.log(renderStatus(status))
+  const isLeft = status.problems.length > 0 || status.rotations.some(({ isFinished }) => !isFinished)
+  return isLeft ? LEFT : DONE
+}
+
+function print(value: object): void {
+  console.log(
+    JSON.stringify(value, (_, member: unknown) => (typeof member === 'bigint' ? member.toString() : member), 2),
+  )
+}
+
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2), process.env)

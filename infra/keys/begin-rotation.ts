@@ -1,0 +1,78 @@
+import type { KeyKind, KeyRotation } from '#shared/operators/key-rotation.ts'
+import { apisOf, type KeyFacts, type KeySetting, keysInUse, keysOf, settlersOf } from './facts.ts'
+import { generateKey, type NewKey } from './new-key.ts'
+import { isOver } from './plan-rotation.ts'
+import type { KeysCommand } from './read-options.ts'
+
+/** Thrown when no rotation was started, with the reason. */
+export class Refusal extends Error {}
+
+type RotateRequest = Extract<KeysCommand, { readonly command: 'rotate' }>
+
+/** A rotation that is about to be recorded, with the only copy of its new value. */
+interface BegunRotation {
+  readonly rotation: Pick<KeyRotation, 'kind' | 'newKey' | 'oldKey' | 'reason'>
+  readonly newKey: NewKey
+}
+
+const SETTINGS: Readonly<Record<KeyKind, KeySetting>> = {
+  settlement: 'FACILITATOR_ADDRESSES',
+  'pay-to': 'PAY_TO',
+  challenge: 'CHALLENGE_SECRET',
+  receipts: 'RECEIPT_SECRETS',
+  statements: 'RECEIPT_SIGNING_KEY',
+}
+
+/** Chooses the key to replace and generates the new one. Throws `Refusal`. */
+export function beginRotation(request: RotateRequest, facts: KeyFacts): BegunRotation {
+  const { kind, reason } = request
+  requireNoneUnfinished(request, facts)
+  const oldKey = keyToReplace(request, facts)
+  const inUse = [
+    ...keysInUse(apisOf(facts), SETTINGS[kind]),
+    ...facts.rotations.filter((rotation) => rotation.kind === kind).map((rotation) => rotation.newKey),
+  ]
+  const newKey = kind === 'pay-to' ? newRecipient(request, facts) : generateKey(kind, inUse)
+  return { rotation: { kind, reason, oldKey, newKey: newKey.identity }, newKey }
+}
+
+function requireNoneUnfinished({ kind, isForced }: RotateRequest, facts: KeyFacts): void {
+  const last = facts.rotations.find((rotation) => rotation.kind === kind)
+  if (!last || isForced || isOver(last, facts)) return
+  throw new Refusal(
+    `${last.operator} started a rotation of this kind at ${last.startedAt.toISOString()}, which is not finished. See "npm run keys -- status", or give it up with --force.`,
+  )
+}
+
+function keyToReplace({ kind, replaces }: RotateRequest, facts: KeyFacts): string {
+  const apis = apisOf(facts)
+  if (apis.length === 0)
+    throw new Refusal('No API reports to this database, so the key to replace is not known. Start the service first.')
+  const used = new Set(
+    apis.flatMap((api) => {
+      const keys = keysOf(api, SETTINGS[kind])
+      return kind === 'settlement' ? keys : keys.slice(0, 1)
+    }),
+  )
+  if (kind === 'settlement' && used.size === 0)
+    throw new Refusal('A remote facilitator settles; its keys are not yours to rotate.')
+  const [first, ...others] = used
+  if (replaces !== null) {
+    if (used.has(replaces)) return replaces
+    throw new Refusal(`--replaces must be one of ${[...used].join(', ')}`)
+  }
+  if (first !== undefined && others.length === 0) return first
+  throw new Refusal(
+    kind === 'settlement'
+      ? `There are several settlement keys. Name one with --replaces: ${[...used].join(', ')}`
+      : `The APIs do not agree on ${SETTINGS[kind]}: ${[...used].join(', ')}. See "npm run keys -- status".`,
+  )
+}
+
+function newRecipient({ address }: RotateRequest, facts: KeyFacts): NewKey {
+  if (address === null) throw new Error('the new recipient is missing')
+  if (keysInUse(apisOf(facts), 'PAY_TO').includes(address)) throw new Refusal(`${address} is in PAY_TO already.`)
+  if (keysInUse(settlersOf(facts), 'SETTLEMENT_PRIVATE_KEYS').includes(address))
+    throw new Refusal(`${address} is a settlement key. Revenue should go to a key that is kept offline.`)
+  return { identity: address, value: address }
+}

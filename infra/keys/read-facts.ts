@@ -1,0 +1,48 @@
+import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
+import { readProcesses } from '#shared/adapters/postgres/configuration/read-processes.ts'
+import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
+import type { Sql } from '#shared/adapters/postgres/pool.ts'
+import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
+import type { KeyRotation } from '#shared/operators/key-rotation.ts'
+import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
+import { apisOf, type KeyFacts, keysInUse, settlersOf } from './facts.ts'
+import type { KeysOptions } from './read-options.ts'
+
+/** Reads what is known about keys from processes, ledger and chain. */
+export async function readFacts(
+  sql: Sql,
+  options: Pick<KeysOptions, 'rpcUrls' | 'rpcTimeoutMs' | 'challengeLifetimeSeconds'>,
+  now: Date,
+): Promise<KeyFacts> {
+  const rotations = await createKeyRotationStore(sql).readRotations()
+  const processes = (await readProcesses(sql)).filter((seen) => isRunning(seen, now))
+  return {
+    now,
+    processes,
+    rotations,
+    use: await readKeyUse(sql),
+    gasWei: await readGas(settlementKeysOf(processes, rotations), options),
+    challengeSeconds: options.challengeLifetimeSeconds,
+  }
+}
+
+function settlementKeysOf(processes: readonly SeenProcess[], rotations: readonly KeyRotation[]): readonly string[] {
+  const replaced = rotations.filter(({ kind }) => kind === 'settlement')
+  return [
+    ...new Set([
+      ...keysInUse(apisOf({ processes }), 'FACILITATOR_ADDRESSES'),
+      ...keysInUse(settlersOf({ processes }), 'SETTLEMENT_PRIVATE_KEYS'),
+      ...replaced.flatMap(({ newKey, oldKey }) => [newKey, oldKey]),
+    ]),
+  ]
+}
+
+async function readGas(
+  keys: readonly string[],
+  { rpcUrls, rpcTimeoutMs }: Pick<KeysOptions, 'rpcUrls' | 'rpcTimeoutMs'>,
+): Promise<KeyFacts['gasWei']> {
+  if (rpcUrls === null) return null
+  const { chain } = await openChain({ RPC_URL: rpcUrls, RPC_TIMEOUT_MS: rpcTimeoutMs })
+  const read = keys.map(async (key) => [key, await chain.getBalance({ address: key as `0x${string}` })] as const)
+  return Object.fromEntries(await Promise.all(read))
+}
