@@ -1,3 +1,5 @@
+import type { ReviewEnding } from '#shared/jobs/job.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
 import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { Sql } from './pool.ts'
 
@@ -26,4 +28,22 @@ export async function recordUnknownSettlement(sql: Sql, settlement: UnknownSettl
       jobId,
     ],
   })
+}
+
+/** Returns how a person ended a settlement that the ledger does not know, or `null`. */
+export async function findUnknownEnding(
+  sql: Sql,
+  { network, payer, nonce }: Pick<Authorization, 'network' | 'payer' | 'nonce'>,
+): Promise<ReviewEnding | null> {
+  const { rows } = await sql.query<{ outcome: ReviewEnding['outcome']; refund_transaction: string | null }>({
+    name: 'find_unknown_ending',
+    text: `SELECT outcome, refund_transaction FROM resolutions
+     WHERE item = 'unknown_settlement' AND network = $1 AND payer = $2 AND nonce = $3`,
+    values: [network, payer, nonce.toString()],
+  })
+  const [row] = rows
+  if (!row) return null
+  if (row.outcome !== 'refunded') return { outcome: row.outcome }
+  if (row.refund_transaction === null) throw new Error('a refund has a transaction')
+  return { outcome: row.outcome, transaction: row.refund_transaction }
 }

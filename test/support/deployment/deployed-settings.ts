@@ -1,4 +1,5 @@
 import { settingsSchema as apiSettings, readConfig as readApiConfig } from '../../../api/config.ts'
+import { settingsSchema as operatorSettings, readConfig as readOperatorConfig } from '../../../operator/config.ts'
 import { readConfig as readWorkerConfig, settingsSchema as workerSettings } from '../../../workers/config.ts'
 
 /** Placeholder values for secrets and addresses that an operator sets. All of them are worthless. */
@@ -9,6 +10,7 @@ export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
   DATABASE_URL: 'postgres://farebox:password@postgres.example:5432/farebox',
   FACILITATOR_ADDRESSES: `0x${'2'.repeat(40)}`,
   GRAFANA_ADMIN_PASSWORD: 'password',
+  OPERATOR_INITIAL_PASSWORD: 'first sign-in of operators',
   PAY_TO: `0x${'1'.repeat(40)}`,
   POSTGRES_PASSWORD: 'password',
   PUBLIC_BASE_URL: 'https://farebox.example',
@@ -26,6 +28,7 @@ export const OPERATOR_VALUES: Readonly<Record<string, string>> = {
 /** Secrets that only the processes that need them may get. */
 export const SECRET_SETTINGS = [
   'CHALLENGE_SECRET',
+  'OPERATOR_INITIAL_PASSWORD',
   'RECEIPT_SECRETS',
   'RECEIPT_SIGNING_KEY',
   'SETTLEMENT_PRIVATE_KEYS',
@@ -36,12 +39,18 @@ export const SECRET_SETTINGS = [
 export const KNOWN_SETTINGS = {
   api: new Set(Object.keys(apiSettings.shape)),
   worker: new Set(Object.keys(workerSettings.shape)),
+  operator: new Set(Object.keys(operatorSettings.shape)),
 } as const
 
-export const readConfigOf = { api: readApiConfig, worker: readWorkerConfig } as const
+export const readConfigOf = { api: readApiConfig, worker: readWorkerConfig, operator: readOperatorConfig } as const
 
 /** Set by the image. */
-export const IMAGE_SETTINGS = { HOST: '0.0.0.0', METRICS_HOST: '0.0.0.0', FFMPEG_PATH: '/usr/bin/ffmpeg' } as const
+export const IMAGE_SETTINGS = {
+  HOST: '0.0.0.0',
+  METRICS_HOST: '0.0.0.0',
+  OPERATOR_HOST: '0.0.0.0',
+  FFMPEG_PATH: '/usr/bin/ffmpeg',
+} as const
 
 /** The minimum time that a process manager must wait after SIGTERM, as .env.example states it for a worker. */
 export const shutdownSeconds = {
@@ -50,6 +59,8 @@ export const shutdownSeconds = {
     return DRAIN_NOTICE_SECONDS + DRAIN_SECONDS + 5
   },
   worker: (environment: Readonly<Record<string, string>>): number => readWorkerConfig(environment).DRAIN_SECONDS + 5,
+  /** `CLOSE_MS` of `operator/start-console.ts`. */
+  operator: (): number => 5 + 5,
 } as const
 
 /** The memory in MiB that a process needs with its settings, as infra/capacity.md states it. */
@@ -63,6 +74,7 @@ export const neededMegabytes = {
     const callsProviders = WORKER_QUEUES.some((name) => name !== 'settlement')
     return callsProviders ? 400 + 1.5 * MAXIMUM_JOB_MEGABYTES : 250
   },
+  operator: (): number => 250,
 } as const
 
 /** Reads a limit as manifests and Compose write it: `1280Mi`, `2Gi`, `512m`, `2g`. */

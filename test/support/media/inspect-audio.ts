@@ -23,14 +23,13 @@ export async function startInspector(concurrency = 2, maximumWaiting = 100) {
     decode,
     cache,
     verdicts: UNSHARED_VERDICTS,
-    limits,
     concurrency,
     maximumWaiting,
   })
   return {
     spawned,
     inspect: async (audio: Uint8Array) =>
-      await inspect(measureAudio(audio), { param: 'file', client: ['192.0.2.1'], hasPriority: true }),
+      await inspect(measureAudio(audio), { param: 'file', client: ['192.0.2.1'], hasPriority: true, limits }),
   }
 }
 

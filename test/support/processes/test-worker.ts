@@ -162,6 +162,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     longestDeferralMs: { fail: 300_000, owe: 900_000, withhold: 86_400_000, review: 86_400_000 },
     queue: { enqueue: () => Promise.reject(new Error('this worker serves every queue')) },
     serves: new Set(QUEUE_NAMES),
+    pausedQueues: new Set(),
     now: () => new Date(),
     logger,
     tracer: noTracing,

@@ -22,7 +22,7 @@ export function createExecutionStore(pool: Pool, budget: UnchargedBudget): Execu
     deferJob: (job, delayMs, isPaymentBlocked = false) => deferJob(pool, job, delayMs, isPaymentBlocked),
     releaseJob: (job) => releaseJob(pool, job),
     handOverJob: (job) => handOverJob(pool, job),
-    takeDueJobs: (states, limit) => takeDueJobs(pool, states, limit),
+    takeDueJobs: (states, limit, pausedQueues) => takeDueJobs(pool, states, limit, pausedQueues),
     readEffectiveRequest: (jobId) => readEffectiveRequest(pool, jobId),
     openStagedUpload: (stagedUploadId) => openStagedUpload(pool, stagedUploadId),
     readExposureAhead: (job, since) => readExposureAhead(pool, job, since, budget),

@@ -1,5 +1,7 @@
 import type { DueJob } from '#shared/jobs/execution-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import type { QueueName } from '#shared/jobs/job-queue.ts'
+import { operations } from '#shared/operations/registry.ts'
 import type { Sql } from '../pool.ts'
 
 /**
@@ -22,27 +24,48 @@ const IS_FREE = `(lease_expires_at IS NULL OR lease_expires_at <= now())
 /**
  * Returns the unfinished jobs in `states` that are due and free, and marks them as enqueued: first those that were
  * never deferred in their state, then deferred ones, payer by payer. At most `limit` of each. A provider call is never
- * deferred, but a worker of the previous version may have left that mark.
+ * deferred, but a worker of the previous version may have left that mark. Jobs of paused queues are left out; lost
+ * provider calls are not, since they are ended without their queue.
  */
-export async function takeDueJobs(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
-  return [...(await takeFresh(sql, states, limit)), ...(await takeDeferred(sql, states, limit))]
+export async function takeDueJobs(
+  sql: Sql,
+  states: readonly JobState[],
+  limit: number,
+  pausedQueues: ReadonlySet<QueueName> = new Set(),
+): Promise<readonly DueJob[]> {
+  const due: Due = {
+    states: pausedQueues.has('settlement') ? states.filter((state) => !SETTLEMENT_STATES.includes(state)) : states,
+    pausedOperations: operations.filter(({ queue }) => pausedQueues.has(queue)).map(({ id }) => id),
+    limit,
+  }
+  if (due.states.length === 0) return []
+  return [...(await takeFresh(sql, due)), ...(await takeDeferred(sql, due))]
 }
 
-async function takeFresh(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
+interface Due {
+  readonly states: readonly JobState[]
+  readonly pausedOperations: readonly string[]
+  readonly limit: number
+}
+
+const SETTLEMENT_STATES: readonly JobState[] = ['generated', 'settling']
+
+async function takeFresh(sql: Sql, { states, pausedOperations, limit }: Due): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({
     name: 'take_fresh_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
        SELECT id FROM jobs
        WHERE state = ANY($1) AND run_after <= now() AND (deferred_since IS NULL OR state = 'generating') AND ${IS_FREE}
+         AND NOT (state = 'accepted' AND operation = ANY($3))
        ORDER BY run_after LIMIT $2 FOR UPDATE SKIP LOCKED)
      RETURNING id, operation, state`,
-    values: [states, limit],
+    values: [states, limit, pausedOperations],
   })
   return rows
 }
 
 /** Takes deferred jobs. Ranks those of each payer, jobs in flight first, so that these use up the payer's share. */
-async function takeDeferred(sql: Sql, states: readonly JobState[], limit: number): Promise<readonly DueJob[]> {
+async function takeDeferred(sql: Sql, { states, pausedOperations, limit }: Due): Promise<readonly DueJob[]> {
   const { rows } = await sql.query<DueJob>({
     name: 'take_deferred_jobs',
     text: `UPDATE jobs SET enqueued_at = now() WHERE id IN (
@@ -50,11 +73,12 @@ async function takeDeferred(sql: Sql, states: readonly JobState[], limit: number
          SELECT id, row_number() OVER (PARTITION BY payer, state = 'accepted' ORDER BY is_free, run_after) AS place
          FROM (SELECT id, payer, state, run_after, (${IS_FREE}) IS TRUE AS is_free FROM jobs
            WHERE deferred_since IS NOT NULL AND run_after <= now()
-             AND state IN ('accepted', 'generated', 'settling')) AS due) AS ranked USING (id)
+             AND state IN ('accepted', 'generated', 'settling')
+             AND NOT (state = 'accepted' AND operation = ANY($4))) AS due) AS ranked USING (id)
        WHERE place <= $3 AND state = ANY($1) AND ${IS_FREE}
        ORDER BY place, run_after LIMIT $2 FOR UPDATE OF jobs SKIP LOCKED)
      RETURNING id, operation, state`,
-    values: [states, limit, DEFERRED_AT_A_TIME],
+    values: [states, limit, DEFERRED_AT_A_TIME, pausedOperations],
   })
   return rows
 }

@@ -1,0 +1,53 @@
+// Draws every element with `data-chart`, whose value is { times, unit, series: [{ label, tone, values }] }.
+const HEIGHT = 200
+const charts = new Map()
+
+function color(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()
+}
+
+function axis(unit) {
+  return {
+    stroke: color('muted'),
+    grid: { stroke: color('line'), width: 1 },
+    ticks: { stroke: color('line'), width: 1 },
+    ...(unit === undefined ? {} : { size: 56, values: (_chart, splits) => splits.map((value) => `${value}`) }),
+  }
+}
+
+function draw(element) {
+  charts.get(element)?.destroy()
+  const { times, unit, series } = JSON.parse(element.dataset.chart)
+  const chart = new uPlot(
+    {
+      width: element.clientWidth,
+      height: HEIGHT,
+      // Times are shown in UTC, as everywhere in the console.
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+      axes: [axis(), axis(unit)],
+      series: [
+        { label: 'Time (UTC)', value: '{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}' },
+        ...series.map(({ label, tone }) => ({
+          label,
+          stroke: color(tone),
+          width: 2,
+          points: { size: 5 },
+          value: (_chart, value) => (value === null ? '–' : `${value} ${unit}`),
+        })),
+      ],
+    },
+    [times, ...series.map(({ values }) => values)],
+    element,
+  )
+  charts.set(element, chart)
+}
+
+const drawAll = () => {
+  for (const element of document.querySelectorAll('[data-chart]')) draw(element)
+}
+
+drawAll()
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll)
+new ResizeObserver(() => {
+  for (const [element, chart] of charts) chart.setSize({ width: element.clientWidth, height: HEIGHT })
+}).observe(document.body)

@@ -1,0 +1,59 @@
+import type { PublicClient } from 'viem'
+import { createRefundReader } from '#shared/adapters/chain/reading/refund-reader.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { isConnectionFailure } from '#shared/adapters/connection-failure.ts'
+import { createConfigurationReader } from '#shared/adapters/postgres/configuration/configuration-reader.ts'
+import { createConfigurationStore } from '#shared/adapters/postgres/configuration/configuration-store.ts'
+import { createControlStore } from '#shared/adapters/postgres/configuration/control-store.ts'
+import { createProcessReportStore } from '#shared/adapters/postgres/configuration/process-report-store.ts'
+import { createMachineryStore } from '#shared/adapters/postgres/console/machinery-store.ts'
+import { createMoneyStore } from '#shared/adapters/postgres/console/money-store.ts'
+import { createOperatorStore } from '#shared/adapters/postgres/operators/operator-store.ts'
+import type { Pool } from '#shared/adapters/postgres/pool.ts'
+import { createReportsStore } from '#shared/adapters/postgres/reports/reports-store.ts'
+import { createResolutionStore } from '#shared/adapters/postgres/resolutions/resolution-store.ts'
+import type { Logger } from '#shared/runtime/logger.ts'
+import type { ConsoleDependencies } from '../app.ts'
+import type { OperatorConfig } from '../config.ts'
+
+/** What the ports of the pages are made of. */
+export interface ConsoleConnections {
+  readonly pool: Pool
+  readonly chain: PublicClient
+  readonly logger: Logger
+  readonly now: () => Date
+}
+
+/** The console does not show what new payers caused within the window of their budget. */
+const NO_WINDOW = { windowSeconds: 0 }
+
+/** Composes the ports of all pages; opens nothing. */
+export function composeConsole(
+  config: OperatorConfig,
+  { pool, chain, logger, now }: ConsoleConnections,
+): ConsoleDependencies {
+  const operators = createOperatorStore(pool)
+  return {
+    logger,
+    now,
+    isDependencyFailure: isConnectionFailure,
+    trustedProxies: config.OPERATOR_TRUSTED_PROXIES,
+    isSecure: config.OPERATOR_BASE_URL.startsWith('https:'),
+    accounts: operators,
+    sessions: operators,
+    actions: operators,
+    configuration: createConfigurationStore(pool),
+    totals: createReportsStore(pool, NO_WINDOW),
+    processes: createProcessReportStore(pool),
+    configurationReader: createConfigurationReader(pool),
+    controls: createControlStore(pool),
+    machinery: createMachineryStore(pool),
+    money: createMoneyStore(pool),
+    resolutions: createResolutionStore(pool),
+    refunds: createRefundReader(chain),
+    gas: createGasReader(chain, createFeeEstimator(chain)),
+    facilitators: config.FACILITATOR_ADDRESSES ?? [],
+    gasWarningSettlements: config.GAS_WARNING_SETTLEMENTS,
+  }
+}

@@ -1,0 +1,45 @@
+import { z } from 'zod'
+import { SHORTEST_PASSWORD } from '#shared/operators/operator-account.ts'
+import { accountAddress } from '#shared/payment/account-settings.ts'
+import { chainSettings } from '#shared/payment/chain-settings.ts'
+import { parseSettings } from '#shared/runtime/parse-settings.ts'
+import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
+
+/** All settings; tests check the deployment files against them. */
+export const settingsSchema = z.object({
+  /** Never the address of a public network: the console is reached through a tunnel or a private network. */
+  OPERATOR_HOST: z.string().default('127.0.0.1'),
+  OPERATOR_PORT: z.coerce.number().int().min(0).max(65_535).default(8403),
+  /** Where operators open the console. With https, browsers send its cookies over TLS only. */
+  OPERATOR_BASE_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).default('http://127.0.0.1:8403'),
+  /** Creates the account `operator`, which may act, when there is no account at the start. */
+  OPERATOR_INITIAL_PASSWORD: z
+    .string()
+    .min(SHORTEST_PASSWORD, { error: `must have at least ${SHORTEST_PASSWORD} characters` })
+    .optional(),
+  /** Comma-separated addresses or networks of the proxies whose X-Forwarded-For is trusted; none by default. */
+  OPERATOR_TRUSTED_PROXIES: z
+    .string()
+    .transform((list) => list.split(','))
+    .optional(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
+  DATABASE_CONNECTIONS: z.coerce.number().int().min(1).default(5),
+  ...chainSettings,
+  /** The addresses of the workers' settlement keys, whose gas the console shows; none with a remote facilitator. */
+  FACILITATOR_ADDRESSES: z
+    .string()
+    .transform((list) => list.split(','))
+    .pipe(z.array(accountAddress).nonempty())
+    .optional(),
+  /** The console warns when the gas of a settlement key covers fewer settlements than this. */
+  GAS_WARNING_SETTLEMENTS: z.coerce.number().int().min(1).default(1000),
+  ...telemetrySettings,
+  LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+})
+
+export type OperatorConfig = z.infer<typeof settingsSchema>
+
+/** Reads and validates the environment. */
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): OperatorConfig {
+  return parseSettings(settingsSchema, Object.keys(settingsSchema.shape), environment)
+}

@@ -1,0 +1,101 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { JsonValue } from '#shared/digests/canonical-json.ts'
+import type { PublicationKind } from '#shared/operators/configuration.ts'
+import type { ConfigurationStore, DraftOutcome } from '#shared/operators/configuration-store.ts'
+import { contentsOf, publishContent, readInForce, whyNotPublished } from '#shared/operators/review-configuration.ts'
+import { parseJson, problemOf } from '#shared/operators/validate-configuration.ts'
+import { addAction, done, notFound, refused } from '../../rendering/page.ts'
+
+/** A number that the form carries; empty where there was nothing. */
+const seen = z
+  .string()
+  .regex(/^\d{0,18}$/)
+  .transform((text) => (text === '' ? null : BigInt(text)))
+
+const LONGEST_CONTENT = 1_000_000
+const OTHER_EDIT =
+  'Somebody else edited the draft after you opened it. It is shown below; your own text is in the form.'
+
+/** Adds what operators do with a draft: save, discard, publish, and begin one from an earlier publication. */
+export function addDraftActions(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+  const page = `/operator/${kind}`
+  addAction(app, {
+    path: `/operator/${kind}/draft`,
+    page,
+    fields: z.object({ content: z.string().max(LONGEST_CONTENT, 'This is too long.'), draft: seen }),
+    run: async ({ fields }, author) => {
+      const content = contentOf(fields.content)
+      if (content === undefined) return refused('The draft was not saved.', { content: 'This is not valid JSON.' })
+      const problem = problemOf(kind, contentsOf(await readInForce(store), { [kind]: content }))
+      if (problem !== null) return refused('The draft was not saved.', { content: problem })
+      return isSaved(await store.saveDraft(author, { kind, content, edited: fields.draft }))
+        ? done('The draft is saved. Nothing is published yet.', `${page}#draft`)
+        : refused(OTHER_EDIT)
+    },
+  })
+  addAction(app, {
+    path: `/operator/${kind}/draft/discard`,
+    page,
+    fields: z.object({ draft: seen }),
+    run: async ({ fields }, author) =>
+      fields.draft !== null && (await store.discardDraft(author, kind, fields.draft))
+        ? done('The draft is discarded.', page)
+        : refused(OTHER_EDIT),
+  })
+  addPublish(app, store, kind)
+  addAction(app, {
+    path: `/operator/${kind}/publications/:number/draft`,
+    page: `/operator/${kind}/publications/:number`,
+    fields: z.object({ draft: seen }),
+    run: async ({ params, fields }, author) => {
+      const { number } = params as { readonly number: string }
+      const publication = /^\d{1,18}$/.test(number) ? await store.findPublication(BigInt(number)) : null
+      if (publication?.kind !== kind) return notFound('There is no such publication.')
+      const edit = { kind, content: publication.content, edited: fields.draft }
+      return isSaved(await store.saveDraft(author, edit))
+        ? done(`The draft is publication ${number} now. Nothing is published yet.`, `${page}#draft`)
+        : refused('Somebody else edited the draft after you opened this page. Submit again to replace it.')
+    },
+  })
+}
+
+function addPublish(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+  const page = `/operator/${kind}`
+  addAction(app, {
+    path: `/operator/${kind}/publish`,
+    page,
+    fields: z.object({
+      reason: z.string().trim().min(1, 'Say why: the history shows it.').max(1000),
+      draft: seen,
+      catalog: seen,
+      deployments: seen,
+    }),
+    run: async ({ fields }, author) => {
+      const [inForce, draft] = await Promise.all([readInForce(store), store.findDraft(kind)])
+      const isAsSeen =
+        (inForce.catalog?.number ?? null) === fields.catalog &&
+        (inForce.deployments?.number ?? null) === fields.deployments &&
+        draft !== null &&
+        draft.revision === fields.draft
+      if (!isAsSeen) return refused('Somebody else edited or published after you opened this page. Review it again.')
+      const { content } = draft
+      const published = await publishContent(store, author, { kind, content, reason: fields.reason, inForce, draft })
+      return published.outcome === 'published'
+        ? done(`Published as number ${published.number}. All processes apply it within two seconds.`, page)
+        : refused(whyNotPublished(published))
+    },
+  })
+}
+
+function isSaved({ outcome }: DraftOutcome): boolean {
+  return outcome === 'saved'
+}
+
+function contentOf(text: string): JsonValue | undefined {
+  try {
+    return parseJson(text, 'draft')
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,87 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { catalogsOfContents } from '#shared/operators/catalogs-of-configuration.ts'
+import { PUBLICATION_KINDS, type PublicationKind } from '#shared/operators/configuration.ts'
+import type { ConfigurationStore } from '#shared/operators/configuration-store.ts'
+import { contentsOf, readInForce, reviewContent } from '#shared/operators/review-configuration.ts'
+import { addPage, notFound } from '../../rendering/page.ts'
+import { addDraftActions } from './draft-actions.ts'
+import { listPrices } from './list-prices.ts'
+
+export interface ConfigurationPageDependencies {
+  readonly configuration: ConfigurationStore
+}
+
+const TITLES: Readonly<Record<PublicationKind, string>> = { catalog: 'Catalog', deployments: 'Deployments' }
+const HISTORY = 20
+const number = z
+  .string()
+  .regex(/^\d{1,18}$/)
+  .transform(BigInt)
+
+/** Adds the pages of the catalog and of the deployments: what is in force, the draft, and every publication. */
+export function addConfigurationPages(app: FastifyInstance, { configuration }: ConfigurationPageDependencies): void {
+  for (const kind of PUBLICATION_KINDS) {
+    addOverview(app, configuration, kind)
+    addPublication(app, configuration, kind)
+    addDraftActions(app, configuration, kind)
+  }
+}
+
+function addOverview(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+  addPage(app, {
+    path: `/operator/${kind}`,
+    query: z.object({ before: number.optional() }),
+    read: async ({ query: { before } }) => {
+      const [inForce, draft, history] = await Promise.all([
+        readInForce(store),
+        store.findDraft(kind),
+        store.listPublications(kind, { limit: HISTORY, ...(before === undefined ? {} : { before }) }),
+      ])
+      const contents = contentsOf(inForce)
+      const oldest = history.length === HISTORY ? history.at(-1) : undefined
+      return {
+        title: TITLES[kind],
+        view: 'configuration/overview',
+        data: {
+          kind,
+          newest: inForce[kind],
+          seen: { catalog: textOf(inForce.catalog?.number), deployments: textOf(inForce.deployments?.number) },
+          content: pretty(draft?.content ?? contents[kind]),
+          draft,
+          review: draft && (await reviewContent(store, inForce, kind, draft.content)),
+          prices: kind === 'catalog' ? listPrices(catalogsOfContents(contents).offered) : [],
+          history,
+          next: oldest ? `/operator/${kind}?before=${oldest.number}` : null,
+        },
+      }
+    },
+  })
+}
+
+function addPublication(app: FastifyInstance, store: ConfigurationStore, kind: PublicationKind): void {
+  addPage(app, {
+    path: `/operator/${kind}/publications/:number`,
+    query: z.object({}),
+    read: async ({ params }) => {
+      const given = number.safeParse((params as { readonly number: string }).number)
+      const publication = given.success ? await store.findPublication(given.data) : null
+      if (publication?.kind !== kind) return notFound('There is no such publication.')
+      const draft = await store.findDraft(kind)
+      return {
+        title: `${TITLES[kind]}, publication ${publication.number}`,
+        view: 'configuration/publication',
+        data: { kind, publication, content: pretty(publication.content), draftRevision: textOf(draft?.revision) },
+      }
+    },
+  })
+}
+
+/** Returns what a form carries of a number that its author has seen; empty for none. */
+function textOf(seen: bigint | undefined): string {
+  return seen?.toString() ?? ''
+}
+
+function pretty(content: unknown): string {
+  return JSON.stringify(content, null, 2)
+}

@@ -1,0 +1,97 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { csvLines } from '#shared/csv/csv-lines.ts'
+import type { MoneyStore, Period } from '#shared/operators/money-store.ts'
+import { addDownload, addPage } from '../../rendering/page.ts'
+import { beginningOf, DAY_MS, dayOf, utcDay } from '../../rendering/utc-day.ts'
+import { CALL_COLUMNS, callCells, DAY_COLUMNS, dayCells } from './csv-rows.ts'
+import { stateOf, totalOf, withResult } from './day-result.ts'
+
+export interface LedgerPageDependencies {
+  readonly money: MoneyStore
+  readonly now: () => Date
+}
+
+const SHOWN_DAYS = 31
+const MOST_DAYS = 366
+const period = z.object({ from: utcDay, until: utcDay })
+
+/** Adds the ledger day by day, and its CSV files. */
+export function addLedgerPages(app: FastifyInstance, { money, now }: LedgerPageDependencies): void {
+  addPage(app, {
+    path: '/operator/ledger',
+    query: period,
+    read: async ({ query }) => {
+      const shown = periodOf(query, now())
+      const days = (await money.readDays(shown)).map(withResult)
+      const from = dayOf(shown.from)
+      const until = dayOf(new Date(shown.until.getTime() - DAY_MS))
+      return {
+        title: 'Ledger',
+        view: 'ledger/ledger',
+        data: {
+          days: days.map((day) => ({ ...day, state: stateOf(day) })),
+          total: totalOf(days),
+          from,
+          until,
+          end: shown.until > now() ? null : shown.until.toISOString(),
+          parameters: new URLSearchParams({ from, until }).toString(),
+          older: linkTo(shown, -1),
+          newer: shown.until > now() ? null : linkTo(shown, 1),
+        },
+      }
+    },
+  })
+  addDownload(app, {
+    path: '/operator/ledger/days.csv',
+    query: period,
+    read: async ({ query }) => {
+      const shown = periodOf(query, now())
+      const days = (await money.readDays(shown)).map(withResult)
+      return file('days', shown, csvLines([DAY_COLUMNS, ...days.map(dayCells)]))
+    },
+  })
+  addDownload(app, {
+    path: '/operator/ledger/calls.csv',
+    query: period,
+    read: async ({ query }) => {
+      const shown = periodOf(query, now())
+      return file('calls', shown, Readable.from(renderCalls(money, shown)))
+    },
+  })
+}
+
+async function* renderCalls(money: MoneyStore, shown: Period): AsyncGenerator<string> {
+  yield csvLines([CALL_COLUMNS])
+  for await (const calls of money.exportCalls(shown)) yield csvLines(calls.map(callCells))
+}
+
+/** Returns the days from `from` to `until`, both inclusive; without bounds, the last month until today. */
+function periodOf({ from, until }: z.infer<typeof period>, now: Date): Period {
+  const last = until ?? (from === undefined ? dayOf(now) : dayOf(earliest(beginningOf(from, SHOWN_DAYS - 1), now)))
+  const end = beginningOf(last, 1)
+  const start = from === undefined ? beginningOf(last, 1 - SHOWN_DAYS) : beginningOf(from)
+  const longest = new Date(end.getTime() - MOST_DAYS * DAY_MS)
+  return { from: start >= end ? beginningOf(last) : start < longest ? longest : start, until: end }
+}
+
+function earliest(left: Date, right: Date): Date {
+  return left < right ? left : right
+}
+
+/** Returns the link to the period of the same length before or after this one. */
+function linkTo({ from, until }: Period, direction: 1 | -1): string {
+  const days = ((until.getTime() - from.getTime()) / DAY_MS) * direction
+  const parameters = new URLSearchParams({ from: dayOf(shifted(from, days)), until: dayOf(shifted(until, days - 1)) })
+  return `/operator/ledger?${parameters.toString()}`
+}
+
+function shifted(moment: Date, days: number): Date {
+  return new Date(moment.getTime() + days * DAY_MS)
+}
+
+function file(name: string, { from, until }: Period, body: string | NodeJS.ReadableStream) {
+  const last = dayOf(shifted(until, -1))
+  return { fileName: `farebox-${name}-${dayOf(from)}-${last}.csv`, contentType: 'text/csv; charset=utf-8', body }
+}

@@ -1,0 +1,125 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { LedgerTotals, ReportsStore } from '#shared/jobs/reports-store.ts'
+import type { LedgerDay, MoneyStore } from '#shared/operators/money-store.ts'
+import { isRunning, type ProcessReportStore, type SeenProcess } from '#shared/operators/process-report.ts'
+import type { ItemRecord, ResolutionStore } from '#shared/operators/resolution-store.ts'
+import type { GasReader } from '#shared/payment/gas-reader.ts'
+import { addPage } from '../../rendering/page.ts'
+import { type Condition, illDeployments, judgeMoney, judgePeople } from './conditions.ts'
+
+export interface NowPageDependencies {
+  readonly totals: Pick<ReportsStore, 'readLedgerTotals' | 'readSettlementTotals'>
+  readonly money: MoneyStore
+  readonly resolutions: ResolutionStore
+  readonly processes: Pick<ProcessReportStore, 'readProcesses'>
+  readonly gas: GasReader
+  /** The addresses of the settlement keys. */
+  readonly facilitators: readonly `0x${string}`[]
+  /** A key whose gas covers fewer settlements is low. */
+  readonly gasWarningSettlements: number
+  readonly now: () => Date
+}
+
+/** Adds the start page: is money stuck, who needs a person, which provider is ill, what was earned and absorbed. */
+export function addNowPages(app: FastifyInstance, dependencies: NowPageDependencies): void {
+  addPage(app, {
+    path: '/operator',
+    query: z.object({}),
+    isLive: true,
+    read: async () => ({ title: 'Now', view: 'now/now', data: await readNow(dependencies) }),
+  })
+}
+
+const DAY_MS = 86_400_000
+/** More are on the page of all items. */
+const SHOWN_ITEMS = 5
+
+async function readNow(dependencies: NowPageDependencies) {
+  const { totals, money, resolutions, processes, now } = dependencies
+  const midnight = new Date(Math.floor(now().getTime() / DAY_MS) * DAY_MS)
+  const [[today], ledger, settlements, items, seen, keys] = await Promise.all([
+    money.readDays({ from: midnight, until: new Date(midnight.getTime() + DAY_MS) }),
+    totals.readLedgerTotals(),
+    totals.readSettlementTotals(),
+    readItems(resolutions),
+    processes.readProcesses(),
+    readKeys(dependencies),
+  ])
+  const running = seen.filter((process) => isRunning(process, now()))
+  return {
+    money: judgeMoney(settlements),
+    people: judgePeople(ledger, settlements),
+    items,
+    ill: illDeployments(running),
+    today: amountsOf(today),
+    ledger,
+    settlements,
+    queues: queuesOf(ledger, running),
+    keys,
+    processes: countProcesses(running),
+  }
+}
+
+/** Debts are left out: their payers end them by paying. */
+const URGENT_KINDS = ['review', 'settlement', 'unknown_settlement'] as const
+
+async function readItems(resolutions: ResolutionStore): Promise<readonly ItemRecord[]> {
+  const lists = await Promise.all(
+    URGENT_KINDS.map((kind) => resolutions.openItems({ kind }, { limit: SHOWN_ITEMS, after: null })),
+  )
+  const items = lists.flatMap(({ entries }) => entries)
+  return items.toSorted((one, other) => one.since.getTime() - other.since.getTime()).slice(0, SHOWN_ITEMS)
+}
+
+const NOTHING = { count: 0, amount: 0n }
+
+function amountsOf(day: LedgerDay | undefined) {
+  return {
+    earned: day?.charged ?? NOTHING,
+    absorbed: day?.uncharged ?? NOTHING,
+    gas: (day?.settlementGas ?? 0n) + (day?.permitGas ?? 0n),
+  }
+}
+
+type Tone = Condition['tone']
+
+interface SettlementKey {
+  readonly address: string
+  /** `null` while no node answers. */
+  readonly gas: { readonly balanceWei: bigint; readonly settlementsLeft: number } | null
+  readonly tone: Tone
+}
+
+async function readKeys({ gas, facilitators, gasWarningSettlements }: NowPageDependencies): Promise<SettlementKey[]> {
+  return await Promise.all(
+    facilitators.map(async (address): Promise<SettlementKey> => {
+      const read = await gas.readGas(address).catch(() => null)
+      return { address, gas: read, tone: toneOfKey(read?.settlementsLeft ?? null, gasWarningSettlements) }
+    }),
+  )
+}
+
+function toneOfKey(settlementsLeft: number | null, warning: number): Tone {
+  if (settlementsLeft === null) return 'warning'
+  if (settlementsLeft === 0) return 'bad'
+  return settlementsLeft < warning ? 'warning' : 'good'
+}
+
+function queuesOf({ queues }: LedgerTotals, running: readonly SeenProcess[]) {
+  return [...queues].map(([name, totals]) => {
+    const reports = running.flatMap(({ report }) => report.queues?.[name] ?? [])
+    return {
+      name,
+      ...totals,
+      workers: reports.length,
+      places: reports.reduce((sum, { limit }) => sum + limit, 0),
+      isPaused: reports.some(({ isPaused }) => isPaused),
+    }
+  })
+}
+
+function countProcesses(running: readonly SeenProcess[]) {
+  const countOf = (kind: SeenProcess['kind']) => running.filter((process) => process.kind === kind).length
+  return { api: countOf('api'), worker: countOf('worker'), operator: countOf('operator') }
+}

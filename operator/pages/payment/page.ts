@@ -1,0 +1,71 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { JOB_STATES } from '#shared/jobs/job.ts'
+import type { MoneyStore } from '#shared/operators/money-store.ts'
+import type { ResolutionStore } from '#shared/operators/resolution-store.ts'
+import { linkToNext, listPosition } from '../../rendering/list-position.ts'
+import { addPage, notFound } from '../../rendering/page.ts'
+import { beginningOf, utcDay } from '../../rendering/utc-day.ts'
+import { timelineOf } from './timeline.ts'
+import { verdictOf } from './verdict.ts'
+
+export interface PaymentPageDependencies {
+  readonly money: MoneyStore
+  readonly resolutions: ResolutionStore
+  readonly now: () => Date
+}
+
+const PAGE_SIZE = 50
+/** A call has at most one review or debt, and rarely a settlement that needs a person. */
+const SHOWN_ITEMS = 10
+const UNKNOWN = 'The ledger has no call with this id.'
+
+/** Adds the list of calls, and the page of one with everything that is known about its money. */
+export function addPaymentPages(app: FastifyInstance, { money, resolutions, now }: PaymentPageDependencies): void {
+  addPage(app, {
+    path: '/operator/payments',
+    query: z.object({
+      state: z
+        .enum(['open', ...JOB_STATES])
+        .optional()
+        .catch(undefined),
+      from: utcDay,
+      until: utcDay,
+      after: listPosition,
+    }),
+    read: async ({ query: { after, ...filters } }) => {
+      const { state, from, until } = filters
+      const filter = {
+        state,
+        from: from === undefined ? undefined : beginningOf(from),
+        until: until === undefined ? undefined : beginningOf(until, 1),
+      }
+      const { entries, next } = await money.listCalls(filter, { limit: PAGE_SIZE, after })
+      return {
+        title: 'Payments',
+        view: 'payment/payments',
+        data: {
+          calls: entries,
+          filters,
+          states: ['open', ...JOB_STATES],
+          next: linkToNext('/operator/payments', filters, next),
+        },
+      }
+    },
+  })
+  addPage(app, {
+    path: '/operator/payments/:id',
+    query: z.object({}),
+    read: async ({ params }) => {
+      const id = z.guid().safeParse(params.id)
+      const payment = id.success ? await money.readPayment(id.data) : null
+      if (!payment) return notFound(UNKNOWN)
+      const items = await resolutions.openItems({ jobId: payment.jobId }, { limit: SHOWN_ITEMS, after: null })
+      return {
+        title: `Call ${payment.jobId}`,
+        view: 'payment/payment',
+        data: { payment, timeline: timelineOf(payment, now()), verdict: verdictOf(payment), items: items.entries },
+      }
+    },
+  })
+}

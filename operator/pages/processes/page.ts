@@ -1,0 +1,43 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { ConfigurationReader } from '#shared/operators/configuration.ts'
+import { isRunning, type ProcessReportStore, type SeenProcess } from '#shared/operators/process-report.ts'
+import { addPage } from '../../rendering/page.ts'
+
+export interface ProcessesPageDependencies {
+  readonly processes: Pick<ProcessReportStore, 'readProcesses'>
+  readonly configurationReader: ConfigurationReader
+  readonly now: () => Date
+}
+
+/** Adds the running processes: their versions, keys, and what they have applied of the configuration. */
+export function addProcessesPages(app: FastifyInstance, dependencies: ProcessesPageDependencies): void {
+  addPage(app, {
+    path: '/operator/processes',
+    query: z.object({}),
+    isLive: true,
+    read: async () => ({ title: 'Processes', view: 'processes/processes', data: await readPage(dependencies) }),
+  })
+}
+
+async function readPage({ processes, configurationReader, now }: ProcessesPageDependencies) {
+  const [seen, current] = await Promise.all([processes.readProcesses(), configurationReader.readRevision()])
+  const revision = current.toString()
+  const running = seen.filter((process) => isRunning(process, now()))
+  return {
+    revision,
+    applied: (['api', 'worker'] as const).map((kind) => appliedBy(kind, running, revision)),
+    processes: seen.map((process) => ({
+      ...process,
+      isRunning: running.includes(process),
+      isCurrent: process.kind === 'operator' || process.report.configurationRevision === revision,
+      keys: Object.entries(process.report.keys),
+    })),
+  }
+}
+
+function appliedBy(kind: 'api' | 'worker', running: readonly SeenProcess[], revision: string) {
+  const ofKind = running.filter((process) => process.kind === kind)
+  const applied = ofKind.filter(({ report }) => report.configurationRevision === revision)
+  return { kind, applied: applied.length, running: ofKind.length }
+}

@@ -1,0 +1,151 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import { RESOLUTION_OUTCOMES, RESOLVABLE_ITEMS } from '#shared/jobs/resolution.ts'
+import {
+  allowedOutcomes,
+  type ItemName,
+  type ItemRecord,
+  parseItemName,
+  type ResolutionStore,
+} from '#shared/operators/resolution-store.ts'
+import { LONGEST_REASON, resolveItem } from '#shared/operators/resolve-item.ts'
+import type { RefundReader } from '#shared/payment/refund.ts'
+import { linkToNext, listPosition } from '../../rendering/list-position.ts'
+import { addAction, addPage, done, notFound, refused } from '../../rendering/page.ts'
+import { explainItem, explainOutcome, OUTCOME_LABELS } from './explanations.ts'
+
+export interface ReviewPageDependencies {
+  readonly resolutions: ResolutionStore
+  readonly refunds: RefundReader
+}
+
+const PAGE_SIZE = 50
+const UNKNOWN = 'The ledger has no item with this id.'
+const payerFilter = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .regex(/^0x[0-9a-f]{40}$/)
+  .optional()
+  .catch(undefined)
+
+/** Adds the list of items that need a person, and the page of each with the form that ends it. */
+export function addReviewPages(app: FastifyInstance, { resolutions, refunds }: ReviewPageDependencies): void {
+  addPage(app, {
+    path: '/operator/review',
+    query: z.object({
+      kind: z.enum(RESOLVABLE_ITEMS).optional().catch(undefined),
+      payer: payerFilter,
+      after: listPosition,
+    }),
+    read: async ({ query: { after, ...filters } }) => {
+      const { entries, next } = await resolutions.openItems(filters, { limit: PAGE_SIZE, after })
+      return {
+        title: 'Needs a person',
+        view: 'review/items',
+        data: {
+          items: entries.map((item) => ({ ...item, explanation: explainItem(item) })),
+          filters,
+          kinds: RESOLVABLE_ITEMS,
+          isFirst: after === null,
+          next: linkToNext('/operator/review', filters, next),
+        },
+      }
+    },
+  })
+  addPage(app, {
+    path: '/operator/review/:item',
+    query: z.object({}),
+    read: async ({ params }) => {
+      const item = await findItem(resolutions, params.item)
+      if (!item) return notFound(UNKNOWN)
+      return { title: titleOf(item), view: 'review/item', data: describeItem(item) }
+    },
+  })
+  addAction(app, {
+    path: '/operator/review/:item/resolve',
+    page: '/operator/review/:item',
+    fields: z.object({
+      outcome: z.enum(RESOLUTION_OUTCOMES, 'Choose how it was ended.'),
+      reason: z.string(),
+      refund_transaction: z.string().trim().default(''),
+    }),
+    run: async ({ params, fields }, author) => {
+      const name = parseItemName(params.item)
+      if (!name) return notFound(UNKNOWN)
+      const { outcome, reason, refund_transaction: refundTransaction } = fields
+      const resolved = await resolveItem(
+        { store: resolutions, refunds },
+        name,
+        { outcome, reason, refundTransaction },
+        author,
+      )
+      if (resolved.outcome === 'not_found') return notFound(UNKNOWN)
+      if (resolved.outcome === 'refused')
+        return resolved.field === null
+          ? refused(resolved.sentence)
+          : refused('Nothing was changed.', { [resolved.field]: resolved.sentence })
+      return done(`The ${spaced(resolved.item.kind)} is ended: ${OUTCOME_LABELS[outcome]}.`, pageOf(params.item))
+    },
+  })
+}
+
+async function findItem(store: Pick<ResolutionStore, 'findItem'>, text: string): Promise<ItemRecord | null> {
+  const name: ItemName | null = parseItemName(text)
+  return name && (await store.findItem(name))
+}
+
+function describeItem(item: ItemRecord) {
+  const allowed = allowedOutcomes(item)
+  return {
+    item,
+    explanation: explainItem(item),
+    allowed: allowed.map((outcome) => ({
+      outcome,
+      label: OUTCOME_LABELS[outcome],
+      meaning: explainOutcome(item, outcome),
+    })),
+    action: `${pageOf(item.id)}/resolve`,
+    fields: [
+      {
+        name: 'outcome',
+        label: 'How it was ended',
+        type: 'select',
+        value: '',
+        options: [
+          { value: '', label: 'Choose' },
+          ...allowed.map((outcome) => ({ value: outcome, label: OUTCOME_LABELS[outcome] })),
+        ],
+        isRequired: true,
+      },
+      ...(allowed.includes('refunded')
+        ? [
+            {
+              name: 'refund_transaction',
+              label: 'Transaction of the refund',
+              maximum: 66,
+              hint: 'Only of a refund: a final transfer of exactly this amount to the payer.',
+            },
+          ]
+        : []),
+      { name: 'reason', label: 'Reason', type: 'textarea', isRequired: true, maximum: LONGEST_REASON },
+    ],
+  }
+}
+
+function pageOf(item: string): string {
+  return `/operator/review/${encodeURIComponent(item)}`
+}
+
+function titleOf({ kind }: ItemRecord): string {
+  return {
+    review: 'Call in review',
+    settlement: 'Settlement',
+    unknown_settlement: 'Settlement without a record',
+    debt: 'Debt',
+  }[kind]
+}
+
+function spaced(name: string): string {
+  return name.replaceAll('_', ' ')
+}

@@ -1,0 +1,30 @@
+import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { Finding, MoneyStore } from '#shared/operators/money-store.ts'
+import { addPage, moved } from '../../rendering/page.ts'
+
+export interface SearchPageDependencies {
+  readonly money: MoneyStore
+}
+
+/** Adds the search: any id leads to its page; a list appears only when it belongs to more than one thing. */
+export function addSearchPages(app: FastifyInstance, { money }: SearchPageDependencies): void {
+  addPage(app, {
+    path: '/operator/search',
+    query: z.object({ q: z.string().trim().catch('') }),
+    read: async ({ query: { q } }) => {
+      const findings = q === '' ? [] : await money.findById(q)
+      const [first] = findings
+      if (first && findings.length === 1) return moved(pathOf(first))
+      return {
+        title: 'Search',
+        view: 'search/search',
+        data: { isEmpty: q === '', findings: findings.map((finding) => ({ ...finding, href: pathOf(finding) })) },
+      }
+    },
+  })
+}
+
+function pathOf({ kind, id }: Finding): string {
+  return kind === 'job' ? `/operator/payments/${id}` : `/operator/payers/${id}`
+}

@@ -1,0 +1,64 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from '#shared/runtime/logger.ts'
+import { Forbidden } from '../sessions/forbidden.ts'
+import { sendView } from './console.ts'
+
+interface FailureDependencies {
+  readonly logger: Logger
+  readonly isDependencyFailure: (error: unknown) => boolean
+}
+
+interface Problem {
+  readonly status: number
+  readonly title: string
+  readonly sentence: string
+}
+
+/** Answers everything that is thrown, and paths without a page. During an outage a page reads itself again. */
+export function addFailures(app: FastifyInstance, { logger, isDependencyFailure }: FailureDependencies): void {
+  app.setErrorHandler(async (error, request, reply) => {
+    const problem = isDependencyFailure(error) ? OUTAGE : problemOf(error)
+    if (problem.status >= 500)
+      logger.error('a page of the console failed', { route: request.routeOptions.url ?? 'unknown', error })
+    return await sendProblem(request, reply, problem)
+  })
+  app.setNotFoundHandler(async (request, reply) => await sendProblem(request, reply, UNKNOWN))
+}
+
+async function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): Promise<FastifyReply> {
+  const isOutage = problem.status === 503 && request.method === 'GET'
+  return await sendView(request, reply, {
+    title: problem.title,
+    view: 'problem/problem',
+    data: { sentence: problem.sentence },
+    status: problem.status,
+    isLive: isOutage,
+    isOpenedAgain: isOutage,
+  })
+}
+
+const OUTAGE: Problem = {
+  status: 503,
+  title: 'The database does not answer',
+  sentence: 'Nothing can be shown or changed until it does. This page opens by itself then.',
+}
+const UNKNOWN: Problem = { status: 404, title: 'Not found', sentence: 'The console has no such page.' }
+const FAILURE: Problem = {
+  status: 500,
+  title: 'This page failed',
+  sentence: 'Nothing was changed. The console’s log has the reason.',
+}
+
+function problemOf(error: unknown): Problem {
+  if (error instanceof Forbidden) return { status: 403, title: 'Not allowed', sentence: error.message }
+  const { statusCode, code } = Object(error) as { readonly statusCode?: number; readonly code?: string }
+  if (code?.startsWith('FST_CSRF_'))
+    return {
+      status: 403,
+      title: 'This form has expired',
+      sentence: 'Nothing was changed. Open the page again and repeat the change.',
+    }
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return { status: statusCode, title: 'The request cannot be read', sentence: 'Nothing was changed.' }
+  return FAILURE
+}

@@ -1,0 +1,115 @@
+import type { CountAndAmount, PayerRecord, SponsoredPermitRecord } from '#shared/operators/money-store.ts'
+import type { UnchargedKind } from '#shared/payment/uncharged-budget.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { amountOrNull, CALL, type CallRow, callSummary } from './call-row.ts'
+import { readUnknownSettlements } from './payment-parts.ts'
+import { readPayerResolutions } from './read-resolutions.ts'
+
+/** What a page lists of each kind; totals are over all of it. */
+const SHOWN = 20
+/** The newest calls whose charges are summed: a payer with millions of calls must not slow a page down. */
+const SUMMED_CALLS = 50_000
+
+interface CountRow {
+  readonly count: number
+  readonly amount: string
+}
+
+/** Reads what a payer has open, owes and spent, from one snapshot. */
+export async function readPayer(pool: Pool, payer: string): Promise<PayerRecord | null> {
+  return await inTransaction(pool, async (sql) => {
+    await sql.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    if (!(await isKnown(sql, payer))) return null
+    const open = await readUnpaid(sql, payer, 'open', 'finished_at IS NULL')
+    const owed = await readUnpaid(sql, payer, 'owed', 'is_owed')
+    return {
+      payer,
+      open: open.calls,
+      exposure: open.total,
+      owed: owed.calls,
+      debts: owed.total,
+      ...(await readSpend(sql, payer)),
+      uncharged: await readUncharged(sql, payer),
+      unknownSettlements: await readUnknownSettlements(sql, 'payer', payer),
+      permits: await readPermits(sql, payer),
+      resolutions: await readPayerResolutions(sql, payer),
+    }
+  })
+}
+
+async function isKnown(sql: Sql, payer: string): Promise<boolean> {
+  const { rows } = await sql.query({
+    name: 'is_console_payer_known',
+    text: `SELECT 1 WHERE EXISTS (SELECT FROM jobs WHERE payer = $1)
+       OR EXISTS (SELECT FROM sponsored_permits WHERE owner = $1)
+       OR EXISTS (SELECT FROM unknown_settlements WHERE payer = $1)`,
+    values: [payer],
+  })
+  return rows.length > 0
+}
+
+async function readUnpaid(sql: Sql, payer: string, kind: 'open' | 'owed', condition: string) {
+  const { rows: totals } = await sql.query<CountRow>({
+    name: `sum_console_payer_${kind}`,
+    text: `SELECT count(*)::int AS count, coalesce(sum(coalesce(charge_amount, quoted_maximum)), 0) AS amount
+     FROM jobs WHERE payer = $1 AND ${condition}`,
+    values: [payer],
+  })
+  const { rows } = await sql.query<CallRow>({
+    name: `list_console_payer_${kind}`,
+    text: `SELECT ${CALL} FROM jobs WHERE payer = $1 AND ${condition} ORDER BY accepted_at, id LIMIT ${SHOWN}`,
+    values: [payer],
+  })
+  return { calls: rows.map(callSummary), total: countAndAmount(totals[0]) }
+}
+
+async function readSpend(
+  sql: Sql,
+  payer: string,
+): Promise<Pick<PayerRecord, 'spentToday' | 'spentLately' | 'isSpendCut'>> {
+  const { rows } = await sql.query<{ today: number; today_amount: string; lately: number; lately_amount: string }>({
+    name: 'sum_console_payer_spend',
+    text: `SELECT count(*) FILTER (WHERE is_today)::int AS today, count(*)::int AS lately,
+       coalesce(sum(charge_amount) FILTER (WHERE is_today), 0) AS today_amount,
+       coalesce(sum(charge_amount), 0) AS lately_amount
+     FROM (SELECT charge_amount, finished_at > now() - interval '1 day' AS is_today FROM jobs
+       WHERE payer = $1 AND state = 'completed' AND finished_at > now() - interval '30 days'
+       ORDER BY finished_at DESC, id DESC LIMIT ${SUMMED_CALLS}) AS newest`,
+    values: [payer],
+  })
+  const [row] = rows
+  if (!row) throw new Error('an aggregate without groups always returns one row')
+  return {
+    spentToday: { count: row.today, amount: BigInt(row.today_amount) },
+    spentLately: { count: row.lately, amount: BigInt(row.lately_amount) },
+    isSpendCut: row.lately === SUMMED_CALLS,
+  }
+}
+
+async function readUncharged(sql: Sql, payer: string): Promise<PayerRecord['uncharged']> {
+  const { rows } = await sql.query<CountRow & { kind: UnchargedKind }>({
+    name: 'sum_console_payer_uncharged',
+    text: `SELECT kind, count(*)::int AS count, sum(amount) AS amount FROM uncharged_work
+     WHERE payer = $1 AND created_at > now() - interval '1 day' GROUP BY kind ORDER BY kind`,
+    values: [payer],
+  })
+  return rows.map((row) => ({ kind: row.kind, ...countAndAmount(row) }))
+}
+
+async function readPermits(sql: Sql, owner: string): Promise<readonly SponsoredPermitRecord[]> {
+  const { rows } = await sql.query<
+    Omit<SponsoredPermitRecord, 'gasWei' | 'gasCost'> & { gasWei: string | null; gasCost: string | null }
+  >({
+    name: 'list_console_payer_permits',
+    text: `SELECT id, state, requested_at AS "requestedAt", finished_at AS "finishedAt",
+       transaction_hash AS transaction, gas_wei AS "gasWei", gas_cost AS "gasCost", failure_code AS "failureCode"
+     FROM sponsored_permits WHERE owner = $1 ORDER BY requested_at DESC LIMIT ${SHOWN}`,
+    values: [owner],
+  })
+  return rows.map((row) => ({ ...row, gasWei: amountOrNull(row.gasWei), gasCost: amountOrNull(row.gasCost) }))
+}
+
+function countAndAmount(row: CountRow | undefined): CountAndAmount {
+  return { count: row?.count ?? 0, amount: BigInt(row?.amount ?? 0) }
+}

@@ -1,0 +1,123 @@
+import type { Operator, Role } from '#shared/operators/operator-account.ts'
+import type { OperatorSessions, SignInLimits } from '#shared/operators/operator-store.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { recordAction } from './record-action.ts'
+
+/** Any number that no other advisory lock of the ledger uses. */
+const SIGN_IN_LOCK = 7_402_118
+
+/**
+ * Counts a sign-in as failed until it succeeds, unless there were too many failures before. A refused one is not
+ * counted: an account is open again as soon as the window has passed, however long strangers keep trying.
+ */
+export async function beginSignIn(
+  pool: Pool,
+  name: string,
+  address: string,
+  limits: SignInLimits,
+): ReturnType<OperatorSessions['beginSignIn']> {
+  return await inTransaction(pool, async (sql) => {
+    // Guesses that are sent together must see each other's rows.
+    await sql.query(`SELECT pg_advisory_xact_lock(${SIGN_IN_LOCK})`)
+    const retryAfterSeconds = await readWait(sql, name, address, limits)
+    if (retryAfterSeconds > 0) return { outcome: 'throttled', retryAfterSeconds }
+    const { rows } = await sql.query<{ id: string }>({
+      name: 'begin_sign_in',
+      text: 'INSERT INTO failed_sign_ins (operator, address) VALUES ($1, $2) RETURNING id',
+      values: [name, address],
+    })
+    const [attempt] = rows
+    if (!attempt) throw new Error('an INSERT returns its row')
+    return { outcome: 'allowed', attempt: BigInt(attempt.id), account: await findAccount(sql, name) }
+  })
+}
+
+/** Returns the seconds until the oldest of too many failures leaves the window; 0 when there are few. */
+async function readWait(sql: Sql, name: string, address: string, limits: SignInLimits): Promise<number> {
+  const { rows } = await sql.query<Record<'by_both' | 'by_address' | 'by_account', number | null>>({
+    name: 'read_failed_sign_ins',
+    text: `SELECT
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
+        WHERE operator = $1 AND address = $2 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $4 - 1 LIMIT 1)
+         AS by_both,
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
+        WHERE address = $2 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $5 - 1 LIMIT 1) AS by_address,
+       (SELECT ${secondsLeft('$3')} FROM failed_sign_ins
+        WHERE operator = $1 AND ${isRecent('$3')} ORDER BY failed_at DESC OFFSET $6 - 1 LIMIT 1) AS by_account`,
+    values: [name, address, limits.windowSeconds, limits.byAccountAndAddress, limits.byAddress, limits.byAccount],
+  })
+  const wait = rows[0]
+  const own = Math.max(wait?.by_both ?? 0, wait?.by_address ?? 0)
+  const ofAccount = wait?.by_account ?? 0
+  if (own > 0 || ofAccount === 0) return own
+  return (await isKnownAddress(sql, name, address)) ? 0 : ofAccount
+}
+
+function isRecent(windowSeconds: string): string {
+  return `failed_at > now() - ${windowSeconds}::int * interval '1 second'`
+}
+
+function secondsLeft(windowSeconds: string): string {
+  return `ceil(extract(epoch FROM failed_at - now()) + ${windowSeconds}::int)::int`
+}
+
+/** Strangers who guess from many addresses must not lock the account's owner out. */
+async function isKnownAddress(sql: Sql, name: string, address: string): Promise<boolean> {
+  const { rowCount } = await sql.query({
+    name: 'find_sign_in_from_address',
+    text: `SELECT FROM operator_actions WHERE operator = $1 AND action = 'session.open'
+       AND details ->> 'address' = $2 AND done_at > now() - interval '30 days' LIMIT 1`,
+    values: [name, address],
+  })
+  return rowCount === 1
+}
+
+async function findAccount(sql: Sql, name: string): Promise<(Operator & { readonly passwordHash: string }) | null> {
+  const { rows } = await sql.query<{ name: string; role: Role; passwordHash: string }>({
+    name: 'find_operator',
+    text: `SELECT name, role, password_hash AS "passwordHash" FROM operators WHERE name = $1 AND disabled_at IS NULL`,
+    values: [name],
+  })
+  return rows[0] ?? null
+}
+
+/** Opens a session and forgets the failures of this account and address; see the port. */
+export async function openSession(
+  pool: Pool,
+  session: Parameters<OperatorSessions['openSession']>[0],
+): Promise<boolean> {
+  const { operator, passwordHash, address, tokenSha256, lifetimeSeconds, replaces } = session
+  return await inTransaction(pool, async (sql) => {
+    // A change of the account waits for this row, and then ends the session.
+    const { rowCount } = await sql.query({
+      name: 'lock_operator_of_session',
+      text: 'SELECT FROM operators WHERE name = $1 AND password_hash = $2 AND disabled_at IS NULL FOR SHARE',
+      values: [operator, passwordHash],
+    })
+    if (rowCount === 0) return false
+    await sql.query({
+      name: 'forget_failed_sign_ins',
+      text: 'DELETE FROM failed_sign_ins WHERE operator = $1 AND address = $2',
+      values: [operator, address],
+    })
+    if (replaces !== null) await endSession(sql, replaces)
+    await sql.query({
+      name: 'open_operator_session',
+      text: `INSERT INTO operator_sessions (token_sha256, operator, expires_at)
+       VALUES ($1, $2, now() + $3::int * interval '1 second')`,
+      values: [tokenSha256, operator, lifetimeSeconds],
+    })
+    const author = { operator, source: 'console' } as const
+    await recordAction(sql, author, { action: 'session.open', subject: operator, reason: null, details: { address } })
+    return true
+  })
+}
+
+export async function endSession(sql: Sql, tokenSha256: string): Promise<void> {
+  await sql.query({
+    name: 'end_operator_session',
+    text: 'DELETE FROM operator_sessions WHERE token_sha256 = $1',
+    values: [tokenSha256],
+  })
+}

@@ -1,0 +1,23 @@
+import axe, { type AxeResults } from 'axe-core'
+import type { Page } from 'playwright-core'
+
+/** Returns what axe-core finds wrong with a page, one line for each place. */
+export async function findBarriers(page: Page): Promise<readonly string[]> {
+  // Evaluated by the browser's debugger, which the page's content security policy does not bind.
+  await page.evaluate(axe.source)
+  const { violations } = await page.evaluate<AxeResults>("axe.run(document, { resultTypes: ['violations'] })")
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary ?? ''}`),
+  )
+}
+
+/** Returns the elements that make a page wider than its window, so that it would have to be scrolled sideways. */
+export async function findOverflow(page: Page): Promise<readonly string[]> {
+  return await page.evaluate<string[]>(`(() => {
+    const { scrollWidth, clientWidth } = document.documentElement
+    if (scrollWidth <= clientWidth) return []
+    const wide = [...document.body.querySelectorAll('*')].filter(
+      (element) => element.getBoundingClientRect().right > clientWidth + 1 || element.scrollWidth > clientWidth)
+    return (wide.length > 0 ? wide : [document.body]).map((element) => element.outerHTML.slice(0, 120))
+  })()`)
+}
