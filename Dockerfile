@@ -4,6 +4,7 @@
 #
 #   docker run farebox                                  API (port 8402)
 #   docker run farebox workers/main.ts                  worker; with WORKER_QUEUES=settlement a settler (metrics: METRICS_PORT)
+#   docker run farebox operator/main.ts                 operators' console (port 8403)
 #   docker run farebox infra/commands/migrate.ts        or bucket-init.ts, ledger.ts, preflight.ts, verify-receipt.ts
 #
 # test/contract/deployment/dockerfile.long.test.ts runs these steps in a plain folder and makes a paid call with the
@@ -27,20 +28,25 @@ COPY package.json ./
 COPY shared ./shared
 COPY api ./api
 COPY workers ./workers
+COPY operator ./operator
 COPY infra/terminal.ts ./infra/terminal.ts
 COPY infra/check.ts ./infra/check.ts
 COPY infra/paid-call.ts ./infra/paid-call.ts
 COPY infra/preflight ./infra/preflight
 COPY infra/sandbox/samples/last-tram.mp3 ./infra/sandbox/samples/last-tram.mp3
 COPY infra/ledger ./infra/ledger
+COPY infra/operators ./infra/operators
+COPY infra/configuration ./infra/configuration
+COPY infra/resolve ./infra/resolve
+COPY infra/keys ./infra/keys
 COPY infra/commands ./infra/commands
 # The container's loopback interface cannot be reached from outside.
-ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0
+ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0 OPERATOR_HOST=0.0.0.0
 # The image's user "node", by number: Kubernetes cannot verify from a name that it is not root.
 USER 1000:1000
-EXPOSE 8402 9402
+EXPOSE 8402 8403 9402
 STOPSIGNAL SIGTERM
-# For the API. For a worker, override it with the worker's METRICS_PORT.
+# For the API. For a worker, override it with the worker's METRICS_PORT, for the console with /operator/healthz.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
   CMD ["node", "infra/commands/check-health.ts", "http://127.0.0.1:8402/healthz"]
 # No shell in between, so that node receives signals.

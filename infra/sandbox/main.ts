@@ -13,7 +13,7 @@ import { lockDirectory, unlockDirectory } from './state-directory.ts'
 const HELP = `Usage: npm start [-- --fresh]
 
 Runs a complete farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
-simulated vendors, the API and a worker. State is kept in .farebox/ between starts.
+simulated vendors, the API, a worker and the operators' console. State is kept in .farebox/ between starts.
 
   --fresh   delete all earlier payments, results and keys first
   --help    show this text
@@ -47,6 +47,7 @@ async function main(): Promise<number> {
     const sandbox = await startSandbox({
       ...place,
       fresh: values.fresh ?? false,
+      operator: true,
       outerServices: await findOuterServices(),
       upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
       ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),
@@ -94,6 +95,7 @@ function printReady({ info }: Sandbox, place: Place, milliseconds: number, trans
   printTitle(`Ready in ${(milliseconds / 1000).toFixed(1)} s at ${highlight(info.baseUrl)}`)
   printField('connection', place.sandboxFile)
   printField('logs', join(place.directory, 'logs'))
+  if (info.operator) printField('console', `${info.operator.url} (${info.operator.user}, ${info.operator.password})`)
   printField('payer', `${info.payer.address} (starts with 1,000 USDC and no gas)`)
   printField('stop', 'Ctrl-C')
   console.log(`\nTo transcribe a folder, in another terminal:\n${transcribeLine}\n`)

@@ -1,8 +1,8 @@
 import type { DeploymentsFileInput } from '#shared/catalog/deployments-file.ts'
 import type { OuterServices } from './outer-services.ts'
 
-/** Names of APIs and workers: the first of each has no number, the second is `api-2` or `worker-2`. */
-export type ServiceName = 'api' | 'worker' | `${'api' | 'worker'}-${number}`
+/** Names of processes: the first API and worker have no number, the second are `api-2` and `worker-2`. */
+export type ServiceName = 'api' | 'worker' | 'operator' | `${'api' | 'worker'}-${number}`
 
 /** Services that API and workers reach over the network. */
 export interface Connections {
@@ -24,11 +24,14 @@ export interface SandboxOptions {
   /** The number of processes of each kind; default 1. */
   apis?: number
   workers?: number
+  /** Whether the operators' console runs as well; default false. */
+  operator?: boolean
   /** The number of accounts that send settlements; default 1. */
   settlementKeys?: number
-  /** Entry files of API and worker, relative to the repository; default `api/main.ts` and `workers/main.ts`. */
+  /** Entry files, relative to the repository; by default `main.ts` of `api`, `workers` and `operator`. */
   apiEntry?: string
   workerEntry?: string
+  operatorEntry?: string
   /** The checkout that a process runs from, asked at each start; default: this one. */
   rootOf?: (name: ServiceName) => string | undefined
   /** Inserts proxies: receives the real addresses and returns those that API and workers use. */
@@ -42,6 +45,7 @@ export interface SandboxOptions {
   /** Additional settings of API and worker, which override the sandbox's. */
   apiEnvironment?: Record<string, string>
   workerEnvironment?: Record<string, string>
+  operatorEnvironment?: Record<string, string>
   /** Additional settings of one process, which override all others. */
   environmentOf?: (name: ServiceName) => Record<string, string>
   /** Starts a facilitator with the settlement key and returns its URL; by default the worker has the key. */

@@ -5,6 +5,7 @@ import { migrateAll } from '../commands/migrate.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './chain/devnet.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.ts'
 import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
+import { importDeployments } from './import-deployments.ts'
 import { startPostgres } from './postgres/embedded-postgres.ts'
 import type { ProcessExit } from './processes/guarded-process.ts'
 import { planProcesses } from './processes/process-plan.ts'
@@ -28,7 +29,15 @@ export interface SandboxInfo {
   network: string
   databaseUrl: string
   upstreamUrl: string
-  pids: { api: number; worker: number; chain: number; [further: `${'api' | 'worker'}-${number}`]: number }
+  /** The operators' console, where it runs. */
+  operator?: { url: string; user: string; password: string }
+  pids: {
+    api: number
+    worker: number
+    chain: number
+    operator?: number
+    [further: `${'api' | 'worker'}-${number}`]: number
+  }
 }
 
 type PartName = 'database' | 'chain' | 'upstream' | ServiceName
@@ -110,7 +119,7 @@ async function startParts(
     upstreamUrl: upstream.url,
   }
   const connections = (await options.connections?.(real)) ?? real
-  const deploymentsFile = await writeDeployments(options, connections.upstreamUrl)
+  const deploymentsFile = await writeDeployments(options, connections.upstreamUrl, real.databaseUrl)
   const plan = await planProcesses(options, { connections, deploymentsFile, secrets, facilitatorUrl })
   const start = async (name: ServiceName) => add(name, await plan.start(name))
   const started = await Promise.all(
@@ -128,6 +137,7 @@ async function startParts(
     network: `eip155:${DEVNET_CHAIN_ID}`,
     databaseUrl: database.connectionString,
     upstreamUrl: upstream.url,
+    ...(plan.operator && { operator: plan.operator }),
     pids: { api: 0, worker: 0, ...pids, chain: chain.pid },
   }
   const publish = async () => {
@@ -191,8 +201,15 @@ async function startUpstream(options: SandboxOptions, { upstreamApiKey }: Sandbo
   return { ...upstream, url: `http://127.0.0.1:${listening}` }
 }
 
-/** Writes the deployments file: the simulated vendors serve every model of the catalog in several wire formats. */
-async function writeDeployments({ directory, deployments }: SandboxOptions, upstreamUrl: string): Promise<string> {
+/**
+ * Writes the deployments file and publishes it: the simulated vendors serve every model of the catalog in several wire
+ * formats.
+ */
+async function writeDeployments(
+  { directory, deployments }: SandboxOptions,
+  upstreamUrl: string,
+  databaseUrl: string,
+): Promise<string> {
   const path = join(directory, 'deployments.json')
   const all = sandboxDeployments({
     upstreamUrl,
@@ -200,12 +217,14 @@ async function writeDeployments({ directory, deployments }: SandboxOptions, upst
     models: publishedCatalog.models,
     voices: publishedCatalog.voices.map(({ id }) => id),
   })
-  await replaceFile(path, JSON.stringify(deployments ? deployments(all) : all, null, 2))
+  const served = deployments ? deployments(all) : all
+  await replaceFile(path, JSON.stringify(served, null, 2))
+  await importDeployments(databaseUrl, served)
   return path
 }
 
 /** Parts stop before the parts that they depend on. */
-const STOP_ORDER: readonly RegExp[] = [/^api/, /^worker/, /./]
+const STOP_ORDER: readonly RegExp[] = [/^(api|operator)/, /^worker/, /./]
 
 async function stopInOrder(parts: Map<PartName, Part>): Promise<void> {
   for (const pattern of STOP_ORDER) {

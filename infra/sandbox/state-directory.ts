@@ -6,7 +6,7 @@ import { createSandboxAccount, createSandboxAccounts, type SandboxAccount } from
 import { readCommandLine } from './processes/previous-process.ts'
 import { replaceFile } from './replace-file.ts'
 
-/** The ports of the APIs at the last start. */
+/** The ports of the APIs, and of the console, at the last start. */
 export const PORTS_FILE = 'ports.json'
 
 /** The client's journal of what it paid on this chain, and recordings to try it with. */
@@ -24,6 +24,7 @@ const secretsSchema = z.object({
   receiptSecret: z.string(),
   receiptSigningSeed: z.string(),
   upstreamApiKey: z.string(),
+  operatorPassword: z.string(),
 })
 
 export type SandboxSecrets = z.infer<typeof secretsSchema>
@@ -52,6 +53,7 @@ function createSecrets(): SandboxSecrets {
     receiptSecret: randomBytes(32).toString('hex'),
     receiptSigningSeed: randomBytes(32).toString('hex'),
     upstreamApiKey: randomBytes(16).toString('hex'),
+    operatorPassword: randomBytes(16).toString('hex'),
   }
 }
 

@@ -11,11 +11,13 @@ import { type ServiceProcess, startService } from './service-processes.ts'
 /** The sandbox has one receipt secret and never rotates it. */
 const RECEIPT_SECRET_ID = 'k1'
 
-/** The sandbox's APIs and workers, each of which can be started repeatedly at the same address. */
+/** The sandbox's APIs, workers and console, each of which can be started repeatedly at the same address. */
 export interface ProcessPlan {
   readonly names: readonly ServiceName[]
   /** The base URLs of the APIs, in the order of their names. */
   readonly baseUrls: [string, ...string[]]
+  /** Where the console runs, and its first account; `null` without one. */
+  readonly operator: { readonly url: string; readonly user: string; readonly password: string } | null
   describe(name: ServiceName): string
   start(name: ServiceName): Promise<ServiceProcess>
 }
@@ -28,10 +30,11 @@ interface PlanContext {
   readonly facilitatorUrl: string | undefined
 }
 
-/** Determines names, ports and settings of all APIs and workers before the first one starts. */
+/** Determines names, ports and settings of all processes before the first one starts. */
 export async function planProcesses(options: SandboxOptions, context: PlanContext): Promise<ProcessPlan> {
   const { apis = 1, workers = 1 } = options
-  const ports = await choosePorts(options.directory, apis)
+  const chosen = await choosePorts(options.directory, apis + (options.operator ? 1 : 0))
+  const [ports, [operatorPort]] = [chosen.slice(0, apis), chosen.slice(apis)]
   const [firstUrl, ...furtherUrls] = ports.map((port) => `http://127.0.0.1:${port}`)
   if (firstUrl === undefined || workers < 1) throw new Error('a sandbox has at least one API and one worker')
   const baseUrls: ProcessPlan['baseUrls'] = [firstUrl, ...furtherUrls]
@@ -39,7 +42,9 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
   const workerProcesses = Array.from({ length: workers }, (_, index) => nameOf('worker', index)).map(
     (name) => [name, workerProcess(options, context)] as const,
   )
-  const processes = new Map([...apiProcesses, ...workerProcesses])
+  const operatorProcesses =
+    operatorPort === undefined ? [] : [['operator', operatorProcess(options, context, operatorPort)] as const]
+  const processes = new Map<ServiceName, PlannedProcess>([...apiProcesses, ...workerProcesses, ...operatorProcesses])
   const find = (name: ServiceName) => {
     const found = processes.get(name)
     if (!found) throw new Error(`this sandbox has no ${name}`)
@@ -48,6 +53,10 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
   return {
     names: [...processes.keys()],
     baseUrls,
+    operator:
+      operatorPort === undefined
+        ? null
+        : { url: consoleUrl(operatorPort), user: 'operator', password: context.secrets.operatorPassword },
     describe: (name) => find(name).description,
     start: (name) => {
       const { entry, isReady, environment } = find(name)
@@ -70,12 +79,12 @@ export async function planProcesses(options: SandboxOptions, context: PlanContex
  * Returns the ports of the last start while they are free: payments that were signed then, and media URLs in kept
  * results, name them.
  */
-async function choosePorts(directory: string, apis: number): Promise<readonly number[]> {
+async function choosePorts(directory: string, count: number): Promise<readonly number[]> {
   const path = join(directory, PORTS_FILE)
   const text = await readFile(path, 'utf8').catch(() => '[]')
   const last = z.array(z.number()).catch([]).parse(JSON.parse(text))
   // Concurrently, so that no port is found twice.
-  const ports = await Promise.all(Array.from({ length: apis }, (_, index) => preferPort(last[index])))
+  const ports = await Promise.all(Array.from({ length: count }, (_, index) => preferPort(last[index])))
   await replaceFile(path, JSON.stringify(ports))
   return ports
 }
@@ -164,6 +173,31 @@ function workerProcess(
         : { FACILITATOR_URL: facilitatorUrl }),
       [UPSTREAM_KEY]: secrets.upstreamApiKey,
       ...workerEnvironment,
+    },
+  }
+}
+
+function consoleUrl(port: number): string {
+  return `http://127.0.0.1:${port}/operator`
+}
+
+function operatorProcess(
+  { operatorEntry = 'operator/main.ts', operatorEnvironment, settlementKeys = 1 }: SandboxOptions,
+  { secrets, facilitatorUrl }: PlanContext,
+  port: number,
+): PlannedProcess {
+  const facilitators = settlementAccounts(secrets, settlementKeys)
+  return {
+    entry: operatorEntry,
+    description: consoleUrl(port),
+    isReady: (line) => line.includes('listening on'),
+    environment: {
+      OPERATOR_PORT: String(port),
+      OPERATOR_INITIAL_PASSWORD: secrets.operatorPassword,
+      ...(facilitatorUrl === undefined
+        ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
+        : {}),
+      ...operatorEnvironment,
     },
   }
 }

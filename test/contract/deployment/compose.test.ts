@@ -31,10 +31,18 @@ import { havePrograms } from '../../support/processes/optional-program.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 
+/** Returns the settings that have a value. */
+function present(environment: Readonly<Record<string, string | null>> = {}): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(environment).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
+  )
+}
+
 const serviceSchema = z.object({
   image: z.string(),
   command: z.array(z.string()).optional(),
-  environment: z.record(z.string(), z.string()).default({}),
+  // Without a value, Compose passes a setting on if .env has it.
+  environment: z.record(z.string(), z.string().nullable()).default({}).transform(present),
   env_file: z.array(z.string()).default([]),
   ports: z.array(z.string()).default([]),
   volumes: z.array(z.string()).default([]),
@@ -76,7 +84,9 @@ function interpolate(template: string, values: Readonly<Record<string, string>>)
   })
 }
 
-const OUR_SERVICES = { api: 'api', worker: 'worker', settler: 'worker' } as const
+const OUR_SERVICES = { api: 'api', worker: 'worker', settler: 'worker', console: 'operator' } as const
+/** The services that take part in a call. */
+const PAID_SERVICES = ['api', 'worker', 'settler']
 const variables = (part: string) =>
   [...part.matchAll(/\$\{(\w+)(?::([-?]))?/g)].map(([, name = '', kind]) => ({ name, kind }))
 
@@ -112,19 +122,33 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
 
   test('docker-compose accepts the file and reads it as these tests do', async () => {
     const { stdout } = await config(OPERATOR_VALUES)
-    const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string> }> }
+    const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string | null> }> }
     expect(Object.keys(read.services).sort()).toEqual(Object.keys(services).sort())
     for (const name of Object.keys(services))
-      expect(read.services[name]?.environment ?? {}).toEqual(service(name).environment)
+      expect(present(read.services[name]?.environment)).toEqual(service(name).environment)
   })
 
-  test.each(['SETTLEMENT_PRIVATE_KEYS', 'CHALLENGE_SECRET', 'POSTGRES_PASSWORD', 'PAY_TO', 'ALERT_RECEIVERS'])(
-    'docker-compose refuses to start without %s',
-    async (missing) => {
-      const { [missing]: _, ...others } = OPERATOR_VALUES
-      await expect(config(others)).rejects.toThrow(`set ${missing} in .env`)
-    },
-  )
+  test('docker-compose passes ACCEPTED_FACILITATOR_ADDRESSES to the API only while .env has it', async () => {
+    const accepted = `0x${'4'.repeat(40)}`
+    const { stdout } = await config({ ...OPERATOR_VALUES, ACCEPTED_FACILITATOR_ADDRESSES: accepted })
+    const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string> }> }
+    const receiving = Object.keys(services).filter(
+      (name) => read.services[name]?.environment?.['ACCEPTED_FACILITATOR_ADDRESSES'] === accepted,
+    )
+    expect(receiving).toEqual(['api'])
+  })
+
+  test.each([
+    'SETTLEMENT_PRIVATE_KEYS',
+    'CHALLENGE_SECRET',
+    'OPERATOR_INITIAL_PASSWORD',
+    'POSTGRES_PASSWORD',
+    'PAY_TO',
+    'ALERT_RECEIVERS',
+  ])('docker-compose refuses to start without %s', async (missing) => {
+    const { [missing]: _, ...others } = OPERATOR_VALUES
+    await expect(config(others)).rejects.toThrow(`set ${missing} in .env`)
+  })
 })
 
 const read = (path: string) => readFile(join(ROOT, path), 'utf8')
@@ -146,7 +170,7 @@ const notCalled = () => Promise.reject(new Error('not called'))
 
 describe('the copies that a README asks for', () => {
   test.each(['README.md', 'infra/README.md'])(
-    '%s: they start API, worker and settler once they are filled in',
+    '%s: they start API, worker, settler and console once they are filled in',
     async (readme) => {
       const copies = await copiesOf(readme)
       const values = filled(copies.get('.env'), (name) => OPERATOR_VALUES[name])
@@ -179,7 +203,7 @@ describe('settings', () => {
   })
 
   test('operators’ settings have no default and are in the example, secrets without a value', () => {
-    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL', 'SPONSORED_GAS_DAILY_MAXIMUM']
+    const optional = ['FAREBOX_IMAGE', 'LOG_LEVEL', 'OPERATOR_BASE_URL', 'SPONSORED_GAS_DAILY_MAXIMUM']
     const requested = variables(text).filter(({ name }) => !optional.includes(name) && !ofOneReceiver(name))
     expect(requested.filter(({ kind }) => kind !== '?')).toEqual([])
     const lines = [...exampleEnv.matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }))
@@ -194,6 +218,7 @@ describe('settings', () => {
   test('each secret reaches only the services that need it', () => {
     expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, servicesWith(secret)]))).toEqual({
       CHALLENGE_SECRET: ['api'],
+      OPERATOR_INITIAL_PASSWORD: ['console'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],
       SETTLEMENT_PRIVATE_KEYS: ['settler'],
@@ -227,12 +252,13 @@ describe('processes', () => {
     )
   })
 
-  test('API, worker and settler wait for schema and bucket', () => {
-    for (const name of Object.keys(OUR_SERVICES))
+  test('API, worker and settler wait for schema and bucket, the console for the schema', () => {
+    for (const name of PAID_SERVICES)
       expect(service(name).depends_on).toMatchObject({
         migrate: { condition: 'service_completed_successfully' },
         'bucket-init': { condition: 'service_completed_successfully' },
       })
+    expect(service('console').depends_on).toEqual({ migrate: { condition: 'service_completed_successfully' } })
     expect(service('migrate').depends_on).toMatchObject({ postgres: { condition: 'service_healthy' } })
     expect(service('bucket-init').depends_on).toMatchObject({ objects: { condition: 'service_healthy' } })
   })
@@ -267,6 +293,7 @@ describe('processes', () => {
     )
     expect(page).toContain('400 MiB + 1.5 × `MAXIMUM_JOB_MEGABYTES`')
     expect(page).toMatch(/settler +\| 250 MiB/)
+    expect(page).toMatch(/console +\| 250 MiB/)
   })
 
   test('images have exact versions, and programs and mounted files exist', async () => {
@@ -300,9 +327,15 @@ describe('networks', () => {
       expect(networks[name]?.internal).toBe(true)
       expect(service('proxy').networks).not.toContain(name)
     }
-    expect(Object.keys(services).filter((name) => service(name).networks.includes('outside'))).toEqual(
-      Object.keys(OUR_SERVICES),
-    )
+    expect(Object.keys(services).filter((name) => service(name).networks.includes('outside'))).toEqual(PAID_SERVICES)
+  })
+
+  test('the console answers on loopback only: the proxy shares no network with it and does not name it', async () => {
+    const { ports, environment, networks: own } = service('console')
+    expect(ports).toEqual([`127.0.0.1:${environment['OPERATOR_PORT']}:${environment['OPERATOR_PORT']}`])
+    expect(new URL(environment['OPERATOR_BASE_URL'] ?? '').host).toBe(`127.0.0.1:${environment['OPERATOR_PORT']}`)
+    expect(own.filter((name) => service('api').networks.includes(name))).toEqual(['data', 'metrics'])
+    expect(await read('infra/compose/Caddyfile')).not.toMatch(/console|operator|8403/)
   })
 })
 

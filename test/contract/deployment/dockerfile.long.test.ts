@@ -17,6 +17,12 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const DOCKERFILE = join(ROOT, 'Dockerfile')
 const run = promisify(execFile)
 
+/** All that an operator runs; the others prepare the lockfile, or are run below. */
+const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
+  (name) =>
+    name.endsWith('.ts') && !['check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts'].includes(name),
+)
+
 let dockerfile: Dockerfile
 beforeAll(async () => {
   dockerfile = await parseDockerfile(DOCKERFILE)
@@ -53,13 +59,15 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     folder = await mkdtemp(join(tmpdir(), 'farebox-image-'))
     image = await executeDockerfile(dockerfile, ROOT, folder)
     // The tested processes listen on loopback, and ffmpeg may be elsewhere on this machine.
-    const { HOST: _, METRICS_HOST: __, FFMPEG_PATH: ___, ...others } = image.environment
+    const { HOST: _, METRICS_HOST: __, OPERATOR_HOST: ___, FFMPEG_PATH: ____, ...others } = image.environment
     const ffmpegPath = await findFfmpeg({ searchPath: process.env['PATH'], packagedPath: () => undefined })
     const settings = { ...others, FFMPEG_PATH: ffmpegPath ?? '' }
     const entryOf = (path: string) => relative(ROOT, join(image.directory, path))
     sandbox = await startTestSandbox({
       apiEntry: entryOf(image.command[0] ?? ''),
       workerEntry: entryOf('workers/main.ts'),
+      operatorEntry: entryOf('operator/main.ts'),
+      operator: true,
       apiEnvironment: settings,
       workerEnvironment: settings,
     })
@@ -74,14 +82,18 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
 
   test('the image contains only the required files', async () => {
     expect((await readdir(image.directory)).sort()).toEqual(
-      ['api', 'infra', 'node_modules', 'package.json', 'shared', 'workers'].sort(),
+      ['api', 'infra', 'node_modules', 'operator', 'package.json', 'shared', 'workers'].sort(),
     )
     expect((await readdir(join(image.directory, 'infra'))).sort()).toEqual([
       'check.ts',
       'commands',
+      'configuration',
+      'keys',
       'ledger',
+      'operators',
       'paid-call.ts',
       'preflight',
+      'resolve',
       'sandbox',
       'terminal.ts',
     ])
@@ -112,12 +124,20 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
     expect(ledger.stdout).toContain('agree to the atomic unit')
   })
 
-  test.each(['bucket-init.ts', 'preflight.ts', 'verify-receipt.ts'])(
-    'infra/commands/%s runs in the image',
-    async (name) => {
-      expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
-    },
-  )
+  test.each(COMMANDS)('infra/commands/%s runs in the image', async (name) => {
+    expect((await runInImage([`infra/commands/${name}`, '--help'])).stdout).toContain('Usage:')
+  })
+
+  test('the console of the image serves its sign-in, styles and scripts', async () => {
+    const { operator } = sandbox.info
+    const page = await fetch(`${operator?.url}/sign-in`)
+    expect(page.status).toBe(200)
+    const parts = [...(await page.text()).matchAll(/(?:src|href)="(\/operator\/assets\/[^"]+)"/g)].map(
+      ([, path]) => path,
+    )
+    expect(parts.length).toBeGreaterThan(2)
+    for (const path of parts) expect((await fetch(new URL(path ?? '', operator?.url))).status).toBe(200)
+  })
 
   test('the image’s health check distinguishes a running API from a closed port', async () => {
     const [program, script = '', url = ''] = image.healthCheck

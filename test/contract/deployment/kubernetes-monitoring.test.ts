@@ -115,7 +115,7 @@ describe.skipIf(!havePrograms('kubectl'))('the monitoring of the example overlay
       const { stdout } = await promisify(execFile)('promtool', args)
       const found = z.array(z.object({ labels: z.object({ instance: z.string(), job: z.string() }) }))
       const jobs = found.parse(JSON.parse(stdout)).map(({ labels }) => labels.job)
-      expect(jobs.sort()).toEqual(['farebox-api', 'farebox-settler', 'farebox-worker'])
+      expect(jobs.sort()).toEqual(['farebox-api', 'farebox-console', 'farebox-settler', 'farebox-worker'])
     } finally {
       await rm(directory, { recursive: true, force: true })
     }

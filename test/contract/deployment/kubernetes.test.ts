@@ -71,9 +71,25 @@ const workloadSchema = z.object({
   }),
 })
 
-const PROCESS_KINDS = { api: 'api', worker: 'worker', settler: 'worker' } as const
+interface PolicySpec {
+  readonly podSelector: {
+    readonly matchLabels?: Readonly<Record<string, string>>
+    readonly matchExpressions?: readonly { readonly values: readonly string[] }[]
+  }
+  readonly ingress?: readonly unknown[]
+}
+
+/** Returns whether a selector selects the pods of a component. */
+function admits({ matchLabels = {}, matchExpressions = [] }: PolicySpec['podSelector'], component: string): boolean {
+  const { 'app.kubernetes.io/component': only = component } = matchLabels
+  return only === component && matchExpressions.every(({ values }) => values.includes(component))
+}
+
+const PROCESS_KINDS = { api: 'api', worker: 'worker', settler: 'worker', console: 'operator' } as const
 type Name = keyof typeof PROCESS_KINDS
 const names = Object.keys(PROCESS_KINDS) as Name[]
+/** Those that take part in a call, and are scaled. */
+const PAID_NAMES = ['api', 'worker', 'settler'] as const
 
 /** Reads every file of a folder that kustomize would read. */
 async function readFolder(folder: string): Promise<readonly KubernetesObject[]> {
@@ -173,11 +189,11 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
       'HorizontalPodAutoscaler',
     ]
     expect(Object.fromEntries(kinds.map((kind) => [kind, ofKind(kind).length]))).toEqual({
-      Deployment: 3,
+      Deployment: 4,
       Job: 1,
       PodDisruptionBudget: 3,
       ScaledObject: 2,
-      NetworkPolicy: 5,
+      NetworkPolicy: 6,
       HorizontalPodAutoscaler: 1,
     })
     expect(new Set(objects.map(({ metadata }) => metadata.namespace))).toEqual(new Set(['farebox']))
@@ -197,9 +213,8 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     const own = containerOf(name).env.map(({ name: setting }) => setting)
     expect(own.filter((setting) => !KNOWN_SETTINGS[PROCESS_KINDS[name]].has(setting))).toEqual([])
     const shared = Object.keys(environment).filter((setting) => !own.includes(setting))
-    expect(shared.filter((setting) => !KNOWN_SETTINGS.api.has(setting) && !KNOWN_SETTINGS.worker.has(setting))).toEqual(
-      [],
-    )
+    const known = Object.values(KNOWN_SETTINGS)
+    expect(shared.filter((setting) => !known.some((settings) => settings.has(setting)))).toEqual([])
   })
 
   test('each secret reaches only the processes that need it, and no manifest contains one', () => {
@@ -209,6 +224,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
       )
     expect(Object.fromEntries(SECRET_SETTINGS.map((secret) => [secret, processesWith(secret)]))).toMatchObject({
       CHALLENGE_SECRET: ['api'],
+      OPERATOR_INITIAL_PASSWORD: ['console'],
       RECEIPT_SECRETS: ['api'],
       RECEIPT_SIGNING_KEY: ['api'],
       SETTLEMENT_PRIVATE_KEYS: ['settler'],
@@ -221,6 +237,7 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
       api: ['farebox-objects-api'],
       worker: ['farebox-objects-worker', 'farebox-provider-keys'],
       settler: ['farebox-objects-worker'],
+      console: [],
     })
     expect(ofKind('Secret')).toEqual([])
     const written = names.flatMap((name) => containerOf(name).env.filter(({ value }) => value !== undefined))
@@ -245,10 +262,15 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     const { ports, startupProbe, readinessProbe, livenessProbe } = containerOf(name)
     const environment = environmentOf(name)
     const metrics = { name: 'metrics', containerPort: readConfigOf[PROCESS_KINDS[name]](environment).METRICS_PORT }
-    const http = { name: 'http', containerPort: readConfigOf.api(environmentOf('api')).PORT }
-    expect(ports).toEqual(name === 'api' ? [http, metrics] : [metrics])
-    for (const probe of [startupProbe, livenessProbe])
-      expect(probe?.httpGet).toEqual({ path: '/healthz', port: ports[0]?.name })
+    const http = {
+      api: [{ name: 'http', containerPort: readConfigOf.api(environmentOf('api')).PORT }],
+      console: [{ name: 'http', containerPort: readConfigOf.operator(environmentOf('console')).OPERATOR_PORT }],
+      worker: [],
+      settler: [],
+    }[name]
+    expect(ports).toEqual([...http, metrics])
+    const path = name === 'console' ? '/operator/healthz' : '/healthz'
+    for (const probe of [startupProbe, livenessProbe]) expect(probe?.httpGet).toEqual({ path, port: ports[0]?.name })
     expect(readinessProbe?.httpGet.path).toBe(name === 'api' ? '/readyz' : undefined)
   })
 
@@ -293,19 +315,34 @@ describe.skipIf(!havePrograms('kubectl'))('the example overlay, rendered', () =>
     const scaled = [...ofKind('ScaledObject'), ...ofKind('HorizontalPodAutoscaler')].map(
       (object) => (object as unknown as { spec: { scaleTargetRef: { name: string } } }).spec.scaleTargetRef.name,
     )
-    expect(scaled.sort()).toEqual(names.map((name) => `farebox-${name}`).sort())
-    for (const name of names) expect(workload('Deployment', name).replicas).toBeUndefined()
+    expect(scaled.sort()).toEqual(PAID_NAMES.map((name) => `farebox-${name}`).sort())
+    for (const name of PAID_NAMES) expect(workload('Deployment', name).replicas).toBeUndefined()
+    expect(workload('Deployment', 'console').replicas).toBe(1)
   })
 
   test('every selector matches its pods', () => {
-    for (const name of names) {
+    for (const name of PAID_NAMES) {
       const { labels } = workload('Deployment', name).template.metadata
       const budget = ofKind('PodDisruptionBudget').find(({ metadata }) => metadata.name === `farebox-${name}`)
       const { matchLabels } = (budget as unknown as { spec: { selector: { matchLabels: object } } }).spec.selector
       expect(labels).toMatchObject(matchLabels)
     }
-    const [service] = ofKind('Service') as unknown as [{ spec: { selector: object } }]
-    expect(workload('Deployment', 'api').template.metadata.labels).toMatchObject(service.spec.selector)
+    for (const name of ['api', 'console'] as const) {
+      const service = ofKind('Service').find(({ metadata }) => metadata.name === `farebox-${name}`)
+      const { selector } = (service as unknown as { spec: { selector: object } }).spec
+      expect(workload('Deployment', name).template.metadata.labels).toMatchObject(selector)
+    }
+  })
+
+  test('no route leads to the console, and only a namespace that an operator labels for it may reach it', () => {
+    for (const kind of ['Gateway', 'HTTPRoute', 'Ingress'])
+      expect(JSON.stringify(ofKind(kind))).not.toMatch(/console|operator/)
+    const admitting = ofKind('NetworkPolicy').filter((policy) => {
+      const { podSelector, ingress = [] } = (policy as unknown as { spec: PolicySpec }).spec
+      return admits(podSelector, 'console') && JSON.stringify(ingress).includes('"http"')
+    })
+    expect(admitting.map(({ metadata }) => metadata.name)).toEqual(['farebox-operators'])
+    expect(JSON.stringify(admitting)).toContain('{"farebox.example/may-open-the-console":"true"}')
   })
 })
 
