@@ -51,11 +51,11 @@ try {
       decode,
       cache: createInspectionCache<InspectionOutcome>({ maximumEntries: 10, timeToLiveMs: 600_000 }),
       verdicts: UNSHARED_VERDICTS,
-      limits: { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 },
       concurrency: 1,
       maximumWaiting: 1,
     })
-  const caller = { client: ['192.0.2.1'], hasPriority: true }
+  const limits = { maximumBytes: 26_214_400, maximumDurationMs: 3_600_000 }
+  const caller = { client: ['192.0.2.1'], hasPriority: true, limits }
   const { inspect } = newInspector()
 
   const megabytes = audio.length / 1_000_000

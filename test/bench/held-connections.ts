@@ -50,8 +50,10 @@ async function measure(sandbox: TestSandbox, directory: string, count: number): 
   let acceptedMs: number
   let held: Awaited<ReturnType<typeof readSettledMemory>>
   try {
-    holding = payAll(info.baseUrl, calls, count, (call, times) => {
-      receivedAt.set(String(call.headers['x-idempotency-key']), times.receivedAt)
+    holding = payAll(info.baseUrl, calls, count, {
+      onPaid: (call, times) => {
+        receivedAt.set(String(call.headers['x-idempotency-key']), times.receivedAt)
+      },
     })
     // A failure is reported by the awaits below.
     holding.catch(() => undefined)

@@ -17,6 +17,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   mcp: 'paid tool calls through /mcp, against the same calls at their endpoint',
   'audio-inspection': 'inspection of an MP3, against bare ffmpeg',
   'signed-retry': 'quote and signed retry of an upload, against bare ffmpeg',
+  console: 'the operators’ pages over 1,000,000 calls, and what reading them costs paid calls',
   account: 'pages of a wallet’s 100,000 receipts, and the sums of a year',
   queue: 'the queue on Redis, against the queue in PostgreSQL',
   workers: 'paid calls/s with one, two and four workers',

@@ -32,8 +32,10 @@ await runBench(async ({ quick }): Promise<BenchResult> => {
       const signed = await signCalls(baseUrl, payers, quick ? quickCalls : calls)
       const times: Map<string, { sentAt: number; receivedAt: number }> = new Map()
       const before = await readStageTimes([apiPort, workerPort])
-      await payAll(baseUrl, signed, concurrency, (call, ofCall) => {
-        times.set(String(call.headers['x-idempotency-key']), ofCall)
+      await payAll(baseUrl, signed, concurrency, {
+        onPaid: (call, ofCall) => {
+          times.set(String(call.headers['x-idempotency-key']), ofCall)
+        },
       })
       const after = await readStageTimes([apiPort, workerPort])
       const phases = await readLedgerPhases(sandbox, times satisfies ClientTimes)

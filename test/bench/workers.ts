@@ -37,7 +37,8 @@ async function measure(workers: number, seconds: number) {
     const count = Math.ceil((slots * seconds * 1000) / UPSTREAM_MS)
     const signed = await signCalls(info.baseUrl, payers, WARM_UP_CALLS + count)
     await payAll(info.baseUrl, signed.slice(0, WARM_UP_CALLS), slots)
-    const pids = { ...info.pids, database: sandbox.pidOf('database'), upstream: sandbox.pidOf('upstream') }
+    const { operator: _, ...processes } = info.pids
+    const pids = { ...processes, database: sandbox.pidOf('database'), upstream: sandbox.pidOf('upstream') }
     const before = readCpuMs(pids)
     const load = await payAll(info.baseUrl, signed.slice(WARM_UP_CALLS), slots * 3)
     const cpuMs = Object.values(mapValues(readCpuMs(pids), (ms, name) => ms - before[name]))

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
 import { Pool } from 'undici'
 import { type CustomPayment, paymentHeader, signCustomPayment } from '../../support/payer/custom-payment.ts'
@@ -81,6 +82,12 @@ export interface LoadResult {
 /** Called for each paid answer once it was read completely; both times are in Unix milliseconds. */
 export type OnPaid = (call: SignedCall, times: { readonly sentAt: number; readonly receivedAt: number }) => void
 
+export interface LoadOptions {
+  readonly onPaid?: OnPaid
+  /** Sends a call each time this interval has passed, as long as fewer than `concurrency` are in progress. */
+  readonly everyMs?: number
+}
+
 /** Sends all calls, at most `concurrency` at a time, and throws unless each is answered with a paid result. */
 export async function payAll(...parameters: Parameters<typeof payAny>): Promise<LoadResult> {
   const load = await payAny(...parameters)
@@ -94,14 +101,15 @@ export async function payAny(
   baseUrl: string,
   calls: readonly SignedCall[],
   concurrency: number,
-  onPaid?: OnPaid,
+  { onPaid, everyMs = 0 }: LoadOptions = {},
 ): Promise<LoadResult> {
   const client = openClient(baseUrl, concurrency)
   const latenciesMs: number[] = []
   const failures: string[] = []
   const startedAt = performance.now()
   try {
-    await inParallel(calls, concurrency, async (call) => {
+    await inParallel(calls, concurrency, async (call, index) => {
+      if (everyMs > 0) await delay(Math.max(0, startedAt + index * everyMs - performance.now()))
       const sentAt = unixMs()
       const { statusCode, headers, body } = await send(client, call)
       const text = await body.text()
