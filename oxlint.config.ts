@@ -28,11 +28,17 @@ export const HOUSES = {
     allowances: ['sweepers'],
     telemetry: ['job', 'providers', 'settlement'],
   },
+  operator: {
+    sessions: [],
+    rendering: ['sessions'],
+    pages: ['rendering', 'sessions'],
+  },
 } as const
 
 /** The same for the domain and its adapters, which are imported as `#shared/…`. */
 export const DOMAIN = {
   audio: [],
+  csv: [],
   digests: [],
   errors: [],
   json: [],
@@ -43,6 +49,7 @@ export const DOMAIN = {
   catalog: ['digests', 'money'],
   operations: ['catalog', 'digests', 'errors', 'money', 'pricing'],
   payment: ['digests', 'json', 'money'],
+  operators: ['catalog', 'digests', 'errors', 'jobs', 'money', 'operations', 'payment', 'pricing', 'runtime'],
   jobs: ['digests', 'errors', 'media', 'money', 'operations', 'payment', 'pricing', 'runtime'],
 } as const
 export const ADAPTERS = {
@@ -59,7 +66,11 @@ export const ADAPTERS = {
 
 /** The rooms of the ledger, `shared/adapters/postgres`. All of them import the files next to them, which import no room. */
 export const LEDGER = {
+  operators: [],
+  configuration: ['operators'],
+  resolutions: ['account', 'operators'],
   account: [],
+  console: ['account', 'reports'],
   retention: [],
   settlement: [],
   allowances: ['settlement'],
@@ -76,7 +87,7 @@ type Override = { files: string[]; rules: { 'no-restricted-imports': ['error', {
 
 const NOT_THE_CLIENT = {
   group: ['**/../client/**', 'farebox', 'farebox/**'],
-  message: 'The client is the buyer’s side: api, workers, shared and infra never import it.',
+  message: 'The client is the buyer’s side: api, workers, operator, shared and infra never import it.',
 }
 
 function restrict(files: string[], patterns: RestrictedImports[]): Override {
@@ -89,11 +100,11 @@ const COMPOSED_ONLY = {
 }
 const NEITHER_INFRA_NOR_TESTS = {
   group: ['**/infra/**', '**/test/**'],
-  message: 'api and workers never import infra or test.',
+  message: 'api, workers and operator never import infra or test.',
 }
 const NOT_EACH_OTHER = {
-  group: ['**/../workers/**', '**/../api/**'],
-  message: 'api and workers never import each other.',
+  group: ['**/../workers/**', '**/../api/**', '**/../operator/**'],
+  message: 'api, workers and operator never import each other.',
 }
 
 /** Returns an override for each room and depth: relative imports begin with as many `../` as the file is deep. */
@@ -125,8 +136,8 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
     [`shared/${room}/**`],
     [
       {
-        group: ['**/api/**', '**/workers/**', '**/infra/**', '**/test/**'],
-        message: 'shared is below api, workers, infra and test: it never imports them.',
+        group: ['**/api/**', '**/workers/**', '**/operator/**', '**/infra/**', '**/test/**'],
+        message: 'shared is below api, workers, operator, infra and test: it never imports them.',
       },
       {
         group: ['**/adapters/**', '#shared/adapters/**'],
@@ -147,8 +158,8 @@ const domainRooms = Object.entries(DOMAIN as Record<string, readonly string[]>).
 )
 
 const ADAPTERS_ARE_BELOW = {
-  group: ['**/api/**', '**/workers/**', '**/infra/**', '**/test/**', '!@bull-board/api', '!@bull-board/api/**'],
-  message: 'Adapters are below api, workers, infra and test: they never import them.',
+  group: ['**/api/**', '**/workers/**', '**/operator/**', '**/infra/**', '**/test/**'],
+  message: 'Adapters are below api, workers, operator, infra and test: they never import them.',
 }
 function adapterPatterns(room: string, allowed: readonly string[]): RestrictedImports[] {
   return [
@@ -242,7 +253,7 @@ export default defineConfig({
           {
             patterns: [
               {
-                group: ['**/../{api,workers,shared,infra,test}/**', '#shared/**'],
+                group: ['**/../{api,workers,operator,shared,infra,test}/**', '#shared/**'],
                 message: 'The client is a package of its own: it imports nothing of the service.',
               },
             ],
@@ -255,14 +266,15 @@ export default defineConfig({
     restrict(['shared/adapters/*.ts'], [ADAPTERS_ARE_BELOW]),
     ...adapterRooms,
     ...ledgerRooms,
-    restrict(['api/*.ts', 'workers/*.ts'], [COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER]),
+    restrict(['api/*.ts', 'workers/*.ts', 'operator/*.ts'], [COMPOSED_ONLY, NEITHER_INFRA_NOR_TESTS, NOT_EACH_OTHER]),
     ...roomsOf('api'),
     ...roomsOf('workers'),
+    ...roomsOf('operator'),
     restrict(
-      ['{api,workers}/dependencies.ts', '{api,workers}/composition/*.ts'],
+      ['{api,workers,operator}/dependencies.ts', '{api,workers,operator}/composition/*.ts'],
       [
         {
-          group: ['**/infra/**', '**/test/**', '**/../workers/**', '**/../api/**'],
+          group: ['**/infra/**', '**/test/**', '**/../workers/**', '**/../api/**', '**/../operator/**'],
           message: 'A composition root imports its own process, shared and shared/adapters only.',
         },
       ],

@@ -10,7 +10,7 @@ import { ADAPTERS, DEEPEST_FOLDER, DOMAIN, HOUSES, LEDGER } from '../../oxlint.c
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const IMPORT_RULE = 'eslint(no-restricted-imports)'
 /** Folders that hold no modules themselves. */
-const NO_ROOMS = ['shared/adapters', 'shared/adapters/postgres/migrations']
+const NO_ROOMS = ['operator/assets', 'shared/adapters', 'shared/adapters/postgres/migrations']
 
 /** Sibling folders, each with the siblings that it may import. */
 type Rooms = Readonly<Record<string, readonly string[]>>
@@ -50,6 +50,14 @@ const violations: Record<string, { text: string; rule: string }> = {
   'api/imports-worker.ts': { text: target('../workers/target.ts'), rule: IMPORT_RULE },
   'api/request/imports-worker.ts': { text: target('../../workers/target.ts'), rule: IMPORT_RULE },
   'workers/imports-api.ts': { text: target('../api/target.ts'), rule: IMPORT_RULE },
+  'operator/imports-api.ts': { text: target('../api/target.ts'), rule: IMPORT_RULE },
+  'api/imports-operator.ts': { text: target('../operator/target.ts'), rule: IMPORT_RULE },
+  'workers/job/imports-operator.ts': { text: target('../../operator/target.ts'), rule: IMPORT_RULE },
+  'operator/pages/deeper/imports-worker.ts': { text: target('../../../workers/target.ts'), rule: IMPORT_RULE },
+  'operator/pages/deeper/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
+  'operator/composition/imports-api.ts': { text: target('../../api/target.ts'), rule: IMPORT_RULE },
+  'shared/money/imports-operator.ts': { text: target('../../operator/target.ts'), rule: IMPORT_RULE },
+  'shared/adapters/s3/imports-operator.ts': { text: target('../../../operator/target.ts'), rule: IMPORT_RULE },
   'workers/imports-test.ts': { text: target('../test/target.ts'), rule: IMPORT_RULE },
   'api/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
   'api/routes/imports-adapter.ts': { text: target('#shared/adapters/target.ts'), rule: IMPORT_RULE },
@@ -68,7 +76,7 @@ const violations: Record<string, { text: string; rule: string }> = {
   'infra/deeper/imports-client.ts': { text: target('../../client/target.ts'), rule: IMPORT_RULE },
   'api/imports-package.ts': { text: `export { createFarebox } from 'farebox'\n`, rule: IMPORT_RULE },
 }
-for (const folder of ['api', 'workers', 'shared/adapters', 'infra', 'test'])
+for (const folder of ['api', 'workers', 'operator', 'shared/adapters', 'infra', 'test'])
   violations[`client/deeper/imports-${folder.replace('/', '-')}.ts`] = {
     text: target(`../../${folder}/target.ts`),
     rule: IMPORT_RULE,
@@ -79,6 +87,7 @@ violations['client/imports-domain.ts'] = { text: target('#shared/adapters/target
 const allowed: Record<string, string> = {
   'workers/dependencies.ts': target('#shared/adapters/target.ts'),
   'workers/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
+  'operator/composition/imports-adapter.ts': target('#shared/adapters/target.ts'),
   'shared/adapters/imports-pg.ts': `export { Pool } from 'pg'\n`,
   'client/deeper/imports-own.ts': target('../target.ts'),
   'test/imports-client.ts': target('../client/target.ts'),
@@ -144,7 +153,7 @@ beforeAll(async () => {
   for (const name of ['oxlint.config.ts', 'tsconfig.json', 'package.json'])
     await cp(join(ROOT, name), join(directory, name))
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
-  const targets = [...roomFolders(), 'api', 'workers', 'test', 'shared/adapters', 'infra', 'client'].map(
+  const targets = [...roomFolders(), 'api', 'workers', 'operator', 'test', 'shared/adapters', 'infra', 'client'].map(
     (folder) => [`${folder}/target.ts`, 'export const target = 1\n'] as const,
   )
   const texts = Object.entries(violations).map(([path, { text }]) => [path, text] as const)
@@ -153,7 +162,18 @@ beforeAll(async () => {
     await writeFile(join(directory, path), text)
   }
   const oxlint = join(ROOT, 'node_modules/.bin/oxlint')
-  const parameters = [oxlint, '--type-aware', '--format=json', 'api', 'client', 'infra', 'shared', 'test', 'workers']
+  const parameters = [
+    oxlint,
+    '--type-aware',
+    '--format=json',
+    'api',
+    'client',
+    'infra',
+    'operator',
+    'shared',
+    'test',
+    'workers',
+  ]
   const run = promisify(execFile)(process.execPath, parameters, { cwd: directory, maxBuffer: 2 ** 26 })
   const { stdout } = await run.catch((error: { stdout: string }) => error)
   findings = (JSON.parse(stdout) as { diagnostics: typeof findings }).diagnostics
@@ -165,6 +185,7 @@ function roomFolders(): string[] {
     ...Object.entries(HOUSES).flatMap(([house, rooms]) => Object.keys(rooms).map((room) => `${house}/${room}`)),
     'api/composition',
     'workers/composition',
+    'operator/composition',
     ...Object.keys(DOMAIN).map((room) => `shared/${room}`),
     ...Object.keys(ADAPTERS).map((room) => `shared/adapters/${room}`),
     ...Object.keys(LEDGER).map((room) => `shared/adapters/postgres/${room}`),
@@ -186,7 +207,7 @@ test('the allowed imports between folders are acyclic', () => {
   }
 })
 
-test.each(['api', 'workers', 'shared', 'shared/adapters', 'shared/adapters/postgres'])(
+test.each(['api', 'workers', 'operator', 'shared', 'shared/adapters', 'shared/adapters/postgres'])(
   'the import rules list every folder of %s',
   async (house) => {
     const entries = await readdir(join(ROOT, house), { withFileTypes: true })
@@ -197,7 +218,7 @@ test.each(['api', 'workers', 'shared', 'shared/adapters', 'shared/adapters/postg
 
 test('no folder is deeper than the import rules reach', async () => {
   const folders = await Promise.all(
-    ['api', 'workers'].map(async (house) => {
+    ['api', 'workers', 'operator'].map(async (house) => {
       const entries = await readdir(join(ROOT, house), { withFileTypes: true, recursive: true })
       return entries.filter((entry) => entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name))
     }),
