@@ -116,7 +116,7 @@ describe.skipIf(!havePrograms('chromium'))('hostile strings in the console', () 
     for (const [, [address = '']] of files) {
       const { body } = await actor.get(address)
       // Quoted cells keep their quotes here, so both kinds begin with a quote, a comma or a line.
-      expect(body.match(/(?:^|,|\n)"?[=+@\t\r].*/g) ?? []).toEqual([])
+      expect(body.match(/(?:^|,|\n)"?(?:[=+@\t]|\r(?!\n)).*/g) ?? []).toEqual([])
       expect(body.match(/(?:^|,|\n)"?-(?![\d.]+(?:"|,|\r|\n|$)).*/g) ?? []).toEqual([])
     }
   })
@@ -182,7 +182,8 @@ describe.skipIf(!havePrograms('chromium'))('hostile strings in the console', () 
       .context()
       .addCookies([...actor.cookies].map(([name, value]) => ({ name, value, url: `${origin}/operator` })))
     const payments = crawled.addresses.get('/operator/payments/:id') ?? []
-    const others = [...crawled.addresses].flatMap(([, addresses]) => addresses.slice(0, 2))
+    const pages = [...crawled.addresses].filter(([path]) => !path.endsWith('.csv'))
+    const others = pages.flatMap(([, addresses]) => addresses.slice(0, 2))
     for (const address of new Set([...others, ...payments.slice(0, 60)])) await visitor.page.goto(address)
     expect(calls).toEqual([])
     expect(visitor.problems).toEqual([])
