@@ -104,15 +104,19 @@ export async function handlePaidRequest(
   const { tracer } = dependencies
   const idempotencyKey = readIdempotencyKey(request.headers)
   const paymentHeader = readPaymentHeader(request.headers)
+  const recent = paymentHeader && findRecentRefusal(dependencies, paymentHeader, idempotencyKey)
   const effectiveRequest = await tracer.stage('validate', async () => {
-    const quotedCatalog = await findQuotedCatalog(dependencies, operation, idempotencyKey, paymentHeader !== null)
+    const quotedCatalog = await findQuotedCatalog(dependencies, operation, idempotencyKey, {
+      isPaid: paymentHeader !== null,
+      knownQuote: recent?.challenge.quote ?? null,
+    })
     return await readEffectiveRequest(dependencies, operation, request, { ...caller, quotedCatalog })
   })
   const paidRequest = { operation, idempotencyKey, requestDigest: effectiveRequest.requestDigest, effectiveRequest }
   if (paymentHeader === null) return await quoteAndChallenge(dependencies, paidRequest, request.id)
 
-  const recent = findRecentRefusal(dependencies, paymentHeader, paidRequest)
-  if (recent) return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
+  if (recent?.challenge.requestDigest === paidRequest.requestDigest)
+    return renderChallenge(dependencies, recent.challenge, request.id, recent.error)
   const binding = await findBinding(dependencies.store, paidRequest)
   try {
     requireTrueClaim(dependencies, paymentHeader, paidRequest, binding)
@@ -164,21 +168,20 @@ async function refuse(
 }
 
 /**
- * Returns the refusal of a payment that the chain recently refused for the same key and request, while its challenge is
- * valid. It is repeated without a statement or an RPC call, since presenting the payment again costs the caller
+ * Returns the refusal of a payment that the chain recently refused for the same key, while its challenge is valid. For the
+ * same request it is repeated without a statement or an RPC call, since presenting the payment again costs the caller
  * nothing.
  */
 function findRecentRefusal(
   { payers, now }: Pick<PaidRequestDependencies, 'payers' | 'now'>,
   { decoded }: PaymentHeader,
-  { idempotencyKey, requestDigest }: PaidRequest,
+  idempotencyKey: string,
 ): RecentRefusal | null {
   if (decoded.outcome !== 'decoded') return null
   const recent = payers.findRefusal(authorizationOf(decoded.payment))
   const isSame =
     isRefusedPayment(recent?.error) &&
     recent?.challenge.idempotencyKey === idempotencyKey &&
-    recent.challenge.requestDigest === requestDigest &&
     recent.challenge.expiresAt > now()
   return isSame ? recent : null
 }

@@ -101,6 +101,6 @@ function badgesOf(
   if (probing > 0) badges.push({ label: `tried again on ${probing} of ${workers.length}`, tone: 'warning' })
   if (unusable.length > 0) badges.push({ label: `unusable on ${unusable.length}`, tone: 'bad' })
   if (isPublished && workers.length === 0) badges.push({ label: 'no worker', tone: 'bad' })
-  if (badges.length === 0) badges.push({ label: 'called', tone: 'good' })
+  if (badges.length === 0) badges.push({ label: 'healthy', tone: 'good' })
   return badges
 }
