@@ -88,6 +88,7 @@ export async function createDependencies(config: WorkerConfig): Promise<WorkerDe
     pool,
     logger,
     deployments,
+    callsProviders,
     requireUsable,
   })
   const payment = await composePayment(config, { settles, settlementStore, logger, tracer, now })

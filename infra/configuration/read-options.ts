@@ -48,7 +48,8 @@ Shows and publishes the ${subject}. All processes apply a publication within two
 
   --reason <text>      why; required by publish and import
   --as <name>          who; by default the user of this machine
-  --replace            draft: replace the draft of somebody else
+  --replace            draft: replace the draft of somebody else; publish: publish a draft that was begun before the
+                       newest publication
   --json               print one JSON object
   --help               show this text
 

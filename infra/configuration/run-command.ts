@@ -132,11 +132,17 @@ async function diff(store: ConfigurationStore, kind: PublicationKind, options: C
 
 async function publish(store: ConfigurationStore, kind: PublicationKind, options: ConfigurationOptions): Promise<void> {
   const { content, draft } = await readGiven(store, kind, options)
+  const inForce = await readInForce(store)
+  const newest = inForce[kind]
+  if (draft !== undefined && newest !== null && draft.basedOn !== newest.number && !options.replaces)
+    throw new Refusal(
+      `${newest.operator} published ${kind} ${newest.number} after this draft was begun, and publishing it undoes what that changed. Look at it with "diff", and publish it with --replace.`,
+    )
   const published = await publishContent(store, options.author, {
     kind,
     content,
     reason: options.reason ?? '',
-    inForce: await readInForce(store),
+    inForce,
     ...(draft === undefined ? {} : { draft }),
   })
   if (published.outcome !== 'published') throw new Refusal(whyNotPublished(published))

@@ -39,13 +39,15 @@ interface FollowingDependencies {
   readonly pool: Pool
   readonly logger: Logger
   readonly deployments: LiveDeployments
+  /** Without providers the file of this process may be empty: it is not imported, and not waited for. */
+  readonly callsProviders: boolean
   /** Throws when the deployments of this process's file cannot be used. */
   readonly requireUsable: (file: DeploymentsFile) => void
 }
 
 /**
- * Applies the configuration and follows its changes. Resolves after the first reading that succeeds: without
- * deployments, the jobs that are waiting would fail.
+ * Applies the configuration and follows its changes. Where providers are called, resolves after the first reading that
+ * succeeds: without deployments, the jobs that are waiting would fail.
  *
  * Deployments that cannot be used are refused with a `StartFailure` as long as this process's file is in force. Those
  * that operators published later are left out and logged, so that a publication does not prevent a restart.
@@ -53,7 +55,7 @@ interface FollowingDependencies {
 export async function followConfiguration(
   { content, file }: StartDeployments,
   resources: AsyncDisposableStack,
-  { pool, logger, deployments, requireUsable }: FollowingDependencies,
+  { pool, logger, deployments, callsProviders, requireUsable }: FollowingDependencies,
 ): Promise<LiveConfiguration> {
   const reader = createConfigurationReader(pool)
   const inForce = (await reader.readConfiguration())?.deployments.file
@@ -77,9 +79,9 @@ export async function followConfiguration(
         'DEPLOYMENTS_FILE is not the file that was imported last, and is not in force; to publish it run npm run deployments -- import FILE',
       )
   }
-  const watch = watchConfiguration({ reader, prepare, apply, logger })
+  const watch = watchConfiguration({ reader, ...(callsProviders ? { prepare } : {}), apply, logger })
   resources.defer(() => watch.close())
-  await firstApplied
+  await (callsProviders ? firstApplied : watch.firstPoll)
   return {
     pausedQueues,
     appliedRevision: () => watch.appliedRevision(),

@@ -122,6 +122,7 @@ async function tryDeployments(
   const { executionStore, router, logger, tracer } = dependencies
   await awaitDeployment(router, job.publicModel, signal)
   let failed: { attemptId: string; failure: ProviderFailure } | null = null
+  let wasWithdrawn = false
   const failover = createFailover(router.countDeployments(job.publicModel))
   for (const slot of router.candidates(job.publicModel)) {
     // Directly before each call, to leave the payer no time to move funds between the check and the spending.
@@ -131,8 +132,11 @@ async function tryDeployments(
     if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'the settlement key has no gas left')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
-    // Operators may have drained it during the check.
-    if (slot.isWithdrawn()) continue
+    // Operators may have drained or removed it during the check.
+    if (slot.isWithdrawn()) {
+      wasWithdrawn = true
+      continue
+    }
     const { written, attemptId } = await executionStore.startAttempt(
       job,
       slot.deployment.name,
@@ -150,6 +154,8 @@ async function tryDeployments(
   }
   if (!failed && router.isDrained(job.publicModel))
     return later(DRAINED_RETRY_MS, 'every deployment of the model is drained')
+  // The others may only be busy: the next attempt waits for them.
+  if (!failed && wasWithdrawn) return later(DRAINED_RETRY_MS, 'the deployment was withdrawn before it was called')
   return failed
     ? failWith(executionStore, job, {
         code: failover.codeAfter(failed.failure),

@@ -123,3 +123,14 @@ describe('npm run catalog', () => {
     expect((await callCommand(() => runConfigurationCommand('catalog', ['--help'], {}))).output).toContain('Usage:')
   })
 })
+
+it('a draft that was begun before another publication undoes it only with --replace', async () => {
+  expect((await catalog('draft', await catalogFile('0.119'))).exitCode).toBe(0)
+  expect((await others('publish', await catalogFile('0.11'), '--reason', 'cheaper')).exitCode).toBe(0)
+  expect(await catalog('publish', '--reason', 'mine')).toMatchObject({
+    exitCode: 1,
+    errors: expect.stringMatching(/^grace published catalog \d+ after this draft was begun/),
+  })
+  expect((await catalog('show')).output).toContain('"0.11"')
+  expect((await catalog('publish', '--reason', 'mine', '--replace')).exitCode).toBe(0)
+})

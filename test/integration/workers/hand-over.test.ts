@@ -161,6 +161,35 @@ describe('a model of which operators have drained every deployment', () => {
   })
 })
 
+describe('a deployment that is withdrawn while the payment is checked again', () => {
+  it('waits for a deployment that is at its limit, instead of failing', async () => {
+    const { jobId } = await worker.accept()
+    const before = calls()
+    const busy = { ...worker.deployment, name: 'busy', maximumConcurrency: 1 }
+    const router = createRouter([busy], { now: () => new Date(), random: Math.random, maximumTimeoutMs: PATIENCE_MS })
+    const model = worker.deployment.serves[0] ?? ''
+    const held = router.candidates(model)[Symbol.iterator]()
+    held.next()
+    router.apply([busy, worker.deployment])
+    const { verifier } = worker.dependencies
+    await worker.run(jobId, {
+      router,
+      verifier: {
+        ...verifier,
+        verify: async (...input) => {
+          router.apply([busy, { ...worker.deployment, isDrained: true }])
+          return await verifier.verify(...input)
+        },
+      },
+    })
+    expect(await worker.view(jobId)).toMatchObject({ state: 'accepted', attempts: [], deferred: true })
+    expect(calls()).toBe(before)
+    held.return?.()
+    await worker.runNow(jobId)
+    expect(await worker.view(jobId)).toMatchObject({ state: 'completed', attempts: ['succeeded'] })
+  })
+})
+
 /** Starts a run that is blocked in a step until `finish` is called. */
 async function blockedIn(jobId: string, changes: (wait: () => Promise<void>) => Partial<TestWorkerDependencies>) {
   const reached = Promise.withResolvers<void>()
