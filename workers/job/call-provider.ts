@@ -40,8 +40,8 @@ const LONGEST_OUTAGE_MS = 300_000
 const STORAGE_RETRY_MS = 2000
 /** Delay before the next attempt while the chain cannot be reached. */
 const CHAIN_RETRY_MS = 2000
-/** Delay before the next attempt while operators have drained every deployment of the model. */
-const DRAINED_RETRY_MS = 2000
+/** Delay before the next attempt after operators have drained or removed the deployments that could be called. */
+const WITHDRAWN_RETRY_MS = 2000
 
 /**
  * Moves accepted → generating → generated, or failed uncharged: calls a provider, but only while the payer can still
@@ -153,9 +153,9 @@ async function tryDeployments(
     if (!failover.mayContinueAfter(outcome)) break
   }
   if (!failed && router.isDrained(job.publicModel))
-    return later(DRAINED_RETRY_MS, 'every deployment of the model is drained')
+    return later(WITHDRAWN_RETRY_MS, 'every deployment of the model is drained')
   // The others may only be busy: the next attempt waits for them.
-  if (!failed && wasWithdrawn) return later(DRAINED_RETRY_MS, 'the deployment was withdrawn before it was called')
+  if (!failed && wasWithdrawn) return later(WITHDRAWN_RETRY_MS, 'the deployment was withdrawn before it was called')
   return failed
     ? failWith(executionStore, job, {
         code: failover.codeAfter(failed.failure),
