@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url'
+import { numberToHex } from 'viem'
 import type { ProcessExit } from '../processes/guarded-process.ts'
 import { startAnvil } from './anvil.ts'
 import {
@@ -106,6 +107,8 @@ export async function startDevnet(options: DevnetOptions): Promise<Devnet> {
 
 const noSave = (): Promise<void> => Promise.resolve()
 
+const ZERO_WORD = numberToHex(0, { size: 32 })
+
 /** Places the contracts, even on a resumed chain, so that a change to the stand-ins takes effect. */
 async function placeContracts(
   rpcUrl: string,
@@ -115,6 +118,8 @@ async function placeContracts(
   await Promise.all([
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.usdc, contracts.usdc.runtimeBytecode]),
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.uptoProxy, contracts.uptoProxy.runtimeBytecode]),
+    // What the constructor of the published proxy leaves in its guard; a settlement's gas depends on it.
+    callRpc(rpcUrl, 'anvil_setStorageAt', [DEVNET_ADDRESSES.uptoProxy, ZERO_WORD, numberToHex(1, { size: 32 })]),
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.permit2, canonical.permit2]),
     callRpc(rpcUrl, 'anvil_setCode', [DEVNET_ADDRESSES.multicall3, canonical.multicall3]),
   ])

@@ -25,3 +25,35 @@ export const multicall3Abi = parseAbi([
   'function getBlockNumber() view returns (uint256)',
   'function getCurrentBlockTimestamp() view returns (uint256)',
 ])
+
+/**
+ * The keccak256 hash of the settlement contract's runtime code, which is the same in every deployment:
+ * `npm run build:settlement-contract` compares it with the source.
+ */
+export const SETTLEMENT_CONTRACT_CODE_HASH = '0xe9596246e5caf6cf5df61d8335abe58c840554acee03f04407c3d14c313281f4'
+
+/**
+ * The operator's settlement contract, `infra/contracts/BatchSettlement.sol`. Each settlement is a call of the proxy with
+ * the most gas that it may use.
+ */
+export const batchSettlementAbi = parseAbi([
+  'struct Settlement { uint256 gas; bytes call; }',
+  'struct Simulation { bool succeeds; bytes4 reason; uint256 codeSize; bytes23 codePrefix; }',
+  'function settleMany(Settlement[] settlements) returns (uint256 settled)',
+  'function simulateMany(Settlement[] settlements) returns (Simulation[] simulations)',
+  'function isKey(address account) view returns (bool)',
+  'function owner() view returns (address)',
+  'function proposedOwner() view returns (address)',
+  'function setKey(address account, bool isListed)',
+  'function proposeOwner(address account)',
+  'function acceptOwnership()',
+  'event PaymentSettled(address indexed payer, uint256 nonce, uint256 gasUsed)',
+  'event PaymentFailed(address indexed payer, uint256 nonce, uint256 gasUsed, bytes4 reason)',
+  'event KeyChanged(address indexed account, bool isListed)',
+  'event OwnerProposed(address indexed account)',
+  'event OwnerChanged(address indexed account)',
+  'error NotKey()',
+  'error NotOwner()',
+  'error TooLittleGas(uint256 position)',
+  'error NotASettlement(uint256 position)',
+])

@@ -1,0 +1,32 @@
+import { type Hex, keccak256, type PublicClient } from 'viem'
+import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '#shared/adapters/chain/network/contracts.ts'
+import { Refusal } from './plan.ts'
+
+/** Who may do what with a contract. */
+export interface ContractState {
+  readonly owner: Hex
+  readonly proposedOwner: Hex
+  /** Those of the given accounts that it lists. */
+  readonly listed: readonly Hex[]
+}
+
+/** Reads a settlement contract. Throws `Refusal` when the address is none of this version of farebox. */
+export async function readContractState(
+  client: PublicClient,
+  contract: Hex,
+  accounts: readonly Hex[],
+): Promise<ContractState> {
+  const code = await client.getCode({ address: contract })
+  if (code === undefined) throw new Refusal(`There is no contract at ${contract}`)
+  if (keccak256(code) !== SETTLEMENT_CONTRACT_CODE_HASH)
+    throw new Refusal(
+      `The code at ${contract} has the hash ${keccak256(code)} instead of ${SETTLEMENT_CONTRACT_CODE_HASH}`,
+    )
+  const call = { address: contract, abi: batchSettlementAbi } as const
+  const [owner, proposedOwner, areKeys] = await Promise.all([
+    client.readContract({ ...call, functionName: 'owner' }),
+    client.readContract({ ...call, functionName: 'proposedOwner' }),
+    Promise.all(accounts.map((account) => client.readContract({ ...call, functionName: 'isKey', args: [account] }))),
+  ])
+  return { owner, proposedOwner, listed: accounts.filter((_, index) => areKeys[index]) }
+}

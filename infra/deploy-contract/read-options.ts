@@ -1,0 +1,145 @@
+import { parseArgs } from 'node:util'
+import { getAddress, type Hex, isAddress } from 'viem'
+import { z } from 'zod'
+
+export const HELP = `Usage: npm run deploy:settlement-contract -- --owner ADDRESS --keys ADDRESS,… [--dry-run]
+       npm run deploy:settlement-contract -- --set-key ADDRESS=listed|removed [--dry-run]
+       npm run deploy:settlement-contract -- --propose-owner ADDRESS | --accept-ownership [--dry-run]
+
+Deploys the contract through which settlement keys settle many payments in one transaction, or changes who may use it.
+Its address follows from its code, owner and keys, whoever deploys it. infra/settlement-contract.md says what it is.
+
+  --owner ADDRESS          changes the list of keys; better an account that no machine of the service has the key of
+  --keys ADDRESS,…         the settlement keys that may use it
+  --salt HEX               32 bytes, for another address with the same owner and keys
+  --set-key ADDRESS=STATE  lists or removes a key; sent by the owner
+  --propose-owner ADDRESS  names the next owner, who becomes it by --accept-ownership; sent by the owner
+  --accept-ownership       sent by the proposed owner
+  --contract ADDRESS       the contract to change (default: SETTLEMENT_CONTRACT)
+  --rpc URL                the node (default: the first of RPC_URL)
+  --dry-run                check everything and show what would be sent and cost; needs no key
+  --help                   show this text
+
+Environment: SENDER_PRIVATE_KEY, the key of the account that sends and pays the gas.
+
+Exit code: 0 when it is done or was done before, 1 when it is refused, 2 on wrong usage or when the node cannot be reached.`
+
+/** Thrown for wrong arguments or settings; the message is for the operator. */
+export class UsageError extends Error {}
+
+export type ContractRequest =
+  | { readonly action: 'deploy'; readonly owner: Hex; readonly keys: readonly Hex[]; readonly salt: Hex | undefined }
+  | { readonly action: 'set-key'; readonly contract: Hex; readonly key: Hex; readonly isListed: boolean }
+  | { readonly action: 'propose-owner'; readonly contract: Hex; readonly owner: Hex }
+  | { readonly action: 'accept-ownership'; readonly contract: Hex }
+
+export interface ContractOptions {
+  readonly request: ContractRequest
+  readonly rpcUrl: string
+  readonly isDryRun: boolean
+  /** `null` only for a dry run. */
+  readonly senderKey: Hex | null
+}
+
+const ADDRESS_RULE = 'must be an address: 0x and 40 hexadecimal digits, with the right checksum if it has capitals'
+
+/** Returns the address with its checksum, which protects against typing errors. */
+const address = z
+  .string()
+  .refine((text) => isAddress(text) && BigInt(text) !== 0n, { error: ADDRESS_RULE })
+  .transform((text) => getAddress(text))
+
+const addressList = z
+  .string()
+  .transform((list) => list.split(','))
+  .pipe(z.array(address))
+  .refine((list) => new Set(list).size === list.length, { error: 'must not name an address twice' })
+
+const keyState = z
+  .string()
+  .transform((text) => text.split('='))
+  .pipe(z.tuple([address, z.enum(['listed', 'removed'], { error: 'must be ADDRESS=listed or ADDRESS=removed' })]))
+
+const word = /^0x[0-9a-fA-F]{64}$/
+const isWord = (text: string): text is Hex => word.test(text)
+
+const optionsSchema = z.object({
+  owner: address.optional(),
+  keys: addressList.optional(),
+  salt: z.string().refine(isWord, { error: 'must be 0x and 64 hexadecimal digits' }).optional(),
+  'set-key': keyState.optional(),
+  'propose-owner': address.optional(),
+  'accept-ownership': z.boolean().default(false),
+  contract: address.optional(),
+  rpc: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }),
+  'dry-run': z.boolean().default(false),
+})
+
+/** Reads the command line. Returns `null` for `--help`. Throws `UsageError`. */
+export function readOptions(commandLine: readonly string[], environment: NodeJS.ProcessEnv): ContractOptions | null {
+  const flags = parseFlags(commandLine)
+  if (flags.help) return null
+  const parsed = optionsSchema.safeParse({
+    ...flags,
+    rpc: flags.rpc ?? environment['RPC_URL']?.split(',')[0] ?? '',
+    contract: flags.contract ?? (environment['SETTLEMENT_CONTRACT'] || undefined),
+  })
+  if (!parsed.success)
+    throw new UsageError(parsed.error.issues.map(({ path, message }) => `--${String(path[0])} ${message}`).join('\n'))
+  const request = requestOf(parsed.data)
+  const { rpc: rpcUrl, 'dry-run': isDryRun } = parsed.data
+  return { request, rpcUrl, isDryRun, senderKey: readSenderKey(environment['SENDER_PRIVATE_KEY'], isDryRun) }
+}
+
+function readSenderKey(value: string | undefined, isDryRun: boolean): Hex | null {
+  if (value === undefined || value === '') {
+    if (isDryRun) return null
+    throw new UsageError('SENDER_PRIVATE_KEY is not set; --dry-run needs none')
+  }
+  // The value itself must not be printed.
+  if (!isWord(value)) throw new UsageError('SENDER_PRIVATE_KEY must be 0x and 64 hexadecimal digits')
+  return value
+}
+
+function requestOf(options: z.infer<typeof optionsSchema>): ContractRequest {
+  const { owner, keys, salt, contract, 'set-key': key, 'propose-owner': proposed } = options
+  const wanted = [
+    owner !== undefined || keys !== undefined,
+    key !== undefined,
+    proposed !== undefined,
+    options['accept-ownership'],
+  ]
+  if (wanted.filter(Boolean).length !== 1)
+    throw new UsageError('Give either --owner and --keys, --set-key, --propose-owner or --accept-ownership')
+  if (owner !== undefined || keys !== undefined) {
+    if (owner === undefined || keys === undefined) throw new UsageError('A deployment needs both --owner and --keys')
+    return { action: 'deploy', owner, keys, salt }
+  }
+  if (contract === undefined) throw new UsageError('Name the contract with --contract or SETTLEMENT_CONTRACT')
+  if (key !== undefined) return { action: 'set-key', contract, key: key[0], isListed: key[1] === 'listed' }
+  if (proposed !== undefined) return { action: 'propose-owner', contract, owner: proposed }
+  return { action: 'accept-ownership', contract }
+}
+
+function parseFlags(commandLine: readonly string[]) {
+  const [flag, text] = [{ type: 'boolean' } as const, { type: 'string' } as const]
+  try {
+    return parseArgs({
+      args: [...commandLine],
+      options: {
+        owner: text,
+        keys: text,
+        salt: text,
+        'set-key': text,
+        'propose-owner': text,
+        'accept-ownership': flag,
+        contract: text,
+        rpc: text,
+        'dry-run': flag,
+        help: flag,
+      },
+    }).values
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error))
+  }
+}
