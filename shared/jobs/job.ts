@@ -63,14 +63,25 @@ export interface ClaimedJob extends Job {
 
 /** A signed transaction, stored permanently: it may be mined until another one has used its account nonce. */
 export interface StoredTransaction extends SignedTransaction {
+  /** The settlement key that sends it, in lower case. */
+  readonly sender: `0x${string}`
   readonly accountNonce: bigint
 }
 
 /** The transactions that settle a job's charge, stored before any of them is sent. */
 export interface StoredSettlement {
   readonly settlementId: string
+  /** The batch that it is in; `null` for a settlement that has a transaction of its own. */
+  readonly batch: SettlementBatch | null
   /** Newest first; any of them may be the one on chain. */
   readonly transactions: readonly StoredTransaction[]
+}
+
+/** Settlements that one transaction of the settlement contract makes together. */
+export interface SettlementBatch {
+  readonly id: string
+  /** Number of settlements that were signed together. */
+  readonly size: number
 }
 
 /** The charge for a provider's successful answer, computed from its usage, and the digest of the response text. */

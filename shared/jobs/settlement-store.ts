@@ -1,6 +1,6 @@
 import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
-import type { GasSpent, SignedTransaction } from '#shared/payment/facilitator.ts'
+import type { GasSpent, PreparedCharge, SignedTransaction } from '#shared/payment/facilitator.ts'
 import type { Receipt } from '#shared/payment/receipt.ts'
 import type { UnknownSettlement } from '#shared/payment/settlement-search.ts'
 import type { ClaimedJob, Failure, PaymentResponse, StoredSettlement, StoredTransaction, Written } from './job.ts'
@@ -34,7 +34,14 @@ export interface JobSettlementStore {
       /** Ids of earlier settlements of this job that cannot charge the payer any more. */
       lookedUp?: readonly string[]
     },
-  ): Promise<StoredSettlement | 'stale' | 'settled_before'>
+  ): Promise<RecordingOutcome>
+  /**
+   * Moves the jobs of a batch generated → settling: takes one account nonce of its key and stores the transaction that
+   * settles all of them through the settlement contract. Those that are stale or were settled before are left out of it;
+   * nothing is signed when none is left. One outcome for each, in their order. If one of them cannot be written, its
+   * outcome is the error, and the others are recorded in smaller batches.
+   */
+  recordBatch(recordings: readonly BatchRecording[], batch: NewBatch): Promise<readonly (RecordingOutcome | Error)[]>
   /** Returns the settlements of the job's earlier authorizations, none of which had charged the payer when it ended. */
   readEarlierSettlements(job: ClaimedJob): Promise<readonly EarlierSettlement[]>
   /**
@@ -53,6 +60,17 @@ export interface JobSettlementStore {
       sign(accountNonce: bigint): Promise<SignedTransaction>
     },
   ): Promise<Written>
+  /**
+   * Stays settling: signs settlements together for another account nonce, after the transactions of their batches can
+   * no longer settle them. Each is guarded by its job's fence and by the batch that it leaves, so that it moves once;
+   * one that is not open in that batch is an error. Errors as for `recordBatch`.
+   */
+  renewBatch(
+    renewals: readonly BatchRenewal[],
+    batch: NewBatch,
+  ): Promise<readonly (StoredSettlement | 'stale' | Error)[]>
+  /** Gives up a transaction that no node takes: a filler uses up its account nonce, and its payments are signed again. */
+  abandonBatch(batchId: string): Promise<void>
   /**
    * Moves settling → completed: settlement, receipt and payment response in one transaction; notifies the waiting API.
    */
@@ -78,6 +96,37 @@ export interface JobSettlementStore {
   recordUnknownSettlement(settlement: UnknownSettlement): Promise<void>
 }
 
+/** The key that sends a batch, and how its transaction is signed. */
+export interface NewBatch {
+  readonly account: SettlementAccount
+  /** The settlement contract, in lower case. */
+  readonly contract: Hex
+  readonly minimumAccountNonce: bigint
+  /**
+   * Called inside the database transaction, with those that are recorded: once, unless they cannot be written together.
+   */
+  sign(charges: readonly PreparedCharge[], accountNonce: bigint): Promise<SignedTransaction>
+}
+
+/** A job that is settled in a batch. */
+export interface BatchRecording {
+  readonly job: ClaimedJob
+  readonly charge: PreparedCharge
+  /** Ids of earlier settlements of this job that cannot charge the payer any more. */
+  readonly lookedUp?: readonly string[]
+}
+
+/** A settlement that moves from its batch to another one. */
+export interface BatchRenewal {
+  readonly job: ClaimedJob
+  readonly charge: PreparedCharge
+  readonly settlementId: string
+  readonly leavesBatch: string
+}
+
+/** `settled_before`: an earlier settlement of the job was not looked up. */
+export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before'
+
 /** A block whose state proves that a settlement cannot succeed, for as long as the chain contains it. */
 export interface JudgedBlock {
   readonly number: bigint
@@ -98,10 +147,14 @@ export interface EarlierSettlement {
   readonly authorization: Authorization
   readonly chargeAmount: AtomicAmount
   readonly settledBy: 'own_key' | 'remote_facilitator'
-  /** Newest first; without account nonce where a remote facilitator signed them. */
-  readonly transactions: readonly { readonly hash: Hex; readonly accountNonce: bigint | null }[]
+  /** Newest first; without sender and account nonce where a remote facilitator signed them. */
+  readonly transactions: readonly {
+    readonly hash: Hex
+    readonly sender: Hex | null
+    readonly accountNonce: bigint | null
+  }[]
   /** Transactions that only fill the nonce gap which a failed settlement left: with one of them mined, none of it can be. */
-  readonly fillers: readonly { readonly hash: Hex; readonly accountNonce: bigint }[]
+  readonly fillers: readonly { readonly hash: Hex; readonly sender: Hex; readonly accountNonce: bigint }[]
   /** No transaction of this settlement is in an earlier block. */
   readonly firstBlock: bigint
   /** `failed_finally`: a final block proves it. `charged`: it is known to have charged the payer. */

@@ -4,10 +4,10 @@ import { sha256Hex } from '#shared/digests/canonical-json.ts'
 import type { NewJob } from '#shared/jobs/admission-store.ts'
 import type { ClaimedJob, JobState, NewResult, Written } from '#shared/jobs/job.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
-import type { SignedTransaction } from '#shared/payment/facilitator.ts'
 import { buildReceipt } from '../../../workers/settlement/build-receipt.ts'
 import { newTestJob, TEST_PRICE } from './new-test-job.ts'
 import { NETWORK } from './test-authorization.ts'
+import { newTestBatch, recordingOf, signRandomBytes } from './test-batch.ts'
 import type { TestLedger } from './test-ledger.ts'
 
 type Completion = Parameters<SettlementStore['completeJob']>[1]
@@ -72,12 +72,6 @@ export async function storedState(ledger: TestLedger, jobId: string): Promise<{ 
   return row
 }
 
-/** Returns random bytes as a signed transaction, different for each call. */
-export async function signRandomBytes(accountNonce: bigint): Promise<SignedTransaction> {
-  const bytes = randomBytes(24).toString('hex')
-  return { hash: `0x${bytes}${accountNonce.toString(16).padStart(16, '0')}`, raw: `0x02${bytes}` }
-}
-
 /** Returns the input of `completeJob` for a job, whether or not it may complete. The settlement is in block 7. */
 export async function completionOf(ledger: TestLedger, job: ClaimedJob): Promise<Completion> {
   const [settlement] = await ledger.sql<{ id: string }>('SELECT id FROM settlements WHERE authorization_id = $1', [
@@ -117,6 +111,11 @@ function sealedResult(): NewResult {
   }
 }
 
+/** Returns the ids of a job's earlier settlements, as if each had been looked up on chain. */
+async function lookUpEarlier(settlement: SettlementStore, job: ClaimedJob): Promise<readonly string[]> {
+  return (await settlement.readEarlierSettlements(job)).map(({ settlementId }) => settlementId)
+}
+
 /** The worker's transitions, each with the state it leads to. `run` returns the store's answer. */
 export const fencedWrites = {
   startAttempt: {
@@ -145,10 +144,18 @@ export const fencedWrites = {
   recordSettlement: {
     to: 'settling',
     run: async ({ settlement }, job) => {
-      const earlier = await settlement.readEarlierSettlements(job)
-      const lookedUp = earlier.map(({ settlementId }) => settlementId)
+      const lookedUp = await lookUpEarlier(settlement, job)
       const terms = { chargeAmount: TEST_PRICE, minimumAccountNonce: 0n, sign: signRandomBytes, lookedUp }
       return typeof (await settlement.recordSettlement(job, terms)) === 'string' ? 'stale' : 'written'
+    },
+  },
+  recordBatch: {
+    to: 'settling',
+    run: async ({ settlement }, job) => {
+      const recording = recordingOf(job, await lookUpEarlier(settlement, job))
+      const [outcome] = await settlement.recordBatch([recording], newTestBatch())
+      if (outcome instanceof Error) throw outcome
+      return typeof outcome === 'string' ? 'stale' : 'written'
     },
   },
   completeJob: {

@@ -110,7 +110,13 @@ export async function readSignedPermit(sql: Sql, allowanceId: string): Promise<S
   const [newest] = rows
   if (!newest) return null
   const accountNonce = BigInt(newest.account_nonce)
-  const stored = rows.map(({ hash, raw, is_filler }) => ({ hash, raw, accountNonce, isFiller: is_filler }))
+  const stored = rows.map(({ hash, raw, is_filler }) => ({
+    hash,
+    raw,
+    sender: newest.facilitator,
+    accountNonce,
+    isFiller: is_filler,
+  }))
   return {
     account: { network: newest.network, facilitator: newest.facilitator },
     accountNonce,

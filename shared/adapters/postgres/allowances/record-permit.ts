@@ -40,7 +40,7 @@ export async function recordPermit(
     return {
       account,
       accountNonce,
-      transactions: [{ ...transaction, accountNonce }],
+      transactions: [{ ...transaction, sender: account.facilitator, accountNonce }],
       fillers: [],
       isAbandoned: false,
     }

@@ -1,5 +1,6 @@
 import type { Finding } from '#shared/operators/money-store.ts'
 import type { Sql } from '../pool.ts'
+import { SETTLEMENTS_OF_SIGNED } from '../settlement-transactions.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const ADDRESS = /^0x[0-9a-f]{40}$/
@@ -47,12 +48,15 @@ async function findPayer(sql: Sql, address: string): Promise<readonly Finding[]>
   return rows
 }
 
-/** Finds every transaction that was signed for a settlement or a permit, mined or replaced, and those of refunds. */
+/**
+ * Finds every transaction that was signed for settlements or a permit, mined or replaced, and those of refunds. Of a large
+ * batch only some settlements: each of them shows the others.
+ */
 async function findTransaction(sql: Sql, hash: string): Promise<readonly Finding[]> {
   const { rows } = await sql.query<Finding>({
     name: 'find_console_transaction',
     text: `SELECT 'job' AS kind, 'transaction' AS matched, settlements.job_id::text AS id
-       FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id WHERE hash = $1
+       FROM settlement_transactions AS signed, LATERAL ${SETTLEMENTS_OF_SIGNED} WHERE hash = $1
      UNION SELECT 'job', 'transaction', job_id::text FROM settlements WHERE transaction_hash = $1
      UNION SELECT 'sponsored_permit', 'transaction', sponsored_permits.owner
        FROM settlement_transactions JOIN sponsored_permits ON sponsored_permits.id = sponsored_permit_id WHERE hash = $1

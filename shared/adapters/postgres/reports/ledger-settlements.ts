@@ -11,6 +11,10 @@ export interface LedgerSettlement {
   readonly chargeAtomic: bigint
   readonly payer: string
   readonly payTo: string
+  /** The payer's Permit2 nonce. */
+  readonly nonce: bigint
+  /** Whether the settlement contract settles it, in a transaction that may settle others. */
+  readonly isBatched: boolean
   /** Whether it was confirmed within the report's period. */
   readonly isInPeriod: boolean
 }
@@ -24,11 +28,14 @@ interface SettlementRow {
   charge: string
   payer: string
   pay_to: string
+  nonce: string
+  is_batched: boolean
   is_in_period: boolean | null
 }
 
 const COLUMNS = `settlements.id AS settlement_id, settlements.job_id, settlements.state, settlements.block_number,
   settlements.charge_amount AS charge, authorizations.payer, authorizations.signed ->> 'payTo' AS pay_to,
+  authorizations.nonce, settlements.batch_id IS NOT NULL AS is_batched,
   settlements.state = 'confirmed' AND settlements.finished_at >= $1 AND settlements.finished_at < $2 AS is_in_period`
 const SOURCE = 'settlements JOIN authorizations ON authorizations.id = settlements.authorization_id'
 
@@ -67,7 +74,10 @@ export async function readSettlementsOutsideBlocks(
   return rows.map(settlementOf)
 }
 
-/** Returns the settlements of these transactions, in any state; hashes unknown to the ledger are left out. */
+/**
+ * Returns the settlements of these transactions, in any state: all of a batch, and those that have left it. Hashes unknown
+ * to the ledger are left out.
+ */
 export async function readSettlementsByTransaction(
   sql: Sql,
   { from, to }: LedgerPeriod,
@@ -75,8 +85,13 @@ export async function readSettlementsByTransaction(
 ): Promise<readonly LedgerSettlement[]> {
   const { rows } = await sql.query<SettlementRow>({
     name: 'read_settlements_by_transaction',
-    text: `SELECT ${COLUMNS}, hash AS transaction
-     FROM settlement_transactions JOIN ${SOURCE} ON settlements.id = settlement_id WHERE hash = ANY($3)`,
+    text: `WITH sent AS (SELECT hash, settlement_id, batch_id FROM settlement_transactions WHERE hash = ANY($3)),
+     settled AS (
+       SELECT hash, settlement_id AS id FROM sent WHERE settlement_id IS NOT NULL
+       UNION SELECT hash, settlements.id FROM sent JOIN settlements ON settlements.batch_id = sent.batch_id
+       UNION SELECT hash, settlements.id FROM sent
+         JOIN settlements ON settlements.earlier_batches @> ARRAY[sent.batch_id] WHERE sent.batch_id IS NOT NULL)
+     SELECT ${COLUMNS}, settled.hash AS transaction FROM settled JOIN ${SOURCE} ON settlements.id = settled.id`,
     values: [from, to, transactions],
   })
   return rows.map(settlementOf)
@@ -92,6 +107,8 @@ function settlementOf(row: SettlementRow): LedgerSettlement {
     chargeAtomic: BigInt(row.charge),
     payer: row.payer,
     payTo: row.pay_to,
+    nonce: BigInt(row.nonce),
+    isBatched: row.is_batched,
     isInPeriod: row.is_in_period === true,
   }
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../pool.ts'
+import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
 
 /** A job or settlement that needs a person's decision. Times are ISO 8601. */
 export interface ReviewItem {
@@ -29,8 +30,7 @@ export async function readReviewItems(sql: Sql): Promise<ReviewItems> {
   >({
     name: 'read_review_items',
     text: `SELECT jobs.id AS job_id, jobs.state AS job_state, settlements.state AS settlement_state,
-       COALESCE(settlements.transaction_hash, (SELECT hash FROM settlement_transactions
-         WHERE settlement_id = settlements.id ORDER BY signed_at DESC LIMIT 1)) AS transaction,
+       COALESCE(settlements.transaction_hash, ${NEWEST_TRANSACTION}) AS transaction,
        COALESCE(settlements.charge_amount, jobs.charge_amount) AS charge,
        COALESCE(settlements.failure_reason, jobs.failure_reason) AS reason,
        to_json(COALESCE(settlements.finished_at, jobs.finished_at, jobs.accepted_at)) #>> '{}' AS since,

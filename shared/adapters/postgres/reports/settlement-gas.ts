@@ -5,6 +5,10 @@ import type { CountAndSum } from './revenue.ts'
 /** What the transactions of settlements with our own keys cost, next to what they collected, in atomic USDC. */
 export interface SettlementGas {
   readonly confirmed: CountAndSum
+  /** Those of them that were made in batches: each has its part of its batch's gas. */
+  readonly batched: CountAndSum
+  /** The number of these batches. */
+  readonly batches: number
   /** The charges of the confirmed ones. */
   readonly chargedAtomic: bigint
   /** Confirmed settlements whose gas exceeds their charge. */
@@ -15,11 +19,14 @@ export interface SettlementGas {
 /** Returns the gas of the settlements that ended in the period. Those of earlier versions have none stored. */
 export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): Promise<SettlementGas> {
   const { rows } = await sql.query<
-    Record<'confirmed' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
+    Record<'confirmed' | 'batched' | 'batches' | 'loss' | 'reverted', number> & Record<`${string}_total`, string>
   >({
     name: 'read_settlement_gas',
     text: `SELECT count(*) FILTER (WHERE state = 'confirmed')::int AS confirmed,
        coalesce(sum(gas_cost) FILTER (WHERE state = 'confirmed'), 0) AS confirmed_total,
+       count(*) FILTER (WHERE state = 'confirmed' AND batch_id IS NOT NULL)::int AS batched,
+       coalesce(sum(gas_cost) FILTER (WHERE state = 'confirmed' AND batch_id IS NOT NULL), 0) AS batched_total,
+       count(DISTINCT batch_id) FILTER (WHERE state = 'confirmed')::int AS batches,
        coalesce(sum(charge_amount) FILTER (WHERE state = 'confirmed'), 0) AS charged_total,
        count(*) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount)::int AS loss,
        coalesce(sum(gas_cost - charge_amount) FILTER (WHERE state = 'confirmed' AND gas_cost > charge_amount), 0) AS loss_total,
@@ -34,6 +41,8 @@ export async function readSettlementGas(sql: Sql, { from, to }: LedgerPeriod): P
   const total = (name: string) => BigInt(row[`${name}_total`] ?? 0)
   return {
     confirmed: { count: row.confirmed, totalAtomic: total('confirmed') },
+    batched: { count: row.batched, totalAtomic: total('batched') },
+    batches: row.batches,
     chargedAtomic: total('charged'),
     atLoss: { count: row.loss, totalAtomic: total('loss') },
     reverted: { count: row.reverted, totalAtomic: total('reverted') },

@@ -1,5 +1,6 @@
 import type { ResolvableItem } from '#shared/jobs/resolution.ts'
 import type { ItemRecord } from '#shared/operators/resolution-store.ts'
+import { NEWEST_TRANSACTION } from '../settlement-transactions.ts'
 import { RESOLUTION, type ResolutionRow, resolutionRecord } from './resolution-row.ts'
 
 /** Newest first; null where there is none. Of a debt only what was decided since the charge is owed. */
@@ -8,9 +9,6 @@ const resolutionOf = (condition: string) => `LEFT JOIN LATERAL (
 
 const RESULT_IS_STORED = `jobs.result_body IS NOT NULL AND jobs.result_expired_at IS NULL AND NOT EXISTS (
     SELECT FROM media WHERE media.job_id = jobs.id HAVING max(media.expires_at) <= now())`
-
-const NEWEST_TRANSACTION = `(SELECT hash FROM settlement_transactions
-    WHERE settlement_id = settlements.id ORDER BY signed_at DESC LIMIT 1)`
 
 /**
  * A row for each item of a kind; the statement that uses it adds conditions. Each state is compared by itself where it

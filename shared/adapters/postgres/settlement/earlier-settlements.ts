@@ -4,6 +4,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { inFencedTransaction, lockClaimedJob, NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { NEWEST_FIRST, SIGNED_FOR_SETTLEMENT } from '../settlement-transactions.ts'
 import { CHARGED_BY_SETTLEMENT, IS_RESOLVED, REOPENED } from './failed-settlements.ts'
 
 type Hex = `0x${string}`
@@ -20,22 +21,24 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
     settled_by: EarlierSettlement['settledBy']
     first_block: string
     known: EarlierSettlement['known']
-    transactions: readonly { hash: Hex; account_nonce: string | null }[] | null
-    fillers: readonly { hash: Hex; account_nonce: string }[] | null
+    transactions: readonly { hash: Hex; sender: Hex; account_nonce: string | null }[] | null
+    fillers: readonly { hash: Hex; sender: Hex; account_nonce: string }[] | null
   }>({
     name: 'read_earlier_settlements',
     text: `SELECT settlements.id, authorization_id, signed, charge_amount, settled_by,
        COALESCE(recorded_block, GREATEST(block_number - $2, 0), 0) AS first_block,
        CASE WHEN state = 'surplus' THEN CASE WHEN ${IS_RESOLVED} THEN 'failed_finally' ELSE 'charged' END
          WHEN finalized_at IS NOT NULL THEN 'failed_finally' ELSE 'failed' END AS known,
-       (SELECT json_agg(json_build_object('hash', hash, 'account_nonce', account_nonce::text)
-          ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
-        FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions,
-       (SELECT json_agg(json_build_object('hash', filler.hash, 'account_nonce', filler.account_nonce::text))
+       (SELECT json_agg(json_build_object(
+            'hash', hash, 'sender', signed.facilitator, 'account_nonce', signed.account_nonce::text)
+          ORDER BY ${NEWEST_FIRST})
+        FROM ${SIGNED_FOR_SETTLEMENT}) AS transactions,
+       (SELECT json_agg(json_build_object(
+            'hash', filler.hash, 'sender', filler.facilitator, 'account_nonce', filler.account_nonce::text))
         FROM settlement_transactions AS filler
-        WHERE filler.settlement_id IS NULL AND (filler.network, filler.facilitator, filler.account_nonce) IN (
-          SELECT network, facilitator, account_nonce FROM settlement_transactions
-          WHERE settlement_id = settlements.id)) AS fillers
+        WHERE filler.settlement_id IS NULL AND filler.batch_id IS NULL AND filler.network = settlements.network
+          AND (filler.facilitator, filler.account_nonce) IN (
+            SELECT signed.facilitator, signed.account_nonce FROM ${SIGNED_FOR_SETTLEMENT})) AS fillers
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE settlements.job_id = $1 AND state IN ('reverted', 'surplus') ORDER BY signed_at`,
     values: [job.id, REORGANIZATION_DEPTH],
@@ -46,11 +49,17 @@ export async function readEarlierSettlements(sql: Sql, job: ClaimedJob): Promise
     authorization: storedAuthorizationSchema.parse(row.signed),
     chargeAmount: atomicAmount(BigInt(row.charge_amount)),
     settledBy: row.settled_by,
-    transactions: (row.transactions ?? []).map(({ hash, account_nonce }) => ({
+    // A remote facilitator names its transactions, not the account that sent them.
+    transactions: (row.transactions ?? []).map(({ hash, sender, account_nonce }) =>
+      account_nonce === null
+        ? { hash, sender: null, accountNonce: null }
+        : { hash, sender, accountNonce: BigInt(account_nonce) },
+    ),
+    fillers: (row.fillers ?? []).map(({ hash, sender, account_nonce }) => ({
       hash,
-      accountNonce: account_nonce === null ? null : BigInt(account_nonce),
+      sender,
+      accountNonce: BigInt(account_nonce),
     })),
-    fillers: (row.fillers ?? []).map(({ hash, account_nonce }) => ({ hash, accountNonce: BigInt(account_nonce) })),
     firstBlock: BigInt(row.first_block),
     known: row.known,
   }))

@@ -5,6 +5,7 @@ import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import { NOT_DEFERRED } from '../move-job.ts'
 import type { Pool, Sql } from '../pool.ts'
+import { readTransactions } from '../settlement-transactions.ts'
 import { inTransaction } from '../transaction.ts'
 
 type Hex = `0x${string}`
@@ -29,21 +30,20 @@ export async function readFailed(
     block_number: string | null
     block_hash: string | null
     named: readonly Hex[]
-    transactions: readonly { hash: Hex; raw: Hex; account_nonce: string }[] | null
   }>({
     name,
     text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, recorded_block, block_number, block_hash,
        ARRAY(SELECT hash FROM settlement_transactions WHERE settlement_id = settlements.id
-         AND settlement_transactions.settled_by = 'remote_facilitator' ORDER BY signed_at DESC) AS named,
-       (SELECT json_agg(json_build_object('hash', hash, 'raw', raw_transaction, 'account_nonce', account_nonce::text)
-          ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
-        FROM settlement_transactions
-        WHERE settlement_id = settlements.id AND settlement_transactions.settled_by = 'own_key') AS transactions
+         AND settlement_transactions.settled_by = 'remote_facilitator' ORDER BY signed_at DESC) AS named
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'reverted' AND finalized_at IS NULL AND settled_by = $1 AND ${condition}
      ORDER BY ${order} LIMIT $2`,
     values: [settledBy, limit, fromNumber?.toString() ?? null],
   })
+  const transactions = await readTransactions(
+    sql,
+    rows.map(({ id }) => id),
+  )
   return rows.map((row) => ({
     settlementId: row.id,
     jobId: row.job_id,
@@ -55,11 +55,7 @@ export async function readFailed(
         ? null
         : { number: BigInt(row.block_number), hash: row.block_hash },
     namedHashes: row.named,
-    transactions: (row.transactions ?? []).map(({ hash, raw, account_nonce }) => ({
-      hash,
-      raw,
-      accountNonce: BigInt(account_nonce),
-    })),
+    transactions: transactions.get(row.id) ?? [],
   }))
 }
 

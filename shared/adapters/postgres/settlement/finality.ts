@@ -7,8 +7,7 @@ import type {
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import { storedAuthorizationSchema } from '#shared/payment/authorization.ts'
 import type { Sql } from '../pool.ts'
-
-type Hex = `0x${string}`
+import { readTransactions } from '../settlement-transactions.ts'
 
 /**
  * A reorganization replaces the newest blocks, and only a few are added between two polls: checking this many detects
@@ -47,18 +46,18 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
     block_number: string
     block_hash: string | null
     transaction_hash: string
-    transactions: readonly { hash: Hex; raw: Hex; account_nonce: string }[]
   }>({
     name: 'read_unfinal_settlements',
-    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash,
-       (SELECT json_agg(json_build_object('hash', hash, 'raw', raw_transaction, 'account_nonce', account_nonce::text)
-          ORDER BY settlement_transactions.account_nonce DESC, settlement_transactions.signed_at DESC)
-        FROM settlement_transactions WHERE settlement_id = settlements.id) AS transactions
+    text: `SELECT settlements.id, settlements.job_id, signed, charge_amount, block_number, block_hash, transaction_hash
      FROM settlements JOIN authorizations ON authorizations.id = authorization_id
      WHERE state = 'confirmed' AND finalized_at IS NULL AND block_number >= $1 AND settled_by = 'own_key'
      ORDER BY block_number, account_nonce LIMIT $2`,
     values: [fromNumber.toString(), limit],
   })
+  const transactions = await readTransactions(
+    sql,
+    rows.map(({ id }) => id),
+  )
   return rows.map((row) => ({
     settlementId: row.id,
     jobId: row.job_id,
@@ -66,11 +65,7 @@ export async function readUnfinal(sql: Sql, fromNumber: bigint, limit: number): 
     chargeAmount: atomicAmount(BigInt(row.charge_amount)),
     block: { number: BigInt(row.block_number), hash: row.block_hash },
     transactionHash: row.transaction_hash,
-    transactions: row.transactions.map(({ hash, raw, account_nonce }) => ({
-      hash,
-      raw,
-      accountNonce: BigInt(account_nonce),
-    })),
+    transactions: transactions.get(row.id) ?? [],
   }))
 }
 

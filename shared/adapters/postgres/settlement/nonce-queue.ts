@@ -12,14 +12,26 @@ const BATCH = 64
 const IDLE_POLL_SECONDS = 30
 
 /**
- * Whether a signed transaction must not be mined: its settlement has failed, or its permit ended without it or was moved
- * to another account nonce.
+ * Whether a batch must not be mined: it is abandoned, or all settlements in it have failed. One that has only failed in
+ * part goes on, since what failed cannot succeed in it either. A batch that a receipt names was mined before, so its
+ * transaction goes back to the chain whatever became of the batch. `OFFSET 0` keeps the planner from hashing whole tables.
  */
-const IS_ABANDONED = `(settlements.state IS NOT DISTINCT FROM 'reverted' OR (sponsored_permit_id IS NOT NULL AND (
+const IS_BATCH_ABANDONED = `(signed.batch_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM settlements AS charged WHERE charged.transaction_hash = hash AND charged.state = 'confirmed'
+    OFFSET 0)
+  AND (batches.abandoned_at IS NOT NULL OR NOT EXISTS (
+    SELECT FROM settlements AS other WHERE other.batch_id = signed.batch_id AND other.state <> 'reverted' OFFSET 0)))`
+/**
+ * Whether a signed transaction must not be mined: its settlement or its batch has failed, or its permit ended without it
+ * or was moved to another account nonce.
+ */
+const IS_ABANDONED = `(settlements.state IS NOT DISTINCT FROM 'reverted' OR ${IS_BATCH_ABANDONED}
+  OR (sponsored_permit_id IS NOT NULL AND (
   permits.abandoned_at IS NOT NULL OR permits.state IS NOT DISTINCT FROM 'failed'
   OR permits.facilitator IS DISTINCT FROM signed.facilitator
   OR permits.account_nonce IS DISTINCT FROM signed.account_nonce)))`
 const SIGNED = `settlement_transactions AS signed LEFT JOIN settlements ON settlements.id = settlement_id
+  LEFT JOIN settlement_batches AS batches ON batches.id = signed.batch_id
   LEFT JOIN sponsored_permits AS permits ON permits.id = sponsored_permit_id`
 
 /** Takes the lease on an account's queue when it may contain transactions, or when an empty one is due for a poll. */
@@ -101,9 +113,9 @@ export async function readNonceQueue(
   })
   const { rows: released } = await sql.query<SignedTransaction>({
     name: 'read_released_transaction',
-    text: `SELECT hash, raw_transaction AS raw FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
-     WHERE settlement_transactions.network = $1 AND settlement_transactions.facilitator = $2
-       AND settlement_transactions.account_nonce = $3 AND hash = transaction_hash AND state = 'confirmed'`,
+    text: `SELECT hash, raw_transaction AS raw FROM settlement_transactions AS signed
+     WHERE network = $1 AND facilitator = $2 AND account_nonce = $3 AND EXISTS (
+       SELECT FROM settlements WHERE transaction_hash = hash AND state = 'confirmed')`,
     values: [network, facilitator, count],
   })
   return {
@@ -114,6 +126,7 @@ export async function readNonceQueue(
     transactions: rows.map(({ hash, raw_transaction, account_nonce, age_ms, is_abandoned, maximum_cost_wei }) => ({
       hash,
       raw: raw_transaction,
+      sender: facilitator,
       accountNonce: BigInt(account_nonce),
       ageMs: age_ms,
       isAbandoned: is_abandoned,
@@ -127,8 +140,8 @@ export async function addReplacement(sql: Sql, replacedHash: Hex, { hash, raw }:
   await sql.query({
     name: 'add_replacement',
     text: `INSERT INTO settlement_transactions
-       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id)
-     SELECT $2, settlement_id, $3, network, facilitator, account_nonce, sponsored_permit_id
+       (hash, settlement_id, raw_transaction, network, facilitator, account_nonce, sponsored_permit_id, batch_id)
+     SELECT $2, settlement_id, $3, network, facilitator, account_nonce, sponsored_permit_id, batch_id
      FROM settlement_transactions WHERE hash = $1
      ON CONFLICT (hash) DO NOTHING`,
     values: [replacedHash, hash, raw],

@@ -1,7 +1,8 @@
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import type { Pool } from '../pool.ts'
 import { recordUnknownSettlement } from '../unknown-settlements.ts'
-import { completeJob } from './complete-job.ts'
+import { abandonBatch } from './abandon-batch.ts'
+import { createJobCompleter } from './complete-job.ts'
 import { adoptSettlement, readEarlierSettlements } from './earlier-settlements.ts'
 import { failSettlement, markForReview } from './fail-settlement.ts'
 import { judgeFailed, readFailed, reopenSettlement } from './failed-settlements.ts'
@@ -22,24 +23,30 @@ import {
   readNonceQueue,
   releaseNonceQueue,
 } from './nonce-queue.ts'
-import { createSettlementRecorder, readSettlement } from './record-settlement.ts'
+import { readSettlement } from './read-settlement.ts'
+import { recordBatch } from './record-batch.ts'
+import { createSettlementRecorder } from './record-settlement.ts'
 import {
   readRemoteSettlement,
   recordRemoteSettlement,
   recordSettlementAnswer,
   recordSettlementRequest,
 } from './remote-settlement.ts'
+import { renewBatch } from './renew-batch.ts'
 import { renewSettlement } from './renew-settlement.ts'
 
 /** Creates the workers' store of settlements over one pool. */
 export function createSettlementStore(pool: Pool): SettlementStore {
   return {
     recordSettlement: createSettlementRecorder(pool),
+    recordBatch: (recordings, batch) => recordBatch(pool, recordings, batch),
     readEarlierSettlements: (job) => readEarlierSettlements(pool, job),
     adoptSettlement: (job, earlier) => adoptSettlement(pool, job, earlier),
     readSettlement: (job) => readSettlement(pool, job),
     renewSettlement: (job, renewal) => renewSettlement(pool, job, renewal),
-    completeJob: (job, completion) => completeJob(pool, job, completion),
+    renewBatch: (renewals, batch) => renewBatch(pool, renewals, batch),
+    abandonBatch: (batchId) => abandonBatch(pool, batchId),
+    completeJob: createJobCompleter(pool),
     failSettlement: (job, failure, debt) => failSettlement(pool, job, failure, debt),
     markForReview: (job, reason) => markForReview(pool, job, reason),
     recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),

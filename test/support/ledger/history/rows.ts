@@ -4,6 +4,7 @@ export const HISTORY_TABLES = [
   'jobs',
   'authorizations',
   'upstream_attempts',
+  'settlement_batches',
   'settlements',
   'settlement_transactions',
   'receipts',
@@ -24,26 +25,33 @@ export function historyId(purpose: string, number: string): string {
 
 /** The same digits for the same call and purpose, so that tables refer to each other without a join. */
 const uuid = (purpose: string) => historyId(purpose, 'n')
-const hex64 = (purpose: string) => `encode(sha256(convert_to('${purpose}' || n, 'UTF8')), 'hex')`
+const hex64 = (purpose: string, number = 'n') => `encode(sha256(convert_to('${purpose}' || ${number}, 'UTF8')), 'hex')`
+
+/** Of this many calls in a row, those of one of the three keys are one batch. */
+const BATCH_SPAN = 24
 
 /**
  * One row for each call: of a million, 965,000 are completed, 30,000 failed, 4,700 withheld after a failed settlement and
- * 300 in review. Every tenth call is of one payer; the others have ever fewer.
+ * 300 in review. Every tenth call is of one payer; the others have ever fewer. The newer half is settled in batches of
+ * up to eight: `place` is the account nonce, which the calls of a batch share.
  */
 const CALLS = `
   CREATE TEMP TABLE history AS
   SELECT n, ${uuid('job')} AS job_id, ${uuid('authorization')} AS authorization_id, ${uuid('settlement')} AS settlement_id,
     CASE WHEN state = 'completed' THEN ${uuid('receipt')} END AS receipt_id,
     'history-' || ${uuid('key')} AS idempotency_key, ${uuid('request')}::text AS request_id,
-    '0x' || left(${hex64('transaction')}, 64) AS transaction,
+    place, is_batched, CASE WHEN is_batched THEN ${historyId('batch', 'place')} END AS batch_id,
+    '0x' || ${hex64('transaction', 'place')} AS transaction,
     '0x' || right(encode(sha256(convert_to('payer' || payer_number, 'UTF8')), 'hex'), 40) AS payer,
     '0x' || repeat('fa', 19) || lpad(to_hex(n % 3), 2, '0') AS facilitator,
     ${hex64('request')} AS request_digest, ${hex64('result')} AS result_digest,
     state, accepted_at, accepted_at + make_interval(secs => 1 + n % 29) AS finished_at,
     accepted_at < now() - interval '6 days' AS is_expired,
     operation, model, deployment, fallback, terms, usage, minimum + (n % 7) * 1000 AS charge, $4::text AS catalog_version,
-    minimum + 9000 AS maximum, 10000000 + n / 4 AS block
-  FROM (SELECT n, CASE WHEN n % 10000 < 9650 THEN 'completed' WHEN n % 10000 < 9950 THEN 'failed'
+    minimum + 9000 AS maximum, 10000000 + place / 4 AS block, '0x' || ${hex64('block', 'place')} AS block_hash
+  FROM (SELECT n, n / ${BATCH_SPAN} * ${BATCH_SPAN} > $1 / 2 AS is_batched,
+      CASE WHEN n / ${BATCH_SPAN} * ${BATCH_SPAN} > $1 / 2 THEN n / ${BATCH_SPAN} * ${BATCH_SPAN} + n % 3 ELSE n END AS place,
+      CASE WHEN n % 10000 < 9650 THEN 'completed' WHEN n % 10000 < 9950 THEN 'failed'
         WHEN n % 10000 < 9997 THEN 'settlement_failed' ELSE 'review' END AS state,
       now() - interval '30 minutes' - ($1 - n) * (make_interval(days => $2) / $1) AS accepted_at,
       CASE WHEN n % 10 = 0 THEN 0
@@ -69,6 +77,9 @@ const CALLS = `
         "price_per_thousand_characters_usd": "0.2205"}'::jsonb)
   ) AS kinds (kind, operation, model, deployment, fallback, minimum, usage, terms) USING (kind)`
 
+const CONTRACT = `0x${'c0'.repeat(20)}`
+/** The call of one payment as hexadecimal digits: 800 bytes, most of them zeros, which compress as the real ones do. */
+const PAYMENT_OF_BATCH = `request_digest || result_digest || ${hex64('signature')} || repeat('0', 1408)`
 const HAS_SETTLEMENT = "state IN ('completed', 'settlement_failed', 'review')"
 /** A call in which the first deployment failed without cost, so that another one was called. */
 const HAS_FAILOVER = 'n % 20 = 7'
@@ -110,7 +121,8 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
       jsonb_build_object('asset', '0x833589fcd6edb6e08f4c7c32d4f71b54bda02913', 'nonce', (n * 1000003::numeric)::text,
         'payTo', :pay_to, 'payer', payer, 'network', 'eip155:8453', 'spender',
         '0x4020a4f3b7b90cca423b9fabcc0ce57c6c240002', 'deadline', extract(epoch FROM accepted_at)::bigint + 900,
-        'signature', '0x' || repeat(request_digest, 2) || '1b', 'validAfter', '0', 'facilitator', facilitator,
+        'signature', '0x' || repeat(request_digest, 2) || '1b', 'validAfter', '0',
+        'facilitator', CASE WHEN is_batched THEN '${CONTRACT}' ELSE facilitator END,
         'authorizedMaximum', maximum::text),
       accepted_at, result_digest
     FROM history`,
@@ -126,28 +138,41 @@ export const HISTORY_ROWS: Readonly<Record<HistoryTable | 'calls', string>> = {
     SELECT ${uuid('first attempt')}, job_id, authorization_id, deployment, 'failed_definite', 'answered 429',
       accepted_at + interval '100 ms', accepted_at + interval '200 ms'
     FROM history WHERE ${HAS_FAILOVER}`,
+  settlement_batches: `
+    INSERT INTO settlement_batches (id, network, facilitator, account_nonce, contract, size, recorded_at)
+    SELECT batch_id, 'eip155:8453', facilitator, place, '${CONTRACT}', count(*), min(finished_at) - interval '500 ms'
+    FROM history WHERE ${HAS_SETTLEMENT} AND is_batched GROUP BY batch_id, facilitator, place`,
   settlements: `
     INSERT INTO settlements (id, job_id, authorization_id, network, facilitator, account_nonce, charge_amount, state,
       transaction_hash, block_number, block_hash, signed_at, finished_at, finalized_at, failure_reason, payer, gas_used,
-      effective_gas_price, gas_cost)
-    SELECT settlement_id, job_id, authorization_id, 'eip155:8453', facilitator, n, charge, outcome,
+      effective_gas_price, gas_cost, batch_id)
+    SELECT settlement_id, job_id, authorization_id, 'eip155:8453', facilitator, place, charge, outcome,
       CASE WHEN outcome <> 'unproven' THEN transaction END, CASE WHEN outcome <> 'unproven' THEN block END,
-      CASE WHEN outcome <> 'unproven' THEN '0x' || request_digest END, finished_at - interval '500 ms', finished_at,
+      CASE WHEN outcome <> 'unproven' THEN block_hash END, finished_at - interval '500 ms', finished_at,
       CASE WHEN outcome IN ('confirmed', 'reverted') THEN finished_at + interval '15 minutes' END,
       CASE outcome WHEN 'lost' THEN 'a reorganization removed it' WHEN 'unproven' THEN 'not on chain after one day' END,
-      payer, 138568, 10000000, 6
+      payer, CASE WHEN is_batched THEN 92000 ELSE 138568 END, 10000000, CASE WHEN is_batched THEN 4 ELSE 6 END, batch_id
     FROM (SELECT *, CASE WHEN n % 10000 = 42 THEN 'lost' WHEN state = 'completed' THEN 'confirmed'
         WHEN state = 'settlement_failed' THEN 'reverted' ELSE 'unproven' END AS outcome FROM history WHERE ${HAS_SETTLEMENT}) AS settled`,
   settlement_transactions: `
     INSERT INTO settlement_transactions
-      (hash, settlement_id, raw_transaction, signed_at, network, facilitator, account_nonce)
-    SELECT transaction, settlement_id, '0x02f902d3' || repeat(request_digest, 20), finished_at - interval '500 ms',
-      'eip155:8453', facilitator, n
-    FROM history WHERE ${HAS_SETTLEMENT}
+      (hash, settlement_id, batch_id, raw_transaction, signed_at, network, facilitator, account_nonce)
+    SELECT transaction, settlement_id, NULL::uuid, '0x02f902d3' || repeat(request_digest, 20), finished_at - interval '500 ms',
+      'eip155:8453', facilitator, place
+    FROM history WHERE ${HAS_SETTLEMENT} AND NOT is_batched
     UNION ALL
-    SELECT '0x' || ${hex64('replaced')}, settlement_id, '0x02f902d3' || repeat(request_digest, 20),
-      finished_at - interval '700 ms', 'eip155:8453', facilitator, n
-    FROM history WHERE ${HAS_SETTLEMENT} AND n % 50 = 3`,
+    SELECT '0x' || ${hex64('replaced')}, settlement_id, NULL, '0x02f902d3' || repeat(request_digest, 20),
+      finished_at - interval '700 ms', 'eip155:8453', facilitator, place
+    FROM history WHERE ${HAS_SETTLEMENT} AND NOT is_batched AND n % 50 = 3
+    UNION ALL
+    SELECT transaction, NULL, batch_id, '0x02f9' || string_agg(${PAYMENT_OF_BATCH}, ''), min(finished_at) - interval '500 ms',
+      'eip155:8453', facilitator, place
+    FROM history WHERE ${HAS_SETTLEMENT} AND is_batched GROUP BY transaction, batch_id, facilitator, place
+    UNION ALL
+    SELECT '0x' || ${hex64('replaced', 'place')}, NULL, batch_id, '0x02f9' || string_agg(${PAYMENT_OF_BATCH}, ''),
+      min(finished_at) - interval '700 ms', 'eip155:8453', facilitator, place
+    FROM history WHERE ${HAS_SETTLEMENT} AND is_batched AND place / ${BATCH_SPAN} % 50 = 3
+    GROUP BY batch_id, facilitator, place`,
   receipts: `
     INSERT INTO receipts (id, job_id, token_secret_id, body)
     SELECT receipt_id, job_id, 'k1', jsonb_build_object('id', receipt_id, 'object', 'receipt', 'operation', operation,

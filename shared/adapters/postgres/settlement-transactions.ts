@@ -1,0 +1,73 @@
+import type { StoredTransaction } from '#shared/jobs/job.ts'
+import type { Sql } from './pool.ts'
+
+type Hex = `0x${string}`
+
+/** The batches that the row `settlements` is or was in. */
+const BATCHES = 'array_prepend(settlements.batch_id, settlements.earlier_batches)'
+
+/**
+ * Every transaction that was signed for the row `settlements`, as the rows `signed`: its own, or those of its batches.
+ * Both parts use their index, which a join by either of two columns does not always do.
+ */
+export const SIGNED_FOR_SETTLEMENT = `(
+    SELECT hash, facilitator, account_nonce, signed_at, settled_by
+      FROM settlement_transactions WHERE settlement_id = settlements.id
+    UNION ALL SELECT hash, facilitator, account_nonce, signed_at, settled_by
+      FROM settlement_transactions WHERE batch_id = ANY(${BATCHES})) AS signed`
+
+/** Those of the account nonce that the row `settlements` has now come first, each newest first. */
+export const NEWEST_FIRST = `(signed.facilitator, signed.account_nonce)
+    = (settlements.facilitator, settlements.account_nonce) DESC, signed.signed_at DESC`
+
+const SETTLEMENT = 'id, job_id, authorization_id, state, block_number, charge_amount, finished_at'
+
+/** The settlements that the row `signed` of settlement_transactions was signed for, as rows `settlements`. */
+export const SETTLEMENTS_OF_SIGNED = `(
+    SELECT ${SETTLEMENT} FROM settlements WHERE id = signed.settlement_id
+    UNION ALL SELECT ${SETTLEMENT} FROM settlements WHERE batch_id = signed.batch_id
+    UNION ALL SELECT ${SETTLEMENT} FROM settlements WHERE earlier_batches @> ARRAY[signed.batch_id]) AS settlements`
+
+/** The newest transaction of the row `settlements`. */
+export const NEWEST_TRANSACTION = `(SELECT hash FROM ${SIGNED_FOR_SETTLEMENT} ORDER BY ${NEWEST_FIRST} LIMIT 1)`
+
+/**
+ * Returns every transaction that was signed with our own keys for each of these settlements, newest first. Those of a
+ * batch are read once and shared, since each holds all of its payments.
+ */
+export async function readTransactions(
+  sql: Sql,
+  settlementIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly StoredTransaction[]>> {
+  if (settlementIds.length === 0) return new Map()
+  const { rows } = await sql.query<{
+    hash: Hex
+    raw: Hex
+    sender: Hex
+    account_nonce: string
+    settlements: readonly { id: string; place: number }[]
+  }>({
+    name: 'read_transactions_of_settlements',
+    text: `WITH named AS (
+       SELECT settlements.id, signed.hash,
+         row_number() OVER (PARTITION BY settlements.id ORDER BY ${NEWEST_FIRST}) AS place
+       FROM settlements, LATERAL ${SIGNED_FOR_SETTLEMENT}
+       WHERE settlements.id = ANY($1::uuid[]) AND signed.settled_by = 'own_key'
+     ), by_hash AS (
+       SELECT hash, json_agg(json_build_object('id', id, 'place', place)) AS settlements FROM named GROUP BY hash)
+     SELECT hash, raw_transaction AS raw, facilitator AS sender, account_nonce, by_hash.settlements
+     FROM by_hash JOIN settlement_transactions USING (hash)`,
+    values: [settlementIds],
+  })
+  const placed = new Map<string, [place: number, transaction: StoredTransaction][]>()
+  for (const { hash, raw, sender, account_nonce, settlements } of rows) {
+    const transaction: StoredTransaction = { hash, raw, sender, accountNonce: BigInt(account_nonce) }
+    for (const { id, place } of settlements) placed.set(id, [...(placed.get(id) ?? []), [place, transaction]])
+  }
+  return new Map(
+    [...placed].map(([id, transactions]) => [
+      id,
+      transactions.toSorted(([one], [other]) => one - other).map(([, transaction]) => transaction),
+    ]),
+  )
+}

@@ -1,0 +1,78 @@
+import { randomUUID } from 'node:crypto'
+import type { BatchRecording, NewBatch, RecordingOutcome } from '#shared/jobs/settlement-store.ts'
+import type { Pool, Sql } from '../pool.ts'
+import { inTransaction } from '../transaction.ts'
+import { batchValues, INSERTED_BATCH, type SignedBatch, signBatch } from './insert-batch.ts'
+import { moveToSettling, outcomesOf } from './move-to-settling.ts'
+import { togetherOrInHalves } from './together-or-in-halves.ts'
+
+/**
+ * Moves generated → settling. Takes one account nonce under a row lock and stores batch, settlements and the transaction
+ * signed for it in one database transaction, so there are no nonce gaps and any worker can send what was signed.
+ */
+export async function recordBatch(
+  pool: Pool,
+  recordings: readonly BatchRecording[],
+  batch: NewBatch,
+): Promise<readonly (RecordingOutcome | Error)[]> {
+  if (recordings.length === 0) return []
+  const record = (together: readonly BatchRecording[]) => recordTogether(pool, together, batch)
+  return await togetherOrInHalves<BatchRecording, RecordingOutcome>(record)(recordings)
+}
+
+async function recordTogether(
+  pool: Pool,
+  recordings: readonly BatchRecording[],
+  batch: NewBatch,
+): Promise<readonly RecordingOutcome[]> {
+  return await inTransaction(pool, async (sql) => {
+    const claims = recordings.map(({ job, lookedUp = [] }) => ({ job, lookedUp }))
+    const moved = await moveToSettling(sql, claims)
+    const recorded = recordings.filter(({ job }) => moved.has(job.id))
+    return await outcomesOf(sql, claims, recorded.length === 0 ? new Map() : await store(sql, recorded, batch))
+  })
+}
+
+/** Signs and stores the batch. Returns the settlements by their job's id. */
+async function store(sql: Sql, recordings: readonly BatchRecording[], batch: NewBatch) {
+  const signed = await signBatch(
+    sql,
+    batch,
+    recordings.map(({ charge }) => charge),
+  )
+  const settlements = recordings.map((recording) => ({ ...recording, settlementId: randomUUID() }))
+  await insert(sql, batch, signed, settlements)
+  const { id, size, transaction } = signed
+  return new Map(
+    settlements.map(({ job, settlementId }) => [
+      job.id,
+      { settlementId, batch: { id, size }, transactions: [transaction] },
+    ]),
+  )
+}
+
+async function insert(
+  sql: Sql,
+  batch: NewBatch,
+  signed: SignedBatch,
+  settlements: readonly (BatchRecording & { readonly settlementId: string })[],
+): Promise<void> {
+  await sql.query({
+    name: 'insert_settlement_batch',
+    text: `WITH ${INSERTED_BATCH}
+     INSERT INTO settlements
+       (id, job_id, authorization_id, payer, network, facilitator, account_nonce, charge_amount, state, batch_id)
+     SELECT id, job_id, authorization_id, payer, $2::text, $3::text, $4::numeric, charge_amount, 'signed', $1::uuid
+     FROM unnest((SELECT $9::uuid[]), (SELECT $10::uuid[]), (SELECT $11::uuid[]), (SELECT $12::text[]),
+       (SELECT $13::numeric[]))
+       AS new (id, job_id, authorization_id, payer, charge_amount)`,
+    values: [
+      ...batchValues(batch, signed),
+      settlements.map(({ settlementId }) => settlementId),
+      settlements.map(({ job }) => job.id),
+      settlements.map(({ job }) => job.authorizationId),
+      settlements.map(({ job }) => job.authorization.payer),
+      settlements.map(({ charge }) => charge.chargeAmount.toString()),
+    ],
+  })
+}
