@@ -1,4 +1,14 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import DataLoader from 'dataloader'
+import { isConnectionFailure } from '../connection-failure.ts'
+
+interface BatchOptions {
+  /**
+   * How long the next batch waits at most for the one in progress, in milliseconds; unlimited by default. With a limit,
+   * a statement that hangs delays nobody but those in it.
+   */
+  readonly longestWaitMs?: number
+}
 
 /**
  * Creates a function that batches concurrent calls: items that arrive while `run` is in progress are passed together to
@@ -8,12 +18,14 @@ import DataLoader from 'dataloader'
 export function batch<Item, Result>(
   run: (items: readonly Item[]) => Promise<readonly (Result | Error)[]>,
   maximumBatch: number,
+  { longestWaitMs }: BatchOptions = {},
 ): (item: Item) => Promise<Result> {
   let inProgress: Promise<unknown> = Promise.resolve()
   const loader = new DataLoader<Item, Result>(
     (items) => {
       const running = run(items)
-      inProgress = running.catch(() => undefined)
+      const settled = running.catch(() => undefined)
+      inProgress = longestWaitMs === undefined ? settled : endOrTimeout(settled, longestWaitMs)
       return running
     },
     {
@@ -24,4 +36,82 @@ export function batch<Item, Result>(
     },
   )
   return (item) => loader.load(item)
+}
+
+async function endOrTimeout(work: Promise<unknown>, longestMs: number): Promise<void> {
+  const timeout = new AbortController()
+  await Promise.race([work, delay(longestMs, undefined, { signal: timeout.signal }).catch(() => undefined)])
+  timeout.abort()
+}
+
+/** A statement for many items, and the same for one. */
+export interface SharedStatement<Item, Result> {
+  /** Two items with one key are never in one statement: the second one goes with the next. */
+  readonly keyOf: (item: Item) => string
+  /**
+   * Runs the statement for all items. Returns results, or errors of single items, by key; an item without one is left to
+   * `alone`, as all are when it throws. It must change nothing for those.
+   */
+  readonly together: (items: readonly Item[]) => Promise<ReadonlyMap<string, Result | Error>>
+  readonly alone: (item: Item) => Promise<Result>
+}
+
+/** An item, and how many were asked for before it. */
+interface Asked<Item> {
+  readonly item: Item
+  readonly order: number
+}
+
+/** Rows of one statement at most: a few milliseconds of work. */
+const MAXIMUM_ROWS = 64
+/** Longer than a statement takes on a busy server. */
+const LONGEST_WAIT_MS = 50
+
+/**
+ * Creates a function that runs a statement for all who wait for it at the same time, and for a single one alone. An item
+ * that the shared statement did not do, or that failed with it, is done alone, where it waits and fails for itself: no
+ * item fails with another one's error, except that the server cannot be reached.
+ */
+export function shareStatement<Item, Result>({
+  keyOf,
+  together,
+  alone,
+}: SharedStatement<Item, Result>): (item: Item) => Promise<Result> {
+  const runTogether = async (items: readonly Item[]): Promise<ReadonlyMap<string, Result | Error>> => {
+    try {
+      return await together(items)
+    } catch (error) {
+      if (isConnectionFailure(error)) throw error
+      return new Map()
+    }
+  }
+  /** Returns functions, so that those who are done alone are not waited for by the others. */
+  const run = async (asked: readonly Asked<Item>[]): Promise<readonly (() => Result | Promise<Result>)[]> => {
+    const [only] = asked
+    if (only !== undefined && asked.length === 1) {
+      const result = alone(only.item)
+      await result.catch(() => undefined)
+      return [() => result]
+    }
+    // The one that has waited longest, also for statements before this one.
+    const newestFirst = asked.toSorted((one, other) => other.order - one.order)
+    const firstOf = new Map(newestFirst.map((one) => [keyOf(one.item), one]))
+    const results = await runTogether([...firstOf.values()].map(({ item }) => item))
+    return asked.map((one) => {
+      const key = keyOf(one.item)
+      if (firstOf.get(key) !== one) return () => share(one)
+      return () => {
+        const result = results.get(key)
+        if (result instanceof Error) throw result
+        return results.has(key) ? (result as Result) : alone(one.item)
+      }
+    })
+  }
+  const load = batch(run, MAXIMUM_ROWS, { longestWaitMs: LONGEST_WAIT_MS })
+  const share = async (one: Asked<Item>): Promise<Result> => (await load(one))()
+  let order = 0
+  return (item) => {
+    order += 1
+    return share({ item, order })
+  }
 }

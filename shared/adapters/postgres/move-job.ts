@@ -1,5 +1,6 @@
 import type { ClaimedJob, JobState, Written } from '#shared/jobs/job.ts'
 import { isUnfinished, statesBefore } from '#shared/jobs/transitions.ts'
+import { columnsOf, listed } from './listed.ts'
 import type { Pool, Sql } from './pool.ts'
 import { inTransaction } from './transaction.ts'
 
@@ -37,11 +38,64 @@ export async function moveJob(
   const moved = `moved AS (
     UPDATE jobs SET ${['state = $3', NOT_DEFERRED, ...set].join(', ')}
     WHERE id = $1 AND fence = $2 AND state = ANY($4) RETURNING id)`
-  const notified = isUnfinished(to) ? '1' : "pg_notify('farebox_outcomes', id::text)"
   const text = `WITH ${[moved, ...together].join(',\n')}
-     SELECT ${notified} FROM moved`
+     SELECT id${notified(to)} FROM moved`
   const { rowCount } = await sql.query({ name, text, values })
   return rowCount === 1 ? 'written' : 'stale'
+}
+
+/** A further column that notifies of a job which moved to a state that ends it. */
+function notified(to: JobState): string {
+  return isUnfinished(to) ? '' : ", pg_notify('farebox_outcomes', id::text)"
+}
+
+/** A transition's statement for several jobs. */
+export interface SharedTransition<Move> {
+  readonly name: string
+  /** What differs between the jobs: columns of `moved`, with their types. */
+  readonly columns: readonly { readonly name: string; readonly type: string; readonly of: (move: Move) => unknown }[]
+  /** Further assignments to the jobs' rows, from the columns of `free`. */
+  readonly set?: readonly string[]
+  /** Writes to other rows: common table expressions over `moved`, which is the jobs that moved. */
+  readonly together?: readonly string[]
+}
+
+/**
+ * Moves several jobs in one statement, each under its own fence, and returns the ids of those that moved. Leaves out a job
+ * whose fence or state does not fit, and one whose row is locked: so it waits for nobody, and two such statements cannot
+ * block each other. Waiting API processes are notified on commit of each job that is finished.
+ */
+export async function moveJobs<Move extends { readonly job: ClaimedJob }>(
+  sql: Sql,
+  moves: readonly Move[],
+  to: JobState,
+  { name, columns, set = [], together = [] }: SharedTransition<Move>,
+): Promise<ReadonlySet<string>> {
+  const types = ['uuid', 'bigint', ...columns.map(({ type }) => type)]
+  const names = ['id', 'fence', ...columns.map((column) => column.name)]
+  const further = names.slice(2).map((column) => `free.${column}`)
+  const states = `$${types.length + 1}`
+  const parts = [
+    `mine AS (SELECT ${names.join(', ')} FROM ${listed(...types)} AS mine (${names.join(', ')}))`,
+    `free AS (
+       SELECT ${names.map((column) => `mine.${column}`).join(', ')} FROM mine CROSS JOIN LATERAL (
+         SELECT FROM jobs WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND state = ANY(${states})
+         FOR NO KEY UPDATE SKIP LOCKED) AS locked)`,
+    `moved AS (
+       UPDATE jobs SET ${[`state = $${types.length + 2}`, NOT_DEFERRED, ...set].join(', ')}
+       FROM free WHERE jobs.id = free.id RETURNING ${['jobs.id', ...further].join(', ')})`,
+    ...together,
+  ]
+  const { rows } = await sql.query<{ id: string }>({
+    name,
+    text: `WITH ${parts.join(',\n')}\nSELECT id${notified(to)} FROM moved`,
+    values: [
+      ...columnsOf(moves.map((move) => [move.job.id, move.job.fence.toString(), ...columns.map(({ of }) => of(move))])),
+      statesBefore(to).filter(isUnfinished),
+      to,
+    ],
+  })
+  return new Set(rows.map(({ id }) => id))
 }
 
 /** Thrown inside a transaction to roll it back; never leaves this file. */

@@ -50,6 +50,8 @@ export function createPool(options: {
     statement_timeout: statementTimeoutMs,
     query_timeout: longestMs,
     keepAlive: true,
+    // Statements are sent when they are made, also while others of the same client run: see `inPipelinedTransaction`.
+    pipeline: true,
   })
   pool.on('error', options.onError)
   // pg also emits an error when a connection in use is lost. Its statement rejects anyway; without a listener the

@@ -3,9 +3,10 @@ import { readNonceGaps } from '#shared/adapters/postgres/reports/nonce-gaps.ts'
 import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
 import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
-import { jobInState, signRandomBytes } from '../../support/ledger/job-in-state.ts'
+import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { signRandomBytes } from '../../support/ledger/test-batch.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 let ledger: TestLedger
@@ -92,7 +93,8 @@ it('stores the transaction that was signed for the taken account nonce', async (
   const settlement = await ledger.settlement.readSettlement(job)
   expect(signed).toHaveLength(1)
   expect(settlement).toEqual(recorded)
-  expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw, accountNonce: 5n }])
+  const sender = job.authorization.facilitator
+  expect(settlement.transactions).toEqual([{ hash: signed[0]?.hash, raw: signed[0]?.raw, sender, accountNonce: 5n }])
 })
 
 it('follows a transaction count slightly ahead of the ledger, but not one far ahead', async () => {

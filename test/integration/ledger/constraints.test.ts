@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import type { JobState } from '#shared/jobs/job.ts'
 import { claimTestJob, fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
@@ -233,6 +234,64 @@ describe('the schema', () => {
         [id],
       ]),
     ).toBe('receipts_job_id_key')
+  })
+})
+
+describe('the batches of settlements', () => {
+  const settlementOf = 'WHERE id = (SELECT id FROM settlements WHERE batch_id = $1 LIMIT 1)'
+  const transactionOf = 'WHERE batch_id = $1'
+  it.each([
+    [
+      'a settlement at another account nonce',
+      `UPDATE settlements SET account_nonce = 999999 ${settlementOf}`,
+      'settlement_of_batch',
+    ],
+    [
+      'a settlement of another key',
+      `UPDATE settlements SET facilitator = '0x01' ${settlementOf}`,
+      'settlement_of_batch',
+    ],
+    [
+      'a settlement that shares their account nonce and is not of them, twice',
+      'UPDATE settlements SET batch_id = NULL WHERE batch_id = $1',
+      'one_transaction_per_account_nonce',
+    ],
+    [
+      'a settlement of a remote facilitator',
+      `UPDATE settlements SET settled_by = 'remote_facilitator', account_nonce = NULL, recorded_block = 1 ${settlementOf}`,
+      'only_own_keys_send_batches',
+    ],
+    [
+      'a settlement that left itself',
+      `UPDATE settlements SET earlier_batches = ARRAY[batch_id] ${settlementOf}`,
+      'earlier_batches_were_left',
+    ],
+    [
+      'a settlement that left without a new batch',
+      `UPDATE settlements SET earlier_batches = ARRAY[batch_id], batch_id = NULL ${settlementOf}`,
+      'earlier_batches_were_left',
+    ],
+    [
+      'a transaction at another account nonce',
+      `UPDATE settlement_transactions SET account_nonce = 999999 ${transactionOf}`,
+      'transaction_of_batch',
+    ],
+    [
+      'a transaction of a settlement alone',
+      `UPDATE settlement_transactions SET settlement_id = (SELECT id FROM settlements WHERE batch_id = $1 LIMIT 1)
+       ${transactionOf}`,
+      'transaction_of_one_kind',
+    ],
+    [
+      'two of one account nonce',
+      `INSERT INTO settlement_batches (id, network, facilitator, account_nonce, contract, size)
+       SELECT gen_random_uuid(), network, facilitator, account_nonce, contract, size FROM settlement_batches WHERE id = $1`,
+      'one_batch_per_account_nonce',
+    ],
+    ['no settlement', 'UPDATE settlement_batches SET size = 0 WHERE id = $1', 'settlement_batches_size_check'],
+  ])('never have %s', async (_, statement, constraint) => {
+    const [one] = await settlingBatch(ledger, 2)
+    expect(await violation([statement, [one?.settlement.batch?.id]])).toBe(constraint)
   })
 })
 

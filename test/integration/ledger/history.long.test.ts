@@ -49,6 +49,16 @@ describe('a written history', () => {
     }
   })
 
+  it('settles the newer half in batches of up to eight, each with its transactions', async () => {
+    expect(await count('FROM settlements WHERE batch_id IS NOT NULL')).toBeGreaterThan(CALLS * 0.45)
+    expect(await count('FROM settlement_batches WHERE size = 8')).toBeGreaterThan(CALLS * 0.04)
+    expect(
+      await count(`FROM settlement_batches WHERE size <> (
+          SELECT count(*) FROM settlements WHERE batch_id = settlement_batches.id)
+        OR NOT EXISTS (SELECT FROM settlement_transactions WHERE batch_id = settlement_batches.id)`),
+    ).toBe(0)
+  })
+
   it('has every state that a finished call may have, and totals that agree with its rows', async () => {
     for (const [state, share] of Object.entries({ completed: 9650, failed: 300, settlement_failed: 47, review: 3 }))
       expect([state, await count(`FROM jobs WHERE state = '${state}'`)]).toEqual([state, share])

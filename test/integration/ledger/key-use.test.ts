@@ -4,9 +4,13 @@ import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
 import { keyFingerprint } from '#shared/operators/key-fingerprint.ts'
 import type { ProcessReport } from '#shared/operators/process-report.ts'
 import { main } from '../../../infra/commands/keys.ts'
+import { startTestDevnet, type TestDevnet } from '../../support/chain/devnet.ts'
+import { deployTestContract } from '../../support/chain/settlement-contract.ts'
 import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { newTestBatch, renewalOf, TEST_CONTRACT } from '../../support/ledger/test-batch.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 import { callCommand } from '../../support/processes/call-command.ts'
 
@@ -58,6 +62,19 @@ describe('the use of keys', () => {
     await ledger.sql("UPDATE settlements SET finalized_at = now() WHERE state = 'confirmed'")
     expect(Object.values((await readKeyUse(ledger.pool)).transactionsByFacilitator)).toEqual([1])
   })
+
+  it('counts a payment for the settlement contract by that, and its transactions by each key that sent one', async () => {
+    const [first, second] = [newTestBatch(), newTestBatch()]
+    const [moved] = await settlingBatch(ledger, 2, first)
+    if (!moved) throw new Error('a job')
+    await ledger.settlement.renewBatch([renewalOf(moved.job, moved.settlement)], second)
+    const { jobsByFacilitator, transactionsByFacilitator } = await readKeyUse(ledger.pool)
+    expect(jobsByFacilitator).toMatchObject({ [TEST_CONTRACT]: 2 })
+    expect(transactionsByFacilitator).toMatchObject({
+      [first.account.facilitator]: 2,
+      [second.account.facilitator]: 1,
+    })
+  })
 })
 
 describe('npm run keys', () => {
@@ -105,5 +122,50 @@ describe('npm run keys', () => {
     const url = new URL(ledger.url)
     url.port = '1'
     expect(await callCommand(() => main(['status'], { DATABASE_URL: url.href }))).toMatchObject({ exitCode: 2 })
+  })
+})
+
+describe('npm run keys with a settlement contract', () => {
+  let devnet: TestDevnet
+  beforeAll(async () => {
+    devnet = await startTestDevnet()
+  })
+  afterAll(() => devnet.stop())
+  beforeEach(() => ledger.sql('DELETE FROM process_reports'))
+
+  it('shows on the chain’s word which keys it lists, and that none of the settlers is', async () => {
+    const settler = devnet.accounts.settlement.address.toLowerCase() as `0x${string}`
+    const contract = await deployTestContract(devnet, [])
+    const reports = createProcessReportStore(ledger.pool)
+    await reports.writeReport(
+      { instance: 'settler', kind: 'worker', startedAt: new Date() },
+      {
+        version: '1',
+        configurationRevision: '1',
+        keys: {
+          SETTLEMENT_PRIVATE_KEYS: [settler],
+          SETTLEMENT_CONTRACT: [contract.address],
+          RECEIPT_SECRET_ID: ['k1'],
+        },
+      },
+    )
+    await reports.writeReport(
+      { instance: 'api', kind: 'api', startedAt: new Date() },
+      {
+        version: '1',
+        configurationRevision: '1',
+        keys: { FACILITATOR_ADDRESSES: [settler], SETTLEMENT_CONTRACT: [contract.address], RECEIPT_SECRETS: ['k1:aa'] },
+      },
+    )
+    const status = () =>
+      callCommand(() => main(['status'], { DATABASE_URL: ledger.url, RPC_URL: devnet.rpcUrl, RPC_TIMEOUT_MS: '60000' }))
+    const unlisted = await status()
+    expect(unlisted.exitCode).toBe(1)
+    expect(unlisted.output).toContain(`! ${contract.address} lists none of the settlers' keys`)
+    expect(unlisted.output).toContain(`NOT listed in ${contract.address}`)
+    await contract.setKey(settler, true)
+    const listed = await status()
+    expect(listed.output).toMatch(new RegExp(`${settler} .* ETH.*, listed in ${contract.address}`))
+    expect(listed.output).not.toContain('lists none')
   })
 })

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -237,6 +237,32 @@ it('keeps one charge per job while the index for it is replaced, also when that 
       await run(steps.slice(0, done))
       await run(steps)
     }
+  })
+})
+
+it('may be interrupted anywhere while it prepares batches, with one settlement for each account nonce at any time', async () => {
+  const url = await createEmptyDatabase()
+  const names = (await readMigrations()).map(({ name }) => name).filter((name) => name < '0024')
+  const migrations = new URL('../../../shared/adapters/postgres/migrations/', import.meta.url)
+  const files = await Promise.all(
+    names.map(async (name) => [name, await readFile(new URL(name, migrations), 'utf8')] as const),
+  )
+  const folder = await folderOf(Object.fromEntries(files))
+  const batches = (await readMigrations()).find(({ name }) => name.startsWith('0024-'))
+  const steps = batches ? statementsOf(batches) : []
+  expect(steps.length).toBeGreaterThan(10)
+  await withPool(url, async (pool) => {
+    await migrate(pool, { folder })
+    for (let done = 1; done <= steps.length; done += 1)
+      for (const statement of [...steps.slice(0, done), ...steps]) {
+        await pool.query(statement)
+        const { rows } = await pool.query(
+          `SELECT FROM pg_indexes JOIN pg_index ON indexrelid = indexname::regclass
+           WHERE tablename = 'settlements' AND indexdef LIKE '%UNIQUE%account_nonce)%' AND indisvalid`,
+        )
+        expect(rows.length).toBeGreaterThan(0)
+      }
+    expect((await migrateAll(url)).slice(0, 2)).toEqual([batches?.name, '0025-account-nonces-of-batches.sql'])
   })
 })
 

@@ -6,7 +6,9 @@ import type { PreparedStatement } from '#shared/adapters/postgres/pool.ts'
 import { JOB_STATES } from '#shared/jobs/job.ts'
 import { fencedWrites, jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { testAuthorization, testPermit } from '../../support/ledger/test-authorization.ts'
+import { newTestBatch, renewalOf } from '../../support/ledger/test-batch.ts'
 import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
 
 const ADAPTER = fileURLToPath(new URL('../../../shared/adapters/postgres/', import.meta.url))
@@ -46,6 +48,12 @@ async function runEveryCall(): Promise<void> {
   await ledger.admission.readOutcomes([completed.id])
   await ledger.admission.readOutcomes([completed.id, completed.id])
   for (const state of JOB_STATES) await jobInState(ledger, state)
+  const [batched, failed] = await settlingBatch(ledger, 2)
+  if (!batched || !failed) throw new Error('two jobs')
+  await ledger.settlement.readSettlement(batched.job)
+  await ledger.settlement.renewBatch([renewalOf(batched.job, batched.settlement)], newTestBatch())
+  await fencedWrites.completeJob.run(ledger, batched.job)
+  await fencedWrites.failSettlement.run(ledger, failed.job)
   const retried = await jobInState(ledger, 'generating')
   await fencedWrites.startAttempt.run(ledger, retried)
   for (const funds of [null, newTestJob().exposure.funds])

@@ -191,6 +191,8 @@ it('the ledger report has the gas of settlements, and how far it exceeds their c
   const period = { from: '2026-01-01T00:00:00Z', to: '2100-01-01T00:00:00Z' }
   expect(await readSettlementGas(separate.pool, period)).toEqual({
     confirmed: { count: 1, totalAtomic: GAS.cost },
+    batched: { count: 0, totalAtomic: 0n },
+    batches: 0,
     chargedAtomic: 5034n,
     atLoss: { count: 1, totalAtomic: GAS.cost - 5034n },
     reverted: { count: 1, totalAtomic: GAS.cost },

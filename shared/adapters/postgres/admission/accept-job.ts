@@ -4,15 +4,18 @@ import type { JobState } from '#shared/jobs/job.ts'
 import { statesBefore } from '#shared/jobs/transitions.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { insertStagedUpload } from '../retention/staged-uploads.ts'
-import { inTransaction } from '../transaction.ts'
-import { AcceptanceRefused, claimNonce, type UnchargedLimits } from './claim-nonce.ts'
+import { inPipelinedTransaction, type PipelinedTransaction } from '../transaction.ts'
+import {
+  AcceptanceRefused,
+  claimWithFreeKey,
+  findHolder,
+  readPayerExposure,
+  refuseOverExposure,
+  type UnchargedLimits,
+} from './claim-nonce.ts'
+import { insertJobs } from './insert-jobs.ts'
 import { runAgain } from './run-again.ts'
 import { isResultComplete, settleAgain } from './settle-again.ts'
-
-interface KeyRow {
-  request_digest: string
-  job_id: string | null
-}
 
 interface HolderRow {
   payer: string
@@ -22,13 +25,13 @@ interface HolderRow {
 /**
  * Claims the payment nonce and creates the job, or reopens the key's uncharged job, in one transaction. The key's row
  * is locked first, so simultaneous duplicates wait here and all but one find the job; then the payer, so that their
- * open work can be summed. A refusal rolls everything back.
+ * open work can be summed. A refusal rolls everything back. After BEGIN a new job takes two round trips: what is locked and
+ * read, and what is written.
  */
-export async function acceptJob(pool: Pool, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
-  const calledAt = performance.now()
+export async function acceptJob(pool: Pool, asked: AskedAcceptance, limits: UnchargedLimits): Promise<Acceptance> {
   try {
-    return await inTransaction(pool, (sql) =>
-      acceptUnderLocks(sql, withElapsed(performance.now() - calledAt, job), limits),
+    return await inPipelinedTransaction(pool, (transaction) =>
+      acceptUnderLocks(transaction, withElapsed(asked), limits),
     )
   } catch (error) {
     if (error instanceof AcceptanceRefused) return error.acceptance
@@ -36,31 +39,40 @@ export async function acceptJob(pool: Pool, job: NewJob, limits: UnchargedLimits
   }
 }
 
-/** Adds the wait for a connection: PostgreSQL's `now()` is the beginning of the transaction. */
-function withElapsed(waitedMs: number, job: NewJob): NewJob {
-  const { exposure } = job
-  return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + waitedMs } }
+/** A payment, and when its acceptance was asked for, on the process's monotonic clock. */
+export interface AskedAcceptance {
+  readonly job: NewJob
+  readonly askedAtMs: number
 }
 
-async function acceptUnderLocks(sql: Sql, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
-  const key = await lockKey(sql, job.idempotencyKey)
+/** Adds the wait for others and for a connection: PostgreSQL's `now()` is the beginning of the transaction. */
+export function withElapsed({ job, askedAtMs }: AskedAcceptance): NewJob {
+  const { exposure } = job
+  return { ...job, exposure: { ...exposure, verifiedMsAgo: exposure.verifiedMsAgo + performance.now() - askedAtMs } }
+}
+
+async function acceptUnderLocks(sql: PipelinedTransaction, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
+  const claim = { jobId: randomUUID(), authorizationId: randomUUID(), job }
+  // In one round trip. The exposure is read after the locks, with a snapshot of its own; without them it is not used.
+  const [{ key, isClaimed }, exposure] = await Promise.all([
+    claimWithFreeKey(sql, claim),
+    readPayerExposure(sql, job, limits),
+  ])
   if (!key || key.request_digest !== job.requestDigest) return { outcome: 'other_request' }
-  if (key.job_id === null) return await insertJob(sql, job, limits)
+  if (isClaimed) {
+    const isNewPayer = await refuseOverExposure(sql, claim.jobId, job, exposure, limits)
+    await insertStagedUpload(sql, claim.jobId, job.stagedUpload)
+    // Without the job the claim and the upload, which refer to it, could not be committed.
+    await sql.commitBehind(insertJobs(sql, [{ ...claim, isNewPayer }]))
+    return { outcome: 'accepted', jobId: claim.jobId }
+  }
+  if (key.job_id === null) return await findHolder(sql, claim.jobId, job.authorization)
   const holder = await readHolder(sql, key.job_id)
   if (holder.payer !== job.authorization.payer) return { outcome: 'other_request' }
   if (holder.state === 'settlement_failed' && (await isResultComplete(sql, key.job_id)))
     return await settleAgain(sql, key.job_id, job)
   if (statesBefore('accepted').includes(holder.state)) return await runAgain(sql, key.job_id, job, limits)
   return { outcome: 'exists', jobId: key.job_id }
-}
-
-async function lockKey(sql: Sql, idempotencyKey: string): Promise<KeyRow | undefined> {
-  const { rows } = await sql.query<KeyRow>({
-    name: 'lock_idempotency_key',
-    text: 'SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $1 FOR UPDATE',
-    values: [idempotencyKey],
-  })
-  return rows[0]
 }
 
 /**
@@ -76,38 +88,4 @@ async function readHolder(sql: Sql, jobId: string): Promise<HolderRow> {
   const [row] = rows
   if (!row) throw new Error(`the key is bound to job ${jobId}, which does not exist`)
   return row
-}
-
-async function insertJob(sql: Sql, job: NewJob, limits: UnchargedLimits): Promise<Acceptance> {
-  const jobId = randomUUID()
-  const claim = await claimNonce(sql, jobId, job, limits)
-  if (claim.outcome !== 'claimed') return claim
-  await sql.query({
-    name: 'insert_job',
-    text: `WITH job AS (
-       INSERT INTO jobs (id, idempotency_key, operation, public_model, request_digest, effective_request, quoted_maximum,
-         catalog_version, terms, payer, authorization_id, staged_upload_id, state, request_id, traceparent, is_new_payer)
-       VALUES ($1, $2, $3, $4, $5, convert_from($6, 'UTF8'), $7, $8, $9, $10, $11, $12, 'accepted', $13, $14, $15)
-       RETURNING id, idempotency_key)
-     UPDATE idempotency_keys SET job_id = job.id, claimed_audio = NULL FROM job WHERE idempotency_keys.idempotency_key = job.idempotency_key`,
-    values: [
-      jobId,
-      job.idempotencyKey,
-      job.operation,
-      job.publicModel,
-      job.requestDigest,
-      job.effectiveJson,
-      job.quote.quotedMaximum.toString(),
-      job.quote.catalogVersion,
-      JSON.stringify(job.quote.terms),
-      job.authorization.payer,
-      claim.authorizationId,
-      job.stagedUpload?.id ?? null,
-      job.origin.requestId,
-      job.origin.traceparent,
-      claim.isNewPayer,
-    ],
-  })
-  await insertStagedUpload(sql, jobId, job.stagedUpload)
-  return { outcome: 'accepted', jobId }
 }

@@ -4,10 +4,10 @@ import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
 import type { Pool } from '../pool.ts'
 import { findMedia } from '../retention/media.ts'
 import { findUnknownEnding, recordUnknownSettlement } from '../unknown-settlements.ts'
-import { acceptJob } from './accept-job.ts'
+import { createJobAcceptor } from './accept-together.ts'
 import { createKeyBinder } from './bind-free-keys.ts'
-import { findBinding } from './bind-key.ts'
-import { findOpenJob, findPriorWork, hasJob } from './find-prior-work.ts'
+import { createBindingFinder } from './bind-key.ts'
+import { createPriorWorkFinder, findOpenJob, hasJob } from './find-prior-work.ts'
 import { findReceipt } from './find-receipt.ts'
 import { createEnqueuedMarker } from './mark-enqueued.ts'
 import { createNewPayers } from './new-payers.ts'
@@ -35,11 +35,11 @@ export function createAdmissionStore(pool: Pool, { budget, newPayers }: Admissio
   return {
     bindKey: createKeyBinder(pool),
     replaceClaim: (request, claimedDigest) => replaceClaim(pool, request, claimedDigest),
-    findBinding: (idempotencyKey) => findBinding(pool, idempotencyKey),
-    findPriorWork: (idempotencyKey, payment) => findPriorWork(pool, idempotencyKey, payment),
+    findBinding: createBindingFinder(pool),
+    findPriorWork: createPriorWorkFinder(pool),
     hasJob: (idempotencyKey) => hasJob(pool, idempotencyKey),
     findOpenJob: (payer) => findOpenJob(pool, payer),
-    acceptJob: (job) => acceptJob(pool, job, limits),
+    acceptJob: createJobAcceptor(pool, limits),
     recordUnknownSettlement: (settlement) => recordUnknownSettlement(pool, settlement),
     findUnknownEnding: (payment) => findUnknownEnding(pool, payment),
     markEnqueued: createEnqueuedMarker(pool),

@@ -1,7 +1,9 @@
 import type { JsonValue } from '#shared/digests/canonical-json.ts'
-import type { CurrentBinding, KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, CurrentBinding, KeyBinding, KeyBindingRequest } from '#shared/jobs/admission-store.ts'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Quote } from '#shared/pricing/quote.ts'
+import { shareStatement } from '../batch.ts'
+import { listed } from '../listed.ts'
 import type { Pool, Sql } from '../pool.ts'
 import { inTransaction } from '../transaction.ts'
 import { type ClaimColumn, claimColumn, claimFromColumn } from './claimed-audio.ts'
@@ -111,26 +113,54 @@ export function bindingValues({ idempotencyKey, requestDigest, quote, lifetimeSe
   ] as const
 }
 
-/** Returns a key's current binding; `null` for an expired challenge without a job, or with one that ended uncharged. */
-export async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
+const BINDING = `request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live,
+  CASE WHEN job_id IS NULL THEN claimed_audio END AS claimed_audio`
+const IS_BOUND = "(expires_at > now() OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))"
+
+/**
+ * Creates a function that returns a key's current binding; `null` for an expired challenge without a job, or with one
+ * that ended uncharged. Requests that arrive at the same time share a statement.
+ */
+export function createBindingFinder(sql: Sql): AdmissionStore['findBinding'] {
+  return shareStatement<string, CurrentBinding | null>({
+    keyOf: (idempotencyKey) => idempotencyKey,
+    together: (idempotencyKeys) => findBindings(sql, idempotencyKeys),
+    alone: (idempotencyKey) => findBinding(sql, idempotencyKey),
+  })
+}
+
+async function findBindings(
+  sql: Sql,
+  idempotencyKeys: readonly string[],
+): Promise<ReadonlyMap<string, CurrentBinding | null>> {
+  const { rows } = await sql.query<BoundRow & BindingRow & { idempotency_key: string }>({
+    name: 'find_bindings',
+    text: `SELECT asked.idempotency_key, bound.request_digest, quoted_maximum, catalog_version, terms, expires_at, is_live, claimed_audio FROM ${listed('text')} AS asked (idempotency_key) CROSS JOIN LATERAL (
+       SELECT ${BINDING} FROM idempotency_keys
+       WHERE idempotency_keys.idempotency_key = asked.idempotency_key AND ${IS_BOUND} OFFSET 0) AS bound`,
+    values: [idempotencyKeys],
+  })
+  const found = new Map(rows.map((row) => [row.idempotency_key, bindingFromRow(row)]))
+  return new Map(idempotencyKeys.map((key) => [key, found.get(key) ?? null]))
+}
+
+async function findBinding(sql: Sql, idempotencyKey: string): Promise<CurrentBinding | null> {
   const { rows } = await sql.query<BoundRow & BindingRow>({
     name: 'find_binding',
-    text: `SELECT request_digest, quoted_maximum, catalog_version, terms, expires_at, expires_at > now() AS is_live,
-       CASE WHEN job_id IS NULL THEN claimed_audio END AS claimed_audio
-     FROM idempotency_keys WHERE idempotency_key = $1 AND (expires_at > now()
-       OR EXISTS (SELECT FROM jobs WHERE jobs.id = job_id AND state <> 'failed'))`,
+    text: `SELECT ${BINDING} FROM idempotency_keys WHERE idempotency_key = $1 AND ${IS_BOUND}`,
     values: [idempotencyKey],
   })
-  const [row] = rows
-  return row
-    ? {
-        requestDigest: row.request_digest,
-        quote: quoteFromRow(row),
-        expiresAt: row.expires_at,
-        isLive: row.is_live,
-        claim: claimFromColumn(row.claimed_audio),
-      }
-    : null
+  return rows[0] ? bindingFromRow(rows[0]) : null
+}
+
+function bindingFromRow(row: BoundRow & BindingRow): CurrentBinding {
+  return {
+    requestDigest: row.request_digest,
+    quote: quoteFromRow(row),
+    expiresAt: row.expires_at,
+    isLive: row.is_live,
+    claim: claimFromColumn(row.claimed_audio),
+  }
 }
 
 function quoteFromRow({ quoted_maximum, catalog_version, terms }: BoundRow): Quote<JsonValue> {

@@ -1,16 +1,23 @@
 import { randomUUID } from 'node:crypto'
-import type { Acceptance, ExposureTerms, NewJob } from '#shared/jobs/admission-store.ts'
+import type { Acceptance, NewJob } from '#shared/jobs/admission-store.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import { type Authorization, storedAuthorization } from '#shared/payment/authorization.ts'
 import { fitsFunds, mixesPermits, openTotal, settlingNonces } from '#shared/payment/exposure.ts'
 import type { UnchargedBudget } from '#shared/payment/uncharged-budget.ts'
+import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { findExhaustedBudget } from './find-exhausted-budget.ts'
 import type { NewPayers } from './new-payers.ts'
-import { readExposure } from './read-exposure.ts'
+import { type ExposureQuestion, type PayerExposure, readExposure } from './read-exposure.ts'
 
-/** Serializes a payer's acceptances over all API processes, until the transaction ends. */
-const PAYER_LOCK = "pg_advisory_xact_lock(hashtextextended('farebox payer ' || network || ' ' || payer, 0))"
+/**
+ * Serializes a payer's acceptances over all API processes, until the transaction ends. Taken before the nonce is claimed,
+ * so that no claim waits for another one, which may wait for the lock itself.
+ */
+const payerLock = (
+  lock: 'pg_advisory_xact_lock' | 'pg_try_advisory_xact_lock',
+  [network, payer]: readonly [string, string],
+) => `${lock}(hashtextextended('farebox payer ' || ${network} || ' ' || ${payer}, 0))`
 
 /** Thrown to roll back the claim of a payment that cannot be accepted; never leaves this folder. */
 export class AcceptanceRefused extends Error {
@@ -22,7 +29,7 @@ export class AcceptanceRefused extends Error {
   }
 }
 
-type NonceClaim =
+export type NonceClaim =
   | Exclude<Acceptance, { outcome: 'accepted' | 'settles_again' }>
   | { outcome: 'claimed'; authorizationId: string; isNewPayer: boolean }
 
@@ -32,67 +39,185 @@ export interface UnchargedLimits {
   readonly newPayers: NewPayers
 }
 
+/** The idempotency key's row, as it was locked. */
+interface LockedKey {
+  readonly request_digest: string
+  readonly job_id: string | null
+}
+
+const CLAIM_COLUMNS =
+  'id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, permit_nonce, challenge_token_sha256'
+const CLAIM_TYPES = [
+  'uuid',
+  'uuid',
+  'text',
+  'text',
+  'numeric',
+  'numeric',
+  'numeric',
+  'jsonb',
+  'numeric',
+  'text',
+] as const
+
 /**
- * Claims the nonce, if the payer can afford the payment in addition to their open work. The insert comes first, so that
- * a used nonce is reported as such whatever the payer owes; the same statement then waits for the payer's other
- * acceptances. A deadline past the year 9999 is stored as the end of that year, for comparisons in SQL; `signed` has
- * the exact one. `limits` are for payments that cause new work: paying for a withheld result is always possible.
+ * The values of `CLAIM_COLUMNS`, from columns or parameters. A deadline past the year 9999 is stored as the end of that
+ * year, for comparisons in SQL; `signed` has the exact one.
+ */
+const claimOf = (column: (index: number) => string) =>
+  CLAIM_TYPES.map((_, index) =>
+    index === 6 ? `to_timestamp(LEAST(${column(index)}, 253402300799)::double precision)` : column(index),
+  ).join(', ')
+const CLAIM_PARAMETERS = claimOf((index) => `$${index + 1}::${CLAIM_TYPES[index]}`)
+const CLAIMED_PAYER = ['$3', '$4'] as const
+
+/** A nonce that is claimed for a new job. */
+export interface NewClaim {
+  readonly jobId: string
+  readonly authorizationId: string
+  readonly job: NewJob
+}
+
+/**
+ * Locks the key and, when it is free for this request, waits for the payer's other acceptances and claims the nonce for
+ * the new job: one statement, in this order. A row that was waited for is locked and returned as it is then, and the rest
+ * depends on that; what other tables held before the wait is not read here. Cannot commit alone: the claim's job is
+ * missing.
+ */
+export async function claimWithFreeKey(
+  sql: Sql,
+  claim: NewClaim,
+): Promise<{ readonly key: LockedKey | null; readonly isClaimed: boolean }> {
+  const { rows } = await sql.query<LockedKey & { is_claimed: boolean }>({
+    name: 'claim_with_free_key',
+    text: `WITH key AS (SELECT request_digest, job_id FROM idempotency_keys WHERE idempotency_key = $11 FOR UPDATE),
+     turn AS MATERIALIZED (
+       SELECT ${payerLock('pg_advisory_xact_lock', CLAIMED_PAYER)} FROM key WHERE job_id IS NULL AND request_digest = $12),
+     claimed AS (
+       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM turn
+       ON CONFLICT DO NOTHING RETURNING id)
+     SELECT request_digest, job_id, EXISTS (SELECT FROM claimed) AS is_claimed FROM key`,
+    values: [...claimValues(claim), claim.job.idempotencyKey, claim.job.requestDigest],
+  })
+  const [key] = rows
+  return { key: key ?? null, isClaimed: key?.is_claimed === true }
+}
+
+/**
+ * The same for several payers in one statement, which waits for nobody: leaves out a key or payer that is locked. Returns
+ * the ids of the jobs whose nonces are claimed.
+ */
+export async function claimWithFreeKeys(sql: Sql, claims: readonly NewClaim[]): Promise<ReadonlySet<string>> {
+  const asked = CLAIM_COLUMNS.split(', ')
+  const columns = [...asked, 'idempotency_key', 'request_digest'].join(', ')
+  const { rows } = await sql.query<{ job_id: string }>({
+    name: 'claim_with_free_keys',
+    text: `WITH asked AS (SELECT ${columns} FROM ${listed(...CLAIM_TYPES, 'text', 'text')} AS asked (${columns})),
+     free AS (
+       SELECT ${asked.map((column) => `asked.${column}`).join(', ')} FROM asked CROSS JOIN LATERAL (
+         SELECT FROM idempotency_keys AS key WHERE key.idempotency_key = asked.idempotency_key
+           AND key.request_digest = asked.request_digest AND key.job_id IS NULL FOR UPDATE SKIP LOCKED) AS locked),
+     turn AS MATERIALIZED (
+       SELECT ${CLAIM_COLUMNS}, ${payerLock('pg_try_advisory_xact_lock', ['network', 'payer'])} AS has_turn FROM free)
+     INSERT INTO authorizations (${CLAIM_COLUMNS})
+     SELECT ${claimOf((index) => asked[index] ?? '')} FROM turn WHERE has_turn
+     ON CONFLICT DO NOTHING RETURNING job_id`,
+    values: columnsOf(
+      claims.map((claim) => [...claimValues(claim), claim.job.idempotencyKey, claim.job.requestDigest]),
+    ),
+  })
+  return new Set(rows.map(({ job_id }) => job_id))
+}
+
+/**
+ * Claims the nonce for an existing job, if the payer can afford the payment in addition to their open work. The insert
+ * comes before the exposure is judged, so that a used nonce is reported as such whatever the payer owes; the same
+ * statement first waits for the payer's other acceptances, and the exposure is read behind it, in one round trip.
+ * `limits` are for payments that cause new work: paying for a withheld result is always possible.
  */
 export async function claimNonce(
   sql: Sql,
   jobId: string,
-  { authorization, challengeTokenSha256, exposure }: NewJob,
+  job: NewJob,
   limits: UnchargedLimits | null,
 ): Promise<NonceClaim> {
   const authorizationId = randomUUID()
-  const inserted = await sql.query({
-    name: 'claim_nonce',
-    text: `WITH claimed AS (
-       INSERT INTO authorizations
-         (id, job_id, network, payer, nonce, authorized_maximum, deadline, signed, permit_nonce, challenge_token_sha256)
-       VALUES ($1, $2, $3, $4, $5, $6, to_timestamp(LEAST($7::numeric, 253402300799)::double precision), $8, $9, $10)
-       ON CONFLICT DO NOTHING RETURNING network, payer)
-     SELECT ${PAYER_LOCK} FROM claimed`,
-    values: [
-      authorizationId,
-      jobId,
-      authorization.network,
-      authorization.payer,
-      authorization.nonce.toString(),
-      authorization.authorizedMaximum.toString(),
-      authorization.deadline.toString(),
-      storedAuthorization(authorization),
-      exposure.needsPermit ? (authorization.gasSponsoring?.nonce.toString() ?? null) : null,
-      challengeTokenSha256,
-    ],
-  })
-  if (inserted.rowCount === 1) {
-    const isNewPayer = await refuseOverExposure(sql, jobId, authorization, exposure, limits)
-    return { outcome: 'claimed', authorizationId, isNewPayer }
-  }
+  const [inserted, exposure] = await Promise.all([
+    sql.query({
+      name: 'claim_nonce',
+      text: `WITH turn AS MATERIALIZED (SELECT ${payerLock('pg_advisory_xact_lock', CLAIMED_PAYER)})
+       INSERT INTO authorizations (${CLAIM_COLUMNS}) SELECT ${CLAIM_PARAMETERS} FROM turn
+       ON CONFLICT DO NOTHING`,
+      values: claimValues({ jobId, authorizationId, job }),
+    }),
+    readPayerExposure(sql, job, limits),
+  ])
+  if (inserted.rowCount !== 1) return await findHolder(sql, jobId, job.authorization)
+  const isNewPayer = await refuseOverExposure(sql, jobId, job, exposure, limits)
+  return { outcome: 'claimed', authorizationId, isNewPayer }
+}
+
+function claimValues({
+  jobId,
+  authorizationId,
+  job: { authorization, challengeTokenSha256, exposure },
+}: NewClaim): readonly unknown[] {
+  return [
+    authorizationId,
+    jobId,
+    authorization.network,
+    authorization.payer,
+    authorization.nonce.toString(),
+    authorization.authorizedMaximum.toString(),
+    authorization.deadline.toString(),
+    storedAuthorization(authorization),
+    exposure.needsPermit ? (authorization.gasSponsoring?.nonce.toString() ?? null) : null,
+    challengeTokenSha256,
+  ]
+}
+
+/** Returns why the nonce could not be claimed for the job. */
+export async function findHolder(
+  sql: Sql,
+  jobId: string,
+  { network, payer, nonce }: Authorization,
+): Promise<Exclude<NonceClaim, { outcome: 'claimed' }>> {
   const { rows } = await sql.query<{ job_id: string }>({
     name: 'find_nonce_claim',
     text: 'SELECT job_id FROM authorizations WHERE network = $1 AND payer = $2 AND nonce = $3',
-    values: [authorization.network, authorization.payer, authorization.nonce.toString()],
+    values: [network, payer, nonce.toString()],
   })
   const [holder] = rows
   if (!holder) return { outcome: 'permit_already_used' }
   return holder.job_id === jobId ? { outcome: 'exists', jobId } : { outcome: 'authorization_already_used' }
 }
 
+/** Reads what `refuseOverExposure` judges; must be sent behind the statement that locks the payer. */
+export function readPayerExposure(sql: Sql, job: NewJob, limits: UnchargedLimits | null): Promise<PayerExposure> {
+  return readExposure(sql, exposureQuestion(job, limits))
+}
+
+export function exposureQuestion(
+  { authorization: { payer }, exposure: { funds, verifiedMsAgo } }: NewJob,
+  limits: UnchargedLimits | null,
+): ExposureQuestion {
+  const windowSeconds = limits?.budget.windowSeconds ?? 0
+  const isKnown = limits === null || limits.newPayers.isEstablished(payer)
+  const establishedFrom = isKnown ? null : limits.newPayers.establishedFrom
+  return { payer, funds, verifiedMsAgo, aheadOf: null, windowSeconds, establishedFrom }
+}
+
 /**
  * Throws `AcceptanceRefused` when the payer owes for earlier work, caused too much without a charge, or has more open
  * than the limits or their funds allow. Returns whether the payer is new.
  */
-async function refuseOverExposure(
+export async function refuseOverExposure(
   sql: Sql,
   jobId: string,
-  { payer, authorizedMaximum: maximum }: Authorization,
-  { maximumOpen, needsPermit, verifiedMsAgo, funds }: ExposureTerms,
+  { authorization: { payer, authorizedMaximum: maximum }, exposure: { maximumOpen, needsPermit, funds } }: NewJob,
+  exposure: PayerExposure,
   limits: UnchargedLimits | null,
 ): Promise<boolean> {
-  const windowSeconds = limits?.budget.windowSeconds ?? 0
-  const exposure = await readExposure(sql, payer, { funds, verifiedMsAgo, aheadOf: null, windowSeconds })
   const debt = exposure.owes ? await findDebt(sql, payer, jobId) : null
   if (debt) throw new AcceptanceRefused({ outcome: 'unpaid_debt', ...debt })
   const exhausted = limits && (await findExhaustedBudget(sql, payer, exposure.uncharged, limits.budget))
@@ -107,29 +232,22 @@ async function refuseOverExposure(
       openTotal: total,
       settlingNonces: settlingNonces(exposure),
     })
-  return limits !== null && (await reserveIfNew(sql, payer, maximum, limits.newPayers))
-}
-
-/**
- * Returns whether the payer is new. Throws `AcceptanceRefused` when the payment of a new one exceeds their shared
- * limit. Called last, since a reservation is not returned.
- */
-async function reserveIfNew(sql: Sql, payer: string, maximum: AtomicAmount, newPayers: NewPayers): Promise<boolean> {
-  if (newPayers.isEstablished(payer)) return false
-  if (!newPayers.recordSettled(payer, await readSettled(sql, payer))) return false
-  const retryAfterSeconds = await newPayers.reserve(sql, maximum)
-  if (retryAfterSeconds !== null) throw new AcceptanceRefused({ outcome: 'new_payer_limit', retryAfterSeconds })
+  if (limits === null || exposure.isEstablished === null) return false
+  if (exposure.isEstablished) {
+    limits.newPayers.recordEstablished(payer)
+    return false
+  }
+  await reserveForNewPayer(sql, maximum, limits.newPayers)
   return true
 }
 
-/** Returns the sum of all settled charges of the payer. */
-async function readSettled(sql: Sql, payer: string): Promise<AtomicAmount> {
-  const { rows } = await sql.query<{ settled: string }>({
-    name: 'read_settled',
-    text: `SELECT coalesce(sum(charge_amount), 0) AS settled FROM settlements WHERE payer = $1 AND state = 'confirmed'`,
-    values: [payer],
-  })
-  return atomicAmount(BigInt(rows[0]?.settled ?? 0))
+/**
+ * Throws `AcceptanceRefused` when the payment of a new payer exceeds their shared limit. Called last, since a reservation
+ * is not returned.
+ */
+async function reserveForNewPayer(sql: Sql, maximum: AtomicAmount, newPayers: NewPayers): Promise<void> {
+  const retryAfterSeconds = await newPayers.reserve(sql, maximum)
+  if (retryAfterSeconds !== null) throw new AcceptanceRefused({ outcome: 'new_payer_limit', retryAfterSeconds })
 }
 
 /**

@@ -1,5 +1,7 @@
-import type { PresentedClaim, PriorWork } from '#shared/jobs/admission-store.ts'
+import type { AdmissionStore, PresentedClaim, PriorWork } from '#shared/jobs/admission-store.ts'
 import type { JobState } from '#shared/jobs/job.ts'
+import { shareStatement } from '../batch.ts'
+import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 
 interface PriorWorkRow {
@@ -17,33 +19,76 @@ interface PriorWorkRow {
  */
 const TOKENLESS_SECONDS = 3600
 
+interface Presented {
+  readonly idempotencyKey: string
+  readonly claim: PresentedClaim
+}
+
+const PRIOR_WORK = 'holder_id, prior.payer, state, is_releasable, claimed_for, has_same_token'
+const ASKED = '(idempotency_key, network, payer, nonce, challenge_token_sha256, tokenless_seconds)'
+const PRIOR_WORK_OF_ASKED = `
+  SELECT holder.id AS holder_id, holder.payer, holder.state,
+    holder.state = 'failed' AND bound.expires_at <= now() AS is_releasable, claim.job_id AS claimed_for,
+    CASE WHEN claim.challenge_token_sha256 IS NOT NULL THEN claim.challenge_token_sha256 = asked.challenge_token_sha256
+      ELSE claim.claimed_at > now() - make_interval(secs => asked.tokenless_seconds) END AS has_same_token
+  FROM (VALUES (true)) AS always
+  LEFT JOIN jobs AS holder ON holder.idempotency_key = asked.idempotency_key
+  LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = holder.idempotency_key
+  LEFT JOIN authorizations AS claim
+    ON claim.network = asked.network AND claim.payer = asked.payer AND claim.nonce = asked.nonce OFFSET 0`
+
 /**
- * Returns the job of a key and the job of a payment nonce. One statement, so one snapshot: read separately, a job
- * accepted in between would look like someone else's.
+ * Creates a function that returns the job of a key and the job of a payment nonce. One statement, so one snapshot: read
+ * separately, a job accepted in between would look like someone else's. Requests that arrive at the same time share it.
  */
-export async function findPriorWork(
-  sql: Sql,
-  idempotencyKey: string,
-  { authorization: { network, payer, nonce }, challengeTokenSha256 }: PresentedClaim,
-): Promise<PriorWork> {
+export function createPriorWorkFinder(sql: Sql): AdmissionStore['findPriorWork'] {
+  const find = shareStatement<Presented, PriorWork>({
+    keyOf: ({ idempotencyKey }) => idempotencyKey,
+    together: (presented) => findPriorWorks(sql, presented),
+    alone: (presented) => findPriorWork(sql, presented),
+  })
+  return (idempotencyKey, claim) => find({ idempotencyKey, claim })
+}
+
+async function findPriorWorks(sql: Sql, presented: readonly Presented[]): Promise<ReadonlyMap<string, PriorWork>> {
+  const { rows } = await sql.query<PriorWorkRow & { idempotency_key: string }>({
+    name: 'find_prior_works',
+    text: `SELECT asked.idempotency_key, ${PRIOR_WORK}
+     FROM ${listed('text', 'text', 'text', 'numeric', 'text', 'float8')} AS asked ${ASKED}
+     CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
+    values: columnsOf(presented.map(askedValues)),
+  })
+  return new Map(rows.map((row) => [row.idempotency_key, priorWorkFromRow(row)]))
+}
+
+async function findPriorWork(sql: Sql, presented: Presented): Promise<PriorWork> {
   const { rows } = await sql.query<PriorWorkRow>({
     name: 'find_prior_work',
-    text: `SELECT holder.id AS holder_id, holder.payer, holder.state,
-       holder.state = 'failed' AND bound.expires_at <= now() AS is_releasable, claim.job_id AS claimed_for,
-       CASE WHEN claim.challenge_token_sha256 IS NOT NULL THEN claim.challenge_token_sha256 = $5
-         ELSE claim.claimed_at > now() - make_interval(secs => $6) END AS has_same_token
-     FROM (VALUES (true)) AS always
-     LEFT JOIN jobs AS holder ON holder.idempotency_key = $1
-     LEFT JOIN idempotency_keys AS bound ON bound.idempotency_key = holder.idempotency_key
-     LEFT JOIN authorizations AS claim ON claim.network = $2 AND claim.payer = $3 AND claim.nonce = $4`,
-    values: [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256, TOKENLESS_SECONDS],
+    text: `SELECT ${PRIOR_WORK}
+     FROM (VALUES ($1::text, $2::text, $3::text, $4::numeric, $5::text, $6::float8)) AS asked ${ASKED}
+     CROSS JOIN LATERAL (${PRIOR_WORK_OF_ASKED}) AS prior`,
+    values: askedValues(presented),
   })
   const [row] = rows
   if (!row) throw new Error('a left join from one row always returns it')
-  const { holder_id: jobId, payer: holderPayer, state, claimed_for: claimedFor } = row
-  const hasHolder = jobId !== null && holderPayer !== null && state !== null
+  return priorWorkFromRow(row)
+}
+
+function askedValues({ idempotencyKey, claim: { authorization, challengeTokenSha256 } }: Presented) {
+  const { network, payer, nonce } = authorization
+  return [idempotencyKey, network, payer, nonce.toString(), challengeTokenSha256, TOKENLESS_SECONDS] as const
+}
+
+function priorWorkFromRow({
+  holder_id: jobId,
+  payer,
+  state,
+  claimed_for: claimedFor,
+  ...row
+}: PriorWorkRow): PriorWork {
+  const hasHolder = jobId !== null && payer !== null && state !== null
   return {
-    holder: hasHolder ? { jobId, payer: holderPayer, state, isReleasable: row.is_releasable === true } : null,
+    holder: hasHolder ? { jobId, payer, state, isReleasable: row.is_releasable === true } : null,
     claim: claimedFor === null ? null : { jobId: claimedFor, hasSameToken: row.has_same_token === true },
   }
 }

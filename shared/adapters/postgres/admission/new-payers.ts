@@ -9,7 +9,7 @@ import type { Sql } from '../pool.ts'
 const READING_LIFE_MS = 1000
 /** How old it may be when one is refused: during an attack the sums run over many rows, and refusals come often. */
 const REFUSAL_READING_LIFE_MS = 100
-/** An established payer stays established; forgetting one costs a sum over their settlements. */
+/** An established payer stays established; forgetting one costs a sum over some of their settlements. */
 const REMEMBERED_PAYERS = 100_000
 /** Work in progress settles within seconds. */
 const OPEN_WORK_RETRY_SECONDS = 2
@@ -36,8 +36,10 @@ export interface NewPayersOptions {
 export interface NewPayers {
   /** Returns whether this payer is known to be established, so that their settlements need not be read. */
   isEstablished(payer: string): boolean
-  /** Records the sum of the payer's settled charges. Returns whether they are new. */
-  recordSettled(payer: string, settled: AtomicAmount): boolean
+  /** Payers whose settled charges add up to less than this are new. */
+  readonly establishedFrom: AtomicAmount
+  /** Records that the payer's settled charges reach `establishedFrom`. */
+  recordEstablished(payer: string): void
   /** Returns `null` when a new payer's payment fits the limit, else the seconds until it may. */
   reserve(sql: Sql, maximum: AtomicAmount): Promise<number | null>
 }
@@ -67,13 +69,12 @@ export function createNewPayers({ establishedFrom, limit, windowSeconds, nowMs }
   }
 
   return {
-    isEstablished: (payer) => established.has(payer),
-    recordSettled: (payer, settled) => {
-      if (settled < establishedFrom) return true
+    establishedFrom,
+    isEstablished: (payer) => establishedFrom <= 0n || established.has(payer),
+    recordEstablished: (payer) => {
       const [oldest] = established
       if (oldest !== undefined && established.size >= REMEMBERED_PAYERS) established.delete(oldest)
       established.add(payer)
-      return false
     },
     reserve: async (sql, maximum) => {
       const reading = recent(maximum) ?? (await read(sql))

@@ -1,19 +1,30 @@
-import type { ClaimedJob } from '#shared/jobs/job.ts'
 import { type AtomicAmount, atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Exposure } from '#shared/payment/exposure.ts'
 import type { PayerFunds } from '#shared/payment/payer-funds.ts'
+import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 
-const SETTLED_AFTER_BLOCK =
-  "SELECT charge_amount FROM settlements WHERE payer = $1 AND state = 'confirmed' AND block_number > $3::numeric"
+/** Whose exposure is read, and which part of it. */
+export interface ExposureQuestion {
+  readonly payer: string
+  readonly funds: PayerFunds | null
+  readonly verifiedMsAgo: number
+  /** Leaves out this job and waiting jobs accepted after it. */
+  readonly aheadOf: { readonly id: string } | null
+  readonly windowSeconds: number
+  /** Asks whether the payer's settled charges reach this amount; `null` when that is known. */
+  readonly establishedFrom: AtomicAmount | null
+}
 
-/**
- * `OFFSET 0` makes the planner start from the payer's few jobs: without table statistics it would read all settlements.
- */
-const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
-    SELECT charge_amount FROM settlements
-    WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
-  WHERE jobs.payer = $1 AND jobs.finished_at >= now() - make_interval(secs => $3::float8 / 1000)`
+/** What a payer has open, owes, and caused without a charge. */
+export interface PayerExposure extends Exposure {
+  /** Whether a result of theirs is withheld until they pay for it. */
+  readonly owes: boolean
+  /** The payer's uncharged work of the last `windowSeconds`, without calls that the service lost. */
+  readonly uncharged: AtomicAmount
+  /** Whether the payer's settled charges reach `establishedFrom`; `null` when that was not asked. */
+  readonly isEstablished: boolean | null
+}
 
 interface ExposureRow {
   amount: string
@@ -23,14 +34,53 @@ interface ExposureRow {
   is_settling: boolean
   owes: boolean | null
   uncharged: string | null
+  is_established: boolean | null
 }
 
-/** What a payer has open, owes, and caused without a charge. */
-export interface PayerExposure extends Exposure {
-  /** Whether a result of theirs is withheld until they pay for it. */
-  readonly owes: boolean
-  /** The payer's uncharged work of the last `windowSeconds`, without calls that the service lost. */
-  readonly uncharged: AtomicAmount
+const SETTLED_AFTER_BLOCK =
+  "SELECT charge_amount FROM settlements WHERE payer = asked.payer AND state = 'confirmed' AND block_number > asked.since"
+
+/**
+ * `OFFSET 0` makes the planner start from the payer's few jobs: without table statistics it would read all settlements.
+ */
+const SETTLED_WITHIN = `SELECT paid.charge_amount FROM jobs CROSS JOIN LATERAL (
+    SELECT charge_amount FROM settlements
+    WHERE settlements.authorization_id = jobs.authorization_id AND settlements.state = 'confirmed' OFFSET 0) AS paid
+  WHERE jobs.payer = asked.payer AND jobs.finished_at >= now() - make_interval(secs => asked.since::float8 / 1000)`
+
+/** Ends at the settlement that reaches the amount: a payer may have millions. */
+const IS_ESTABLISHED = `EXISTS (SELECT FROM (
+    SELECT sum(charge_amount) OVER (ROWS UNBOUNDED PRECEDING) AS reached FROM settlements
+    WHERE payer = asked.payer AND state = 'confirmed') AS sums WHERE reached >= asked.established_from)`
+
+/** The exposure of one row of `asked`. */
+const exposureOf = (settled: string) => `
+  SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
+    nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
+    NULL::boolean AS owes, NULL::numeric AS uncharged, NULL::boolean AS is_established
+  FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
+  WHERE jobs.payer = asked.payer AND finished_at IS NULL
+    AND (asked.ahead_of IS NULL OR (jobs.id <> asked.ahead_of AND (state <> 'accepted' OR (jobs.accepted_at, jobs.id)
+      < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = asked.ahead_of))))
+  UNION ALL
+  SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL,
+    EXISTS (SELECT FROM jobs WHERE payer = asked.payer AND is_owed),
+    (SELECT coalesce(sum(amount), 0) FROM uncharged_work
+      WHERE payer = asked.payer AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => asked.window_seconds)),
+    CASE WHEN asked.established_from IS NOT NULL THEN ${IS_ESTABLISHED} END
+  FROM (${settled}) AS settled`
+
+/** What the age of a payer's funds is counted in: blocks of a reading, or the time since the verification. */
+export type FundsAge = 'block' | 'time'
+const SETTLED: Record<FundsAge, string> = { block: SETTLED_AFTER_BLOCK, time: SETTLED_WITHIN }
+export const fundsAgeOf = ({ funds }: Pick<ExposureQuestion, 'funds'>): FundsAge => (funds ? 'block' : 'time')
+
+const ASKED = '(payer, ahead_of, since, window_seconds, established_from)'
+const EXPOSURE = 'amount, nonce, by_permit, is_settling, owes, uncharged, is_established'
+
+function askedValues({ payer, funds, verifiedMsAgo, aheadOf, windowSeconds, establishedFrom }: ExposureQuestion) {
+  const since = funds ? funds.blockNumber.toString() : verifiedMsAgo
+  return [payer, aheadOf?.id ?? null, since, windowSeconds, establishedFrom?.toString() ?? null] as const
 }
 
 /**
@@ -38,33 +88,35 @@ export interface PayerExposure extends Exposure {
  * counts with its signed maximum, or with its charge once that is fixed. Charges settled after the block of `funds` are
  * added, since they are still in that balance; without a reading of funds, charges settled within `verifiedMsAgo`.
  */
-export async function readExposure(
-  sql: Sql,
-  payer: string,
-  options: {
-    readonly funds: PayerFunds | null
-    readonly verifiedMsAgo: number
-    readonly aheadOf: ClaimedJob | null
-    readonly windowSeconds: number
-  },
-): Promise<PayerExposure> {
-  const { funds, verifiedMsAgo, aheadOf, windowSeconds } = options
+export async function readExposure(sql: Sql, question: ExposureQuestion): Promise<PayerExposure> {
+  const age = fundsAgeOf(question)
   const { rows } = await sql.query<ExposureRow>({
-    name: funds ? 'read_exposure_since_block' : 'read_exposure_within',
-    text: `SELECT CASE WHEN state IN ('accepted', 'generating') THEN authorized_maximum ELSE charge_amount END AS amount,
-       nonce, permit_nonce IS NOT NULL AS by_permit, state = 'settling' AS is_settling,
-       NULL::boolean AS owes, NULL::numeric AS uncharged
-     FROM jobs JOIN authorizations ON authorizations.id = jobs.authorization_id
-     WHERE jobs.payer = $1 AND finished_at IS NULL
-       AND ($2::uuid IS NULL OR (jobs.id <> $2 AND (state <> 'accepted'
-         OR (jobs.accepted_at, jobs.id) < (SELECT mine.accepted_at, mine.id FROM jobs AS mine WHERE mine.id = $2))))
-     UNION ALL
-     SELECT coalesce(sum(charge_amount), 0), NULL, NULL, NULL, EXISTS (SELECT FROM jobs WHERE payer = $1 AND is_owed),
-       (SELECT coalesce(sum(amount), 0) FROM uncharged_work
-         WHERE payer = $1 AND kind <> 'lost_call' AND created_at > now() - make_interval(secs => $4))
-     FROM (${funds ? SETTLED_AFTER_BLOCK : SETTLED_WITHIN}) AS settled`,
-    values: [payer, aheadOf?.id ?? null, funds ? funds.blockNumber.toString() : verifiedMsAgo, windowSeconds],
+    name: `read_exposure_by_${age}`,
+    text: `SELECT ${EXPOSURE} FROM (VALUES ($1::text, $2::uuid, $3::numeric, $4::float8, $5::numeric)) AS asked ${ASKED}
+     CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
+    values: askedValues(question),
   })
+  return exposureFromRows(rows)
+}
+
+/** Reads several exposures in one statement, of funds whose age is counted alike. Returns each with its question. */
+export async function readExposures(
+  sql: Sql,
+  age: FundsAge,
+  questions: readonly ExposureQuestion[],
+): Promise<readonly (readonly [ExposureQuestion, PayerExposure])[]> {
+  const { rows } = await sql.query<ExposureRow & { place: number }>({
+    name: `read_exposures_by_${age}`,
+    text: `SELECT place::int, ${EXPOSURE}
+     FROM ${listed('text', 'uuid', 'numeric', 'float8', 'numeric')} WITH ORDINALITY AS asked ${ASKED.replace(')', ', place)')}
+     CROSS JOIN LATERAL (${exposureOf(SETTLED[age])}) AS exposure`,
+    values: columnsOf(questions.map(askedValues)),
+  })
+  const rowsOf = Map.groupBy(rows, ({ place }) => place)
+  return questions.map((question, index) => [question, exposureFromRows(rowsOf.get(index + 1) ?? [])])
+}
+
+function exposureFromRows(rows: readonly ExposureRow[]): PayerExposure {
   const settled = rows.find(({ nonce }) => nonce === null)
   return {
     open: rows.flatMap(({ nonce, amount, by_permit, is_settling }) =>
@@ -82,5 +134,6 @@ export async function readExposure(
     settledSince: atomicAmount(BigInt(settled?.amount ?? 0)),
     owes: settled?.owes ?? false,
     uncharged: atomicAmount(BigInt(settled?.uncharged ?? 0)),
+    isEstablished: settled?.is_established ?? null,
   }
 }

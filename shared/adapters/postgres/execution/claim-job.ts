@@ -1,4 +1,7 @@
+import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
+import { shareStatement } from '../batch.ts'
+import { columnsOf, listed } from '../listed.ts'
 import type { Sql } from '../pool.ts'
 import { CLAIMED_JOB, type ClaimedJobRow, claimedJobFromRow } from './job-row.ts'
 
@@ -7,26 +10,71 @@ const GRACE_SHARE = 1 / 3
 /** The longest delay of a deferred job, without jitter: the end of an outage is noticed within this time. */
 const LONGEST_DELAY_MS = 30_000
 
+interface Claim {
+  readonly jobId: string
+  readonly leaseMs: number
+}
+
+const CLAIM = `fence = fence + 1, lease_expires_at = now() + make_interval(secs => lease_ms / 1000.0), orphaned_at = NULL`
+const IS_CLAIMABLE = `state IN ('accepted', 'generating', 'generated', 'settling')
+  AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
+  AND (state <> 'generating' OR orphaned_at IS NOT NULL)`
+const CLAIMED = `${CLAIMED_JOB},
+  extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms,
+  coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS deferred_ms,
+  coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS payment_blocked_ms`
+
 /**
- * Takes the lease of an unfinished job without one and raises its fence, by PostgreSQL's clock. Returns `null` when the
- * job is finished, leased by another worker, or not due yet.
- *
- * A worker that takes over a `generating` job must fail it, so the previous worker gets a grace period first: after an
- * outage of the database all renewals are late, and that worker may be about to store the result.
+ * Creates a function that takes the lease of an unfinished job without one and raises its fence, by PostgreSQL's clock.
+ * Jobs that are delivered at the same time are claimed in one statement. Returns `null` when the job is finished, leased
+ * by another worker, or not due yet.
  */
-export async function claimJob(sql: Sql, jobId: string, leaseMs: number): Promise<ClaimedJob | null> {
+export function createJobClaimer(sql: Sql): ExecutionStore['claimJob'] {
+  const claim = shareStatement<Claim, ClaimedJob | null>({
+    keyOf: ({ jobId }) => jobId,
+    together: (claims) => claimTogether(sql, claims),
+    alone: (claim) => claimAlone(sql, claim),
+  })
+  return (jobId, leaseMs) => claim({ jobId, leaseMs })
+}
+
+/**
+ * Claims those that can be claimed at once; a row that is locked, as by another worker's claim, is left out. All are
+ * committed before they are read, so one that cannot be read fails alone.
+ */
+async function claimTogether(sql: Sql, claims: readonly Claim[]): Promise<ReadonlyMap<string, ClaimedJob | Error>> {
+  const { rows } = await sql.query<ClaimedJobRow>({
+    name: 'claim_jobs',
+    text: `WITH asked AS (SELECT id, lease_ms FROM ${listed('uuid', 'float8')} AS asked (id, lease_ms)),
+     free AS (
+       SELECT asked.id, lease_ms FROM asked CROSS JOIN LATERAL (
+         SELECT FROM jobs WHERE jobs.id = asked.id AND ${IS_CLAIMABLE} FOR NO KEY UPDATE SKIP LOCKED) AS locked)
+     UPDATE jobs SET ${CLAIM} FROM free, authorizations
+     WHERE jobs.id = free.id AND authorizations.id = jobs.authorization_id
+     RETURNING ${CLAIMED}`,
+    values: columnsOf(claims.map(({ jobId, leaseMs }) => [jobId, leaseMs])),
+  })
+  return new Map(rows.map((row) => [row.id, claimedOrError(row)]))
+}
+
+function claimedOrError(row: ClaimedJobRow): ClaimedJob | Error {
+  try {
+    return claimedJobFromRow(row)
+  } catch (cause) {
+    return new Error(`job ${row.id} cannot be read`, { cause })
+  }
+}
+
+/**
+ * Claims one job. A worker that takes over a `generating` job must fail it, so the previous worker gets a grace period
+ * first: after an outage of the database all renewals are late, and that worker may be about to store the result.
+ */
+async function claimAlone(sql: Sql, { jobId, leaseMs }: Claim): Promise<ClaimedJob | null> {
   const { rows } = await sql.query<ClaimedJobRow>({
     name: 'claim_job',
-    text: `UPDATE jobs SET fence = fence + 1, lease_expires_at = now() + make_interval(secs => $2 / 1000.0), orphaned_at = NULL
-     FROM authorizations
-     WHERE jobs.id = $1 AND authorizations.id = jobs.authorization_id
-       AND state IN ('accepted', 'generating', 'generated', 'settling')
-       AND (lease_expires_at IS NULL OR lease_expires_at <= now()) AND run_after <= now()
-       AND (state <> 'generating' OR orphaned_at IS NOT NULL)
-     RETURNING ${CLAIMED_JOB},
-       extract(epoch FROM clock_timestamp() - run_after)::float8 * 1000 AS waited_ms,
-       coalesce(extract(epoch FROM now() - deferred_since), 0)::float8 * 1000 AS deferred_ms,
-       coalesce(extract(epoch FROM now() - payment_blocked_since), 0)::float8 * 1000 AS payment_blocked_ms`,
+    text: `UPDATE jobs SET ${CLAIM} FROM authorizations, (VALUES ($2::float8)) AS lease (lease_ms)
+     WHERE jobs.id = $1 AND authorizations.id = jobs.authorization_id AND ${IS_CLAIMABLE}
+     RETURNING ${CLAIMED}`,
     values: [jobId, leaseMs],
   })
   if (rows[0]) return claimedJobFromRow(rows[0])

@@ -1,20 +1,57 @@
 import { randomUUID } from 'node:crypto'
+import type { ExecutionStore } from '#shared/jobs/execution-store.ts'
 import type { ClaimedJob, Written } from '#shared/jobs/job.ts'
-import { moveJob } from '../move-job.ts'
+import { shareStatement } from '../batch.ts'
+import { moveJob, moveJobs } from '../move-job.ts'
 import type { Sql } from '../pool.ts'
 
+interface Attempt {
+  readonly id: string
+  readonly job: ClaimedJob
+  readonly deployment: string
+}
+
 /**
- * Moves accepted → generating, or generating → generating with the next deployment. The attempt's row is committed
- * before the provider is called, so a crash cannot hide a call.
+ * Creates a function that moves accepted → generating, those jobs in one statement that are ready at the same time, or
+ * generating → generating with the next deployment. The attempt's row is committed before the provider is called, so a
+ * crash cannot hide a call.
  */
-export async function startAttempt(
+export function createAttemptStarter(sql: Sql): ExecutionStore['startAttempt'] {
+  const startFirst = shareStatement<Attempt, Written>({
+    keyOf: ({ job }) => job.id,
+    together: (attempts) => startTogether(sql, attempts),
+    alone: (attempt) => startAttempt(sql, attempt, null),
+  })
+  return async (job, deployment, failed) => {
+    const attempt = { id: randomUUID(), job, deployment }
+    const written = await (failed ? startAttempt(sql, attempt, failed) : startFirst(attempt))
+    return { written, attemptId: attempt.id }
+  }
+}
+
+async function startTogether(sql: Sql, attempts: readonly Attempt[]): Promise<ReadonlyMap<string, Written>> {
+  const moved = await moveJobs(sql, attempts, 'generating', {
+    name: 'start_attempts',
+    columns: [
+      { name: 'attempt_id', type: 'uuid', of: ({ id }) => id },
+      { name: 'authorization_id', type: 'uuid', of: ({ job }) => job.authorizationId },
+      { name: 'deployment', type: 'text', of: ({ deployment }) => deployment },
+    ],
+    together: [
+      `started AS (
+         INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
+         SELECT attempt_id, id, authorization_id, deployment, 'open' FROM moved)`,
+    ],
+  })
+  return new Map([...moved].map((id) => [id, 'written']))
+}
+
+async function startAttempt(
   sql: Sql,
-  job: ClaimedJob,
-  deployment: string,
-  failed: { attemptId: string; reason: string } | null,
-): Promise<{ written: Written; attemptId: string }> {
-  const attemptId = randomUUID()
-  const written = await moveJob(sql, job, 'generating', (parameter) => {
+  { id: attemptId, job, deployment }: Attempt,
+  failed: { readonly attemptId: string; readonly reason: string } | null,
+): Promise<Written> {
+  return await moveJob(sql, job, 'generating', (parameter) => {
     const started = `started AS (
       INSERT INTO upstream_attempts (id, job_id, authorization_id, deployment, state)
       SELECT ${parameter(attemptId)}::uuid, id, ${parameter(job.authorizationId)}::uuid, ${parameter(deployment)}, 'open'
@@ -26,5 +63,4 @@ export async function startAttempt(
     // An authorization may have only one attempt that has not failed, so the failed one must end first.
     return { name: 'start_next_attempt', together: [ended, `${started} WHERE EXISTS (SELECT FROM ended))`] }
   })
-  return { written, attemptId }
 }

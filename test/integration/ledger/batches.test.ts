@@ -1,0 +1,261 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createSettlementStore } from '#shared/adapters/postgres/settlement/settlement-store.ts'
+import type { ClaimedJob } from '#shared/jobs/job.ts'
+import type { NewBatch } from '#shared/jobs/settlement-store.ts'
+import {
+  acceptTestJob,
+  claimTestJob,
+  fencedWrites,
+  jobInState,
+  storedState,
+} from '../../support/ledger/job-in-state.ts'
+import { newTestJob, paidAgain } from '../../support/ledger/new-test-job.ts'
+import { type BatchedJob, generatedJobs, settlingBatch } from '../../support/ledger/settling-batch.ts'
+import { randomAddress } from '../../support/ledger/test-authorization.ts'
+import {
+  newTestBatch,
+  recordingOf,
+  renewalOf,
+  signRandomBytes,
+  stored,
+  TEST_CONTRACT,
+} from '../../support/ledger/test-batch.ts'
+import { createTestLedger, type TestLedger } from '../../support/ledger/test-ledger.ts'
+
+let ledger: TestLedger
+beforeAll(async () => {
+  ledger = await createTestLedger()
+})
+afterAll(() => ledger.close())
+
+const record = (jobs: readonly ClaimedJob[], batch: NewBatch, store = ledger.settlement) =>
+  store.recordBatch(
+    jobs.map((job) => recordingOf(job)),
+    batch,
+  )
+
+const renew = (jobs: readonly BatchedJob[], batch: NewBatch) =>
+  ledger.settlement.renewBatch(
+    jobs.map(({ job, settlement }) => renewalOf(job, settlement)),
+    batch,
+  )
+
+/** Returns the batches of a key in order of their account nonce, with the number of their settlements. */
+async function batchesOf({ account }: NewBatch) {
+  return await ledger.sql<{ nonce: number; size: number; settlements: number; transactions: number }>(
+    `SELECT account_nonce::int AS nonce, size,
+       (SELECT count(*) FROM settlements WHERE batch_id = settlement_batches.id)::int AS settlements,
+       (SELECT count(*) FROM settlement_transactions WHERE batch_id = settlement_batches.id)::int AS transactions
+     FROM settlement_batches WHERE facilitator = $1 ORDER BY account_nonce`,
+    [account.facilitator],
+  )
+}
+
+async function nextNonceOf({ account }: NewBatch): Promise<bigint | null> {
+  return await ledger.settlement.readNextAccountNonce(account)
+}
+
+describe('recording a batch', () => {
+  it('settles several jobs by one transaction of one account nonce, signed with their charges', async () => {
+    const jobs = await generatedJobs(ledger, 3)
+    const batch = newTestBatch()
+    const outcomes = (await record(jobs, { ...batch, minimumAccountNonce: 7n })).map(stored)
+    expect(batch.signed).toHaveLength(1)
+    const [signed] = batch.signed
+    expect(signed?.accountNonce).toBe(7n)
+    expect(signed?.charges.map(({ authorization }) => authorization)).toEqual(
+      jobs.map(({ authorization }) => authorization),
+    )
+    const [id] = outcomes.map((outcome) => outcome.batch?.id)
+    const sender = batch.account.facilitator
+    for (const outcome of outcomes)
+      expect(outcome).toMatchObject({
+        batch: { id, size: 3 },
+        transactions: [{ hash: signed?.hash, sender, accountNonce: 7n }],
+      })
+    expect(new Set(outcomes.map(({ settlementId }) => settlementId)).size).toBe(3)
+    for (const job of jobs) expect((await storedState(ledger, job.id)).state).toBe('settling')
+    // Another worker finds the same.
+    expect(await Promise.all(jobs.map((job) => ledger.settlement.readSettlement(job)))).toEqual(outcomes)
+    expect(await batchesOf(batch)).toEqual([{ nonce: 7, size: 3, settlements: 3, transactions: 1 }])
+    expect(await ledger.sql('SELECT DISTINCT contract FROM settlement_batches WHERE id = $1', [id])).toEqual([
+      { contract: TEST_CONTRACT },
+    ])
+  })
+
+  it('leaves out jobs whose lease was lost and those with an earlier settlement that was not looked up', async () => {
+    const [held, late] = await generatedJobs(ledger, 2)
+    const request = newTestJob()
+    const failed = await jobInState(ledger, 'settlement_failed', request)
+    await ledger.admission.acceptJob(paidAgain(request))
+    const paidTwice = await claimTestJob(ledger, failed.id)
+    if (!held || !late) throw new Error('two jobs')
+    const batch = newTestBatch()
+    const outcomes = await record([{ ...late, fence: late.fence - 1n }, held, paidTwice], batch)
+    expect(outcomes).toMatchObject(['stale', { batch: { size: 1 } }, 'settled_before'])
+    expect(batch.signed.map(({ charges }) => charges.map(({ authorization }) => authorization.payer))).toEqual([
+      [held.authorization.payer],
+    ])
+    expect((await storedState(ledger, paidTwice.id)).state).toBe('generated')
+    const earlier = await ledger.settlement.readEarlierSettlements(paidTwice)
+    const lookedUp = earlier.map(({ settlementId }) => settlementId)
+    const again = await ledger.settlement.recordBatch([recordingOf(paidTwice, lookedUp)], batch)
+    expect(again).toMatchObject([{ batch: { size: 1 } }])
+  })
+
+  it('signs nothing and takes no account nonce when no job is left', async () => {
+    const [job] = await generatedJobs(ledger, 1)
+    if (!job) throw new Error('one job')
+    const batch = newTestBatch()
+    expect(await record([{ ...job, fence: job.fence + 1n }], batch)).toEqual(['stale'])
+    expect(await record([], batch)).toEqual([])
+    expect(batch.signed).toEqual([])
+    expect(await nextNonceOf(batch)).toBeNull()
+  })
+
+  it('fails alone for a payment that cannot be written, and leaves no nonce gap', async () => {
+    const jobs = await generatedJobs(ledger, 8)
+    const [, , , , , bad] = jobs
+    const batch = newTestBatch(randomAddress(), {
+      sign: async (charges, accountNonce) => {
+        if (charges.some(({ authorization }) => authorization.payer === bad?.authorization.payer))
+          throw new Error('cannot be encoded')
+        return await signRandomBytes(accountNonce)
+      },
+    })
+    const outcomes = await record(jobs, batch)
+    expect(outcomes.map((outcome) => outcome instanceof Error)).toEqual(jobs.map((job) => job === bad))
+    // The others stay together as far as possible.
+    expect((await batchesOf(batch)).map(({ nonce, size }) => [nonce, size])).toEqual([
+      [0, 4],
+      [1, 1],
+      [2, 2],
+    ])
+    expect(bad && (await storedState(ledger, bad.id)).state).toBe('generated')
+    expect(bad && (await record([bad], newTestBatch()))).toMatchObject([{ batch: { size: 1 } }])
+  })
+
+  it('records nothing of a batch whose transaction cannot be signed', async () => {
+    const jobs = await generatedJobs(ledger, 3)
+    const before = await ledger.fingerprint()
+    const batch = newTestBatch(randomAddress(), { sign: () => Promise.reject(new Error('the key cannot sign')) })
+    expect(await record(jobs, batch)).toEqual(jobs.map(() => new Error('the key cannot sign')))
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('settles a job once when it is recorded twice, together or by two processes', async () => {
+    const [twice, ...others] = await generatedJobs(ledger, 5)
+    if (!twice) throw new Error('five jobs')
+    const batch = newTestBatch()
+    const together = await record([twice, twice], batch)
+    expect(together.filter((outcome) => typeof outcome === 'object' && !(outcome instanceof Error))).toHaveLength(1)
+    const other = createSettlementStore(ledger.pool)
+    const [one, two] = await Promise.all([record(others, batch), record(others, batch, other)])
+    expect([...one, ...two].filter((outcome) => outcome === 'stale')).toHaveLength(others.length)
+  })
+
+  it('takes consecutive account nonces for batches, single settlements and two processes of one key', async () => {
+    const batch = newTestBatch()
+    const { facilitator } = batch.account
+    const stores = [ledger.settlement, createSettlementStore(ledger.pool)]
+    const jobs = await generatedJobs(ledger, 24)
+    const single = await jobInState(ledger, 'generated')
+    await Promise.all([
+      ...Array.from({ length: 8 }, (_, index) =>
+        record(jobs.slice(index * 3, index * 3 + 3), batch, stores[index % 2]),
+      ),
+      ledger.settlement.recordSettlement(
+        { ...single, authorization: { ...single.authorization, facilitator } },
+        { chargeAmount: recordingOf(single).charge.chargeAmount, minimumAccountNonce: 0n, sign: signRandomBytes },
+      ),
+    ])
+    const rows = await ledger.sql<{ nonce: number }>(
+      'SELECT account_nonce::int AS nonce FROM settlement_transactions WHERE facilitator = $1 ORDER BY 1',
+      [facilitator],
+    )
+    expect(rows.map(({ nonce }) => nonce)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8])
+  })
+})
+
+describe('renewing a batch', () => {
+  it('moves settlements of several batches and keys into one, and keeps every transaction, newest first', async () => {
+    const [first, second, next] = [newTestBatch(), newTestBatch(), newTestBatch()]
+    const moved = [...(await settlingBatch(ledger, 2, first)), ...(await settlingBatch(ledger, 1, second))]
+    const renewed = (await renew(moved, next)).map(stored)
+    const [id] = renewed.map(({ batch }) => batch?.id)
+    const hashes = [first, first, second].map(({ signed }) => signed[0]?.hash)
+    expect(renewed).toMatchObject(
+      moved.map(({ settlement }, index) => ({
+        settlementId: settlement.settlementId,
+        batch: { id, size: 3 },
+        transactions: [{ hash: next.signed[0]?.hash, sender: next.account.facilitator }, { hash: hashes[index] }],
+      })),
+    )
+    // A transaction that several settlements share is held in memory once.
+    expect(renewed[0]?.transactions[1]).toBe(renewed[1]?.transactions[1])
+    for (const [index, { job }] of moved.entries())
+      expect(await ledger.settlement.readSettlement(job)).toEqual(renewed[index])
+    expect(await batchesOf(first)).toEqual([{ nonce: 0, size: 2, settlements: 0, transactions: 1 }])
+    // And once more: all three batches count.
+    const [again] = (
+      await renew(
+        moved.slice(0, 1).map((job, index) => ({ ...job, settlement: stored(renewed[index]) })),
+        newTestBatch(),
+      )
+    ).map(stored)
+    expect(again?.transactions.map(({ hash }) => hash).slice(1)).toEqual([next.signed[0]?.hash, first.signed[0]?.hash])
+  })
+
+  it('moves a settlement once, and only under its job’s fence', async () => {
+    const [held, late] = await settlingBatch(ledger, 2)
+    if (!held || !late) throw new Error('two jobs')
+    const lost = { ...late, job: { ...late.job, fence: late.job.fence - 1n } }
+    const batch = newTestBatch()
+    expect(await renew([held, lost], batch)).toMatchObject([{ batch: { size: 1 } }, 'stale'])
+    const before = await ledger.fingerprint()
+    expect(await renew([held, lost], batch)).toEqual([
+      new Error(
+        `job ${held.job.id} has no open settlement ${held.settlement.settlementId} in ${held.settlement.batch?.id}`,
+      ),
+      'stale',
+    ])
+    expect(batch.signed).toHaveLength(1)
+    expect(await ledger.fingerprint()).toBe(before)
+  })
+
+  it('does not move a settlement that has ended', async () => {
+    const [ended, open] = await settlingBatch(ledger, 2)
+    if (!ended || !open) throw new Error('two jobs')
+    await ledger.sql("UPDATE settlements SET state = 'reverted' WHERE id = $1", [ended.settlement.settlementId])
+    expect(await renew([ended, open], newTestBatch())).toMatchObject([expect.any(Error), { batch: { size: 1 } }])
+  })
+
+  it('moves at most once when two processes renew at the same time', async () => {
+    const jobs = await settlingBatch(ledger, 6)
+    const outcomes = await Promise.all([renew(jobs, newTestBatch()), renew(jobs.toReversed(), newTestBatch())])
+    const moved = outcomes.flat().filter((outcome) => typeof outcome === 'object' && !(outcome instanceof Error))
+    expect(moved).toHaveLength(6)
+    const rows = await ledger.sql<{ batches: number }>(
+      'SELECT cardinality(earlier_batches) AS batches FROM settlements WHERE id = ANY($1)',
+      [jobs.map(({ settlement }) => settlement.settlementId)],
+    )
+    expect(rows.map(({ batches }) => batches)).toEqual(jobs.map(() => 1))
+  })
+
+  it('completes a job with a transaction of a batch that it has left', async () => {
+    const [moved] = await settlingBatch(ledger, 1)
+    if (!moved) throw new Error('one job')
+    await renew([moved], newTestBatch())
+    expect(await fencedWrites.completeJob.run(ledger, moved.job)).toBe('written')
+  })
+})
+
+it('leaves jobs that settle one by one out of all batches', async () => {
+  const job = await claimTestJob(ledger, await acceptTestJob(ledger))
+  expect(await ledger.sql('SELECT 1 FROM settlements WHERE job_id = $1', [job.id])).toEqual([])
+  const settling = await jobInState(ledger, 'settling')
+  expect(await ledger.settlement.readSettlement(settling)).toMatchObject({
+    batch: null,
+    transactions: [{ sender: settling.authorization.facilitator }],
+  })
+})
