@@ -2,19 +2,14 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
-import { accountAddress } from '#shared/payment/account-settings.ts'
+import { accountAddresses } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings, newPayerSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
+import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { sponsoringSettings } from '#shared/payment/sponsoring-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
-
-/** Comma-separated addresses. */
-const addresses = z
-  .string()
-  .transform((list) => list.split(','))
-  .pipe(z.tuple([accountAddress], accountAddress))
 
 /** `newest,older`: challenges are issued under the first secret and accepted under all. */
 const challengeSecrets = z
@@ -57,11 +52,15 @@ export const settingsSchema = z.object({
    * The recipient of payments. While it is being replaced, a second address: challenges name the first one, and payments
    * that were signed for either are accepted.
    */
-  PAY_TO: addresses,
+  PAY_TO: accountAddresses,
   ...payerCodeSettings,
-  FACILITATOR_ADDRESSES: addresses.optional(),
-  /** Settlement keys that payments may name although challenges do not: keys that are being added or removed. */
-  ACCEPTED_FACILITATOR_ADDRESSES: addresses.optional(),
+  FACILITATOR_ADDRESSES: accountAddresses.optional(),
+  ...settlementContractSettings,
+  /**
+   * What payments may name although challenges do not: settlement keys, or settlement contracts, that are being added or
+   * removed.
+   */
+  ACCEPTED_FACILITATOR_ADDRESSES: accountAddresses.optional(),
   /**
    * A remote facilitator, which settles with its own keys; its addresses are read from it instead of
    * FACILITATOR_ADDRESSES.
@@ -139,6 +138,7 @@ export const settingsSchema = z.object({
 
 const configSchema = settingsSchema.check(
   checkObjectStore,
+  checkSettlementContract,
   ({ value, issues }) => {
     if (value.MEDIA_DELIVERY === 'proxy' || value.S3_BUCKET !== undefined) return
     const message = 'MEDIA_DELIVERY=redirect requires S3_BUCKET: only the API can read OBJECT_STORE_DIRECTORY'

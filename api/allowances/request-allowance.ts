@@ -145,11 +145,11 @@ async function submit(
   sponsoring: SponsoringSettings,
   caller: AllowanceCaller,
 ): Promise<AllowanceAnswer> {
-  const { reader, store, terms } = dependencies
+  const { reader, store, keys } = dependencies
   requireTime(permit.deadline, reading.chainTime)
   const refusal = findOwnerRefusal(reading, sponsoring)
   if (refusal) throw refusal
-  const simulation = await reader.simulatePermit(permit, terms.facilitators)
+  const simulation = await reader.simulatePermit(permit, keys)
   if (simulation.outcome === 'unreachable') throw chainUnreachable(simulation.cause)
   const digest = reader.digestOf(permit)
   if (simulation.outcome === 'refused') {

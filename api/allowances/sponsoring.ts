@@ -11,7 +11,9 @@ export type SponsoringSettings = Omit<SponsoringLimits, 'reservedGasWei'>
 
 /** Everything that the routes of allowances need. */
 export interface AllowanceDependencies {
-  readonly terms: Pick<PaymentTerms, 'network' | 'asset' | 'permit2' | 'facilitators'>
+  readonly terms: Pick<PaymentTerms, 'network' | 'asset' | 'permit2'>
+  /** The settlement keys, of which one submits the permit. */
+  readonly keys: readonly `0x${string}`[]
   readonly reader: AllowanceReader
   readonly store: AllowanceRequestStore
   readonly outcomes: OutcomeAwaiter<AllowanceOutcome>

@@ -6,6 +6,7 @@ import type { ApiConfig } from '../config.ts'
 export function identifyKeys(config: ApiConfig): ProcessReport['keys'] {
   return {
     PAY_TO: config.PAY_TO,
+    SETTLEMENT_CONTRACT: config.SETTLEMENT_CONTRACT === undefined ? [] : [config.SETTLEMENT_CONTRACT],
     FACILITATOR_ADDRESSES: config.FACILITATOR_ADDRESSES ?? [],
     ACCEPTED_FACILITATOR_ADDRESSES: config.ACCEPTED_FACILITATOR_ADDRESSES ?? [],
     CHALLENGE_SECRET: config.CHALLENGE_SECRET.map(keyFingerprint),

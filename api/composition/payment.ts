@@ -13,18 +13,23 @@ import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-fun
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
+import { requireSettlementContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import { createSettlementVerification } from '#shared/adapters/chain/verification/settlement-verification.ts'
 import type { RemoteFacilitatorOptions } from '#shared/adapters/remote-facilitator/http-client.ts'
 import { readSupportedFacilitators } from '#shared/adapters/remote-facilitator/read-supported.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { AllowanceReader } from '#shared/payment/allowance-reader.ts'
+import type { PaymentTerms } from '#shared/payment/payment-terms.ts'
 import { createStatementSigner } from '#shared/payment/statement-signer.ts'
 import { namingSetting } from '#shared/runtime/start-process.ts'
 import type { AppDependencies } from '../app.ts'
 import type { ApiConfig } from '../config.ts'
 import { createRememberedSearch } from '../paid-request/payment/remembered-search.ts'
 import type { ReadinessChecks, ReadinessWarnings } from '../routes/health.ts'
+
+type Hex = `0x${string}`
 
 const NETWORK = `eip155:${CHAIN_ID}`
 
@@ -49,6 +54,8 @@ type PaymentDependency =
 export interface PaymentParts {
   readonly dependencies: Pick<AppDependencies, PaymentDependency>
   readonly allowanceReader: AllowanceReader
+  /** The settlement keys, of which one submits what the operator sponsors; those of a remote facilitator. */
+  readonly keys: readonly Hex[]
   readonly nodes: RpcNodes
   readonly readinessChecks: ReadinessChecks['shared']
   readonly readinessWarnings: ReadinessWarnings
@@ -61,11 +68,19 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
   const estimateFees = createFeeEstimator(chain)
   const gas = createGasReader(chain, estimateFees)
   const remote = remoteFacilitator(config)
-  const facilitators = await readFacilitators(config, remote)
+  const keys = await readKeys(config, remote)
+  const { SETTLEMENT_CONTRACT: contract } = config
+  if (contract !== undefined) await requireSettlementContract(chain, contract, keys)
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
-  const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: remote ? null : estimateFees })
+  const settlements = createSettlementVerification(chain, {
+    contract,
+    sender: keys[0],
+    readFees: remote ? null : estimateFees,
+  })
+  const own = createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements })
   return {
     nodes,
+    keys,
     allowanceReader: createAllowanceReader(chain, estimateFees),
     dependencies: {
       terms: {
@@ -75,8 +90,7 @@ export async function composePayment(config: ApiConfig, now: () => Date): Promis
         permit2: PERMIT2_ADDRESS,
         payTo: config.PAY_TO[0],
         acceptedRecipients: config.PAY_TO,
-        facilitators,
-        acceptedFacilitators: [...facilitators, ...(config.ACCEPTED_FACILITATOR_ADDRESSES ?? [])],
+        ...facilitatorsOf(config, keys),
         maxTimeoutSeconds: config.AUTHORIZATION_LIFETIME_SECONDS,
         minimumRemainingSeconds: config.MINIMUM_AUTHORIZATION_SECONDS,
         outputTokensPerSecond: config.OUTPUT_TOKENS_PER_SECOND,
@@ -113,12 +127,22 @@ function remoteFacilitator({ FACILITATOR_URL: url, FACILITATOR_API_KEY: apiKey }
 }
 
 /**
- * Reads the addresses that challenges name. Those of a remote facilitator come from it, so the start fails without it.
+ * Returns what challenges name: the settlement contract, or else the keys; and what payments may name, which includes both
+ * during a change from one to the other.
  */
-async function readFacilitators(
+function facilitatorsOf(
+  { SETTLEMENT_CONTRACT: contract, ACCEPTED_FACILITATOR_ADDRESSES: accepted }: ApiConfig,
+  keys: readonly Hex[],
+): Pick<PaymentTerms, 'facilitators' | 'acceptedFacilitators'> {
+  const facilitators = contract === undefined ? keys : [contract]
+  return { facilitators, acceptedFacilitators: [...new Set([...facilitators, ...keys, ...(accepted ?? [])])] }
+}
+
+/** Reads the addresses of the settlement keys. Those of a remote facilitator come from it, so the start fails without it. */
+async function readKeys(
   { FACILITATOR_ADDRESSES: addresses }: ApiConfig,
   remote: RemoteFacilitatorOptions | null,
-): Promise<readonly `0x${string}`[]> {
+): Promise<readonly Hex[]> {
   return remote
     ? await namingSetting('FACILITATOR_URL', () => readSupportedFacilitators(remote, NETWORK))
     : (addresses ?? [])

@@ -59,7 +59,8 @@ export function renderChallenge(
 }
 
 /**
- * Picks a settlement key by the request's digest, so that every API process names the same one for the same request.
+ * Returns the settlement contract, or picks a settlement key by the request's digest, so that every API process names the
+ * same one for the same request.
  */
 function facilitatorFor({ facilitators }: PaymentTerms, requestDigest: string): `0x${string}` {
   const index = Number.parseInt(requestDigest.slice(0, 8), 16) % facilitators.length

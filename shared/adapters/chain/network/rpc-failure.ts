@@ -1,4 +1,4 @@
-import { BaseError, RpcRequestError, TimeoutError } from 'viem'
+import { BaseError, HttpRequestError, RpcRequestError, TimeoutError } from 'viem'
 
 /** JSON-RPC error code of a reverted execution. Some nodes report it only in the message. */
 const EXECUTION_REVERTED = 3
@@ -11,6 +11,21 @@ const BLOCK_MISSING = /BlockOutOfRange|\b(block|header)( for hash)? not found\b|
 /** The node has this transaction, or another of this service with the same nonce and a higher fee. */
 const ALREADY_SENT = /already known|already imported|known transaction|replacement transaction underpriced/i
 const ACCOUNT_NONCE_USED = /nonce too low/i
+/**
+ * The transaction has too many bytes or too high a gas limit, for a block, for a transaction (EIP-7825), or for what the
+ * node forwards: as geth, reth, Erigon, anvil; Nethermind and Besu; and gateways say it.
+ */
+const TOO_LARGE = new RegExp(
+  [
+    String.raw`\boversized data\b|\bmax_input_bytes\b|\bintrinsic gas too high\b`,
+    String.raw`\b(exceeds|greater than) (the )?(block|max|transaction|tx).{0,40}\bgas ?limit`,
+    String.raw`\bgas ?limit\b.{0,40}\b(too high|greater than|exceeds)\b`,
+    String.raw`(TxSize|GasLimit|GasLimitCap)Exceeded\b|\bEXCEEDS_\w*GAS_LIMIT\b`,
+    String.raw`\b(transaction|request body|request entity|payload) (is )?too (big|large)\b`,
+  ].join('|'),
+  'i',
+)
+const CONTENT_TOO_LARGE = 413
 /** How providers report that a key has no calls left for now. Each has a code of its own. */
 const RATE_LIMITED =
   /\brate.?limit|\btoo many request|\brequests? (rate|limit|count)\b|\bquota\b|\b(compute units|throughput)\b/i
@@ -61,6 +76,19 @@ export function isAlreadySent(error: unknown): boolean {
 
 export function isAccountNonceUsed(error: unknown): boolean {
   return isNodeError(error, ACCOUNT_NONCE_USED)
+}
+
+/** Returns whether the node, or the gateway before it, takes no transaction of this size. */
+export function isTooLarge(error: unknown): boolean {
+  return isNodeError(error, TOO_LARGE) || isRefusedContent(error)
+}
+
+function isRefusedContent(error: unknown): boolean {
+  return error instanceof BaseError && error.walk((cause) => isContentTooLarge(cause)) !== null
+}
+
+function isContentTooLarge(cause: unknown): boolean {
+  return cause instanceof HttpRequestError && cause.status === CONTENT_TOO_LARGE
 }
 
 /** Returns whether a node reports `what`. The text of a revert is that of a contract, which a payer may have written. */

@@ -7,6 +7,7 @@ import {
   isMissingBlock,
   isRateLimit,
   isRevert,
+  isTooLarge,
 } from './rpc-failure.ts'
 import { openRpcNode, type RpcCall, type RpcNode } from './rpc-node.ts'
 
@@ -104,7 +105,7 @@ function rest(node: Node): void {
 
 /** Returns whether the node failed, rather than answered with an error. */
 function isFailure(error: unknown): boolean {
-  return !(error instanceof RpcRequestError) || isRateLimit(error)
+  return !(error instanceof RpcRequestError || isTooLarge(error)) || isRateLimit(error)
 }
 
 /** A node of another chain is a wrong setting, not an outage. */
@@ -151,17 +152,20 @@ async function sendToAll(nodes: readonly Node[], call: RpcCall): Promise<unknown
   }
 }
 
-/** Returns what a node knows of a transaction rather than its other errors, and those rather than a failure to reach one. */
+/**
+ * Returns what a node knows of a transaction rather than its other errors, and those rather than a failure to reach one.
+ * That a transaction is too large counts only when every node that answered says so: another one may still take it.
+ */
 function mostSpecific(failures: readonly unknown[]): unknown {
-  for (const isSpecific of [isAlreadySent, isAccountNonceUsed, isRpcError]) {
+  for (const isSpecific of [isAlreadySent, isAccountNonceUsed, isOtherAnswer, isTooLarge]) {
     const found = failures.find(isSpecific)
     if (found !== undefined) return found
   }
   return failures[0]
 }
 
-function isRpcError(failure: unknown): boolean {
-  return failure instanceof RpcRequestError
+function isOtherAnswer(failure: unknown): boolean {
+  return failure instanceof RpcRequestError && !isTooLarge(failure)
 }
 
 /** During a reorganization a node fails reads of the block that it is replacing, even reads of the latest one. */

@@ -5,13 +5,16 @@ import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import { createPermit2Hash } from '../signing/permit2-message.ts'
 import { recoverSigner } from '../signing/secp256k1.ts'
 import { createPayerCodePolicy } from './payer-code.ts'
-import { type ReadFees, verifySettlement } from './verify-settlement.ts'
+import { createSettlementVerification, type SettlementVerification } from './settlement-verification.ts'
+import type { ReadFees } from './verify-settlement.ts'
 
 export interface VerifierOptions {
   /** Default: no account with code may pay. */
   readonly payerCode?: PayerCodePolicy
   /** The fees of our own settlements; `null`, the default, for those of a remote facilitator. */
   readonly readFees?: ReadFees | null
+  /** Default: verifies each payment by itself. */
+  readonly settlements?: SettlementVerification
 }
 
 /**
@@ -22,7 +25,11 @@ export interface VerifierOptions {
 export function createAuthorizationVerifier(
   client: PublicClient,
   chainId: number,
-  { payerCode = createPayerCodePolicy(client), readFees = null }: VerifierOptions = {},
+  {
+    payerCode = createPayerCodePolicy(client),
+    readFees = null,
+    settlements = createSettlementVerification(client, { readFees }),
+  }: VerifierOptions = {},
 ): AuthorizationVerifier {
   const permit2Hash = createPermit2Hash(chainId)
   // Admission and the check of the payment ask for the same object, and recovering a signer takes a while.
@@ -35,12 +42,6 @@ export function createAuthorizationVerifier(
       judged.set(authorization, isSigned)
       return isSigned
     },
-    verify: async (authorization, amount) => {
-      const [verification, code] = await Promise.all([
-        verifySettlement(client, authorization, amount, readFees),
-        payerCode.check(authorization.payer),
-      ])
-      return code.outcome === 'allowed' ? verification : code
-    },
+    verify: (authorization, amount) => settlements.verify(authorization, amount, { payerCode }),
   }
 }

@@ -5,15 +5,14 @@ import type { Verification } from '#shared/payment/facilitator.ts'
 import { isAbandoned } from '../network/rpc-failure.ts'
 import { diagnoseRefusal } from './diagnose-refusal.ts'
 import { readCode } from './payer-code.ts'
-import { type SimulatedFees, simulateSettlement } from './settlement-call.ts'
+import { type SimulatedFees, type Simulation, simulateSettlement } from './settlement-call.ts'
 
 /** Reads the fees of the transaction that will be sent. Rejects when the chain cannot be reached. */
 export type ReadFees = () => Promise<SimulatedFees>
 
 /**
- * Checks whether `amount` could be settled now. A revert without an explanation on chain is simulated once more: one
- * wrong answer from a node must not reject a valid payment. Without `readFees`, as for a facilitator that chooses its
- * own, the simulation has a gas limit only.
+ * Checks whether `amount` could be settled now, by the account that the authorization names. Without `readFees`, as for a
+ * facilitator that chooses its own, the simulation has a gas limit only.
  */
 export async function verifySettlement(
   client: PublicClient,
@@ -27,26 +26,38 @@ export async function verifySettlement(
   } catch (cause) {
     return { outcome: 'unreachable', cause }
   }
-  const first = await simulate(client, authorization, amount, fees)
-  if (first) return first
-  const diagnosis = await diagnoseRefusal(client, authorization, amount)
-  const isExplained = diagnosis.outcome === 'unreachable' || diagnosis.code !== 'payment_rejected'
-  return isExplained ? diagnosis : ((await simulate(client, authorization, amount, fees)) ?? diagnosis)
+  const simulate = () => simulateSettlement(client, authorization, amount, fees)
+  return await judgeSimulation(client, authorization, amount, { first: await simulate(), again: simulate })
 }
 
-/** Returns `null` for a revert. */
-async function simulate(
+/**
+ * Returns what a simulation says of a payment. A revert without an explanation on chain is simulated `again`: one wrong
+ * answer from a node must not reject a valid payment.
+ */
+export async function judgeSimulation(
   client: PublicClient,
   authorization: Authorization,
   amount: AtomicAmount,
-  fees: SimulatedFees | null,
+  { first, again }: { readonly first: Simulation; readonly again: () => Promise<Simulation> },
+): Promise<Verification> {
+  const verdict = await verdictOf(client, authorization, first)
+  if (verdict) return verdict
+  const diagnosis = await diagnoseRefusal(client, authorization, amount)
+  const isExplained = diagnosis.outcome === 'unreachable' || diagnosis.code !== 'payment_rejected'
+  return isExplained ? diagnosis : ((await verdictOf(client, authorization, await again())) ?? diagnosis)
+}
+
+/** Returns `null` for a revert. */
+async function verdictOf(
+  client: PublicClient,
+  { payer }: Authorization,
+  simulation: Simulation,
 ): Promise<Verification | null> {
-  const simulation = await simulateSettlement(client, authorization, amount, fees)
   switch (simulation.outcome) {
     case 'succeeds':
       return { outcome: 'valid', needsPermit: simulation.needsPermit }
     case 'unreachable':
-      return (await isCausedByPayer(client, authorization.payer, simulation.cause)) ? EXCESSIVE : simulation
+      return (await isCausedByPayer(client, payer, simulation.cause)) ? EXCESSIVE : simulation
     case 'reverts':
       return null
   }

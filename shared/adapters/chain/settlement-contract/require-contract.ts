@@ -1,0 +1,45 @@
+import { keccak256, type PublicClient } from 'viem'
+import { namingSetting } from '#shared/runtime/start-process.ts'
+import { batchSettlementAbi, SETTLEMENT_CONTRACT_CODE_HASH } from '../network/contracts.ts'
+import { isRevert } from '../network/rpc-failure.ts'
+import { readCode } from '../verification/payer-code.ts'
+
+type Hex = `0x${string}`
+
+/**
+ * Throws a `StartFailure` that names SETTLEMENT_CONTRACT for a contract that cannot settle what payers sign for it: without
+ * code on this chain, with other code, or that lists none of `keys`. A chain that gives no usable answer prevents no start.
+ */
+export async function requireSettlementContract(
+  client: PublicClient,
+  contract: Hex,
+  keys: readonly Hex[],
+): Promise<void> {
+  const problem = await findContractProblem(client, contract, keys).catch((error: unknown) => {
+    if (isRevert(error)) throw error
+    return null
+  })
+  if (problem !== null)
+    await namingSetting('SETTLEMENT_CONTRACT', () => {
+      throw new Error(problem)
+    })
+}
+
+/**
+ * Returns why payments to the contract could not be settled with any of `keys`, or `null`. Rejects when the chain cannot be
+ * read.
+ */
+async function findContractProblem(client: PublicClient, contract: Hex, keys: readonly Hex[]): Promise<string | null> {
+  const code = await readCode(client, contract)
+  if (code === '0x')
+    return `there is no contract at ${contract} on this chain; deploy one with npm run deploy:settlement-contract, or correct the address`
+  if (keccak256(code) !== SETTLEMENT_CONTRACT_CODE_HASH)
+    return `the contract at ${contract} is not the settlement contract of this version: its code hash is ${keccak256(code)} instead of ${SETTLEMENT_CONTRACT_CODE_HASH}`
+  const listed = await Promise.all(
+    keys.map((key) =>
+      client.readContract({ address: contract, abi: batchSettlementAbi, functionName: 'isKey', args: [key] }),
+    ),
+  )
+  if (listed.includes(true)) return null
+  return `the contract at ${contract} lists none of the settlement keys ${keys.join(', ')}; its owner can list one with npm run deploy:settlement-contract -- --set-key ADDRESS=listed`
+}
