@@ -23,3 +23,9 @@ export const privateKey = z
   .refine((key) => BigInt(key) > 0n && BigInt(key) < CURVE_ORDER, {
     error: 'is not a private key: zero, as in .env.example, and numbers beyond the order of the curve have no address',
   })
+
+/** Comma-separated addresses. */
+export const accountAddresses = z
+  .string()
+  .transform((list) => list.split(','))
+  .pipe(z.tuple([accountAddress], accountAddress))

@@ -25,8 +25,20 @@ export interface Following {
   stop(): void
 }
 
+/** When blocks come, by `performance.now()`. */
+export interface NextBlock {
+  /** When the newest block came, as far as earlier ones let expect it. */
+  readonly sinceMs: number
+  readonly expectedMs: number
+}
+
 /** Follows the head of the chain for everything in this process that waits for a block, with one poll for all. */
 export interface BlockWatch {
   /** Starts following transactions. Call it before they are sent, so that no block is missed. */
   follow(hashes: readonly Hex[]): Following
+  /**
+   * Returns when the next block is expected; `null` on a chain that mines immediately, and while too few blocks were
+   * seen to tell.
+   */
+  nextBlock(): NextBlock | null
 }

@@ -29,7 +29,8 @@ export interface AuthorizationVerifier {
   isSignedByPayer(authorization: Authorization): boolean
   /**
    * Checks whether the authorization could be settled now for `amount` (atomic USDC), and whether the payer's account
-   * may pay. Two concurrent RPC calls, or three with a permit.
+   * may pay. A part of one RPC call for a payment to the settlement contract, otherwise two concurrent calls, or three
+   * with a permit.
    */
   verify(authorization: Authorization, amount: AtomicAmount): Promise<Verification>
 }
@@ -44,23 +45,51 @@ export interface SignedTransaction {
 export interface SettlementTerms {
   readonly maxFeePerGas: bigint
   readonly maxPriorityFeePerGas: bigint
+  /** The most gas that this payment may use: of its transaction, or of its part of a batch. */
   readonly gasLimit: bigint
   /** Decided at settlement: a permit is not submitted while the allowance suffices. */
   readonly submitsPermit: boolean
 }
 
+/** One payment of a transaction. */
+export interface PreparedCharge {
+  readonly authorization: Authorization
+  readonly chargeAmount: AtomicAmount
+  readonly terms: SettlementTerms
+}
+
 export type PreparedSettlement =
-  | { outcome: 'ready'; terms: SettlementTerms; minimumAccountNonce: bigint }
+  | {
+      outcome: 'ready'
+      terms: SettlementTerms
+      /**
+       * The settlement key that sends it: the one that the payer signed, or for a payer who signed the settlement
+       * contract one that the contract lists.
+       */
+      sender: `0x${string}`
+      /** The settlement contract, which settles several in one transaction; `null` when the key settles directly. */
+      contract: `0x${string}` | null
+      /**
+       * The most gas that the sender's balance allows in one batch. Nodes refuse a transaction that the balance does not
+       * cover at its highest fee. `null` when the key settles directly.
+       */
+      affordableGas: bigint | null
+      minimumAccountNonce: bigint
+    }
   | { outcome: 'refused'; code: RefusalCode; detail?: string }
+  /** The settlement contract lists none of this process's keys: the payer is not at fault. */
+  | { outcome: 'not_listed' }
   | { outcome: 'unreachable'; cause: unknown }
 
 export type Broadcast =
   | { outcome: 'sent' }
   /** The account nonce is used: by this transaction, by another of this service, or by another user of the key. */
   | { outcome: 'account_nonce_used' }
+  /** No node takes a transaction of this size: its calldata or its gas limit exceeds what they allow. */
+  | { outcome: 'too_large'; cause: unknown }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** What a mined transaction cost its sender. */
+/** What a mined transaction cost its sender; of a batch, the part of one payment. The parts add up to the whole. */
 export interface GasSpent {
   readonly gasUsed: bigint
   readonly effectiveGasPrice: bigint
@@ -80,21 +109,24 @@ export type Confirmation =
       blockTimestamp: Date
       gas: GasSpent
     }
+  /** Its own transaction reverted, or the contract reports that this payment of the batch failed. */
   | { outcome: 'reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
+  /** The whole batch reverted, which says nothing about this payment: it has to be signed again. */
+  | { outcome: 'batch_reverted'; blockNumber: bigint; blockHash: `0x${string}`; gas: GasSpent }
   /** The transaction succeeded without the expected transfer. An operator must review it. */
   | { outcome: 'transfer_missing'; blockNumber: bigint }
   /** `isMined`: in a block that is not deep enough yet. */
   | { outcome: 'pending'; isMined?: true }
   | { outcome: 'unreachable'; cause: unknown }
 
-/** The state of an authorization and of the account that settles it, at one block. */
+/** The state of an authorization and of the accounts that settle it, at one block. */
 export type SettlementEvidence =
   | {
       outcome: 'read'
       readonly blockNumber: bigint
       readonly blockHash: `0x${string}`
-      /** Every account nonce below this is used. */
-      accountNonceCount: bigint
+      /** By settlement key: every account nonce below this is used. */
+      accountNonceCounts: ReadonlyMap<`0x${string}`, bigint>
       /** Whether the payer's Permit2 nonce is used, by a settlement or invalidated by the payer. */
       isNonceUsed: boolean
       /** The block's time. No later block can meet a deadline before it. */
@@ -116,6 +148,13 @@ export interface Settler {
     terms: SettlementTerms,
     accountNonce: bigint,
   ): Promise<SignedTransaction>
+  /**
+   * Signs one transaction that settles all of these through the settlement contract that their payers signed. Computed
+   * locally. Its fees are the highest of their terms.
+   */
+  signBatch(charges: readonly PreparedCharge[], sender: `0x${string}`, accountNonce: bigint): Promise<SignedTransaction>
+  /** Returns the gas limit that a batch of these needs, so that each may use all of its own. */
+  batchGas(terms: readonly Pick<SettlementTerms, 'gasLimit'>[]): bigint
   /** Broadcasts the raw transaction. Succeeds if the network already has it. */
   broadcast(transaction: SignedTransaction): Promise<Broadcast>
   confirm(hash: `0x${string}`, authorization: Authorization, chargeAmount: AtomicAmount): Promise<Confirmation>
@@ -123,7 +162,11 @@ export interface Settler {
    * Reads, at one block, the state that decides whether a late settlement can still happen: at the newest block, or by
    * default at one as deep as a confirmation must be.
    */
-  readEvidence(authorization: Authorization, at?: 'newest'): Promise<SettlementEvidence>
+  readEvidence(
+    authorization: Authorization,
+    senders: readonly `0x${string}`[],
+    at?: 'newest',
+  ): Promise<SettlementEvidence>
   /** Returns whether the log index has a transfer of this payer in one of these transactions since `fromBlock`. */
   findTransfer(
     hashes: readonly `0x${string}`[],

@@ -10,9 +10,9 @@ export interface PaymentTerms {
   readonly payTo: `0x${string}`
   /** The recipients that payments may name: that of challenges, and while it is being replaced the other one too. */
   readonly acceptedRecipients: readonly `0x${string}`[]
-  /** Addresses that may settle. A challenge names one of them. */
+  /** What a challenge names one of: the settlement contract, or the settlement keys. */
   readonly facilitators: readonly `0x${string}`[]
-  /** The facilitators that payments may name: those of challenges, and those that are being added or removed. */
+  /** What payments may name: the contract, the keys, and those of both that are being added or removed. */
   readonly acceptedFacilitators: readonly `0x${string}`[]
   /** How long a payer's signature should stay valid, in seconds. */
   readonly maxTimeoutSeconds: number

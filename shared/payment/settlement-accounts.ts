@@ -17,6 +17,8 @@ export interface SettlementAccounts {
    * when they would exceed the maximum fee.
    */
   replace(facilitator: Hex, raw: Hex): Promise<SignedTransaction | null>
+  /** Returns whether the balance covers the most that a signed transaction can cost; nodes refuse it otherwise. */
+  canPay(facilitator: Hex, raw: Hex): Promise<boolean>
   /** Returns the most that a signed transaction can cost: its gas limit at its fee cap. */
   maximumCostWei(raw: Hex): bigint
   /**

@@ -6,6 +6,7 @@ import type { Authorization } from '#shared/payment/authorization.ts'
 import type { AuthorizationVerifier } from '#shared/payment/facilitator.ts'
 import type { RemoteFacilitator, SettlementAnswer } from '#shared/payment/remote-facilitator.ts'
 import { createConfirmTransfer } from '../chain/settlement/confirm-transfer.ts'
+import { createReadTransaction } from '../chain/settlement/mined-transactions.ts'
 import { confirmSettlement, findSettlement } from './find-settlement.ts'
 import { createHttpClient, failureOf, type RemoteFacilitatorOptions } from './http-client.ts'
 import { paymentPayload, paymentRequirements } from './payment-messages.ts'
@@ -22,7 +23,8 @@ export function createRemoteFacilitator(
   own: Pick<AuthorizationVerifier, 'verify'>,
 ): RemoteFacilitator {
   const client = createHttpClient(options, options.timeoutMs)
-  const reading = { client: chain, confirmTransfer: createConfirmTransfer(chain, options.confirmations) }
+  const read = createReadTransaction(chain, options.confirmations)
+  const reading = { client: chain, confirmTransfer: createConfirmTransfer(chain, read) }
   return {
     settle: async (authorization, chargeAmount) => {
       const answer = await requestSettlement(client, authorization, chargeAmount)

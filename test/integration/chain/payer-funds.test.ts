@@ -62,6 +62,37 @@ describe('reading a payer’s funds', () => {
     })
   })
 
+  it('reads several payers with one RPC call, each with its own funds and nonces', async () => {
+    const [poor, rich] = [await createPayer(devnet.rpcUrl, { usdcAtomic: 20_000n }), await createPayer(devnet.rpcUrl)]
+    await rich.approve(50_000n)
+    const [settled, open] = [await signAuthorization(devnet, poor), await signAuthorization(devnet, rich)]
+    const blockNumber = await settle(settled)
+    const callsBefore = proxy.calls.length
+    const funds = reader()
+    const nonces = [settled.nonce, open.nonce, open.nonce ^ 1n]
+    const readings = [poor, rich, poor].map((payer, index) => funds.read(payer.address, nonces.slice(index)))
+    const left = { balance: 20_000n - settled.authorizedMaximum, allowance: 0n, blockNumber }
+    expect(await Promise.all(readings)).toEqual([
+      { outcome: 'read', funds: { ...left, usedNonces: new Set([settled.nonce]) } },
+      {
+        outcome: 'read',
+        funds: { balance: 1_000_000n, allowance: 50_000n, blockNumber, usedNonces: new Set() },
+      },
+      { outcome: 'read', funds: { ...left, usedNonces: new Set() } },
+    ])
+    expect(proxy.calls.slice(callsBefore)).toEqual(['eth_call'])
+  })
+
+  it('reads a payer with many settling payments apart from others', async () => {
+    const [busy, other] = [await createPayer(devnet.rpcUrl), await createPayer(devnet.rpcUrl)]
+    const funds = reader()
+    const callsBefore = proxy.calls.length
+    const nonces = Array.from({ length: 17 }, (_, word) => BigInt(word) << 8n)
+    const readings = await Promise.all([funds.read(busy.address, nonces), funds.read(other.address, [])])
+    expect(readings.map(({ outcome }) => outcome)).toEqual(['read', 'read'])
+    expect(proxy.calls.slice(callsBefore)).toEqual(['eth_call', 'eth_call'])
+  })
+
   it('returns a block earlier than that of any later settlement', async () => {
     const payer = await createPayer(devnet.rpcUrl)
     await payer.approve()

@@ -58,7 +58,7 @@ export function createPermitSubmitter(
     broadcast: (transaction) => broadcast(client, transaction),
     confirm: (hash, permit) =>
       confirm(hash, {
-        isIn: (logs) => hasApproval(logs, permit),
+        isIn: ({ logs }) => hasApproval(logs, permit),
         isIndexed: async ({ transactionHash, blockNumber }) => {
           const approvals = await readApprovals(client, permit, blockNumber)
           return hasApproval(

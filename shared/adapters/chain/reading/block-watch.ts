@@ -1,8 +1,13 @@
 import type { BlockWatch, ChainNews, Following, NextOptions } from '#shared/payment/block-watch.ts'
+import { createBlockRhythm } from './block-rhythm.ts'
 import type { Block, LatestBlock } from './latest-block.ts'
 import { createPollPace } from './poll-pace.ts'
 
 type Hex = `0x${string}`
+
+/** How often a block that is due is asked for, and for how long: on time, it is seen within moments. */
+const DUE_POLL_MS = 50
+const DUE_POLLS_MS = 300
 
 interface Follower {
   hashes: readonly Hex[]
@@ -20,7 +25,9 @@ interface Follower {
 export function createBlockWatch(latest: LatestBlock): BlockWatch {
   const followers = new Set<Follower>()
   const pace = createPollPace()
+  const rhythm = createBlockRhythm()
   let head: Block | null = null
+  let headSeenMs = Number.NEGATIVE_INFINITY
   const waiting = new Set<Follower>()
   let isPolling = false
 
@@ -30,6 +37,8 @@ export function createBlockWatch(latest: LatestBlock): BlockWatch {
     if (block === null || block.hash === head?.hash || (head && block.number < head.number)) return false
     const isNext = block.parentHash === head?.hash
     head = block
+    headSeenMs = performance.now()
+    rhythm.seen(block, headSeenMs)
     const listed = new Set(block.transactions)
     for (const follower of followers)
       if (follower.hashes.some((hash) => listed.has(hash))) follower.notify('listed')
@@ -37,17 +46,29 @@ export function createBlockWatch(latest: LatestBlock): BlockWatch {
     return true
   }
 
+  const nextBlock = () => (pace.minesImmediately() ? null : rhythm.nextBlock(performance.now()))
+
+  /** Returns the time until the next block is due; infinite while that is not known, or when it has been for long. */
+  const untilDueMs = () => {
+    const next = nextBlock()
+    if (!next) return Number.POSITIVE_INFINITY
+    const now = performance.now()
+    if (headSeenMs >= next.sinceMs) return next.expectedMs - now
+    return now - next.sinceMs < DUE_POLLS_MS ? DUE_POLL_MS : Number.POSITIVE_INFINITY
+  }
+
   const pollWhileAnythingWaits = async () => {
     if (isPolling) return
     isPolling = true
     while (waiting.size > 0) {
-      await pace.pause()
+      await pace.pause(untilDueMs())
       if (waiting.size > 0) pace.polled(await poll())
     }
     isPolling = false
   }
 
   return {
+    nextBlock,
     follow: (hashes) => {
       let unread: ChainNews | null = null
       let end: ((news: ChainNews) => void) | null = null

@@ -44,7 +44,8 @@ export async function wasInvalidated(
   return logs.some(({ args }) => args.word === wordOfNonce(nonce) && hasNonce(args.mask, nonce))
 }
 
-function nonceOfCall(data: `0x${string}`): PayerNonce | null {
+/** Returns the nonce that a call of the proxy spends if it succeeds; `null` for any other data. */
+export function nonceOfCall(data: `0x${string}`): PayerNonce | null {
   try {
     const call = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data })
     if (call.functionName === 'settle') return { payer: call.args[2], nonce: call.args[0].nonce }

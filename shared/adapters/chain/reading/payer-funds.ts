@@ -11,14 +11,35 @@ import {
   usdcAbi,
 } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
+import { shareCalls } from '../network/share-calls.ts'
 
 /** How long a reading is reused for further payments of the same payer. */
 const RECENT_MS = 1000
 /** Upper bound of the cache. */
 const MAXIMUM_PAYERS = 10_000
 
-/** Reads balance, allowance, used nonces and block number in one `eth_call`, so all are of the same block. */
+/** Payers with jobs in progress are read together: a call costs more than what it reads. */
+const SHARING = { maximum: () => 16, waitMs: 20, callsAtOnce: 4 }
+/** A payer with more settling payments is read alone: what they have open must not make a call of others too large. */
+const MOST_SHARED_NONCES = 16
+
+interface Asked {
+  readonly payer: `0x${string}`
+  readonly nonces: readonly bigint[]
+}
+
+/**
+ * Reads balance, allowance, used nonces and block number in one `eth_call`, so all are of the same block. Payers that are
+ * read at the same time share it.
+ */
 export function createPayerFundsReader(client: PublicClient, now: () => number): PayerFundsReader {
+  const readShared = shareCalls<Asked, PayerFunds>((asked) => readFunds(client, asked), SHARING)
+  const readAlone = async (asked: Asked): Promise<PayerFunds> => {
+    const [funds] = await readFunds(client, [asked])
+    if (!funds) throw new Error('no funds were read')
+    return funds
+  }
+  const read = (asked: Asked) => (asked.nonces.length > MOST_SHARED_NONCES ? readAlone(asked) : readShared(asked))
   const readings = new Map<string, { funds: PayerFunds; readAt: number }>()
   const remember = (payer: string, funds: PayerFunds, readAt: number) => {
     readings.delete(payer)
@@ -34,7 +55,7 @@ export function createPayerFundsReader(client: PublicClient, now: () => number):
     read: async (payer, nonces) => {
       const readAt = now()
       try {
-        const funds = await readFunds(client, payer, nonces)
+        const funds = await read({ payer, nonces })
         remember(payer, funds, readAt)
         return { outcome: 'read', funds }
       } catch (cause) {
@@ -44,13 +65,42 @@ export function createPayerFundsReader(client: PublicClient, now: () => number):
   }
 }
 
-async function readFunds(client: PublicClient, payer: `0x${string}`, nonces: readonly bigint[]): Promise<PayerFunds> {
-  const words = [...new Set(nonces.map(wordOfNonce))]
-  const calls: ContractFunctionParameters[] = [
-    { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
+async function readFunds(client: PublicClient, asked: readonly Asked[]): Promise<readonly PayerFunds[]> {
+  const results = await client.multicall({
+    allowFailure: false,
+    // Never split: two calls could read two blocks.
+    batchSize: 0,
+    multicallAddress: MULTICALL3_ADDRESS,
+    contracts: [
+      { address: MULTICALL3_ADDRESS, abi: multicall3Abi, functionName: 'getBlockNumber' },
+      ...asked.flatMap(callsFor),
+    ],
+  })
+  const [blockNumber, ...values] = z.tuple([z.bigint()], z.bigint()).parse(results)
+  let position = 0
+  return asked.map((one) => {
+    const count = callsFor(one).length
+    const [balance, allowance, ...bitmaps] = fundsSchema.parse(values.slice(position, position + count))
+    position += count
+    const bitmapOf = new Map(wordsOf(one).map((word, index) => [word, bitmaps[index] ?? 0n]))
+    const isUsed = (nonce: bigint) => hasNonce(bitmapOf.get(wordOfNonce(nonce)) ?? 0n, nonce)
+    return {
+      balance: atomicAmount(balance),
+      allowance: atomicAmount(allowance),
+      blockNumber,
+      usedNonces: new Set(one.nonces.filter(isUsed)),
+    }
+  })
+}
+
+const fundsSchema = z.tuple([z.bigint(), z.bigint()], z.bigint())
+
+function callsFor(asked: Asked): readonly ContractFunctionParameters[] {
+  const { payer } = asked
+  return [
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'balanceOf', args: [payer] },
     { address: USDC_ADDRESS, abi: usdcAbi, functionName: 'allowance', args: [payer, PERMIT2_ADDRESS] },
-    ...words.map(
+    ...wordsOf(asked).map(
       (word): ContractFunctionParameters => ({
         address: PERMIT2_ADDRESS,
         abi: permit2Abi,
@@ -59,22 +109,8 @@ async function readFunds(client: PublicClient, payer: `0x${string}`, nonces: rea
       }),
     ),
   ]
-  const results = await client.multicall({
-    allowFailure: false,
-    // Never split: two calls could read two blocks.
-    batchSize: 0,
-    multicallAddress: MULTICALL3_ADDRESS,
-    contracts: calls,
-  })
-  const [blockNumber, balance, allowance, ...bitmaps] = z
-    .tuple([z.bigint(), z.bigint(), z.bigint()], z.bigint())
-    .parse(results)
-  const bitmapOf = new Map(words.map((word, index) => [word, bitmaps[index] ?? 0n]))
-  const isUsed = (nonce: bigint) => hasNonce(bitmapOf.get(wordOfNonce(nonce)) ?? 0n, nonce)
-  return {
-    balance: atomicAmount(balance),
-    allowance: atomicAmount(allowance),
-    blockNumber,
-    usedNonces: new Set(nonces.filter(isUsed)),
-  }
+}
+
+function wordsOf({ nonces }: Asked): readonly bigint[] {
+  return [...new Set(nonces.map(wordOfNonce))]
 }

@@ -12,12 +12,14 @@ const TRY_AGAIN_MS = 10_000
 
 /** Decides when the head of the chain is polled next. */
 export interface PollPace {
-  /** Waits until the next poll is due. */
-  pause(): Promise<void>
+  /** Waits until the next poll is due, in `longestMs` at the latest. */
+  pause(longestMs?: number): Promise<void>
   /** Reports a poll, and whether it found a new block. */
   polled(hasMoved: boolean): void
   /** Polls soon, if the chain mines immediately or may do so. */
   hurry(): void
+  /** Returns whether the chain mined immediately when that was last tried; `true` before. */
+  minesImmediately(): boolean
 }
 
 /**
@@ -27,17 +29,20 @@ export interface PollPace {
  */
 export function createPollPace(): PollPace {
   let minesImmediately = true
+  let didMineImmediately = true
   let [movedAt, triedAt, polledAt] = [-Infinity, -Infinity, -Infinity]
   let pauseMs = FIRST_PAUSE_MS
+  let longestPauseMs = Number.POSITIVE_INFINITY
   let wake: (() => void) | null = null
   let timer: ReturnType<typeof setTimeout> | undefined
   const arm = () => {
     clearTimeout(timer)
     const sinceLast = performance.now() - polledAt
-    if (wake) timer = setTimeout(wake, Math.max(pauseMs, LEAST_PAUSE_MS - sinceLast))
+    if (wake) timer = setTimeout(wake, Math.max(Math.min(pauseMs, longestPauseMs), LEAST_PAUSE_MS - sinceLast))
   }
   return {
-    pause: async () => {
+    pause: async (longestMs = Number.POSITIVE_INFINITY) => {
+      longestPauseMs = longestMs
       const { promise, resolve } = Promise.withResolvers<void>()
       wake = resolve
       arm()
@@ -49,12 +54,13 @@ export function createPollPace(): PollPace {
       const now = performance.now()
       if (hasMoved) {
         minesImmediately = now - movedAt < IMMEDIATE_MS || (minesImmediately && pauseMs < POLL_MS)
+        didMineImmediately = minesImmediately
         movedAt = now
         pauseMs = minesImmediately ? LEAST_PAUSE_MS : POLL_MS
         return
       }
       pauseMs = Math.min(pauseMs * PAUSE_GROWTH, POLL_MS)
-      if (pauseMs === POLL_MS && now - movedAt > IMMEDIATE_MS) minesImmediately = false
+      if (pauseMs === POLL_MS && now - movedAt > IMMEDIATE_MS) minesImmediately = didMineImmediately = false
     },
     hurry: () => {
       const now = performance.now()
@@ -64,5 +70,6 @@ export function createPollPace(): PollPace {
       pauseMs = FIRST_PAUSE_MS
       arm()
     },
+    minesImmediately: () => didMineImmediately,
   }
 }

@@ -1,14 +1,16 @@
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
-import type { PublicClient } from 'viem'
+import { isAddressEqual, type PublicClient } from 'viem'
 import { atomicAmount } from '#shared/money/atomic-amount.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { SettlementOnChain, SettlementSearch } from '#shared/payment/settlement-search.ts'
 import { PERMIT2_ADDRESS, permit2Abi } from '../network/contracts.ts'
 import { hasNonce, wordOfNonce } from '../network/permit2-nonce.ts'
+import { isTransferOf } from '../settlement-contract/batch-receipt.ts'
 import { findFirstBlock } from './find-first-block.ts'
-import { isSameNonce, type PayerNonce, readSpentNonce, wasInvalidated } from './nonce-use.ts'
+import { isSameNonce, wasInvalidated } from './nonce-use.ts'
 import { readPaymentTransfers } from './read-payment-transfers.ts'
+import { readSpending, type Spending } from './spending.ts'
 
 /** Public nodes read the logs of this many blocks in one call. */
 const LOG_RANGE = 1000n
@@ -25,25 +27,25 @@ const CONCURRENT_SEARCHES = 8
 /** Transactions that are remembered, since all payments of one payer are looked for in the same ones. */
 const KEPT_TRANSACTIONS = 5000
 
-/** Returns the nonce that a transaction spent, `null` when it settled no payment. */
-type ReadNonce = (hash: `0x${string}`) => Promise<PayerNonce | null>
+type ReadSpending = (hash: `0x${string}`) => Promise<readonly Spending[]>
 
-/** Creates a search over JSON-RPC: by the payer's nonce, then by the calls that transferred from payer to recipient. */
+/**
+ * Creates a search over JSON-RPC: by the payer's nonce, then by the calls that transferred from payer to recipient, of
+ * the proxy or of the settlement contract that the payer signed.
+ */
 export function createSettlementSearch(client: PublicClient): SettlementSearch {
   const limit = pLimit(CONCURRENT_SEARCHES)
-  const kept = new LRUCache<string, { readonly nonce: PayerNonce | null }>({ max: KEPT_TRANSACTIONS })
-  const readNonce: ReadNonce = async (hash) => {
-    const known = kept.get(hash)
-    if (known) return known.nonce
-    const nonce = await readSpentNonce(client, hash)
-    kept.set(hash, { nonce })
-    return nonce
+  const kept = new LRUCache<string, readonly Spending[]>({ max: KEPT_TRANSACTIONS })
+  const read: ReadSpending = async (hash) => {
+    const spending = kept.get(hash) ?? (await readSpending(client, hash))
+    kept.set(hash, spending)
+    return spending
   }
   return {
     find: async (authorization, since) => {
       try {
         if (!(await isUsed(client, authorization))) return { outcome: 'unused' }
-        return await limit(() => findUse(client, readNonce, authorization, since))
+        return await limit(() => findUse(client, read, authorization, since))
       } catch (cause) {
         return { outcome: 'unreachable', cause }
       }
@@ -67,7 +69,7 @@ async function isUsed(client: PublicClient, { payer, nonce }: Authorization): Pr
  */
 async function findUse(
   client: PublicClient,
-  readNonce: ReadNonce,
+  read: ReadSpending,
   authorization: Authorization,
   since: Date = new Date(0),
 ): Promise<SettlementOnChain> {
@@ -77,7 +79,7 @@ async function findUse(
     const transfers = transactionsOf(await readPaymentTransfers(client, authorization, from, to), authorization)
     compared += transfers.length
     if (compared > MAXIMUM_TRANSFERS) return { outcome: 'unexplained' }
-    const settlement = await findSpender(readNonce, transfers, authorization)
+    const settlement = await findSpender(read, transfers, authorization)
     if (settlement) return settlement
   }
   if (!ranges.areAll) return { outcome: 'unexplained' }
@@ -127,21 +129,27 @@ function transactionsOf(transfers: readonly Transfer[], { authorizedMaximum }: A
 }
 
 async function findSpender(
-  readNonce: ReadNonce,
+  read: ReadSpending,
   transfers: readonly Transfer[],
   authorization: Authorization,
 ): Promise<Extract<SettlementOnChain, { outcome: 'settled' }> | undefined> {
   for (let index = 0; index < transfers.length; index += CONCURRENT_TRANSACTIONS) {
     const some = transfers.slice(index, index + CONCURRENT_TRANSACTIONS)
-    const nonces = await Promise.all(some.map(({ transactionHash }) => readNonce(transactionHash)))
-    const found = some[nonces.findIndex((nonce) => nonce !== null && isSameNonce(nonce, authorization))]
-    if (found)
-      return {
-        outcome: 'settled',
-        transaction: found.transactionHash.toLowerCase() as `0x${string}`,
-        blockNumber: found.blockNumber,
-        amount: atomicAmount(found.args.value),
-      }
+    const spendings = await Promise.all(some.map(({ transactionHash }) => read(transactionHash)))
+    for (const [position, transfer] of some.entries()) {
+      const spending = spendings[position]?.find((spent) => isSameNonce(spent, authorization))
+      const amount = spending && amountOf(spending, transfer, authorization)
+      if (amount === undefined) continue
+      const transaction = transfer.transactionHash.toLowerCase() as `0x${string}`
+      return { outcome: 'settled', transaction, blockNumber: transfer.blockNumber, amount: atomicAmount(amount) }
+    }
   }
   return undefined
+}
+
+/** Returns what the payment moved; `undefined` for the report of a contract that the payer did not sign. */
+function amountOf({ inBatch }: Spending, { args }: Transfer, authorization: Authorization): bigint | undefined {
+  if (!inBatch) return args.value
+  if (!isAddressEqual(inBatch.contract, authorization.facilitator)) return undefined
+  return inBatch.transfers.find((transfer) => isTransferOf(transfer, authorization))?.value
 }

@@ -7,7 +7,7 @@ import {
   TransactionReceiptNotFoundError,
 } from 'viem'
 import { base } from '../network/base-chain.ts'
-import { CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
+import { batchSettlementAbi, CHAIN_ID, USDC_ADDRESS, usdcAbi } from '../network/contracts.ts'
 import { findFirstBlock } from './find-first-block.ts'
 
 type Hex = `0x${string}`
@@ -19,6 +19,14 @@ export interface ChainTransfer {
   readonly from: Hex
   readonly to: Hex
   readonly valueAtomic: bigint
+  /** The payment of a batch that it belongs to, as the settlement contract reported it; `null` outside of batches. */
+  readonly payment: BatchPayment | null
+}
+
+/** What identifies a payment of a batch: its payer and Permit2 nonce. */
+export interface BatchPayment {
+  readonly payer: Hex
+  readonly nonce: bigint
 }
 
 /** A mined transaction with all its USDC transfers. */
@@ -44,8 +52,11 @@ export interface TransferReader {
   readHead(): Promise<bigint>
   /** Returns the first block at or after `time`, or one past the head when there is none yet. */
   findFirstBlock(time: Date, head: bigint): Promise<bigint>
-  /** Returns every transfer to any of the recipients in the blocks. */
-  readTransfers(recipients: readonly string[], blocks: BlockRange): Promise<readonly ChainTransfer[]>
+  /** Returns every transfer to any of the recipients in the blocks. Any of `facilitators` may be a settlement contract. */
+  readTransfers(
+    parties: { readonly recipients: readonly string[]; readonly facilitators: readonly string[] },
+    blocks: BlockRange,
+  ): Promise<readonly ChainTransfer[]>
   /** Returns `null` when no block contains the transaction. */
   readTransaction(transaction: string): Promise<MinedTransaction | null>
   /** Returns the number of transactions that an account has sent. */
@@ -76,19 +87,23 @@ export function createTransferReader(rpcUrls: readonly string[]): TransferReader
       return head
     },
     findFirstBlock: (time, head) => findFirstBlock(client, BigInt(Math.ceil(time.getTime() / 1000)), head),
-    readTransfers: async (recipients, { first, last }) => {
+    readTransfers: async ({ recipients, facilitators }, { first, last }) => {
       // viem treats an empty list as any recipient.
       if (recipients.length === 0) return []
-      const events = await client.getContractEvents({
-        address: USDC_ADDRESS,
-        abi: usdcAbi,
-        eventName: 'Transfer',
-        args: { to: recipients as Hex[] },
-        fromBlock: first,
-        toBlock: last,
-        strict: true,
-      })
-      return events.map(transferOf)
+      const blocks = { fromBlock: first, toBlock: last, strict: true } as const
+      const [transfers, reports] = await Promise.all([
+        client.getContractEvents({
+          ...blocks,
+          address: USDC_ADDRESS,
+          abi: usdcAbi,
+          eventName: 'Transfer',
+          args: { to: recipients as Hex[] },
+        }),
+        facilitators.length === 0
+          ? []
+          : client.getLogs({ ...blocks, address: facilitators as Hex[], events: PAYMENT_REPORTS }),
+      ])
+      return transfersOf(transfers, reports)
     },
     readTransaction: async (transaction) => {
       try {
@@ -105,32 +120,57 @@ export function createTransferReader(rpcUrls: readonly string[]): TransferReader
 
 type RollupReceipt = TransactionReceipt & { readonly l1Fee?: bigint | null }
 
+/** The event of the settlement contract after each payment of a batch that succeeded; one that failed moved nothing. */
+const PAYMENT_REPORTS = batchSettlementAbi.filter((item) => item.type === 'event' && item.name === 'PaymentSettled')
+
 function minedTransaction(receipt: RollupReceipt): MinedTransaction {
   const { from, to, blockNumber, status, logs, gasUsed, effectiveGasPrice, l1Fee } = receipt
-  const events = parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs, strict: true })
+  const transfers = parseEventLogs({ abi: usdcAbi, eventName: 'Transfer', logs, strict: true })
+  const reports = parseEventLogs({ abi: PAYMENT_REPORTS, logs, strict: true })
   return {
     sender: lowerCase(from),
     target: to && lowerCase(to),
     blockNumber,
     isReverted: status === 'reverted',
     gasWei: gasUsed * effectiveGasPrice + (l1Fee ?? 0n),
-    transfers: events.filter(({ address }) => lowerCase(address) === USDC_ADDRESS).map(transferOf),
+    transfers: transfersOf(
+      transfers.filter(({ address }) => lowerCase(address) === USDC_ADDRESS),
+      reports.filter(({ address }) => to && lowerCase(address) === lowerCase(to)),
+    ),
   }
 }
 
-function transferOf(event: {
-  transactionHash: Hex
-  blockNumber: bigint
-  args: { from: Hex; to: Hex; value: bigint }
-}): ChainTransfer {
-  const { from, to, value } = event.args
-  return {
-    transaction: lowerCase(event.transactionHash),
-    blockNumber: event.blockNumber,
-    from: lowerCase(from),
-    to: lowerCase(to),
-    valueAtomic: value,
-  }
+interface Position {
+  readonly transactionHash: Hex
+  readonly logIndex: number
+}
+
+interface TransferEvent extends Position {
+  readonly blockNumber: bigint
+  readonly args: { from: Hex; to: Hex; value: bigint }
+}
+
+interface PaymentReport extends Position {
+  readonly args: { payer: Hex; nonce: bigint }
+}
+
+/** A transfer of a batch belongs to the payment that the contract reports next. */
+function transfersOf(transfers: readonly TransferEvent[], reports: readonly PaymentReport[]): readonly ChainTransfer[] {
+  const byTransaction = Map.groupBy(
+    reports.toSorted((a, b) => a.logIndex - b.logIndex),
+    ({ transactionHash }) => transactionHash,
+  )
+  return transfers.map(({ transactionHash, blockNumber, logIndex, args }) => {
+    const report = byTransaction.get(transactionHash)?.find((next) => next.logIndex > logIndex)
+    return {
+      transaction: lowerCase(transactionHash),
+      blockNumber,
+      from: lowerCase(args.from),
+      to: lowerCase(args.to),
+      valueAtomic: args.value,
+      payment: report ? { payer: lowerCase(report.args.payer), nonce: report.args.nonce } : null,
+    }
+  })
 }
 
 function lowerCase(hex: Hex): Hex {

@@ -48,10 +48,8 @@ export function createSettlementAccounts(
       })
       return { raw: replacement, hash: keccak256(replacement) }
     },
-    maximumCostWei: (raw) => {
-      const { gas = 0n, maxFeePerGas = 0n } = parseTransaction(raw)
-      return gas * maxFeePerGas
-    },
+    canPay: async (address, raw) => maximumCostWei(raw) <= (await client.getBalance({ address })),
+    maximumCostWei,
     fill: async (facilitator, accountNonce, instead) => {
       const fees = await estimateFees()
       const { maxFeePerGas: oldFee = 0n, maxPriorityFeePerGas: oldTip = 0n } = instead ? parseTransaction(instead) : {}
@@ -71,6 +69,11 @@ export function createSettlementAccounts(
     },
     broadcast: (transaction) => broadcast(client, transaction),
   }
+}
+
+function maximumCostWei(raw: `0x${string}`): bigint {
+  const { gas = 0n, maxFeePerGas = 0n } = parseTransaction(raw)
+  return gas * maxFeePerGas
 }
 
 /**

@@ -1,64 +1,85 @@
 import { keccak256, type PublicClient } from 'viem'
-import type { SettlementTerms, Settler } from '#shared/payment/facilitator.ts'
+import type { AtomicAmount } from '#shared/money/atomic-amount.ts'
+import type { Authorization } from '#shared/payment/authorization.ts'
+import type { PreparedCharge, SettlementTerms, Settler, Verification } from '#shared/payment/facilitator.ts'
 import { createLatestBlock, type LatestBlock } from '../reading/latest-block.ts'
-import { readPaymentTransfers } from '../reading/read-payment-transfers.ts'
+import { batchGasOf, settleManyCall } from '../settlement-contract/batch-call.ts'
+import { createListedKeys } from '../settlement-contract/listed-keys.ts'
 import { settlementKeys } from '../signing/settlement-keys.ts'
 import { SETTLE_GAS, SETTLE_WITH_PERMIT_GAS, settlementCall } from '../verification/settlement-call.ts'
 import { verifySettlement } from '../verification/verify-settlement.ts'
-import { broadcast } from './broadcast.ts'
+import { createReadAffordableGas } from './affordable-gas.ts'
+import { createSharedBroadcasts } from './broadcast.ts'
+import { createChooseSender } from './choose-sender.ts'
 import { createConfirmTransfer } from './confirm-transfer.ts'
-import { createFeeEstimator, type FeeEstimator } from './fee-estimator.ts'
-import { readEvidence } from './settlement-evidence.ts'
+import { createFeeEstimator, type FeeEstimator, type Fees } from './fee-estimator.ts'
+import { createFindTransfer } from './find-transfer.ts'
+import { createReadTransaction } from './mined-transactions.ts'
+import { createReadEvidence } from './settlement-evidence.ts'
+import { shareReadings } from './shared-readings.ts'
+
+type Hex = `0x${string}`
+
+/** Checks whether an amount could be settled now; of the chain alone, without the policy for accounts with code. */
+export type VerifySettlement = (authorization: Authorization, amount: AtomicAmount) => Promise<Verification>
 
 export interface SettlerOptions {
   /** Confirmations that a settlement needs, its own block included. */
-  readonly confirmations?: number
+  readonly confirmations?: number | undefined
   readonly estimateFees?: FeeEstimator
   /** Price of the native token in US dollars, at which the cost of gas is reported. */
-  readonly nativeTokenUsd?: number
+  readonly nativeTokenUsd?: number | undefined
   /** The newest block, where others in this process read it too. */
   readonly latest?: LatestBlock
+  /** How a payment is simulated before it is signed. Default: each by itself. */
+  readonly verify?: VerifySettlement
 }
 
-/** Creates a settler with `privateKeys`. Each authorization names the facilitator address that must send it. */
+/**
+ * Creates a settler with `privateKeys`. Each authorization names who must settle it: one of these keys, or a settlement
+ * contract that lists at least one of them.
+ */
 export function createSettler(
   client: PublicClient,
   chainId: number,
-  privateKeys: readonly `0x${string}`[],
+  privateKeys: readonly Hex[],
   {
     confirmations = 1,
     estimateFees = createFeeEstimator(client),
     nativeTokenUsd,
     latest = createLatestBlock(client),
+    verify = (authorization, amount) => verifySettlement(client, authorization, amount, estimateFees),
   }: SettlerOptions = {},
 ): Settler {
   const keys = settlementKeys(privateKeys)
+  const listedKeys = createListedKeys(client, keys.facilitators)
+  const chooseSender = createChooseSender(keys.facilitators, listedKeys, createReadAffordableGas(client))
   const countAccountNonce = firstAccountNonce(client)
+  const transactions = shareReadings(createReadTransaction(client, confirmations, latest))
+  const confirm = createConfirmTransfer(client, transactions.read, nativeTokenUsd)
+  const broadcasts = createSharedBroadcasts(client)
+  const readEvidence = createReadEvidence(client)
+  const readSender = async (facilitator: Hex) => {
+    const fees = await estimateFees()
+    const chosen = await chooseSender(facilitator, fees.maxFeePerGas)
+    if (chosen === 'not_listed') return chosen
+    return { ...chosen, fees, minimumAccountNonce: await countAccountNonce(chosen.sender) }
+  }
   return {
     prepare: async (authorization, chargeAmount) => {
       const [verification, reading] = await Promise.all([
-        verifySettlement(client, authorization, chargeAmount, estimateFees),
-        unlessUnreachable(() =>
-          Promise.all([estimateFees(), countAccountNonce(authorization.facilitator)]).then(([fees, count]) => ({
-            fees,
-            minimumAccountNonce: count,
-          })),
-        ),
+        verify(authorization, chargeAmount),
+        unlessUnreachable(() => readSender(lowerCase(authorization.facilitator))),
       ])
       if (verification.outcome !== 'valid') return verification
       if (reading.outcome === 'unreachable') return reading
-      const { fees, minimumAccountNonce } = reading.value
-      const terms: SettlementTerms = {
-        maxFeePerGas: fees.maxFeePerGas,
-        maxPriorityFeePerGas: fees.maxPriorityFeePerGas,
-        gasLimit: verification.needsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS,
-        submitsPermit: verification.needsPermit,
-      }
-      return { outcome: 'ready', terms, minimumAccountNonce }
+      if (reading.value === 'not_listed') return { outcome: 'not_listed' }
+      const { fees, ...sender } = reading.value
+      return { outcome: 'ready', terms: termsOf(fees, verification.needsPermit), ...sender }
     },
     sign: async (authorization, chargeAmount, terms, accountNonce) => {
       const { gasLimit, maxFeePerGas, maxPriorityFeePerGas } = terms
-      const raw = keys.signTransaction(authorization.facilitator, {
+      const raw = keys.signTransaction(lowerCase(authorization.facilitator), {
         type: 'eip1559',
         chainId,
         nonce: Number(accountNonce),
@@ -69,15 +90,60 @@ export function createSettler(
       })
       return { raw, hash: keccak256(raw) }
     },
-    broadcast: (transaction) => broadcast(client, transaction),
-    confirm: createConfirmTransfer(client, confirmations, nativeTokenUsd, latest),
-    readEvidence: (authorization, at) => readEvidence(client, authorization, at === 'newest' ? 1 : confirmations),
-    findTransfer: async (hashes, authorization, fromBlock) => {
-      const transfers = await unlessUnreachable(() => readPaymentTransfers(client, authorization, fromBlock, 'latest'))
-      if (transfers.outcome === 'unreachable') return 'unreachable'
-      return transfers.value.some(({ transactionHash }) => hashes.includes(transactionHash)) ? 'found' : 'missing'
+    signBatch: async (charges, sender, accountNonce) => {
+      const items = charges.map(({ authorization, chargeAmount, terms }) => ({
+        gas: terms.gasLimit,
+        call: settlementCall(authorization, chargeAmount, terms).data,
+      }))
+      const raw = keys.signTransaction(lowerCase(sender), {
+        type: 'eip1559',
+        chainId,
+        nonce: Number(accountNonce),
+        gas: batchGasOf(items.map(({ gas }) => gas)),
+        maxFeePerGas: highest(charges.map(({ terms }) => terms.maxFeePerGas)),
+        maxPriorityFeePerGas: highest(charges.map(({ terms }) => terms.maxPriorityFeePerGas)),
+        ...settleManyCall(contractOf(charges), items),
+      })
+      return { raw, hash: keccak256(raw) }
     },
+    batchGas: (terms) => batchGasOf(terms.map(({ gasLimit }) => gasLimit)),
+    broadcast: (transaction) => broadcasts.broadcast(transaction),
+    confirm: async (hash, authorization, chargeAmount) => {
+      const confirmation = await confirm(hash, authorization, chargeAmount)
+      // Perhaps because the key was taken off the list.
+      if (confirmation.outcome === 'batch_reverted') listedKeys.forget(lowerCase(authorization.facilitator))
+      return confirmation
+    },
+    readEvidence: async (authorization, senders, at) => {
+      const evidence = await readEvidence(authorization, senders, at === 'newest' ? 1 : confirmations)
+      // The caller judges receipts by it, which must not be older, and may send again what it finds missing.
+      transactions.forget()
+      broadcasts.forget()
+      return evidence
+    },
+    findTransfer: createFindTransfer(client),
   }
+}
+
+function termsOf({ maxFeePerGas, maxPriorityFeePerGas }: Fees, submitsPermit: boolean): SettlementTerms {
+  const gasLimit = submitsPermit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS
+  return { maxFeePerGas, maxPriorityFeePerGas, gasLimit, submitsPermit }
+}
+
+/** Returns the contract that all payers of a batch signed. The proxy would refuse the payments of others. */
+function contractOf(charges: readonly PreparedCharge[]): Hex {
+  const [contract, ...others] = new Set(charges.map(({ authorization }) => lowerCase(authorization.facilitator)))
+  if (contract === undefined || others.length > 0)
+    throw new Error('a batch needs payments whose payers signed the same settlement contract')
+  return contract
+}
+
+function highest(amounts: readonly bigint[]): bigint {
+  return amounts.reduce((one, other) => (other > one ? other : one), 0n)
+}
+
+function lowerCase(address: Hex): Hex {
+  return address.toLowerCase() as Hex
 }
 
 /** Reads the chain's transaction count of an account once. Later settlements continue from the ledger's count. */

@@ -1,0 +1,157 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { shareCalls } from '#shared/adapters/chain/network/share-calls.ts'
+
+beforeEach(() => {
+  vi.useFakeTimers()
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Shares calls that end only when the test ends them, of at most four items, two at once. */
+function openShared(maximum = () => 4) {
+  const calls: { readonly items: readonly number[]; readonly end: (results?: readonly string[] | Error) => void }[] = []
+  const share = shareCalls<number, string>(
+    (items) => {
+      const { promise, resolve, reject } = Promise.withResolvers<readonly string[]>()
+      const end = (results: readonly string[] | Error = items.map((item) => `result ${item}`)) =>
+        results instanceof Error ? reject(results) : resolve(results)
+      calls.push({ items, end })
+      return promise
+    },
+    { maximum, waitMs: 25, callsAtOnce: 2 },
+  )
+  const items = () => calls.map((call) => call.items)
+  return { share, calls, items }
+}
+
+const turn = () => vi.advanceTimersByTimeAsync(0)
+
+describe('sharing calls', () => {
+  it('one that comes alone leaves in the same turn, and gets its own result', async () => {
+    const { share, calls, items } = openShared()
+    const result = share(1)
+    await turn()
+    expect(items()).toEqual([[1]])
+    calls[0]?.end()
+    expect(await result).toBe('result 1')
+  })
+
+  it('those that arrive during a call leave together when it ends', async () => {
+    const { share, calls, items } = openShared()
+    const results = [share(1)]
+    await turn()
+    results.push(share(2))
+    await turn()
+    results.push(share(3))
+    await turn()
+    expect(items()).toEqual([[1]])
+    calls[0]?.end()
+    await turn()
+    expect(items()).toEqual([[1], [2, 3]])
+    calls[1]?.end()
+    expect(await Promise.all(results)).toEqual(['result 1', 'result 2', 'result 3'])
+  })
+
+  it('waits at most 25 ms for a call that does not end', async () => {
+    const { share, items } = openShared()
+    void share(1)
+    await turn()
+    void share(2)
+    await vi.advanceTimersByTimeAsync(20)
+    void share(3)
+    await vi.advanceTimersByTimeAsync(4)
+    expect(items()).toEqual([[1]])
+    await vi.advanceTimersByTimeAsync(1)
+    expect(items()).toEqual([[1], [2, 3]])
+  })
+
+  it('a full call leaves during another one, and no third one before the wait is over', async () => {
+    const { share, items } = openShared()
+    void share(0)
+    await turn()
+    for (let item = 1; item <= 9; item += 1) void share(item)
+    await turn()
+    expect(items()).toEqual([[0], [1, 2, 3, 4]])
+    await vi.advanceTimersByTimeAsync(25)
+    expect(items()).toEqual([[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]])
+  })
+
+  it('those that arrive in one turn of an idle process share a call', async () => {
+    const { share, items } = openShared()
+    for (let item = 1; item <= 6; item += 1) void share(item)
+    await turn()
+    expect(items()).toEqual([[1, 2, 3, 4]])
+    await vi.advanceTimersByTimeAsync(25)
+    expect(items()).toEqual([
+      [1, 2, 3, 4],
+      [5, 6],
+    ])
+  })
+
+  it('follows a limit that changes', async () => {
+    let maximum = 4
+    const { share, calls, items } = openShared(() => maximum)
+    for (let item = 1; item <= 2; item += 1) void share(item)
+    await turn()
+    maximum = 1
+    for (let item = 3; item <= 5; item += 1) void share(item)
+    await turn()
+    expect(items()).toEqual([[1, 2], [3]])
+    calls[0]?.end()
+    await turn()
+    expect(items()).toEqual([[1, 2], [3], [4]])
+    await vi.advanceTimersByTimeAsync(25)
+    expect(items()).toEqual([[1, 2], [3], [4], [5]])
+  })
+
+  it('one caller who comes again and again waits for nobody', async () => {
+    const { share, calls, items } = openShared()
+    for (let item = 0; item < 20; item += 1) {
+      const result = share(item)
+      await turn()
+      calls[item]?.end()
+      expect(await result).toBe(`result ${item}`)
+      await vi.advanceTimersByTimeAsync(3)
+    }
+    expect(items()).toHaveLength(20)
+  })
+
+  it('waits for others while many arrive, although no call is in progress, and not once they are few', async () => {
+    const { share, calls, items } = openShared()
+    for (let item = 1; item <= 6; item += 1) void share(item)
+    await vi.advanceTimersByTimeAsync(25)
+    for (const call of calls) call.end()
+    await turn()
+    void share(7)
+    await vi.advanceTimersByTimeAsync(24)
+    void share(8)
+    await turn()
+    expect(items()).toEqual([
+      [1, 2, 3, 4],
+      [5, 6],
+    ])
+    await vi.advanceTimersByTimeAsync(1)
+    expect(items().slice(2)).toEqual([[7, 8]])
+    calls[2]?.end()
+    await vi.advanceTimersByTimeAsync(100)
+    void share(9)
+    await turn()
+    expect(items().slice(3)).toEqual([[9]])
+  })
+
+  it('rejects all of a call that fails or returns another number of results, and serves the next one', async () => {
+    const { share, calls } = openShared()
+    const broken = [new Error('no node'), ['result 1'], ['result 1', 'result 2', 'result 3']]
+    for (const [index, results] of broken.entries()) {
+      const outcomes = Promise.allSettled([share(1), share(2)])
+      await vi.advanceTimersByTimeAsync(25)
+      calls[index]?.end(results)
+      expect(await outcomes).toMatchObject([{ status: 'rejected' }, { status: 'rejected' }])
+    }
+    const result = share(1)
+    await vi.advanceTimersByTimeAsync(25)
+    calls.at(-1)?.end()
+    expect(await result).toBe('result 1')
+  })
+})
