@@ -2,10 +2,11 @@ import { z } from 'zod'
 import { queueSettings } from '#shared/jobs/queue-settings.ts'
 import { checkObjectStore, objectStoreSettings } from '#shared/media/object-store-settings.ts'
 import { callTimeSettings, LONGEST_OUTPUT_TOKENS, longestExtraSeconds } from '#shared/operations/text/output-time.ts'
-import { privateKey } from '#shared/payment/account-settings.ts'
+import { accountAddresses, privateKey } from '#shared/payment/account-settings.ts'
 import { chainSettings } from '#shared/payment/chain-settings.ts'
 import { exposureSettings } from '#shared/payment/exposure-settings.ts'
 import { payerCodeSettings } from '#shared/payment/payer-code-settings.ts'
+import { checkSettlementContract, settlementContractSettings } from '#shared/payment/settlement-contract-settings.ts'
 import { parseSettings } from '#shared/runtime/parse-settings.ts'
 import { telemetrySettings } from '#shared/runtime/telemetry-settings.ts'
 import { memorySettings } from './job/memory-settings.ts'
@@ -28,6 +29,17 @@ export const settingsSchema = z.object({
     .transform((list) => list.split(','))
     .pipe(z.array(privateKey).nonempty())
     .optional(),
+  /**
+   * The addresses of the keys, for a worker without them: it starts no call for the settlement contract while none of
+   * those that the contract lists has gas.
+   */
+  FACILITATOR_ADDRESSES: accountAddresses.optional(),
+  ...settlementContractSettings,
+  /**
+   * The gas limit of a transaction that settles many payments through SETTLEMENT_CONTRACT. The default is the most that
+   * Ethereum lets one transaction have, rounded down; about 70 payments.
+   */
+  SETTLEMENT_BATCH_GAS: z.coerce.bigint().min(500_000n).default(16_000_000n),
   /** A remote facilitator that settles with its own keys, instead of SETTLEMENT_PRIVATE_KEYS. */
   FACILITATOR_URL: z.url().optional(),
   FACILITATOR_API_KEY: z.string().min(1).optional(),
@@ -82,16 +94,21 @@ export const settingsSchema = z.object({
   LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 })
 
-const configSchema = settingsSchema.check(checkObjectStore, checkCallTimes, ({ value, issues }) => {
-  const { SETTLEMENT_PRIVATE_KEYS: keys, FACILITATOR_URL: url, WORKER_QUEUES: queues } = value
-  if ((keys === undefined) !== (url === undefined)) return
-  // A worker that only calls providers needs no way to settle.
-  if (keys === undefined && !queues.includes('settlement')) return
-  const message =
-    'set exactly one of SETTLEMENT_PRIVATE_KEYS (settle with your own keys) and FACILITATOR_URL; ' +
-    'neither is needed only when WORKER_QUEUES leaves settlement to other workers'
-  issues.push({ code: 'custom', path: ['SETTLEMENT_PRIVATE_KEYS'], message, input: undefined })
-})
+const configSchema = settingsSchema.check(
+  checkObjectStore,
+  checkCallTimes,
+  checkSettlementContract,
+  ({ value, issues }) => {
+    const { SETTLEMENT_PRIVATE_KEYS: keys, FACILITATOR_URL: url, WORKER_QUEUES: queues } = value
+    if ((keys === undefined) !== (url === undefined)) return
+    // A worker that only calls providers needs no way to settle.
+    if (keys === undefined && !queues.includes('settlement')) return
+    const message =
+      'set exactly one of SETTLEMENT_PRIVATE_KEYS (settle with your own keys) and FACILITATOR_URL; ' +
+      'neither is needed only when WORKER_QUEUES leaves settlement to other workers'
+    issues.push({ code: 'custom', path: ['SETTLEMENT_PRIVATE_KEYS'], message, input: undefined })
+  },
+)
 
 /** A payment must outlast the longest call and its settlement, and a charge must not be given up while it is valid. */
 function checkCallTimes({ value, issues }: z.core.ParsePayload<z.infer<typeof settingsSchema>>): void {

@@ -30,7 +30,7 @@ import { describeWorker } from './telemetry/describe-worker.ts'
 import { addLedgerMetrics } from './telemetry/ledger-metrics.ts'
 import { addMemoryMetrics } from './telemetry/memory-metrics.ts'
 import { addModelMetrics } from './telemetry/model-metrics.ts'
-import { addSettlementMetrics } from './telemetry/settlement-metrics.ts'
+import { addBatchMetrics, addSettlementMetrics } from './telemetry/settlement-metrics.ts'
 import { addSponsoredMetrics } from './telemetry/sponsored-metrics.ts'
 
 /** Time to hand back unfinished jobs after DRAIN_SECONDS and to close connections. */
@@ -111,8 +111,9 @@ export async function startWorker(config: WorkerConfig, dependencies: WorkerDepe
  * Returns the sweeps that watch settlements beyond their jobs, and adds their metrics; only for processes that settle.
  */
 function settlementSweeps(dependencies: WorkerDependencies): readonly Sweep[] {
-  const { remote, metrics: registry } = dependencies
+  const { remote, batches, metrics: registry } = dependencies
   const reports = addSettlementMetrics(registry, dependencies)
+  if (batches) addBatchMetrics(registry, batches)
   addSponsoredMetrics(registry, dependencies)
   return [
     replaceStuckTransactions({ ...dependencies, ...reports }),

@@ -10,12 +10,18 @@ import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
 import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
 import { createPayerFundsReader } from '#shared/adapters/chain/reading/payer-funds.ts'
 import { createSettlementSearch } from '#shared/adapters/chain/reading/settlement-search.ts'
-import { createFeeEstimator, type FeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { createSettler, type VerifySettlement } from '#shared/adapters/chain/settlement/settler.ts'
+import { gasOfContracts, UNLIMITED_GAS } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
+import { requireSettlementContract } from '#shared/adapters/chain/settlement-contract/require-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createPayerCodePolicy } from '#shared/adapters/chain/verification/payer-code.ts'
+import {
+  createSettlementVerification,
+  type SettlementVerification,
+} from '#shared/adapters/chain/verification/settlement-verification.ts'
 import { createRemoteFacilitator } from '#shared/adapters/remote-facilitator/facilitator.ts'
 import { createRemoteVerifier } from '#shared/adapters/remote-facilitator/verifier.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
@@ -25,12 +31,14 @@ import type { Settler } from '#shared/payment/facilitator.ts'
 import type { GasReader } from '#shared/payment/gas-reader.ts'
 import type { PayerCodePolicy } from '#shared/payment/payer-code.ts'
 import type { PermitSubmitter } from '#shared/payment/permit-submitter.ts'
+import type { SettlementAccounts } from '#shared/payment/settlement-accounts.ts'
 import type { SettlementSearch } from '#shared/payment/settlement-search.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { Tracer } from '#shared/runtime/tracing.ts'
 import type { WorkerConfig } from '../config.ts'
 import type { RunJobDependencies } from '../job/run-job.ts'
 import { guardSettlementStore } from '../settlement/failure-guard.ts'
+import { gatherBatches, type SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { createOwnKeySettlement } from '../settlement/own-keys/settle-charge.ts'
 import type { FinalityDependencies } from '../settlement/own-keys/watch-finality.ts'
@@ -68,6 +76,8 @@ export interface PaymentParts
 interface SettlingParty extends Pick<RunJobDependencies, 'verifier' | 'gas' | 'settlementSteps'> {
   /** `null` with settlement keys of our own. */
   readonly remote: Pick<RemoteFinalityDependencies, 'facilitator'> | null
+  /** `null` with a remote facilitator. */
+  readonly batches: SettlementBatches | null
 }
 
 /** Composes what checks and settles payments. */
@@ -78,19 +88,35 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
   // Empty with a remote facilitator and where other processes settle: there is no nonce queue to advance and no gas to
   // watch.
   const keys = unguarded.settles ? (config.SETTLEMENT_PRIVATE_KEYS ?? []) : []
+  const { SETTLEMENT_CONTRACT: contract } = config
   const accounts = createSettlementAccounts(chain, CHAIN_ID, keys, { estimateFees, maximumFeePerGasWei })
   const { CONFIRMATIONS: confirmations, NATIVE_TOKEN_USD: nativeTokenUsd } = config
+  if (contract !== undefined && keys.length > 0) await requireSettlementContract(chain, contract, accounts.facilitators)
   const latest = createLatestBlock(chain)
   const blockWatch = createBlockWatch(latest)
+  const settlements = createSettlementVerification(chain, {
+    contract,
+    sender: accounts.facilitators[0],
+    readFees: config.FACILITATOR_URL === undefined ? estimateFees : null,
+  })
   const settlerOptions = { confirmations, estimateFees, nativeTokenUsd, latest }
-  const settler = tracedSettler(unguarded.tracer, createSettler(chain, CHAIN_ID, keys, settlerOptions))
+  // Together with the checks before provider calls.
+  const verify: VerifySettlement = (...charge) => settlements.verify(...charge)
+  const settler = tracedSettler(unguarded.tracer, createSettler(chain, CHAIN_ID, keys, { ...settlerOptions, verify }))
   const payerCode = createPayerCodePolicy(chain, config.ALLOWED_DELEGATES)
   const settlementSearch = createSettlementSearch(chain)
   const settlementStore = guardSettlementStore(unguarded.settlementStore, { ...unguarded, settlementSearch })
   const options = { ...unguarded, settlementStore }
   const party =
     config.FACILITATOR_URL === undefined
-      ? composeOwnKeys(config, options, { chain, settler, estimateFees, payerCode, blockWatch })
+      ? composeOwnKeys(config, options, {
+          chain,
+          settler,
+          settlements,
+          payerCode,
+          blockWatch,
+          gas: gasOfContracts(chain, createGasReader(chain, estimateFees), settlementKeysOf(accounts, config)),
+        })
       : composeRemoteFacilitator(config, options, { chain, url: config.FACILITATOR_URL, payerCode, blockWatch })
   return {
     ...party,
@@ -114,41 +140,42 @@ export async function composePayment(config: WorkerConfig, unguarded: PaymentOpt
   }
 }
 
+/** Returns the addresses of the settlement keys: of this process, or of those that settle. */
+function settlementKeysOf({ facilitators }: SettlementAccounts, config: WorkerConfig): readonly `0x${string}`[] {
+  return facilitators.length > 0 ? facilitators : (config.FACILITATOR_ADDRESSES ?? [])
+}
+
 interface Chain {
   readonly chain: PublicClient
   readonly payerCode: PayerCodePolicy
   readonly blockWatch: BlockWatch
 }
 
+interface OwnKeys extends Chain {
+  readonly settler: Settler
+  readonly settlements: SettlementVerification
+  readonly gas: GasReader
+}
+
 function composeOwnKeys(
-  { RECEIPT_SECRET_ID: receiptSecretId }: WorkerConfig,
+  { RECEIPT_SECRET_ID: receiptSecretId, SETTLEMENT_BATCH_GAS: maximumBatchGas }: WorkerConfig,
   { settlementStore, logger, tracer, now }: PaymentOptions,
-  {
-    chain,
-    settler,
-    estimateFees,
-    payerCode,
-    blockWatch,
-  }: Chain & { readonly settler: Settler; readonly estimateFees: FeeEstimator },
+  { chain, settler, settlements, gas, payerCode, blockWatch }: OwnKeys,
 ): SettlingParty {
-  const steps = createOwnKeySettlement({ receiptSecretId, now, logger, settlementStore, settler, blockWatch })
+  const settling = { settlementStore, settler, blockWatch, logger }
+  const batches = gatherBatches({ ...settling, maximumBatchGas })
+  const steps = createOwnKeySettlement({ ...settling, receiptSecretId, now, batches })
   return {
-    verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, readFees: estimateFees }),
-    gas: createGasReader(chain, estimateFees),
+    verifier: createAuthorizationVerifier(chain, CHAIN_ID, { payerCode, settlements }),
+    gas,
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: null,
+    batches,
   }
 }
 
 /** A remote facilitator pays for gas itself and does not report its balance. */
-const unlimitedGas: GasReader = {
-  readGas: async () => ({
-    balanceWei: 0n,
-    settlementsLeft: Number.POSITIVE_INFINITY,
-    expectedSettlementWei: 0n,
-    isFeeLimited: false,
-  }),
-}
+const unlimitedGas: GasReader = { readGas: async () => UNLIMITED_GAS }
 
 function composeRemoteFacilitator(
   config: WorkerConfig,
@@ -168,5 +195,6 @@ function composeRemoteFacilitator(
     gas: unlimitedGas,
     settlementSteps: tracedSettlementSteps(tracer, steps),
     remote: { facilitator },
+    batches: null,
   }
 }

@@ -102,7 +102,7 @@ async function runStep(dependencies: RunJobDependencies, job: ClaimedJob, contex
     case 'generating':
       return failLostAttempt(dependencies, job)
     case 'generated':
-      return dependencies.settlementSteps.recordSettlement(job)
+      return dependencies.settlementSteps.recordSettlement(job, context)
     case 'settling':
       return dependencies.settlementSteps.settleCharge(job, context)
   }

@@ -1,10 +1,11 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
-import type { Written } from '#shared/jobs/job.ts'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { StoredSettlement, Written } from '#shared/jobs/job.ts'
 import type { ReportsStore } from '#shared/jobs/reports-store.ts'
 import type { SettlementStore } from '#shared/jobs/settlement-store.ts'
 import { usdcOfWei } from '#shared/money/native-token.ts'
 import type { GasSpent } from '#shared/payment/facilitator.ts'
 import type { Gas, GasReader } from '#shared/payment/gas-reader.ts'
+import type { SettlementBatches } from '../settlement/own-keys/gather-batches.ts'
 import type { ReplacementDependencies } from '../settlement/own-keys/replace-stuck-transactions.ts'
 import { sharedReading } from './shared-reading.ts'
 
@@ -15,26 +16,86 @@ export interface SettlementMetricsDependencies {
   readonly nativeTokenUsd: number
 }
 
-/** Wraps the settlement store to count what the transactions of this process's settlements cost. */
+/** Sizes of batches, up to a full one. */
+const BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 100]
+
+/** Wraps the settlement store to count this process's batches, and what its settlements cost. */
 export function measuredSettlementStore(registry: Registry, settlementStore: SettlementStore): SettlementStore {
+  const byOutcome = { labelNames: ['outcome'], registers: [registry] }
   const spent = new Counter({
     name: 'farebox_settlement_gas_usdc_atomic_total',
     help: 'Gas of mined settlements of this process, in atomic USDC at NATIVE_TOKEN_USD',
-    labelNames: ['outcome'],
+    ...byOutcome,
+  })
+  const used = new Counter({
+    name: 'farebox_settlement_gas_used_total',
+    help: 'Gas that mined settlements of this process used; of a batch, their parts of it',
+    ...byOutcome,
+  })
+  const mined = new Counter({
+    name: 'farebox_settlements_mined_total',
+    help: 'Mined settlements of this process whose gas is known',
+    ...byOutcome,
+  })
+  const sizes = new Histogram({
+    name: 'farebox_settlement_batch_size',
+    help: 'Payments for each transaction that this process signed for the settlement contract',
+    buckets: BATCH_SIZES,
     registers: [registry],
   })
-  for (const outcome of ['confirmed', 'reverted']) spent.inc({ outcome }, 0)
+  for (const outcome of ['confirmed', 'reverted'])
+    for (const counter of [spent, used, mined]) counter.inc({ outcome }, 0)
   const count = (outcome: string, written: Written, gas: GasSpent | null | undefined) => {
-    if (written === 'written' && gas) spent.inc({ outcome }, Number(gas.cost))
+    if (written !== 'written' || !gas) return written
+    spent.inc({ outcome }, Number(gas.cost))
+    used.inc({ outcome }, Number(gas.gasUsed))
+    mined.inc({ outcome })
     return written
+  }
+  const countBatches = <Outcome extends StoredSettlement | string | Error>(outcomes: readonly Outcome[]) => {
+    const batches = outcomes.flatMap((outcome) =>
+      typeof outcome === 'string' || outcome instanceof Error ? [] : (outcome.batch ?? []),
+    )
+    for (const { size } of new Map(batches.map((batch) => [batch.id, batch])).values()) sizes.observe(size)
+    return outcomes
   }
   return {
     ...settlementStore,
+    recordBatch: async (...batch) => countBatches(await settlementStore.recordBatch(...batch)),
+    renewBatch: async (...batch) => countBatches(await settlementStore.renewBatch(...batch)),
     completeJob: async (job, completion) =>
       count('confirmed', await settlementStore.completeJob(job, completion), completion.gas),
     failSettlement: async (job, failure, debt) =>
       count('reverted', await settlementStore.failSettlement(job, failure, debt), failure.gas),
   }
+}
+
+/** Adds the state of this process's batches. */
+export function addBatchMetrics(registry: Registry, batches: Pick<SettlementBatches, 'readState'>): void {
+  const register = { registers: [registry] }
+  const out: Gauge = new Gauge({
+    name: 'farebox_settlement_batches_out',
+    help: 'Batches whose payments this process follows until they are confirmed',
+    ...register,
+    collect: () => out.set(batches.readState().out),
+  })
+  const gasLimit: Gauge = new Gauge({
+    name: 'farebox_settlement_batch_gas_limit',
+    help: 'The most gas that a batch of this process may need: SETTLEMENT_BATCH_GAS, or less after every node refused a size',
+    ...register,
+    collect: () => gasLimit.set(Number(batches.readState().gasLimit)),
+  })
+  let counted = 0
+  const refused: Counter = new Counter({
+    name: 'farebox_settlement_batches_refused_total',
+    help: 'Batches that were too large for every node',
+    ...register,
+    collect: () => {
+      const all = batches.readState().refused
+      refused.inc(all - counted)
+      counted = all
+    },
+  })
 }
 
 /**

@@ -1,3 +1,4 @@
+import { subscribe } from 'node:diagnostics_channel'
 import pg from 'pg'
 
 /** Counts of this process so far: calls to the node, statements to PostgreSQL, processor time. */
@@ -8,15 +9,14 @@ export interface Counts {
 }
 
 /**
- * Starts to count at the two functions that every call passes through. A proxy would cost more than the measured work.
+ * Starts to count where every call passes through. A proxy would cost more than the measured work.
  */
 export function startCounting(): () => Counts {
   let [rpcCalls, sqlStatements] = [0, 0]
-  const { fetch } = globalThis
-  globalThis.fetch = (...call) => {
+  // Of undici, which the SDK uses as `fetch`.
+  subscribe('undici:request:create', () => {
     rpcCalls += 1
-    return fetch(...call)
-  }
+  })
   const query = Reflect.get(pg.Client.prototype, 'query') as (...call: unknown[]) => unknown
   Reflect.set(pg.Client.prototype, 'query', function countQuery(this: pg.Client, ...call: unknown[]) {
     sqlStatements += 1

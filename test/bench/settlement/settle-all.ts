@@ -3,16 +3,19 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { createLatestBlock } from '#shared/adapters/chain/reading/latest-block.ts'
+import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createSettlementAccounts } from '#shared/adapters/chain/settlement/settlement-accounts.ts'
-import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
-import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
+import { createSettler, type VerifySettlement } from '#shared/adapters/chain/settlement/settler.ts'
+import { createSettlementVerification } from '#shared/adapters/chain/verification/settlement-verification.ts'
 import { paymentPayload, paymentRequirements } from '#shared/adapters/remote-facilitator/payment-messages.ts'
 import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import type { Authorization } from '#shared/payment/authorization.ts'
 import type { Logger } from '#shared/runtime/logger.ts'
 import { noTracing } from '#shared/runtime/tracing.ts'
+import type { GenerationDependencies } from '../../../workers/job/call-provider.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { type RunJobDependencies, runJob } from '../../../workers/job/run-job.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { replaceStuckTransactions } from '../../../workers/settlement/own-keys/replace-stuck-transactions.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { startSweepers } from '../../../workers/sweepers/sweeper.ts'
@@ -34,8 +37,20 @@ const FEE_BUMP_AFTER_MS = 3000
 const log = () => undefined
 const silent: Logger = { info: log, warn: log, error: log }
 
+/** The default of a worker. */
+const MAXIMUM_BATCH_GAS = 16_000_000n
+
 /** The number of settlements by outcome: a job's state, or the SDK's errorReason. */
 export type Outcomes = Readonly<Record<string, number>>
+
+/**
+ * What a job with a sealed result uses: all but what only a provider call needs. A dependency that is added to the state
+ * loop has to be given here, or this does not compile.
+ */
+type SettlingDependencies = Omit<
+  RunJobDependencies,
+  Exclude<keyof GenerationDependencies, 'executionStore' | 'logger' | 'tracer'>
+>
 
 /** Prepared settlements and the function that performs them. Preparation is not measured. */
 export interface Contestant {
@@ -66,7 +81,12 @@ export async function prepareOurs(
     receiptSecretId: 'first',
   }
   const latest = createLatestBlock(client)
-  const settler = createSettler(client, CHAIN_ID, chain.keys, { latest })
+  const settlements = createSettlementVerification(client, {
+    contract: chain.contract,
+    readFees: createFeeEstimator(client),
+  })
+  const verify: VerifySettlement = (...charge) => settlements.verify(...charge)
+  const settler = createSettler(client, CHAIN_ID, chain.keys, { latest, verify })
   const blockWatch = createBlockWatch(latest)
   const { execution: executionStore } = ledger
   const keeping = {
@@ -76,17 +96,21 @@ export async function prepareOurs(
     feeBumpAfterMs: FEE_BUMP_AFTER_MS,
     logger: silent,
   }
-  // A generated job uses only the settlement steps and the ledger.
-  const dependencies = {
-    ...settling,
+  const batches = gatherBatches({ ...settling, settler, blockWatch, maximumBatchGas: MAXIMUM_BATCH_GAS })
+  const settlingDependencies: SettlingDependencies = {
+    settlementStore: ledger.settlement,
     executionStore,
+    settlementSteps: createOwnKeySettlement({ ...settling, settler, blockWatch, batches }),
+    longestDeferralMs: { fail: GIVE_UP_MS, owe: GIVE_UP_MS, withhold: GIVE_UP_MS, review: GIVE_UP_MS },
+    queue: { enqueue: () => Promise.reject(new Error('every queue is served here')) },
     serves: new Set(QUEUE_NAMES),
+    pausedQueues: new Set(),
     leases: createJobLeases({ executionStore, leaseMs: LEASE_MS, logger: silent }),
-    verifier: createAuthorizationVerifier(client, CHAIN_ID),
-    settlementSteps: createOwnKeySettlement({ ...settling, settler, blockWatch }),
-    tracer: noTracing,
     leaseMs: LEASE_MS,
-  } as unknown as RunJobDependencies
+    logger: silent,
+    tracer: noTracing,
+  }
+  const dependencies = settlingDependencies as RunJobDependencies
   return {
     name: 'ours',
     settleAll: async (concurrency) => {

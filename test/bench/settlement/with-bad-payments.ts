@@ -35,11 +35,13 @@ export async function measureBadPayments(
       [0, 1, 2].map(() => createPayer(chain.devnet.rpcUrl, { usdcAtomic: FUNDS })),
     )
     if (!revoker || !spender || !burner) throw new Error('expected three payers')
-    const good = await chain.sign(PAYMENTS - 3)
+    const settledBy = contestant === 'ours' ? 'contract' : 'keys'
+    const good = await chain.sign(PAYMENTS - 3, settledBy)
+    const signedFor = contestant === 'ours' ? chain.contract : facilitator
     const bad = []
     for (const payer of [revoker, spender, burner]) {
       await payer.approve()
-      bad.push(await signAuthorization(chain.devnet, payer, { gasSponsored: false, facilitator }))
+      bad.push(await signAuthorization(chain.devnet, payer, { gasSponsored: false, facilitator: signedFor }))
     }
     const [, , invalidated] = bad
     if (!invalidated) throw new Error('expected three payments')

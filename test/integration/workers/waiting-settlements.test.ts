@@ -5,6 +5,7 @@ import { QUEUE_NAMES } from '#shared/jobs/job-queue.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
 import { createJobPlaces, type JobPlaces } from '../../../workers/job/job-places.ts'
 import { handBackJobs } from '../../../workers/job/run-job.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { endLostCalls } from '../../../workers/sweepers/end-lost-calls.ts'
 import { createSettlementChain, type SettlementChain } from '../../support/chain/settlement-chain.ts'
@@ -45,7 +46,8 @@ async function blockOf(jobId: string): Promise<{ number: string; hash: string }>
 function asking(changes: Partial<TestWorkerDependencies> = {}): TestWorkerDependencies {
   const dependencies = { ...worker.dependencies, ...chain.chain, unaskedMs: PATIENCE_MS, ...changes }
   // One limit of reads for all settlements, as in a process.
-  return { ...dependencies, settlementSteps: createOwnKeySettlement(dependencies) }
+  const batches = gatherBatches(dependencies)
+  return { ...dependencies, settlementSteps: createOwnKeySettlement({ ...dependencies, batches }) }
 }
 
 /** Creates jobs whose settlements are sent, one after the other, on a chain that mines only when it is told to. */

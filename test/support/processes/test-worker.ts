@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { privateKeyToAddress } from 'viem/accounts'
 import { createChainClient } from '#shared/adapters/chain/network/client.ts'
 import { createBlockWatch } from '#shared/adapters/chain/reading/block-watch.ts'
 import { createChainClock } from '#shared/adapters/chain/reading/chain-clock.ts'
@@ -10,6 +11,7 @@ import { createSettlementSearch } from '#shared/adapters/chain/reading/settlemen
 import { createFeeEstimator } from '#shared/adapters/chain/settlement/fee-estimator.ts'
 import { createGasReader } from '#shared/adapters/chain/settlement/gas-reader.ts'
 import { createSettler } from '#shared/adapters/chain/settlement/settler.ts'
+import { gasOfContracts } from '#shared/adapters/chain/settlement-contract/gas-of-contract.ts'
 import { createAuthorizationVerifier } from '#shared/adapters/chain/verification/authorization-verifier.ts'
 import { createDiskObjectStore } from '#shared/adapters/disk/object-store.ts'
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
@@ -32,6 +34,11 @@ import { createHttp } from '../../../workers/providers/http.ts'
 import { createRouter } from '../../../workers/providers/route.ts'
 import { noScreening } from '../../../workers/screening/screener.ts'
 import { guardExecutionStore, guardSettlementStore } from '../../../workers/settlement/failure-guard.ts'
+import {
+  type BatchDependencies,
+  gatherBatches,
+  type SettlementBatches,
+} from '../../../workers/settlement/own-keys/gather-batches.ts'
 import {
   createOwnKeySettlement,
   type SettlementDependencies,
@@ -68,8 +75,9 @@ export interface JobView {
 
 /** Settles with its own key, unless `settlementSteps` replaces that. */
 export type TestWorkerDependencies = Omit<RunJobDependencies, 'settlementSteps' | 'leases'> &
-  SettlementDependencies &
-  Partial<Pick<RunJobDependencies, 'settlementSteps' | 'leases'>>
+  Omit<SettlementDependencies, 'batches'> &
+  Pick<BatchDependencies, 'settlementStore' | 'maximumBatchGas'> &
+  Partial<Pick<RunJobDependencies, 'settlementSteps' | 'leases'> & Pick<SettlementDependencies, 'batches'>>
 
 /** A worker in this process with a real ledger, chain and upstream; it reaches the chain through a fault proxy. */
 export interface TestWorker {
@@ -148,6 +156,7 @@ export async function startTestWorker(): Promise<TestWorker> {
     settlementStore: guardSettlementStore(ledger.settlement, guard),
     // A chain whose receipts, blocks or clock a test holds back is asked often.
     unaskedMs: UNASKED_MS,
+    maximumBatchGas: 16_000_000n,
     uploads,
     memory: createJobMemory(MEMORY_BYTES),
     receiptSecretId: 'first',
@@ -169,7 +178,8 @@ export async function startTestWorker(): Promise<TestWorker> {
   }
   const run = (jobId: string, changes: Partial<TestWorkerDependencies> = {}, releasePlace?: () => void) => {
     const changed = { ...dependencies, ...changes }
-    const { settlementSteps = createOwnKeySettlement(changed), leases = createJobLeases(changed) } = changed
+    const { batches = batchesOf(changed), leases = createJobLeases(changed) } = changed
+    const { settlementSteps = createOwnKeySettlement({ ...changed, batches }) } = changed
     return runJob({ ...changed, settlementSteps, leases }, jobId, releasePlace)
   }
   return {
@@ -233,6 +243,17 @@ function deferredForLong({ execution }: TestLedger): TestWorkerDependencies['exe
   return (job, delayMs, ...others) => execution.deferJob(job, delayMs + PATIENCE_MS, ...others)
 }
 
+/** By settler: the jobs of one process share its batches. */
+const batchesOfSettlers = new WeakMap<object, SettlementBatches>()
+
+/** Returns the batches that all runs with the same settler share. */
+function batchesOf(dependencies: BatchDependencies): SettlementBatches {
+  const { settler } = dependencies
+  const batches = batchesOfSettlers.get(settler) ?? gatherBatches(dependencies)
+  batchesOfSettlers.set(settler, batches)
+  return batches
+}
+
 /** Returns the chain dependencies of a worker, through a proxy. */
 function through(
   { url }: RpcProxy,
@@ -246,7 +267,9 @@ function through(
     settler: createSettler(client, 8453, [settlementKey], { latest }),
     blockWatch: createBlockWatch(latest),
     chainClock: createChainClock(client, () => new Date()),
-    gas: createGasReader(client, createFeeEstimator(client)),
+    gas: gasOfContracts(client, createGasReader(client, createFeeEstimator(client)), [
+      privateKeyToAddress(settlementKey).toLowerCase() as `0x${string}`,
+    ]),
   }
 }
 

@@ -5,6 +5,7 @@ import type { Confirmation, SettlementEvidence, Settler } from '#shared/payment/
 import { findEarlierCharge } from '../../../workers/settlement/own-keys/find-earlier-charge.ts'
 import { testAuthorization } from '../../support/ledger/test-authorization.ts'
 
+const KEY = '0x1111'
 const GAS = { gasUsed: 1n, effectiveGasPrice: 1n, cost: atomicAmount(1n) }
 const REVERTED: Confirmation = { outcome: 'reverted', blockNumber: 5n, blockHash: '0x05', gas: GAS }
 const CONFIRMED: Confirmation = {
@@ -23,8 +24,8 @@ const earlier: EarlierSettlement = {
   chargeAmount: atomicAmount(5034n),
   settledBy: 'own_key',
   transactions: [
-    { hash: '0x02', accountNonce: 7n },
-    { hash: '0x01', accountNonce: 7n },
+    { hash: '0x02', sender: KEY, accountNonce: 7n },
+    { hash: '0x01', sender: KEY, accountNonce: 7n },
   ],
   fillers: [],
   firstBlock: 1n,
@@ -37,7 +38,7 @@ function reading(confirmations: Readonly<Record<string, Confirmation>>) {
     outcome: 'read',
     blockNumber: 9n,
     blockHash: '0x09',
-    accountNonceCount: 8n,
+    accountNonceCounts: new Map([[KEY, 8n]]),
     isNonceUsed: true,
     chainTime: new Date(0),
   }
@@ -53,10 +54,27 @@ it('excludes a transaction that was replaced by another with the same account no
 })
 
 it('excludes a transaction whose account nonce was used to fill the gap that it left', async () => {
-  const filled = { ...earlier, fillers: [{ hash: '0x03', accountNonce: 7n }] } as const
+  const filled = { ...earlier, fillers: [{ hash: '0x03', sender: KEY, accountNonce: 7n }] } as const
   const mined: Confirmation = { outcome: 'transfer_missing', blockNumber: 6n }
   expect(await findEarlierCharge(reading({ '0x03': mined }), filled)).toBe('failed')
   expect(await findEarlierCharge(reading({}), filled)).toBe('unclear')
+})
+
+it.each([
+  ['as a whole', { ...REVERTED, outcome: 'batch_reverted' }],
+  ['for this payment', REVERTED],
+] as const)('excludes a batch that reverted %s', async (_, confirmation) => {
+  expect(await findEarlierCharge(reading({ '0x02': confirmation }), earlier)).toBe('failed')
+})
+
+it('excludes nothing by a transaction of another key with the same account nonce', async () => {
+  const [newest, oldest] = earlier.transactions
+  if (!newest || !oldest) throw new Error('expected two transactions')
+  const ofTwoKeys = { ...earlier, transactions: [{ ...newest, sender: '0x2222' }, oldest] } as const
+  expect(await findEarlierCharge(reading({ '0x02': REVERTED }), ofTwoKeys)).toBe('unclear')
+  const filled = { ...earlier, fillers: [{ hash: '0x03', sender: '0x2222', accountNonce: 7n }] } as const
+  const mined: Confirmation = { outcome: 'transfer_missing', blockNumber: 6n }
+  expect(await findEarlierCharge(reading({ '0x03': mined }), filled)).toBe('unclear')
 })
 
 it('leaves an earlier settlement unclear while one of its transactions may have used the nonce', async () => {

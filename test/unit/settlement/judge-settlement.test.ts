@@ -17,15 +17,32 @@ const confirmed: Confirmation = {
   gas: GAS,
 }
 const reverted: Confirmation = { outcome: 'reverted', blockNumber: 5n, blockHash: '0x05', gas: GAS }
+const batchReverted: Confirmation = { outcome: 'batch_reverted', blockNumber: 5n, blockHash: '0x05', gas: GAS }
 const pending: Confirmation = { outcome: 'pending' }
 const unreachable: Confirmation = { outcome: 'unreachable', cause: null }
 
-function status(accountNonce: bigint, confirmation: Confirmation): TransactionStatus {
-  return { transaction: { hash: `0x${accountNonce}`, raw: '0x', accountNonce }, confirmation }
+const KEY = '0x1111'
+const OTHER_KEY = '0x2222'
+
+function status(accountNonce: bigint, confirmation: Confirmation, sender: `0x${string}` = KEY): TransactionStatus {
+  return { transaction: { hash: `0x${accountNonce}`, raw: '0x', sender, accountNonce }, confirmation }
 }
 
-function evidence(accountNonceCount: bigint, isNonceUsed: boolean, chainTime = AT_DEADLINE) {
-  return { outcome: 'read', blockNumber: 9n, blockHash: '0x09', accountNonceCount, isNonceUsed, chainTime } as const
+/** Evidence with the next account nonce of each key. */
+function evidence(
+  accountNonceCounts: bigint | Readonly<Record<`0x${string}`, bigint>>,
+  isNonceUsed: boolean,
+  chainTime = AT_DEADLINE,
+) {
+  const counts = typeof accountNonceCounts === 'bigint' ? { [KEY]: accountNonceCounts } : accountNonceCounts
+  return {
+    outcome: 'read',
+    blockNumber: 9n,
+    blockHash: '0x09',
+    accountNonceCounts: new Map(Object.entries(counts) as [`0x${string}`, bigint][]),
+    isNonceUsed,
+    chainTime,
+  } as const
 }
 
 const judge = (statuses: readonly TransactionStatus[], read: Parameters<typeof judgeSettlement>[1] = null) =>
@@ -100,6 +117,58 @@ describe('judging with the payer’s nonce used at one block', () => {
     ['the block is past the deadline too', [status(1n, pending)], evidence(2n, true, PAST_DEADLINE), 'unexplained'],
     ['one transaction cannot be read', [status(1n, unreachable)], evidence(1n, true), 'open'],
   ] as const)('judges a settlement with the payer’s nonce used when %s', (_, statuses, read, verdict) => {
+    expect(judge(statuses, read)).toBe(verdict)
+  })
+})
+
+describe('judging a batch that reverted as a whole', () => {
+  it.each([
+    ['there is no evidence', [status(1n, batchReverted)], null, 'open'],
+    ['the payer’s nonce is unused', [status(1n, batchReverted)], evidence(2n, false), 'batch_reverted'],
+    [
+      'its replacements are not found',
+      [status(1n, pending), status(1n, batchReverted)],
+      evidence(2n, false),
+      'batch_reverted',
+    ],
+    ['a later batch may still be mined', [status(2n, pending), status(1n, batchReverted)], evidence(2n, false), 'open'],
+    [
+      'a later batch reverted too',
+      [status(2n, batchReverted), status(1n, batchReverted)],
+      evidence(3n, false),
+      'batch_reverted',
+    ],
+    ['the payment failed in a later batch', [status(2n, reverted), status(1n, batchReverted)], null, 'uncollectable'],
+    ['a later batch settled it', [status(2n, confirmed), status(1n, batchReverted)], null, 'settled'],
+    ['the payer invalidated the nonce', [status(1n, batchReverted)], evidence(2n, true), 'uncollectable'],
+    ['the deadline passed', [status(1n, batchReverted)], evidence(2n, false, PAST_DEADLINE), 'uncollectable'],
+    ['one cannot be read', [status(2n, unreachable), status(1n, batchReverted)], evidence(3n, false), 'open'],
+  ] as const)('judges a payment of a batch that reverted as a whole when %s', (_, statuses, read, verdict) => {
+    expect(judge(statuses, read)).toBe(verdict)
+  })
+})
+
+describe('judging transactions of several keys', () => {
+  const both = [status(4n, pending, OTHER_KEY), status(1n, pending)]
+  it.each([
+    ['both account nonces are used', both, evidence({ [KEY]: 2n, [OTHER_KEY]: 5n }, false), 'nonce_used_elsewhere'],
+    ['one key may still send it', both, evidence({ [KEY]: 2n, [OTHER_KEY]: 4n }, false), 'open'],
+    ['one key was not read', both, evidence({ [KEY]: 2n }, false), 'open'],
+    ['the nonce is used, and one key was not read', both, evidence({ [KEY]: 1n }, true), 'unexplained'],
+    ['the nonce is used, and neither was mined', both, evidence({ [KEY]: 1n, [OTHER_KEY]: 4n }, true), 'uncollectable'],
+    [
+      'that of one key reverted, and that of another with the same account nonce may still be mined',
+      [status(1n, pending, OTHER_KEY), status(1n, batchReverted)],
+      evidence({ [KEY]: 2n, [OTHER_KEY]: 1n }, false),
+      'open',
+    ],
+    [
+      'the payment failed in that of one key, and another with the same account nonce is not found',
+      [status(1n, pending, OTHER_KEY), status(1n, reverted)],
+      null,
+      'open',
+    ],
+  ] as const)('judges a settlement with transactions of two keys when %s', (_, statuses, read, verdict) => {
     expect(judge(statuses, read)).toBe(verdict)
   })
 })

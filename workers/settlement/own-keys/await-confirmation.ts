@@ -7,13 +7,15 @@ import type { GasSpent, SettlementEvidence, Settler } from '#shared/payment/faci
 import type { Logger } from '#shared/runtime/logger.ts'
 import type { StepContext } from '../../job/step-outcome.ts'
 import { gasOfReverts } from './gas-of-reverts.ts'
+import type { SettlementBatches } from './gather-batches.ts'
 import { judgeSettlement, type Verdict } from './judge-settlement.ts'
-import { readStatuses, type TransactionStatus } from './read-statuses.ts'
+import { readStatuses, sendersOf, type TransactionStatus } from './read-statuses.ts'
 
 export interface ConfirmationDependencies {
   readonly settlementStore: Pick<JobSettlementStore, 'readSettlement'>
   readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
   readonly blockWatch: BlockWatch
+  readonly batches: Pick<SettlementBatches, 'refuse' | 'follow'>
   /** Longest time without reading the receipts of a settlement, when no block brings news of it. Default 2,500. */
   readonly unaskedMs?: number | undefined
   /** Limits how many settlements are read from the chain concurrently: a block may bring news of a thousand. */
@@ -34,6 +36,8 @@ const RECHECKS = 8
 const EVIDENCE_AFTER_MS = 5000
 /** After the node reports a used account nonce, the receipt appears within moments unless something is wrong. */
 const EVIDENCE_AFTER_USED_NONCE_MS = 300
+/** After a batch was given up, a filler uses its account nonce within a few blocks. */
+const EVIDENCE_AFTER_REFUSAL_MS = 1000
 /** How long evidence may contradict itself; a node behind a load balancer catches up within this time. */
 const UNEXPLAINED_MS = 8000
 const EVIDENCE_WHILE_UNEXPLAINED_MS = 1000
@@ -75,7 +79,7 @@ export async function awaitConfirmation(
   { chargeAmount }: SealedResult,
   { signal, releasePlace }: StepContext,
 ): Promise<JudgedSettlement | null> {
-  const { settlementStore, blockWatch, limitReads } = dependencies
+  const { settlementStore, blockWatch, batches, limitReads } = dependencies
   const startedAt = performance.now()
   const settlement = job.settlement ?? (await settlementStore.readSettlement(job))
   const watch: Watch = {
@@ -90,6 +94,7 @@ export async function awaitConfirmation(
     rechecks: 0,
     isMined: false,
   }
+  const stopFollowing = settlement.batch ? batches.follow(settlement.batch.id) : () => undefined
   try {
     await sendNewest(dependencies, watch)
     releasePlace()
@@ -105,21 +110,28 @@ export async function awaitConfirmation(
     return null
   } finally {
     watch.following.stop()
+    stopFollowing()
   }
 }
 
-/** Sends the newest transaction unless a node has accepted it. */
-async function sendNewest({ settler, logger }: ConfirmationDependencies, watch: Watch): Promise<void> {
-  const [newest] = watch.settlement.transactions
+/** Sends the newest transaction unless a node has accepted it. A batch that none accepts for its size is given up. */
+async function sendNewest({ settler, batches, logger }: ConfirmationDependencies, watch: Watch): Promise<void> {
+  const { batch, transactions } = watch.settlement
+  const [newest] = transactions
   if (!newest || watch.sent.has(newest.hash)) return
   const answer = await settler.broadcast(newest)
-  if (answer.outcome === 'unreachable') {
+  if (answer.outcome === 'unreachable' || (answer.outcome === 'too_large' && !batch)) {
     logger.warn('no response to a broadcast', { jobId: watch.job.id, error: answer.cause })
     return
   }
+  if (answer.outcome === 'too_large' && batch) await batches.refuse(batch.id)
   watch.sent.add(newest.hash)
-  if (answer.outcome === 'account_nonce_used')
-    watch.evidenceAt = Math.min(watch.evidenceAt, performance.now() + EVIDENCE_AFTER_USED_NONCE_MS)
+  if (answer.outcome === 'account_nonce_used') readEvidenceIn(watch, EVIDENCE_AFTER_USED_NONCE_MS)
+  if (answer.outcome === 'too_large') readEvidenceIn(watch, EVIDENCE_AFTER_REFUSAL_MS)
+}
+
+function readEvidenceIn(watch: Watch, pauseMs: number): void {
+  watch.evidenceAt = Math.min(watch.evidenceAt, performance.now() + pauseMs)
 }
 
 /** Waits until the settlement may have changed, or must be looked at or sent again. */
@@ -143,7 +155,7 @@ async function readAndJudge(dependencies: ConfirmationDependencies, watch: Watch
   const { authorization } = job
   let evidence: SettlementEvidence | null = null
   if (performance.now() >= watch.evidenceAt) {
-    evidence = await settler.readEvidence(authorization)
+    evidence = await settler.readEvidence(authorization, sendersOf(watch.settlement.transactions))
     watch.evidenceAt = performance.now() + EVIDENCE_AFTER_MS
   }
   // Read after the evidence: a replacement signed in the meantime may be the transaction that was mined.
@@ -165,12 +177,19 @@ async function readAndJudge(dependencies: ConfirmationDependencies, watch: Watch
     return { settlement, verdict, gas }
   } else if (evidence?.outcome === 'read') {
     watch.unexplainedSince = null
+  } else if (evidence === null && statuses.some(isRevertedBatch)) {
+    // Evidence decides whether it is signed again.
+    readEvidenceIn(watch, 0)
   }
   return performance.now() - startedAt >= WATCH_MS ? { settlement, verdict: { verdict: 'open' }, gas } : null
 }
 
 function hashesOf({ transactions }: StoredSettlement): readonly `0x${string}`[] {
   return transactions.map(({ hash }) => hash)
+}
+
+function isRevertedBatch({ confirmation }: TransactionStatus): boolean {
+  return confirmation.outcome === 'batch_reverted'
 }
 
 function isInBlock({ confirmation }: TransactionStatus): boolean {

@@ -3,6 +3,9 @@ import type { JudgedBlock } from '#shared/jobs/settlement-store.ts'
 import type { Confirmation, SettlementEvidence } from '#shared/payment/facilitator.ts'
 import type { TransactionStatus } from './read-statuses.ts'
 
+type ReadEvidence = Extract<SettlementEvidence, { outcome: 'read' }>
+type AccountNonceCounts = ReadEvidence['accountNonceCounts']
+
 export type Verdict =
   | {
       verdict: 'settled'
@@ -12,7 +15,9 @@ export type Verdict =
   /** Neither the signed transactions nor another one can settle the charge, while the chain contains the block. */
   | { verdict: 'uncollectable'; reason: string; judgedAt: JudgedBlock }
   /** No signed transaction can still be mined and none moved money, so another account nonce is needed. */
-  | { verdict: 'nonce_used_elsewhere'; accountNonceCount: bigint; judgedAt: JudgedBlock }
+  | { verdict: 'nonce_used_elsewhere'; accountNonceCounts: AccountNonceCounts; judgedAt: JudgedBlock }
+  /** The same, because a batch reverted as a whole. Any other payment of the batch may be the cause. */
+  | { verdict: 'batch_reverted'; accountNonceCounts: AccountNonceCounts; judgedAt: JudgedBlock }
   /** Mined without the signed transfer. A person must review it. */
   | { verdict: 'transfer_missing'; reason: string }
   /** The evidence contradicts itself. A person must review it unless the nodes soon agree. */
@@ -29,7 +34,7 @@ export type Verdict =
  */
 export function judgeSettlement(
   statuses: readonly TransactionStatus[],
-  evidence: Extract<SettlementEvidence, { outcome: 'read' }> | null,
+  evidence: ReadEvidence | null,
   deadline: bigint,
 ): Verdict {
   for (const { transaction, confirmation } of statuses) {
@@ -38,37 +43,60 @@ export function judgeSettlement(
       return { verdict: 'transfer_missing', reason: `no transfer in ${transaction.hash}` }
   }
   if (statuses.some(({ confirmation }) => confirmation.outcome === 'unreachable')) return { verdict: 'open' }
-  const reverts = findReverts(statuses)
-  const accountNonces = statuses.map(({ transaction }) => transaction.accountNonce)
-  const [revert] = reverts.values()
-  if (revert !== undefined && accountNonces.every((nonce) => reverts.has(nonce)))
-    return { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt: newestOf([...reverts.values()], revert) }
+  const { failed, spent } = findReverts(statuses)
+  const isSpent = ({ transaction }: TransactionStatus) => spent.has(nonceOf(transaction))
+  const [failure] = failed
+  const judgedBy = (first: JudgedBlock) => newestOf([...spent.values()], first)
+  if (failure && statuses.every(isSpent))
+    return { verdict: 'uncollectable', reason: reasonOf(failure), judgedAt: judgedBy(failure) }
   if (!evidence) return { verdict: 'open' }
-  const { accountNonceCount } = evidence
-  const judgedAt = { number: evidence.blockNumber, hash: evidence.blockHash }
+  const { accountNonceCounts } = evidence
+  const countOf = ({ transaction }: TransactionStatus) => accountNonceCounts.get(transaction.sender)
+  const isUnmined = (status: TransactionStatus) => {
+    const count = countOf(status)
+    return count !== undefined && status.transaction.accountNonce >= count
+  }
+  const evidenceAt = { number: evidence.blockNumber, hash: evidence.blockHash }
   if (evidence.isNonceUsed) {
     // Each of our transactions reverted or was not mined up to that block, so the payer used the nonce.
-    return accountNonces.every((nonce) => reverts.has(nonce) || nonce >= accountNonceCount)
-      ? { verdict: 'uncollectable', reason: 'the payer invalidated the nonce', judgedAt }
+    return statuses.every((status) => isSpent(status) || isUnmined(status))
+      ? { verdict: 'uncollectable', reason: 'the payer invalidated the nonce', judgedAt: evidenceAt }
       : { verdict: 'unexplained', reason: 'the nonce is used, but none of our transactions is found' }
   }
   if (evidence.chainTime.getTime() > Number(deadline) * 1000)
-    return { verdict: 'uncollectable', reason: 'the authorization expired', judgedAt }
-  if (accountNonces.some((nonce) => !reverts.has(nonce) && nonce >= accountNonceCount)) return { verdict: 'open' }
-  return revert === undefined
-    ? { verdict: 'nonce_used_elsewhere', accountNonceCount, judgedAt }
-    : { verdict: 'uncollectable', reason: reasonOf(revert), judgedAt: newestOf([...reverts.values()], judgedAt) }
+    return { verdict: 'uncollectable', reason: 'the authorization expired', judgedAt: evidenceAt }
+  // One whose sender was not read may be mined as well.
+  if (statuses.some((status) => !isSpent(status) && (isUnmined(status) || countOf(status) === undefined)))
+    return { verdict: 'open' }
+  const judgedAt = judgedBy(evidenceAt)
+  if (failure) return { verdict: 'uncollectable', reason: reasonOf(failure), judgedAt }
+  return { verdict: spent.size > 0 ? 'batch_reverted' : 'nonce_used_elsewhere', accountNonceCounts, judgedAt }
 }
 
-/** Returns reverts by account nonce: a revert rules out every transaction that shares it. */
-function findReverts(statuses: readonly TransactionStatus[]): ReadonlyMap<bigint, JudgedBlock> {
-  return new Map(
-    statuses.flatMap(({ transaction, confirmation }) =>
-      confirmation.outcome === 'reverted'
-        ? [[transaction.accountNonce, { number: confirmation.blockNumber, hash: confirmation.blockHash }] as const]
-        : [],
-    ),
-  )
+interface Reverts {
+  /** Blocks in which the payment itself failed. */
+  readonly failed: readonly JudgedBlock[]
+  /**
+   * Where account nonces were used by a transaction that reverted, for this payment or as a whole: that rules out every
+   * other one with the same account nonce.
+   */
+  readonly spent: ReadonlyMap<string, JudgedBlock>
+}
+
+function findReverts(statuses: readonly TransactionStatus[]): Reverts {
+  const failed: JudgedBlock[] = []
+  const spent = new Map<string, JudgedBlock>()
+  for (const { transaction, confirmation } of statuses) {
+    if (confirmation.outcome !== 'reverted' && confirmation.outcome !== 'batch_reverted') continue
+    const block = { number: confirmation.blockNumber, hash: confirmation.blockHash }
+    spent.set(nonceOf(transaction), block)
+    if (confirmation.outcome === 'reverted') failed.push(block)
+  }
+  return { failed, spent }
+}
+
+function nonceOf({ sender, accountNonce }: TransactionStatus['transaction']): string {
+  return `${sender} ${accountNonce}`
 }
 
 function reasonOf({ number }: JudgedBlock): string {

@@ -21,3 +21,10 @@ export async function readStatuses(
     statuses.push({ transaction, confirmation: await settler.confirm(transaction.hash, authorization, chargeAmount) })
   return statuses
 }
+
+/** Returns the settlement keys whose account nonces decide whether these can still be mined. */
+export function sendersOf(
+  transactions: readonly { readonly sender: `0x${string}` | null }[],
+): readonly `0x${string}`[] {
+  return [...new Set(transactions.flatMap(({ sender }) => sender ?? []))]
+}

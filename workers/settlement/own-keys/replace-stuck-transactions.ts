@@ -107,7 +107,8 @@ async function findStuck(
 }
 
 /**
- * Replaces a transaction, or resends it when a higher fee is not allowed. A permit that would then cost more than was
+ * Replaces a transaction, or resends it when a higher fee is not allowed. Fees do not rise while the key cannot pay them:
+ * no node would take the replacements, and the one that is mined after the key was funded would cost many times more. A permit that would then cost more than was
  * reserved for it is abandoned: the next round fills its account nonce. Returns whether anything changed.
  */
 async function replaceTransaction(
@@ -126,6 +127,11 @@ async function replaceTransaction(
     await settlementStore.abandonPermit(stuck.hash)
     logger.warn('abandoned a sponsored permit: fees rose beyond what was reserved for it', { facilitator })
     return true
+  }
+  if (!(await accounts.canPay(facilitator, replacement.raw))) {
+    logger.warn('a settlement is stuck, and its key has too little gas for a higher fee', { facilitator })
+    await accounts.broadcast(stuck)
+    return false
   }
   await settlementStore.addReplacement(stuck.hash, replacement)
   onReplacement(account)

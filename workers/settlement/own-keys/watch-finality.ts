@@ -5,7 +5,7 @@ import type { Logger } from '#shared/runtime/logger.ts'
 import type { Sweep } from '../../sweepers/sweeper.ts'
 import { reopenSettlement } from '../reopen-settlement.ts'
 import { judgeSettlement } from './judge-settlement.ts'
-import { readStatuses } from './read-statuses.ts'
+import { readStatuses, sendersOf } from './read-statuses.ts'
 
 export interface FinalityDependencies {
   readonly settlementStore: Pick<
@@ -89,7 +89,7 @@ async function recheckFailed(
 ): Promise<number> {
   let changed = 0
   for (const { settlementId, jobId, authorization, chargeAmount, transactions } of failed) {
-    const evidence = await settler.readEvidence(authorization)
+    const evidence = await settler.readEvidence(authorization, sendersOf(transactions))
     const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
     const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
     switch (verdict.verdict) {
@@ -106,6 +106,7 @@ async function recheckFailed(
       }
       case 'uncollectable':
       case 'nonce_used_elsewhere':
+      case 'batch_reverted':
         await settlementStore.judgeFailed(settlementId, verdict.judgedAt)
         changed += 1
         break
@@ -127,7 +128,7 @@ async function recheckSettlement(
   { settlementStore, settler, logger }: FinalityDependencies,
   { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions }: UnfinalSettlement,
 ): Promise<boolean> {
-  const evidence = await settler.readEvidence(authorization)
+  const evidence = await settler.readEvidence(authorization, sendersOf(transactions))
   const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
   const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
   switch (verdict.verdict) {
@@ -155,6 +156,7 @@ async function recheckSettlement(
     }
     // Signing again needs the job's fence, which no worker has at this point. Rechecked until the deadline has passed.
     case 'nonce_used_elsewhere':
+    case 'batch_reverted':
     case 'transfer_missing':
     case 'unexplained':
       logger.error('a settlement was removed from the chain and cannot be sent again', {

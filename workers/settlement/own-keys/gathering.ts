@@ -1,0 +1,130 @@
+import type { BlockWatch } from '#shared/payment/block-watch.ts'
+
+/** Time before an expected block in which a batch still reaches the node that builds it, beyond sending it. */
+const MARGIN_MS = 200
+/** The sends whose time counts: a slow one is not forgotten at once. */
+const REMEMBERED_SENDS = 8
+/** At most this part of a block's interval is given up for sending. */
+const LARGEST_LEAD = 0.5
+
+/** Those that go together next. */
+export interface Gathered<Item> {
+  readonly items: readonly Item[]
+  /** Whether no other fits: there is nothing to wait for. */
+  readonly isFull: boolean
+}
+
+export interface GatheringOptions<Item, Outcome> {
+  /** Chooses among those that wait, oldest first; at least one. */
+  readonly choose: (waiting: readonly Item[]) => Gathered<Item>
+  /**
+   * Sends them together. Calls `decide` with their outcomes as soon as those are known, and resolves when the next ones
+   * may be sent. Rejects when none has an outcome.
+   */
+  readonly send: (items: readonly Item[], decide: (outcomes: readonly (Outcome | Error)[]) => void) => Promise<void>
+  readonly nextBlock: BlockWatch['nextBlock']
+}
+
+/** Gathers what one settlement key sends. */
+export interface Gathering<Item, Outcome> {
+  add(item: Item): Promise<Outcome>
+}
+
+interface Waiting<Item, Outcome> {
+  readonly item: Item
+  readonly resolve: (outcome: Outcome) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Creates a gathering that costs nobody time. Who comes alone goes alone at once. Those that come while others are being
+ * sent go together afterwards. Once something was sent since the last block, the others wait until shortly before the
+ * next one: they are mined no later, and share a transaction. Where the next block cannot be told, as on a chain that
+ * mines immediately, nothing waits for it.
+ */
+export function createGathering<Item extends object, Outcome>({
+  choose,
+  send,
+  nextBlock,
+}: GatheringOptions<Item, Outcome>): Gathering<Item, Outcome> {
+  const waiting = new Map<Item, Waiting<Item, Outcome>>()
+  let isRunning = false
+  let sentAt = Number.NEGATIVE_INFINITY
+  let onAdded: (() => void) | null = null
+  const sendMs: number[] = []
+
+  /** Returns how long those that wait lose nothing; 0 when they should go now. */
+  const leisureMs = () => {
+    const next = nextBlock()
+    if (!next || sentAt < next.sinceMs) return 0
+    const leadMs = Math.min(MARGIN_MS + Math.max(...sendMs), (next.expectedMs - next.sinceMs) * LARGEST_LEAD)
+    return Math.max(0, next.expectedMs - leadMs - performance.now())
+  }
+
+  const gather = async (): Promise<readonly Item[]> => {
+    for (;;) {
+      const { items, isFull } = choose([...waiting.keys()])
+      const pauseMs = isFull ? 0 : leisureMs()
+      if (pauseMs === 0) return items
+      await untilAdded(pauseMs, (wake) => {
+        onAdded = wake
+      })
+      onAdded = null
+    }
+  }
+
+  const run = async () => {
+    isRunning = true
+    // After everything that arrives in the same turn of the event loop.
+    await nextTurn()
+    while (waiting.size > 0) {
+      const going = (await gather()).flatMap((item) => waiting.get(item) ?? [])
+      for (const { item } of going) waiting.delete(item)
+      const startedAt = performance.now()
+      try {
+        await send(
+          going.map(({ item }) => item),
+          (outcomes) => settle(going, outcomes),
+        )
+      } catch (error) {
+        for (const { reject } of going) reject(error)
+      }
+      sentAt = performance.now()
+      sendMs.push(sentAt - startedAt)
+      if (sendMs.length > REMEMBERED_SENDS) sendMs.shift()
+      await nextTurn()
+    }
+    isRunning = false
+  }
+
+  return {
+    add: (item) =>
+      new Promise((resolve, reject) => {
+        waiting.set(item, { item, resolve, reject })
+        onAdded?.()
+        if (!isRunning) void run()
+      }),
+  }
+}
+
+function settle<Item, Outcome>(going: readonly Waiting<Item, Outcome>[], outcomes: readonly (Outcome | Error)[]): void {
+  for (const [index, { resolve, reject }] of going.entries()) {
+    const outcome = outcomes[index]
+    if (outcome instanceof Error) reject(outcome)
+    else if (outcome === undefined) reject(new Error('a settlement was left without an outcome'))
+    else resolve(outcome)
+  }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+/** Resolves after the pause, or earlier when another one is added: it may make the batch full. */
+async function untilAdded(pauseMs: number, onWait: (wake: () => void) => void): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, pauseMs)
+  onWait(resolve)
+  await promise
+  clearTimeout(timer)
+}
