@@ -39,7 +39,12 @@ COPY infra/operators ./infra/operators
 COPY infra/configuration ./infra/configuration
 COPY infra/resolve ./infra/resolve
 COPY infra/keys ./infra/keys
+COPY infra/contracts ./infra/contracts
+COPY infra/deploy-contract ./infra/deploy-contract
 COPY infra/commands ./infra/commands
+# One arena: glibc's arenas of other threads keep what a burst of calls left in them, 40 kB for each held caller
+# (infra/decisions/2026-11-23-held-connections.md).
+ENV MALLOC_ARENA_MAX=1
 # The container's loopback interface cannot be reached from outside.
 ENV NODE_ENV=production FFMPEG_PATH=/usr/bin/ffmpeg HOST=0.0.0.0 METRICS_HOST=0.0.0.0 OPERATOR_HOST=0.0.0.0
 # The image's user "node", by number: Kubernetes cannot verify from a name that it is not root.

@@ -103,7 +103,7 @@ export async function buildApp(dependencies: AppDependencies): Promise<FastifyIn
   addRequestContext(app, dependencies.logger)
   addDraining(app, dependencies.draining)
   addConnectionLimits(app, dependencies.connectionLimits, dependencies.trustedProxies)
-  await addCors(app)
+  addCors(app)
   addHttpRules(app)
   continueAfterAdmission(app)
   addErrorHandling(app, dependencies.isDependencyFailure, dependencies.logger)

@@ -99,6 +99,7 @@ export async function createDependencies(config: ApiConfig, stopping: AbortSigna
     permitTurns,
     allowanceRequests: {
       terms,
+      keys: payment.keys,
       reader: payment.allowanceReader,
       store: allowanceStore,
       outcomes: allowanceOutcomes,

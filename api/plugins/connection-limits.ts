@@ -57,13 +57,14 @@ export function addConnectionLimits(
       pool.release(client, 1)
     })
   })
-  app.addHook('onRequest', (request, reply, done) => {
-    if (!isProxy(request.socket.remoteAddress ?? '')) return done()
-    const release = requestsOf.take(clientGroups(request.ip))
-    if (!release) throw overloaded('Too many requests of this address are in progress.', RETRY_SECONDS)
-    reply.raw.once('close', release)
-    done()
-  })
+  if (trustedProxies.length > 0)
+    app.addHook('onRequest', (request, reply, done) => {
+      if (!isProxy(request.socket.remoteAddress ?? '')) return done()
+      const release = requestsOf.take(clientGroups(request.ip))
+      if (!release) throw overloaded('Too many requests of this address are in progress.', RETRY_SECONDS)
+      reply.raw.once('close', release)
+      done()
+    })
   answerHalfClosedConnections(app)
 }
 

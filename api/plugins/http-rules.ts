@@ -23,7 +23,7 @@ export function addHttpRules(app: FastifyInstance): void {
 
 function findViolation({ httpVersion, rawHeaders, headers }: IncomingMessage): AppError | null {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return malformed('The request must use HTTP/1.1 or HTTP/1.0.')
-  const hosts = rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === 'host')
+  const hosts = valuesOfHost(rawHeaders)
   if (hosts.length > 1) return malformed('The header host was sent more than once.', 'host')
   if (hosts.length === 0 && httpVersion === '1.1') return malformed('The header host is missing.', 'host')
   if (!HOST.test(hosts[0] ?? '')) return malformed('The header host is not a host with an optional port.', 'host')
@@ -33,6 +33,16 @@ function findViolation({ httpVersion, rawHeaders, headers }: IncomingMessage): A
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
     return new AppError('expectation_failed', { param: 'expect' })
   return null
+}
+
+/** Node's own `headers` keep only the first of several. */
+function valuesOfHost(rawHeaders: readonly string[]): readonly string[] {
+  const values: string[] = []
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? ''
+    if (name.length === 4 && name.toLowerCase() === 'host') values.push(rawHeaders[index + 1] ?? '')
+  }
+  return values
 }
 
 /** Creates the error of an ambiguous request. Closes the connection: a proxy may read what follows differently. */

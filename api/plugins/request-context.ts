@@ -9,11 +9,8 @@ import './request-telemetry.ts'
  */
 export function addRequestContext(app: FastifyInstance, logger: Logger): void {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers({
-      'x-request-id': request.id,
-      'request-id': request.id,
-      'x-content-type-options': 'nosniff',
-    })
+    const { id } = request
+    reply.header('x-request-id', id).header('request-id', id).header('x-content-type-options', 'nosniff')
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {

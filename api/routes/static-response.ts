@@ -44,7 +44,7 @@ export function sendRepresentation(
   { contentType, bytes, etag }: Representation,
   cacheControl: string,
 ): FastifyReply {
-  reply.headers({ etag, 'cache-control': cacheControl })
+  reply.header('etag', etag).header('cache-control', cacheControl)
   if (matches(request.headers['if-none-match'], etag)) return reply.status(304).send()
   return reply.header('content-type', contentType).send(bytes)
 }

@@ -29,10 +29,26 @@ export function addRequestMetrics(registry: Registry): RequestMetrics {
     buckets: DURATION_BUCKETS,
     ...register,
   })
+  // The labels are from bounded sets. Looking their counters up anew for each response costs more than counting it.
+  const ofOperation = new Map<
+    string,
+    { duration: Histogram.Internal<'operation'>; counters: Map<string, Counter.Internal> }
+  >()
   return {
     recordResponse: ({ operation, status, outcome }, seconds) => {
-      requests.inc({ operation, status, outcome })
-      durations.observe({ operation }, seconds)
+      let known = ofOperation.get(operation)
+      if (!known) {
+        known = { duration: durations.labels({ operation }), counters: new Map() }
+        ofOperation.set(operation, known)
+      }
+      const key = `${status} ${outcome}`
+      let counter = known.counters.get(key)
+      if (!counter) {
+        counter = requests.labels({ operation, status, outcome })
+        known.counters.set(key, counter)
+      }
+      counter.inc()
+      known.duration.observe(seconds)
     },
   }
 }

@@ -45,15 +45,16 @@ function describe(ending: FfmpegEnding): string {
 
 /** Returns the verdict on a run, or undefined when another run must show whether the upload is at fault. */
 function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number): Decoded | undefined {
-  const decodedSamples = Math.max(0, ending.decodedSamples - plan.primerSamples)
+  const decodedSamples = Math.max(0, (ending.decodedSamples ?? 0) - plan.primerSamples)
   if (ending.stoppedBy === 'count') return { outcome: 'disagrees', decodedSamples, stopped: true }
+  if (ending.stoppedBy === 'noise') return { outcome: 'unavailable', reason: describe(ending) }
   // Processor time has a separate limit, so a run that exceeds this one was starved by the machine.
   if (ending.stoppedBy === 'time') return { outcome: 'unavailable', reason: describe(ending) }
   if (MISSING_BINARY_EXIT_CODES.includes(ending.exitCode)) return { outcome: 'unavailable', reason: describe(ending) }
   if (ending.exitCode === null && ending.elapsedMs >= processorSeconds * 1000) {
     return { outcome: 'undecodable', reason: `more than ${processorSeconds} s of processor time` }
   }
-  if (ending.exitCode !== 0) return undefined
+  if (ending.exitCode !== 0 || ending.decodedSamples === undefined) return undefined
   const isWithin = ending.decodedSamples >= plan.minimumSamples && ending.decodedSamples <= plan.maximumSamples
   if (isWithin) return { outcome: 'agrees', decodedSamples }
   return { outcome: 'disagrees', decodedSamples, stopped: false }
@@ -61,7 +62,8 @@ function judge(ending: FfmpegEnding, plan: DecodePlan, processorSeconds: number)
 
 /**
  * Creates the decoder, which checks an upload independently of the frame walk: ffmpeg runs in a child process, reads
- * the upload from a pipe as MP3 only, and writes mono PCM to a pipe, where it is counted and discarded.
+ * the upload from a pipe as MP3 only, writes mono PCM to the null device, and reports how many bytes it wrote. That is
+ * a count of samples, not a time: timestamps in the upload do not change it.
  *
  * An upload that makes ffmpeg crash or exceed its processor or memory limit is undecodable; a child that cannot start
  * or is starved makes the decoder unavailable. A failure that may be either (a crash, an exit code) is resolved by

@@ -8,7 +8,9 @@ const VERSION_TIMEOUT_MS = 5000
 /** What decides how an upload is judged: the frame walk, and the comparison with what ffmpeg decodes. */
 const RULES = [
   new URL('../../../shared/audio/', import.meta.url),
-  ...['plan-decode.ts', 'run-ffmpeg.ts', 'decode-with-ffmpeg.ts'].map((name) => new URL(name, import.meta.url)),
+  ...['plan-decode.ts', 'run-ffmpeg.ts', 'progress-reader.ts', 'decode-with-ffmpeg.ts'].map(
+    (name) => new URL(name, import.meta.url),
+  ),
 ]
 
 /**

@@ -28,6 +28,8 @@ interface PlanContext {
   readonly secrets: SandboxSecrets
   /** The URL of a remote facilitator, which settles in place of the sandbox's keys. */
   readonly facilitatorUrl: string | undefined
+  /** The contract through which these settle. */
+  readonly settlementContract: `0x${string}` | undefined
 }
 
 /** Determines names, ports and settings of all processes before the first one starts. */
@@ -127,7 +129,7 @@ interface PlannedProcess {
 
 function apiProcess(
   { apiEntry = 'api/main.ts', apiEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets, facilitatorUrl }: PlanContext,
+  { secrets, facilitatorUrl, settlementContract }: PlanContext,
   port: number,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
@@ -145,6 +147,7 @@ function apiProcess(
       ...(facilitatorUrl === undefined
         ? { FACILITATOR_ADDRESSES: facilitators.map(({ address }) => address).join(',') }
         : { FACILITATOR_URL: facilitatorUrl }),
+      ...(settlementContract && { SETTLEMENT_CONTRACT: settlementContract }),
       CHALLENGE_SECRET: secrets.challengeSecret,
       RECEIPT_SECRETS: `${RECEIPT_SECRET_ID}:${secrets.receiptSecret}`,
       RECEIPT_SIGNING_KEY: `k1:${secrets.receiptSigningSeed}`,
@@ -157,7 +160,7 @@ function apiProcess(
 
 function workerProcess(
   { workerEntry = 'workers/main.ts', workerEnvironment, settlementKeys = 1 }: SandboxOptions,
-  { secrets, facilitatorUrl }: PlanContext,
+  { secrets, facilitatorUrl, settlementContract }: PlanContext,
 ): PlannedProcess {
   const facilitators = settlementAccounts(secrets, settlementKeys)
   return {
@@ -171,6 +174,7 @@ function workerProcess(
       ...(facilitatorUrl === undefined
         ? { SETTLEMENT_PRIVATE_KEYS: facilitators.map(({ privateKey }) => privateKey).join(',') }
         : { FACILITATOR_URL: facilitatorUrl }),
+      ...(settlementContract && { SETTLEMENT_CONTRACT: settlementContract }),
       [UPSTREAM_KEY]: secrets.upstreamApiKey,
       ...workerEnvironment,
     },
