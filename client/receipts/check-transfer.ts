@@ -4,13 +4,14 @@ import { formatUsdc } from '../budget/usdc.ts'
 import { type ChainNode, readNode } from '../wallet/node-client.ts'
 import { FareboxError } from '../wire/farebox-error.ts'
 import type { Receipt } from '../wire/schemas.ts'
+import { findPaymentTransfers } from './payment-transfers.ts'
 import { judge, type ReceiptCheck, skip } from './receipt-check.ts'
 
 /** A node may learn of a block some seconds after the service. */
 const LOOKUPS = 5
 const PAUSE_MS = 1500
 
-/** Looks for the one transfer of exactly the charge from payer to recipient, through a node of the caller's choice. */
+/** Looks for a payment that transferred exactly the charge from payer to recipient, through a node of the caller's choice. */
 export async function checkTransfer(
   receipt: Receipt,
   node: ChainNode | null,
@@ -46,21 +47,23 @@ async function lookUp(client: PublicClient, hash: `0x${string}`, pauseMs: number
   }
 }
 
-async function judgeTransfer(receipt: Receipt, { status, logs }: TransactionReceipt): Promise<ReceiptCheck> {
-  const { erc20Abi, isAddressEqual, parseEventLogs } = await import('viem')
-  const [asset, payer, payTo] = [receipt.asset, receipt.payer, receipt.pay_to] as `0x${string}`[]
-  if (asset === undefined || payer === undefined || payTo === undefined) throw new TypeError('not a receipt')
-  const transfers = parseEventLogs({ abi: erc20Abi, eventName: 'Transfer', logs }).filter(
-    ({ address, args }) =>
-      isAddressEqual(address, asset) && isAddressEqual(args.from, payer) && isAddressEqual(args.to, payTo),
-  )
+async function judgeTransfer(receipt: Receipt, transaction: TransactionReceipt): Promise<ReceiptCheck> {
+  const { payer, pay_to: payTo } = receipt
+  const { payments, batchSize } = await findPaymentTransfers(receipt, transaction)
   const charge = BigInt(receipt.charge_atomic)
+  // Of a batch, which may hold other payments of this payer, one has to be this one.
+  const isPaid = payments.some((amounts) => amounts.length === 1 && amounts[0] === charge)
   const problems = [
-    ...(status === 'success' ? [] : ['the transaction was reverted']),
-    ...(transfers.length === 1 ? [] : [`the transaction has ${transfers.length} transfers from ${payer} to ${payTo}`]),
-    ...transfers.flatMap(({ args: { value } }) =>
-      value === charge ? [] : [`${formatUsdc(value)} USDC were transferred instead of ${formatUsdc(charge)} USDC`],
-    ),
+    ...(transaction.status === 'success' ? [] : ['the transaction was reverted']),
+    ...(isPaid ? [] : [describeOthers(receipt, payments.flat(), charge)]),
   ]
-  return judge('transfer', problems, `${formatUsdc(charge)} USDC from ${payer} to ${payTo}`)
+  const batch = batchSize === null ? '' : `, in a batch of ${batchSize}`
+  return judge('transfer', problems, `${formatUsdc(charge)} USDC from ${payer} to ${payTo}${batch}`)
+}
+
+function describeOthers({ payer, pay_to }: Receipt, amounts: readonly bigint[], charge: bigint): string {
+  const [amount] = amounts
+  if (amount === undefined || amounts.length > 1)
+    return `the transaction has ${amounts.length} transfers from ${payer} to ${pay_to}, none of them for this receipt`
+  return `${formatUsdc(amount)} USDC were transferred instead of ${formatUsdc(charge)} USDC`
 }

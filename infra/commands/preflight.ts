@@ -3,6 +3,7 @@ import { checkChain } from '../preflight/check-chain.ts'
 import { checkProviders } from '../preflight/check-providers.ts'
 import { checkService, sendTestAlert } from '../preflight/check-service.ts'
 import { checkSettings, type Environment, readEnvironment } from '../preflight/check-settings.ts'
+import { checkSettlementContracts } from '../preflight/check-settlement-contracts.ts'
 import { checkDatabase, checkObjectStore, checkQueue } from '../preflight/check-stores.ts'
 import { makePaidCalls } from '../preflight/make-paid-calls.ts'
 import { HELP, type PreflightOptions, readOptions, UsageError } from '../preflight/read-options.ts'
@@ -54,6 +55,7 @@ async function runChecks(
   if (api) add([await checkObjectStore(api, 'api')])
   if (worker) add([await checkObjectStore(worker, 'worker')])
   add(await checkChain(common, worker, options.expectedCode))
+  add(await checkSettlementContracts(settings, options.expectedCode))
   if (worker) add(await checkProviders(worker))
   if (api) add(await checkService(api.PUBLIC_BASE_URL))
   if (options.alertUrl !== null) add([await sendTestAlert(options.alertUrl)])

@@ -10,6 +10,8 @@ export interface KeyFacts {
   readonly use: KeyUse
   /** Gas of the settlement keys in wei; `null` when no node was asked. */
   readonly gasWei: Readonly<Record<string, bigint>> | null
+  /** The settlement keys that each settlement contract lists; `null` when no node was asked. */
+  readonly listedKeys: Readonly<Record<string, readonly string[]>> | null
   /** How long a challenge is good. */
   readonly challengeSeconds: number
   readonly rotations: readonly KeyRotation[]
@@ -20,6 +22,7 @@ export type KeySetting =
   | 'PAY_TO'
   | 'FACILITATOR_ADDRESSES'
   | 'ACCEPTED_FACILITATOR_ADDRESSES'
+  | 'SETTLEMENT_CONTRACT'
   | 'CHALLENGE_SECRET'
   | 'RECEIPT_SECRETS'
   | 'RECEIPT_SIGNING_KEY'
@@ -42,6 +45,11 @@ export function workersOf({ processes }: Pick<KeyFacts, 'processes'>): readonly 
 /** Returns the workers that settle with keys of their own. */
 export function settlersOf(facts: Pick<KeyFacts, 'processes'>): readonly SeenProcess[] {
   return workersOf(facts).filter((worker) => keysOf(worker, 'SETTLEMENT_PRIVATE_KEYS').length > 0)
+}
+
+/** Returns the settlement contracts that processes name: several only while one replaces another. */
+export function contractsOf({ processes }: Pick<KeyFacts, 'processes'>): readonly string[] {
+  return keysInUse(processes, 'SETTLEMENT_CONTRACT')
 }
 
 /** Returns the keys of a setting that any of these processes has, in the order in which they name them. */

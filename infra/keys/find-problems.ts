@@ -1,4 +1,13 @@
-import { apisOf, type KeyFacts, type KeySetting, keysInUse, keysOf, settlersOf, workersOf } from './facts.ts'
+import {
+  apisOf,
+  contractsOf,
+  type KeyFacts,
+  type KeySetting,
+  keysInUse,
+  keysOf,
+  settlersOf,
+  workersOf,
+} from './facts.ts'
 
 /** Settings of the API whose values any other API has to know. */
 const SHARED: readonly KeySetting[] = ['PAY_TO', 'CHALLENGE_SECRET', 'RECEIPT_SECRETS', 'RECEIPT_SIGNING_KEY']
@@ -30,8 +39,27 @@ export function findProblems(facts: KeyFacts): readonly string[] {
     ...keysInUse(workers, 'RECEIPT_SECRET_ID')
       .filter((id) => apis.length > 0 && !receiptIds.includes(id))
       .map((id) => `no API has the receipt secret ${id}, which workers use`),
+    ...contractProblems(facts),
     ...unfinishedWithout(facts),
   ]
+}
+
+/** Names what keeps payments for the settlement contract from being settled. */
+function contractProblems(facts: KeyFacts): readonly string[] {
+  const [workers, settlers] = [workersOf(facts), settlersOf(facts)]
+  const held = keysInUse(settlers, 'SETTLEMENT_PRIVATE_KEYS')
+  return keysInUse(apisOf(facts), 'SETTLEMENT_CONTRACT').flatMap((contract) => {
+    const unaware = workers.filter((worker) => !keysOf(worker, 'SETTLEMENT_CONTRACT').includes(contract))
+    const listed = facts.listedKeys?.[contract]
+    return [
+      ...(unaware.length === 0
+        ? []
+        : [`${unaware.length} of ${workers.length} workers do not have the SETTLEMENT_CONTRACT ${contract}`]),
+      ...(listed && held.length > 0 && !held.some((key) => listed.includes(key))
+        ? [`${contract} lists none of the settlers' keys, so that no payment for it can be settled`]
+        : []),
+    ]
+  })
 }
 
 /** Names settlement keys that have been removed although calls still wait for them. */
@@ -39,9 +67,16 @@ function unfinishedWithout(facts: KeyFacts): readonly string[] {
   const held = keysInUse(settlersOf(facts), 'SETTLEMENT_PRIVATE_KEYS')
   if (held.length === 0) return []
   const { jobsByFacilitator, transactionsByFacilitator } = facts.use
+  const contracts = contractsOf(facts)
+  // Accepted besides keys: a contract that is being replaced.
+  const isContract = (key: string) =>
+    contracts.includes(key) ||
+    (contracts.length > 0 &&
+      transactionsByFacilitator[key] === undefined &&
+      keysInUse(apisOf(facts), 'ACCEPTED_FACILITATOR_ADDRESSES').includes(key))
   const needed = new Set([...Object.keys(jobsByFacilitator), ...Object.keys(transactionsByFacilitator)])
   return [...needed]
-    .filter((key) => !held.includes(key))
+    .filter((key) => !held.includes(key) && !isContract(key))
     .map((key) => {
       const [jobs, transactions] = [jobsByFacilitator[key] ?? 0, transactionsByFacilitator[key] ?? 0]
       return `${jobs} calls and ${transactions} transactions need the key of ${key}, which no settler has: bring it back`

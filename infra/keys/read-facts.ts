@@ -1,11 +1,12 @@
 import { openChain } from '#shared/adapters/chain/network/open-chain.ts'
+import { createListedKeys } from '#shared/adapters/chain/settlement-contract/listed-keys.ts'
 import { readProcesses } from '#shared/adapters/postgres/configuration/read-processes.ts'
 import { createKeyRotationStore } from '#shared/adapters/postgres/operators/key-rotations.ts'
 import type { Sql } from '#shared/adapters/postgres/pool.ts'
 import { readKeyUse } from '#shared/adapters/postgres/reports/key-use.ts'
 import type { KeyRotation } from '#shared/operators/key-rotation.ts'
 import { isRunning, type SeenProcess } from '#shared/operators/process-report.ts'
-import { apisOf, type KeyFacts, keysInUse, settlersOf } from './facts.ts'
+import { apisOf, contractsOf, type KeyFacts, keysInUse, settlersOf } from './facts.ts'
 import type { KeysOptions } from './read-options.ts'
 
 /** Reads what is known about keys from processes, ledger and chain. */
@@ -21,7 +22,7 @@ export async function readFacts(
     processes,
     rotations,
     use: await readKeyUse(sql),
-    gasWei: await readGas(settlementKeysOf(processes, rotations), options),
+    ...(await readChain(settlementKeysOf(processes, rotations), contractsOf({ processes }), options)),
     challengeSeconds: options.challengeLifetimeSeconds,
   }
 }
@@ -37,12 +38,19 @@ function settlementKeysOf(processes: readonly SeenProcess[], rotations: readonly
   ]
 }
 
-async function readGas(
+async function readChain(
   keys: readonly string[],
+  contracts: readonly string[],
   { rpcUrls, rpcTimeoutMs }: Pick<KeysOptions, 'rpcUrls' | 'rpcTimeoutMs'>,
-): Promise<KeyFacts['gasWei']> {
-  if (rpcUrls === null) return null
+): Promise<Pick<KeyFacts, 'gasWei' | 'listedKeys'>> {
+  if (rpcUrls === null) return { gasWei: null, listedKeys: null }
   const { chain } = await openChain({ RPC_URL: rpcUrls, RPC_TIMEOUT_MS: rpcTimeoutMs })
-  const read = keys.map(async (key) => [key, await chain.getBalance({ address: key as `0x${string}` })] as const)
-  return Object.fromEntries(await Promise.all(read))
+  const lists = createListedKeys(chain, keys as Hex[])
+  const [gas, listed] = await Promise.all([
+    Promise.all(keys.map(async (key) => [key, await chain.getBalance({ address: key as Hex })] as const)),
+    Promise.all(contracts.map(async (contract) => [contract, await lists.read(contract as Hex)] as const)),
+  ])
+  return { gasWei: Object.fromEntries(gas), listedKeys: Object.fromEntries(listed) }
 }
+
+type Hex = `0x${string}`

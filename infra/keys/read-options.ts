@@ -56,7 +56,8 @@ rolling restart. After each one run status, which checks it against processes, l
   --json               print one JSON object
   --help               show this text
 
-Reads DATABASE_URL, and for the gas of settlement keys RPC_URL. CHALLENGE_LIFETIME_SECONDS as for the API (default: 600).
+Reads DATABASE_URL, and RPC_URL for the gas of settlement keys and the list of the settlement contract.
+CHALLENGE_LIFETIME_SECONDS as for the API (default: 600).
 
 Exit code: 0 when no step is left and nothing is wrong, 1 when something is left to do, or was refused, 2 for wrong
 arguments or when the database or the chain cannot be read.`

@@ -1,7 +1,16 @@
 import { formatEther } from 'viem'
 import { KEY_KINDS, type KeyRotation } from '#shared/operators/key-rotation.ts'
 import type { SeenProcess } from '#shared/operators/process-report.ts'
-import { apisOf, type KeyFacts, type KeySetting, keysInUse, keysOf, settlersOf, workersOf } from './facts.ts'
+import {
+  apisOf,
+  contractsOf,
+  type KeyFacts,
+  type KeySetting,
+  keysInUse,
+  keysOf,
+  settlersOf,
+  workersOf,
+} from './facts.ts'
 import { findProblems } from './find-problems.ts'
 import { isSuperseded, planRotation } from './plan-rotation.ts'
 import type { Step } from './step.ts'
@@ -26,6 +35,8 @@ interface SettlementKeyStatus {
   readonly gasWei: bigint | null
   readonly unfinishedCalls: number
   readonly openTransactions: number
+  /** Whether each settlement contract lists it; `null` where no node was asked. */
+  readonly contracts: readonly { readonly contract: string; readonly isListed: boolean | null }[]
 }
 
 const API_SETTINGS: readonly KeySetting[] = [
@@ -46,6 +57,7 @@ export function describeStatus(facts: KeyFacts): KeyStatus {
     settings: [
       ...API_SETTINGS.map((setting) => settingStatus(setting, apis)),
       settingStatus('SETTLEMENT_PRIVATE_KEYS', settlers),
+      settingStatus('SETTLEMENT_CONTRACT', [...apis, ...workers]),
       settingStatus('RECEIPT_SECRET_ID', workers),
     ],
     settlementKeys: [...new Set([...held, ...keysInUse(apis, 'FACILITATOR_ADDRESSES')])].map((address) => ({
@@ -53,6 +65,10 @@ export function describeStatus(facts: KeyFacts): KeyStatus {
       gasWei: facts.gasWei?.[address] ?? null,
       unfinishedCalls: facts.use.jobsByFacilitator[address] ?? 0,
       openTransactions: facts.use.transactionsByFacilitator[address] ?? 0,
+      contracts: contractsOf(facts).map((contract) => ({
+        contract,
+        isListed: facts.listedKeys?.[contract]?.includes(address) ?? null,
+      })),
     })),
     rotations: KEY_KINDS.flatMap((kind) =>
       facts.rotations.filter((rotation) => rotation.kind === kind && !isSuperseded(rotation, facts)),
@@ -84,11 +100,16 @@ export function renderStatus({ problems, settings, settlementKeys, rotations }: 
     ...settings.flatMap(renderSetting),
     ...(settlementKeys.length > 0 ? ['', 'Settlement keys:'] : []),
     ...settlementKeys.map(
-      ({ address, gasWei, unfinishedCalls, openTransactions }) =>
-        `  ${address} ${gasWei === null ? 'gas not read' : `${formatEther(gasWei)} ETH`}, ${unfinishedCalls} unfinished calls, ${openTransactions} open transactions`,
+      ({ address, gasWei, unfinishedCalls, openTransactions, contracts }) =>
+        `  ${address} ${gasWei === null ? 'gas not read' : `${formatEther(gasWei)} ETH`}, ${unfinishedCalls} unfinished calls, ${openTransactions} open transactions${contracts.map(renderListing).join('')}`,
     ),
     ...rotations.flatMap((rotation) => ['', ...renderRotation(rotation)]),
   ].join('\n')
+}
+
+function renderListing({ contract, isListed }: SettlementKeyStatus['contracts'][number]): string {
+  if (isListed === null) return `, list of ${contract} not read`
+  return isListed ? `, listed in ${contract}` : `, NOT listed in ${contract}`
 }
 
 function renderSetting({ setting, processes, values }: SettingStatus): readonly string[] {

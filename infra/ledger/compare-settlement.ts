@@ -23,7 +23,43 @@ export interface Difference {
   readonly detail: string
 }
 
-/** Compares a confirmed settlement with the transfers to our recipients in its transaction. Amounts are atomic USDC. */
+/**
+ * Returns what the transfers of one settlement share: its transaction, and of a batch the payment, so that two payments of
+ * one payer in it never stand for each other.
+ */
+export function settlementKey({
+  transaction,
+  isBatched,
+  payer,
+  nonce,
+}: Pick<LedgerSettlement, 'transaction' | 'isBatched' | 'payer' | 'nonce'>): string {
+  return keyOf(transaction, isBatched ? { payer, nonce } : null)
+}
+
+/** Returns the key of the settlement that made a transfer. */
+export function transferKey({ transaction, payment }: ChainTransfer): string {
+  return keyOf(transaction, payment)
+}
+
+function keyOf(transaction: string, payment: { readonly payer: string; readonly nonce: bigint } | null): string {
+  return payment === null ? transaction : `${transaction} ${payment.payer} ${payment.nonce}`
+}
+
+/**
+ * Returns the transfers of a settlement among those of its transaction. Where none has its payer, those with its nonce,
+ * so that a payer that differs is named.
+ */
+export function transfersOfSettlement(
+  settlement: Pick<LedgerSettlement, 'transaction' | 'isBatched' | 'payer' | 'nonce'>,
+  transfers: readonly ChainTransfer[],
+): readonly ChainTransfer[] {
+  const key = settlementKey(settlement)
+  const own = transfers.filter((transfer) => transferKey(transfer) === key)
+  if (own.length > 0 || !settlement.isBatched) return own
+  return transfers.filter(({ payment }) => payment?.nonce === settlement.nonce)
+}
+
+/** Compares a confirmed settlement with its own transfers to our recipients. Amounts are atomic USDC. */
 export function compareSettlement(
   { jobId, transaction, blockNumber, chargeAtomic, payer, payTo }: LedgerSettlement,
   transfers: readonly ChainTransfer[],
@@ -43,12 +79,14 @@ export function compareSettlement(
 }
 
 /**
- * Returns whether this service sent a transfer that the ledger lacks: one of its keys called the x402 proxy. Other
- * unknown transfers are not a difference, since anyone may send USDC to a published address.
+ * Returns whether this service sent a transfer that the ledger lacks: one of its keys called the x402 proxy, or a
+ * settlement contract of its own, which only its keys may call. Other unknown transfers are not a difference, since anyone
+ * may send USDC to a published address.
  */
 export function isSettledByUs(
   { sender, target }: MinedTransaction,
   { facilitators, proxy }: { readonly facilitators: ReadonlySet<string>; readonly proxy: string },
 ): boolean {
-  return facilitators.has(sender) && target === proxy
+  if (target === null) return false
+  return facilitators.has(target) || (target === proxy && facilitators.has(sender))
 }

@@ -17,8 +17,8 @@ and reconciles the ledger with the chain to the atomic unit. A period contains w
   --sandbox        use database and chain of the running sandbox, from SANDBOX_FILE or .farebox/sandbox.json
   --help           show this text
 
-Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO and FACILITATOR_ADDRESSES (comma-separated)
-add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
+Environment: DATABASE_URL and, unless --no-chain, RPC_URL. PAY_TO, FACILITATOR_ADDRESSES and SETTLEMENT_CONTRACT
+(comma-separated) add addresses to those in the ledger. UNCHARGED_WINDOW_SECONDS as for the API (default: 3600).
 
 Exit code: 0 when ledger and chain agree, 1 on any difference, 2 on wrong usage or when the database or
 the chain cannot be read.`
@@ -34,7 +34,7 @@ export interface LedgerOptions {
   /** `null`: do not reconcile with the chain. */
   readonly rpcUrls: readonly string[] | null
   readonly logRange: bigint
-  /** In addition to the addresses in the ledger; lower case. */
+  /** In addition to the addresses in the ledger; lower case. Keys and contracts are facilitators. */
   readonly recipients: readonly string[]
   readonly facilitators: readonly string[]
   /** The window of uncharged work, as configured for the processes. */
@@ -62,6 +62,7 @@ const environmentSchema = z.object({
   RPC_URL: rpcUrls,
   PAY_TO: addresses.optional(),
   FACILITATOR_ADDRESSES: addresses.optional(),
+  SETTLEMENT_CONTRACT: addresses.optional(),
   UNCHARGED_WINDOW_SECONDS: exposureSettings.UNCHARGED_WINDOW_SECONDS,
 })
 
@@ -95,7 +96,7 @@ export async function readOptions(
     rpcUrls: settings.RPC_URL ?? null,
     logRange: BigInt(logRange),
     recipients: settings.PAY_TO ?? [],
-    facilitators: settings.FACILITATOR_ADDRESSES ?? [],
+    facilitators: [...(settings.FACILITATOR_ADDRESSES ?? []), ...(settings.SETTLEMENT_CONTRACT ?? [])],
     windowSeconds: settings.UNCHARGED_WINDOW_SECONDS,
   }
 }

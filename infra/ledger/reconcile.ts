@@ -17,7 +17,14 @@ import type { PaymentParties } from '#shared/adapters/postgres/reports/payment-p
 import type { LedgerPeriod } from '#shared/adapters/postgres/reports/period.ts'
 import type { CountAndSum } from '#shared/adapters/postgres/reports/revenue.ts'
 import { comparePermits } from './compare-permits.ts'
-import { compareSettlement, type Difference, isSettledByUs } from './compare-settlement.ts'
+import {
+  compareSettlement,
+  type Difference,
+  isSettledByUs,
+  settlementKey,
+  transferKey,
+  transfersOfSettlement,
+} from './compare-settlement.ts'
 import { findForeignTransactions } from './find-foreign-transactions.ts'
 import { LEAST_ID } from './least-id.ts'
 
@@ -134,19 +141,23 @@ async function reconcileRange(
   range: BlockRange,
   findings: Findings,
 ): Promise<void> {
-  const transfers = Map.groupBy(
-    await chain.readTransfers(parties.recipients, range),
-    ({ transaction }) => transaction as string,
-  )
+  const transfers = Map.groupBy(await chain.readTransfers(parties, range), transferKey)
   const settlements = await readSettlementsInBlocks(sql, period, range)
   const unmatched: LedgerSettlement[] = []
   for (const settlement of settlements) {
-    const own = transfers.get(settlement.transaction)
-    transfers.delete(settlement.transaction)
+    const key = settlementKey(settlement)
+    const own = transfers.get(key)
+    transfers.delete(key)
     if (!settlement.isInPeriod) for (const { valueAtomic } of own ?? []) add(findings, 'otherPeriods', valueAtomic)
     else if (own) compare(settlement, own, findings)
     else unmatched.push(settlement)
   }
+  // Compared by its transaction, one that has another payer in the ledger than on chain is found.
+  const left = [...transfers.values()].flat()
+  for (const settlement of unmatched.filter(({ isBatched }) => isBatched))
+    for (const moved of left)
+      if (moved.transaction === settlement.transaction && moved.payment?.nonce === settlement.nonce)
+        transfers.delete(transferKey(moved))
   await compareByTransaction(chain, unmatched, findings)
   await classifyTransfers({ sql, chain }, { period, parties }, transfers, findings)
 }
@@ -164,7 +175,7 @@ async function compareByTransaction(
   findings: Findings,
 ): Promise<void> {
   for await (const { item: settlement, mined } of lookUp(chain, settlements))
-    compare(settlement, mined?.transfers ?? [], findings)
+    compare(settlement, transfersOfSettlement(settlement, mined?.transfers ?? []), findings)
 }
 
 /** Looks up the transaction of each item, in pages; `mined` is `null` when no block contains it. */
@@ -174,7 +185,11 @@ async function* lookUp<T extends { readonly transaction: string }>(
 ): AsyncGenerator<{ item: T; mined: MinedTransaction | null }> {
   for (let start = 0; start < all.length; start += LOOKUP_SIZE) {
     const page = all.slice(start, start + LOOKUP_SIZE)
-    yield* await Promise.all(page.map(async (item) => ({ item, mined: await chain.readTransaction(item.transaction) })))
+    // Those of a batch share their transaction.
+    const mined = new Map<string, Promise<MinedTransaction | null>>()
+    for (const { transaction } of page)
+      if (!mined.has(transaction)) mined.set(transaction, chain.readTransaction(transaction))
+    yield* await Promise.all(page.map(async (item) => ({ item, mined: (await mined.get(item.transaction)) ?? null })))
   }
 }
 
@@ -185,12 +200,13 @@ async function classifyTransfers(
   transfers: ReadonlyMap<string, readonly ChainTransfer[]>,
   findings: Findings,
 ): Promise<void> {
+  const transactions = new Set([...transfers.values()].flat().map(({ transaction }) => transaction))
   const known = new Map(
-    (await readSettlementsByTransaction(sql, period, [...transfers.keys()])).map((row) => [row.transaction, row]),
+    (await readSettlementsByTransaction(sql, period, [...transactions])).map((row) => [settlementKey(row), row]),
   )
   const unknown: ChainTransfer[] = []
-  for (const [transaction, moved] of transfers) {
-    const settlement = known.get(transaction)
+  for (const [key, moved] of transfers) {
+    const settlement = known.get(key)
     for (const transfer of moved)
       if (settlement) classifyKnown(settlement, transfer, findings)
       else unknown.push(transfer)

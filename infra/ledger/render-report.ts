@@ -39,6 +39,7 @@ export function renderReport(report: LedgerReport, reconciliation: Reconciliatio
     ]),
     ...section('Gas of settlements (at NATIVE_TOKEN_USD)', [
       ['confirmed settlements', ...sum(settlementGas.confirmed)],
+      [`of these in batches (${settlementGas.batches})`, ...sum(settlementGas.batched)],
       ['their charges', '', usdc(settlementGas.chargedAtomic)],
       ['of these cost more than they charged, by', ...sum(settlementGas.atLoss)],
       ['reverted settlements', ...sum(settlementGas.reverted)],

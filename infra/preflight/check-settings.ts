@@ -65,31 +65,38 @@ function checkAgreement({ api, worker }: Settings): readonly Check[] {
     problems.push('PUBLIC_BASE_URL must be an https:// URL')
   if (api.RECEIPT_SECRETS[0]?.id !== worker.RECEIPT_SECRET_ID)
     problems.push('RECEIPT_SECRET_ID must be the id of the first of RECEIPT_SECRETS')
+  if (api.SETTLEMENT_CONTRACT !== worker.SETTLEMENT_CONTRACT)
+    problems.push('SETTLEMENT_CONTRACT must be the same for API and workers')
   return [
     judged('agreement', problems, 'API and worker settings agree'),
     checkFacilitators(api, worker.SETTLEMENT_PRIVATE_KEYS),
   ]
 }
 
-/** A payer signs for an address of FACILITATOR_ADDRESSES; without its key nobody can settle that payment. */
+/**
+ * A payer signs for an address of FACILITATOR_ADDRESSES; without its key nobody can settle that payment. Accepted addresses
+ * without a key must be settlement contracts (`checkSettlementContracts`).
+ */
 function checkFacilitators({ PAY_TO: payTo, ...api }: ApiConfig, keys: WorkerConfig['SETTLEMENT_PRIVATE_KEYS']): Check {
   const name = 'settlement keys'
   if (!keys) return skipped(name, 'settled elsewhere: SETTLEMENT_PRIVATE_KEYS is not set')
   const owned: readonly string[] = settlementKeys(keys).facilitators
   const offered: readonly string[] = api.FACILITATOR_ADDRESSES ?? []
   const named: readonly string[] = [...offered, ...(api.ACCEPTED_FACILITATOR_ADDRESSES ?? [])]
-  const withoutKey = named.filter((address) => !owned.includes(address))
+  const withoutKey = offered.filter((address) => !owned.includes(address))
   const unused = owned.filter((address) => !named.includes(address))
   return judged(
     name,
     [
       ...withoutKey.map(
-        (address) =>
-          `${offered.includes(address) ? '' : 'ACCEPTED_'}FACILITATOR_ADDRESSES has ${address}, whose key is not in SETTLEMENT_PRIVATE_KEYS`,
+        (address) => `FACILITATOR_ADDRESSES has ${address}, whose key is not in SETTLEMENT_PRIVATE_KEYS`,
       ),
       ...unused.map(
         (address) => `the key of ${address} is neither in FACILITATOR_ADDRESSES nor in ACCEPTED_FACILITATOR_ADDRESSES`,
       ),
+      ...(payTo.some((address) => address === api.SETTLEMENT_CONTRACT)
+        ? ['PAY_TO is SETTLEMENT_CONTRACT, which can never pay out what it receives']
+        : []),
       ...(payTo.some((address) => owned.includes(address))
         ? ['PAY_TO is a settlement key; revenue should go to a key that is kept offline']
         : []),

@@ -10,13 +10,14 @@ import { listenForStopSignals, type StopReason, untilStop } from './processes/su
 import { type Sandbox, startSandbox } from './sandbox.ts'
 import { lockDirectory, unlockDirectory } from './state-directory.ts'
 
-const HELP = `Usage: npm start [-- --fresh]
+const HELP = `Usage: npm start [-- --fresh] [--no-contract]
 
 Runs a complete farebox on this machine until Ctrl-C: PostgreSQL, a local chain with USDC,
 simulated vendors, the API, a worker and the operators' console. State is kept in .farebox/ between starts.
 
-  --fresh   delete all earlier payments, results and keys first
-  --help    show this text
+  --fresh        delete all earlier payments, results and keys first
+  --no-contract  settle each payment in a transaction of its own, without the settlement contract
+  --help         show this text
 
 Environment:
   SANDBOX_FILE        where to write sandbox.json (default .farebox/sandbox.json)
@@ -33,7 +34,8 @@ const environmentSchema = z.object({
 })
 
 async function main(): Promise<number> {
-  const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } })
+  const flag = { type: 'boolean' } as const
+  const { values } = parseArgs({ options: { fresh: flag, 'no-contract': flag, help: flag } })
   if (values.help) {
     console.log(HELP)
     return 0
@@ -48,6 +50,7 @@ async function main(): Promise<number> {
       ...place,
       fresh: values.fresh ?? false,
       operator: true,
+      settlementContract: !(values['no-contract'] ?? false),
       outerServices: await findOuterServices(),
       upstreamDelayMs: environment.UPSTREAM_DELAY_MS,
       ...(environment.BLOCK_TIME_SECONDS === undefined ? {} : { blockTimeSeconds: environment.BLOCK_TIME_SECONDS }),

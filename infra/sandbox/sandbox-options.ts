@@ -28,6 +28,11 @@ export interface SandboxOptions {
   operator?: boolean
   /** The number of accounts that send settlements; default 1. */
   settlementKeys?: number
+  /**
+   * Whether payers sign for a settlement contract that lists these accounts, so that several settle in one transaction;
+   * default true, unless a facilitator settles. Without it they sign for an account, and each settles by itself.
+   */
+  settlementContract?: boolean
   /** Entry files, relative to the repository; by default `main.ts` of `api`, `workers` and `operator`. */
   apiEntry?: string
   workerEntry?: string

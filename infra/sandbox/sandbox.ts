@@ -2,6 +2,7 @@ import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { publishedCatalog } from '#shared/catalog/published-catalog.ts'
 import { migrateAll } from '../commands/migrate.ts'
+import { deploySettlementContract } from './chain/contracts/deploy-settlement-contract.ts'
 import { DEVNET_ADDRESSES, DEVNET_CHAIN_ID, startDevnet } from './chain/devnet.ts'
 import { fundSandboxAccounts, fundSettlementAccount } from './chain/fund-devnet.ts'
 import { sandboxDeployments, UPSTREAM_KEY } from './deployments.ts'
@@ -25,6 +26,8 @@ export interface SandboxInfo {
   payTo: `0x${string}`
   /** Addresses of the accounts that send settlements. */
   settlementAddresses: string[]
+  /** The contract through which they settle, which payers sign for; missing where each settles by itself. */
+  settlementContract?: `0x${string}`
   usdc: string
   network: string
   databaseUrl: string
@@ -120,7 +123,14 @@ async function startParts(
   }
   const connections = (await options.connections?.(real)) ?? real
   const deploymentsFile = await writeDeployments(options, connections.upstreamUrl, real.databaseUrl)
-  const plan = await planProcesses(options, { connections, deploymentsFile, secrets, facilitatorUrl })
+  const { contract: settlementContract } = chain
+  const plan = await planProcesses(options, {
+    connections,
+    deploymentsFile,
+    secrets,
+    facilitatorUrl,
+    settlementContract,
+  })
   const start = async (name: ServiceName) => add(name, await plan.start(name))
   const started = await Promise.all(
     plan.names.map(async (name) => [name, await step(name, plan.describe(name), () => start(name))] as const),
@@ -133,6 +143,7 @@ async function startParts(
     payer: secrets.accounts.payer,
     payTo: secrets.accounts.recipient.address,
     settlementAddresses: settlementAccounts(secrets, settlementKeys).map(({ address }) => address),
+    ...(settlementContract && { settlementContract }),
     usdc: DEVNET_ADDRESSES.usdc,
     network: `eip155:${DEVNET_CHAIN_ID}`,
     databaseUrl: database.connectionString,
@@ -176,10 +187,14 @@ async function startChain(options: SandboxOptions, secrets: SandboxSecrets, add:
       ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
     }),
   )
+  const keys = settlementAccounts(secrets, options.settlementKeys ?? 1).map(({ address }) => address)
   await fundSandboxAccounts(chain.rpcUrl, secrets.accounts)
-  for (const { address } of settlementAccounts(secrets, options.settlementKeys ?? 1))
-    await fundSettlementAccount(chain.rpcUrl, address)
-  return chain
+  for (const address of keys) await fundSettlementAccount(chain.rpcUrl, address)
+  const { settlementContract = options.startFacilitator === undefined } = options
+  if (!settlementContract) return { ...chain, contract: undefined }
+  // The recipient of the revenue owns it: neither key is on a machine of the service.
+  const contract = await deploySettlementContract(chain.rpcUrl, { owner: secrets.accounts.recipient.address, keys })
+  return { ...chain, contract }
 }
 
 async function startUpstream(options: SandboxOptions, { upstreamApiKey }: SandboxSecrets, add: AddPart) {

@@ -76,6 +76,7 @@ export interface SettlementRecord {
   readonly state: SettlementState
   readonly settledBy: 'own_key' | 'remote_facilitator'
   readonly network: string
+  /** The key that sends it; of a remote facilitator, the address that the payer signed. */
   readonly facilitator: string
   readonly charge: bigint
   /** The transaction that decided it; `null` before one has. */
@@ -88,11 +89,29 @@ export interface SettlementRecord {
   /** Atomic USDC; `null` until its transactions are mined, and for remote facilitators. */
   readonly gasCost: bigint | null
   readonly transactions: readonly TransactionRecord[]
+  /** The batch that it is in; `null` for a settlement that has a transaction of its own. */
+  readonly batch: BatchRecord | null
+}
+
+/** Settlements that one transaction of the settlement contract makes together. */
+export interface BatchRecord {
+  readonly id: string
+  readonly contract: string
+  /** Number of settlements that were signed together; some may have moved to another batch since. */
+  readonly size: number
+  /** When it was given up, such as because every node refused its size. */
+  readonly abandonedAt: Date | null
+  /** The other settlements that are in it now, at most 100. */
+  readonly others: readonly { readonly jobId: string; readonly state: SettlementState }[]
+  /** Number of batches that this settlement was in before. */
+  readonly earlierBatches: number
 }
 
 /** A transaction that was signed for a settlement; more than one are replacements of each other. */
 export interface TransactionRecord {
   readonly hash: string
+  /** The key that sent it; of a remote facilitator, the address that the payer signed. */
+  readonly sender: string
   readonly accountNonce: bigint | null
   readonly signedAt: Date
 }

@@ -1,10 +1,8 @@
 import { z } from 'zod'
 import { type Check, failed, judged, passed, skipped } from '../../check.ts'
 import { fetchJson, messageOf } from './fetch-json.ts'
+import { findPayments, logSchema } from './find-payments.ts'
 import type { GivenReceipt } from './read-receipt.ts'
-
-/** `Transfer(address,address,uint256)` (EIP-20). */
-const TRANSFER_TOPIC = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
 /** The issuer's USDC contract on each network: a transfer of another token with that name does not count. */
 const USDC: Readonly<Record<string, string>> = {
@@ -15,9 +13,8 @@ const quantity = z
   .string()
   .regex(/^0x[0-9a-f]+$/)
   .transform(BigInt)
-const logSchema = z.looseObject({ address: z.string(), topics: z.array(z.string()), data: z.string() })
 const transactionReceiptSchema = z
-  .looseObject({ status: quantity, blockNumber: quantity, logs: z.array(logSchema) })
+  .looseObject({ status: quantity, blockNumber: quantity, to: z.string().nullish(), logs: z.array(logSchema) })
   .nullable()
 const answerSchema = z.looseObject({
   result: z.unknown().optional(),
@@ -58,35 +55,30 @@ export async function checkChain(receipt: GivenReceipt, rpcUrl: string): Promise
   }
 }
 
-/** Checks that there is exactly one transfer from payer to recipient, of exactly the charge. */
-function checkTransfer(receipt: GivenReceipt, { logs }: TransactionReceipt): Check {
+/**
+ * Checks that a payment of the transaction is exactly one transfer from payer to recipient, of exactly the charge. A batch
+ * may hold other payments of the same payer.
+ */
+function checkTransfer(receipt: GivenReceipt, { to, logs }: TransactionReceipt): Check {
   const usdc = USDC[receipt.network]
   if (usdc !== undefined && receipt.asset !== usdc)
     return failed('transfer', `the asset ${receipt.asset} is not USDC on ${receipt.network}`)
-  const [payer, payTo] = [topicOf(receipt.payer), topicOf(receipt.pay_to)]
-  const amounts = logs
-    .filter(
-      ({ address, topics: [event, from, to] }) =>
-        address.toLowerCase() === receipt.asset && event === TRANSFER_TOPIC && from === payer && to === payTo,
-    )
-    .map(({ data }) => BigInt(data))
+  const { payments, batchSize } = findPayments(receipt, to ?? null, logs)
   const parties = `${receipt.payer} to ${receipt.pay_to}`
+  const single = payments.flatMap((amounts) => (amounts.length === 1 ? amounts : []))
+  if (single.includes(BigInt(receipt.charge_atomic))) {
+    const batch = batchSize === null ? '' : `, in a batch of ${batchSize}`
+    return passed('transfer', `${receipt.charge_atomic} from ${parties}${batch}`)
+  }
+  const amounts = payments.flat()
   if (amounts.length !== 1)
-    return failed('transfer', `found ${amounts.length} USDC transfers from ${parties}, expected one`)
-  const isCharge = amounts[0] === BigInt(receipt.charge_atomic)
-  return isCharge
-    ? passed('transfer', `${receipt.charge_atomic} from ${parties}`)
-    : failed('transfer', `${amounts[0]} was sent from ${parties}, but the charge is ${receipt.charge_atomic}`)
+    return failed('transfer', `found ${amounts.length} USDC transfers from ${parties}, none of them for this receipt`)
+  return failed('transfer', `${amounts[0]} was sent from ${parties}, but the charge is ${receipt.charge_atomic}`)
 }
 
 function checkBlock(stated: string, { blockNumber }: TransactionReceipt): Check {
   const isEqual = BigInt(stated) === blockNumber
   return judged('block', isEqual ? [] : [`is ${blockNumber}, not ${stated}`], stated)
-}
-
-/** Pads an address to 32 bytes, as in an event's topics. */
-function topicOf(address: string): string {
-  return `0x${address.slice(2).padStart(64, '0')}`
 }
 
 async function callNode<Result extends z.ZodType>(

@@ -4,6 +4,7 @@ import type {
   PaymentRecord,
   ResolutionRecord,
   SettlementRecord,
+  TransactionRecord,
 } from '#shared/operators/payment-record.ts'
 
 export type Tone = 'good' | 'warning' | 'bad' | 'neutral'
@@ -88,11 +89,11 @@ const SETTLEMENT_ENDS = {
 
 function settlementEvents(settlement: SettlementRecord): readonly TimelineEvent[] {
   const { state, transactions, finishedAt, finalizedAt, failureReason, transaction, blockNumber, charge } = settlement
-  const signed = transactions.map(({ hash, signedAt, accountNonce }, index) =>
-    event(signedAt, index === 0 ? 'Settlement transaction signed' : 'Replaced by another transaction', {
-      detail: accountNonce === null ? null : `account nonce ${accountNonce}`,
+  const signed = transactions.map((signing, index) =>
+    event(signing.signedAt, signingOf(signing, transactions[index - 1]), {
+      detail: signing.accountNonce === null ? null : `account nonce ${signing.accountNonce} of ${signing.sender}`,
       amount: index === 0 ? charge : null,
-      transaction: hash,
+      transaction: signing.hash,
     }),
   )
   const requested =
@@ -114,6 +115,13 @@ function settlementEvents(settlement: SettlementRecord): readonly TimelineEvent[
           event(finalizedAt, 'Its block is final', { detail: block, tone: state === 'confirmed' ? 'good' : 'neutral' }),
         ]),
   ]
+}
+
+/** With another account nonce it replaces nothing: the one before can no longer settle, or its batch was given up. */
+function signingOf({ sender, accountNonce }: TransactionRecord, before: TransactionRecord | undefined): string {
+  if (before === undefined) return 'Settlement transaction signed'
+  const replaces = sender === before.sender && accountNonce === before.accountNonce
+  return replaces ? 'Replaced by another transaction' : 'Signed again in another transaction'
 }
 
 /** A receipt is prepared just before the transaction that stores it together with the settlement's end. */
