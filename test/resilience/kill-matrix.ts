@@ -15,7 +15,9 @@ ledgers of chain, upstream, PostgreSQL, object store and clients.
 
   --trials   trials of each point (50)
   --seed     determines order, calls and payers (1)
-  --points   core, all, quick, or names of points (core); --list shows them
+  --points   core, all, quick, batches, or names of points (core); --list shows them
+  --blocks   seconds between blocks, so that more payments share a batch (each transaction at once)
+  --direct   without a settlement contract: the key settles each payment by itself
   --stacks   concurrent stacks that share the trials (1)
   --check-every   trials of a stack between two comparisons (200)
   --on       redis, s3 or redis,s3: services started for the campaign (PostgreSQL and a folder)
@@ -48,6 +50,8 @@ export async function run(args: readonly string[]): Promise<number> {
       on: text,
       result: text,
       list: { type: 'boolean' },
+      blocks: text,
+      direct: { type: 'boolean', default: false },
     },
   })
   if (values.list) {
@@ -55,7 +59,7 @@ export async function run(args: readonly string[]): Promise<number> {
     return 0
   }
   const options = argumentsSchema.parse(values)
-  const points = selectPoints(options.points)
+  const points = selectPoints(options.points, values.direct ? 'directly' : 'in_batches')
   const startedAt = performance.now()
   console.log(`${points.length} points × ${options.trials} trials, seed ${options.seed}`)
   const report = await runMatrix({
@@ -65,7 +69,8 @@ export async function run(args: readonly string[]): Promise<number> {
     stacks: options.stacks,
     checkEvery: options['check-every'],
     atOnce: options['at-once'],
-    stack: { on: options.on },
+    blockSeconds: values.blocks === undefined ? undefined : Number(values.blocks),
+    stack: { on: options.on, settlementContract: !values.direct },
     onProgress: (line) => console.log(`${((performance.now() - startedAt) / 1000).toFixed(0).padStart(5)} s  ${line}`),
   })
   const rows = summarize(report)
@@ -78,6 +83,7 @@ export async function run(args: readonly string[]): Promise<number> {
     jobs: report.jobs,
     transfers: report.transfers,
     upstreamCalls: report.upstreamCalls,
+    batches: report.batches,
     recoveryP50Ms: percentile(recoveries, 0.5),
     recoveryP99Ms: percentile(recoveries, 0.99),
     durationMs: report.durationMs,

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { percentile } from './kill-matrix/summarize.ts'
-import { FAULT_KINDS } from './nemesis/faults.ts'
+import { BATCH_KINDS, FAULT_KINDS } from './nemesis/faults.ts'
 import { describeTrial, type NemesisReport, runNemesis, trialSeeds } from './nemesis/run-nemesis.ts'
 import { parseOn } from './stack/outer-services.ts'
 
@@ -14,6 +14,8 @@ Injects random faults, heals them, and compares the five ledgers.
   --only <seed>       one trial by its own seed, as printed in a report
   --stacks <n>        concurrent stacks that share the trials (1)
   --at-once <n>       concurrent trials of a stack (4)
+  --blocks <seconds>  between blocks, so that more payments share a batch (each transaction at once)
+  --kinds <kinds>     only these faults, or "batches" for those of batches
   --without <kinds>   faults to leave out, of ${FAULT_KINDS.join(', ')}
   --on <services>     redis, s3 or redis,s3: services started for the campaign (PostgreSQL and a folder)
   --verbose           print a line for every trial
@@ -32,6 +34,8 @@ export async function run(args: readonly string[]): Promise<number> {
       only: { type: 'string' },
       stacks: { type: 'string', default: '1' },
       'at-once': { type: 'string', default: '4' },
+      kinds: { type: 'string' },
+      blocks: { type: 'string' },
       without: { type: 'string', default: '' },
       on: { type: 'string', default: '' },
       json: { type: 'string' },
@@ -39,12 +43,16 @@ export async function run(args: readonly string[]): Promise<number> {
     },
   })
   const left = new Set(values.without.split(','))
+  const chosen = values.kinds === 'batches' ? BATCH_KINDS : values.kinds?.split(',')
   const report = await runNemesis({
     seeds: values.only === undefined ? trialSeeds(Number(values.seed), Number(values.trials)) : [Number(values.only)],
-    kinds: FAULT_KINDS.filter((kind) => !left.has(kind)),
+    kinds: FAULT_KINDS.filter(
+      (kind) => !left.has(kind) && (chosen === undefined || (chosen as readonly string[]).includes(kind)),
+    ),
     stacks: Number(values.stacks),
     atOnce: Number(values['at-once']),
     checkEvery: 50,
+    blockSeconds: values.blocks === undefined ? undefined : Number(values.blocks),
     stack: { on: parseOn(values.on) },
     isVerbose: values.verbose,
     onProgress: (line) => console.log(line),
@@ -84,6 +92,7 @@ function renderReport(report: NemesisReport): readonly string[] {
     '',
     `trials          ${trials.length} in ${Math.round(report.durationMs / 1000)} s (${Math.round(report.durationMs / trials.length)} ms each)`,
     `calls           ${calls.length}: ${count('released')} released, ${count('refused')} refused, ${count('gave_up')} gave up`,
+    `batches         ${report.batches.sent} sent, of ${report.batches.payments} payments, the largest of ${report.batches.largest}; ${report.batches.left} payments signed again`,
     `ledgers         ${report.jobs} jobs, ${report.transfers} transfers, ${report.upstreamCalls} upstream calls`,
     `recovery        p50 ${percentile(recoveries, 0.5)} ms, p99 ${percentile(recoveries, 0.99)} ms, longest ${percentile(recoveries, 1)} ms`,
     `failures        ${failures.length}`,

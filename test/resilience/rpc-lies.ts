@@ -333,8 +333,10 @@ async function runLie({ sandbox, rpc }: WatchedStack, lie: Lie, chat: SignedChat
 
 async function countReverted(sandbox: WatchedStack['sandbox'], { idempotencyKey }: SignedChat): Promise<number> {
   const rows = await sandbox.sql<{ hash: `0x${string}` }>(
-    `SELECT hash FROM settlement_transactions JOIN settlements ON settlements.id = settlement_id
-     JOIN jobs ON jobs.id = settlements.job_id WHERE jobs.idempotency_key = $1`,
+    `SELECT hash FROM settlements JOIN jobs ON jobs.id = job_id JOIN settlement_transactions AS signed
+       ON signed.settlement_id = settlements.id OR signed.batch_id = settlements.batch_id
+         OR signed.batch_id = ANY(settlements.earlier_batches)
+     WHERE jobs.idempotency_key = $1`,
     [idempotencyKey],
   )
   const receipts = await Promise.all(

@@ -51,6 +51,8 @@ export async function runUpgrade({
     const earlier = new Set<ServiceName>(PROCESSES)
     const stack = await startCampaignStack({
       databaseUrl: postgres.connectionString,
+      // Unknown to the earlier version.
+      settlementContract: false,
       rootOf: (name) => (earlier.has(name) ? checkout : undefined),
     })
     try {

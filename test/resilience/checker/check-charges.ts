@@ -1,5 +1,6 @@
 import type { ChainTransfer, JobEntry, Ledgers, SettlementEntry, Violation } from './ledgers.ts'
 import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
+import { indexSettlements, indexTransfers } from './payment-transfers.ts'
 
 /**
  * Checks I1, and the part of I5 that the ledger shows: each transfer belongs to exactly one settlement and equals its
@@ -8,11 +9,9 @@ import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
 export function checkCharges(ledgers: Ledgers): Violation[] {
   const { chain, database } = ledgers
   const jobs = new Map(database.jobs.map((job) => [job.id, job]))
-  const settlementOf = new Map(
-    database.settlements.flatMap((settlement) => settlement.hashes.map((hash) => [hash, settlement] as const)),
-  )
+  const settlementOf = indexSettlements(database.settlements)
   return [
-    ...chain.transfers.flatMap((transfer) => checkTransfer(transfer, settlementOf.get(transfer.transactionHash), jobs)),
+    ...chain.transfers.flatMap((transfer) => checkTransfer(transfer, settlementOf(transfer), jobs)),
     ...checkOncePerJob(ledgers, settlementOf),
     ...checkCompleted(ledgers),
     ...checkBalance(ledgers),
@@ -20,12 +19,18 @@ export function checkCharges(ledgers: Ledgers): Violation[] {
 }
 
 function checkTransfer(
-  { transactionHash, from, amount }: ChainTransfer,
+  { transactionHash, from, amount, nonce }: ChainTransfer,
   settlement: SettlementEntry | undefined,
   jobs: ReadonlyMap<string, JobEntry>,
 ): Violation[] {
   if (!settlement)
-    return [{ invariant: 'I1', jobId: null, detail: `${transactionHash} is not a settlement in the ledger` }]
+    return [
+      {
+        invariant: 'I1',
+        jobId: null,
+        detail: `${described(transactionHash, nonce)} is not a settlement in the ledger`,
+      },
+    ]
   const { jobId, chargeAmount } = settlement
   const job = jobs.get(jobId)
   const violations: Violation[] = []
@@ -40,13 +45,15 @@ function checkTransfer(
   return violations
 }
 
+function described(transactionHash: string, nonce: string | null): string {
+  return nonce === null ? transactionHash : `${transactionHash}, payment ${nonce},`
+}
+
 function checkOncePerJob(
   { chain, database }: Ledgers,
-  settlementOf: ReadonlyMap<string, SettlementEntry>,
+  settlementOf: (transfer: ChainTransfer) => SettlementEntry | undefined,
 ): Violation[] {
-  const transfersOf = countBy(
-    chain.transfers.flatMap(({ transactionHash }) => settlementOf.get(transactionHash)?.jobId ?? []),
-  )
+  const transfersOf = countBy(chain.transfers.flatMap((transfer) => settlementOf(transfer)?.jobId ?? []))
   const openOf = countBy(database.settlements.filter(({ state }) => state !== 'reverted').map(({ jobId }) => jobId))
   const signedOf = countBy(database.settlements.map(({ authorizationId }) => authorizationId))
   const nonces = new Map<string, string>()
@@ -78,7 +85,7 @@ function over(what: string, jobId: string | null, count: number): Violation {
 
 /** Checks that a completed job has exactly one confirmed settlement on chain, and a receipt that matches it. */
 function checkCompleted({ chain, database }: Ledgers): Violation[] {
-  const transferred = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
+  const transfers = indexTransfers(chain.transfers)
   return database.jobs
     .filter(({ state }) => state === 'completed')
     .flatMap(({ id: jobId, authorizationId, chargeAmount, receiptId, resultDigest }): Violation[] => {
@@ -87,7 +94,8 @@ function checkCompleted({ chain, database }: Ledgers): Violation[] {
       const violations: Violation[] = []
       // A charge of zero moves nothing and needs no transaction.
       const isLost = settlement !== undefined && wasLostToReorganization(settlement, chain)
-      if (chargeAmount !== 0n && !isLost && transferred.get(settlement?.transactionHash ?? '') !== chargeAmount)
+      const transfer = settlement && transfers.inTransaction(settlement, settlement.transactionHash ?? '')
+      if (chargeAmount !== 0n && !isLost && transfer?.amount !== chargeAmount)
         violations.push({ invariant: 'I4', jobId, detail: 'completed, but its charge is not on chain' })
       if (receipt?.jobId !== jobId) violations.push({ invariant: 'I5', jobId, detail: 'completed without a receipt' })
       else if (receipt.chargeAtomic !== chargeAmount?.toString() || receipt.resultDigest !== resultDigest)

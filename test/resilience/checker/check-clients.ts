@@ -1,5 +1,6 @@
 import type { CallerAnswer, CallRecord, DatabaseLedger, JobEntry, Ledgers, Replay, Violation } from './ledgers.ts'
 import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
+import { indexTransfers } from './payment-transfers.ts'
 
 /**
  * Checks I4 and I5 as clients saw them: a result is released only to its payer and after its settlement, a withheld one
@@ -7,7 +8,7 @@ import { namesSettlement, wasLostToReorganization } from './names-settlement.ts'
  */
 export function checkClients({ chain, database, clients }: Ledgers): Violation[] {
   const jobOf = new Map(database.jobs.map((job) => [job.idempotencyKey, job]))
-  const amounts = new Map(chain.transfers.map(({ transactionHash, amount }) => [transactionHash, amount]))
+  const transfers = indexTransfers(chain.transfers)
   const settlementOf = new Map(database.settlements.map((settlement) => [settlement.authorizationId, settlement]))
   /**
    * Returns the amount that the answer's transaction transferred for this job, even if a reorganization removed it
@@ -16,8 +17,9 @@ export function checkClients({ chain, database, clients }: Ledgers): Violation[]
   const amountOf = (transaction: string, { authorizationId }: JobEntry): bigint | undefined => {
     const settlement = settlementOf.get(authorizationId)
     if (settlement && wasLostToReorganization(settlement, chain)) return settlement.chargeAmount
-    const present = settlement && namesSettlement(transaction, settlement, chain) ? settlement.transactionHash : null
-    return amounts.get(present ?? transaction)
+    if (!settlement) return undefined
+    const present = namesSettlement(transaction, settlement, chain) ? settlement.transactionHash : null
+    return transfers.inTransaction(settlement, present ?? transaction)?.amount
   }
   return [
     ...clients.calls.flatMap((call) => {

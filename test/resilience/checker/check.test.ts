@@ -4,6 +4,7 @@ import { check } from './check.ts'
 import type { CallerAnswer, JobEntry, Ledgers } from './ledgers.ts'
 
 const MARKER = 'call-00000000-0000-4000-8000-000000000001'
+const OTHER_MARKER = 'call-00000000-0000-4000-8000-000000000002'
 const BODY = JSON.stringify({
   data: [{ url: 'http://api/media/token' }],
   note: 'a result that is long enough to recognize',
@@ -37,12 +38,14 @@ const completed: JobEntry = {
   resultDigest: sha256Hex(BODY),
   receiptId: 'receipt',
   failureCode: null,
+  failureReason: null,
 }
 
 /** One successful call of one client. */
 const sound = {
   chain: {
-    transfers: [{ transactionHash: '0xtransaction', from: PAYER, amount: 700n }],
+    transfers: [{ transactionHash: '0xtransaction', from: PAYER, amount: 700n, nonce: null }],
+    batches: [],
     recipientBalance: 700n,
     keys: [{ address: KEY, minedCount: 1, pendingCount: 1 }],
     reorganizedAt: [],
@@ -65,8 +68,13 @@ const sound = {
         id: 'settlement',
         jobId: 'job',
         authorizationId: 'authorization',
+        payer: PAYER,
+        nonce: '1',
         facilitator: KEY,
         accountNonce: 0,
+        batchId: null,
+        batchesLeft: 0,
+        gasUsed: 90_000n,
         chargeAmount: 700n,
         state: 'confirmed',
         transactionHash: '0xtransaction',
@@ -157,7 +165,7 @@ test.each<[reported: string, change: Change]>([
   ['I1: 0xother paid for a job of 0xpayer', ({ chain }) => (first(chain.transfers).from = '0xother')],
   [
     'I1: 2 transfers',
-    ({ chain }) => chain.transfers.push({ transactionHash: '0xreplaced', from: PAYER, amount: 700n }),
+    ({ chain }) => chain.transfers.push({ transactionHash: '0xreplaced', from: PAYER, amount: 700n, nonce: null }),
   ],
   [
     'I1: 2 open settlements',
@@ -378,4 +386,120 @@ test('the upload of an ambiguous failure may stay until its hour has passed', ()
       Object.assign(first(ledgers.database.stagedUploads), { hasDataKey: true, erasedForMs: null })
     }),
   ).toEqual([])
+})
+
+/** The call of `sound`, in a batch with another one of the same payer, with an equal charge. */
+function inBatch(change: Change = () => undefined): string[] {
+  return violationsOf((ledgers) => {
+    const { chain, database, clients } = ledgers
+    const [transfer, job, authorization, settlement, receipt, attempt, call] = [
+      first(chain.transfers),
+      first(database.jobs),
+      first(database.authorizations),
+      first(database.settlements),
+      first(database.receipts),
+      first(database.attempts),
+      first(clients.calls),
+    ]
+    chain.transfers = [
+      { ...transfer, nonce: '1' },
+      { ...transfer, nonce: '2' },
+    ]
+    chain.recipientBalance = 1400n
+    const reported = { payer: PAYER, isSettled: true }
+    const payments = [
+      { ...reported, nonce: '1' },
+      { ...reported, nonce: '2' },
+    ]
+    chain.batches = [{ transactionHash: '0xtransaction', isReverted: false, gasUsed: 150_000n, payments }]
+    const batched = { ...settlement, batchId: 'batch', gasUsed: 75_000n }
+    const other = { jobId: 'job-2', authorizationId: 'authorization-2' }
+    database.jobs = [
+      job,
+      {
+        ...job,
+        id: 'job-2',
+        idempotencyKey: 'key-2',
+        authorizationId: 'authorization-2',
+        receiptId: 'receipt-2',
+        stagedUploadId: null,
+      },
+    ]
+    database.authorizations = [authorization, { ...authorization, id: 'authorization-2', jobId: 'job-2', nonce: '2' }]
+    database.settlements = [batched, { ...batched, ...other, id: 'settlement-2', nonce: '2' }]
+    database.receipts = [receipt, { ...receipt, id: 'receipt-2', jobId: 'job-2' }]
+    database.attempts = [attempt, { ...attempt, ...other, id: 'attempt-2' }]
+    ledgers.upstream.push({ ...first(ledgers.upstream), id: '2', marker: OTHER_MARKER })
+    const answer = { ...released, receiptId: 'receipt-2' }
+    clients.calls = [
+      call,
+      { ...call, callId: 'call-2', idempotencyKey: 'key-2', marker: OTHER_MARKER, nonces: ['2'], answers: [answer] },
+    ]
+    clients.replays.push({ callId: 'call-2', answer, media: [] })
+    change(ledgers)
+  })
+}
+
+const secondFails = ({ chain, database, clients }: Mutable<Ledgers>) => {
+  chain.transfers.length = 1
+  chain.recipientBalance = 700n
+  Object.assign(first(chain.batches).payments[1] ?? {}, { isSettled: false })
+  Object.assign(database.jobs[1] ?? {}, {
+    state: 'settlement_failed',
+    receiptId: null,
+    failureReason: 'reverted in block 3',
+  })
+  Object.assign(database.settlements[1] ?? {}, { state: 'reverted', transactionHash: null, hashes: ['0xtransaction'] })
+  database.receipts.length = 1
+  Object.assign(clients.calls[1] ?? {}, { answers: [], outcome: 'refused' })
+  clients.replays.length = 1
+}
+
+test('two payments of one payer in one batch, with equal amounts, are no violation', () => {
+  expect(inBatch()).toEqual([])
+  expect(inBatch(secondFails)).toEqual([])
+})
+
+test.each<[string, Change]>([
+  [
+    'I4: completed, but its charge is not on chain',
+    (ledgers) => {
+      // Its equal neighbor must not prove it.
+      ledgers.chain.transfers.length = 1
+      ledgers.chain.recipientBalance = 700n
+      Object.assign(first(ledgers.chain.batches).payments[1] ?? {}, { isSettled: false })
+    },
+  ],
+  [
+    'I4: released for 0xtransaction, which transferred nothing',
+    (ledgers) => {
+      ledgers.chain.transfers.length = 1
+      ledgers.chain.recipientBalance = 700n
+    },
+  ],
+  [
+    'I1: 0xtransaction, payment 2, is not a settlement in the ledger',
+    ({ database }) => Object.assign(database.settlements[1] ?? {}, { nonce: '3' }),
+  ],
+  [
+    'I1: 0xtransaction has a payment 2 of 0xpayer that is not a settlement in the ledger',
+    ({ database }) => Object.assign(database.settlements[1] ?? {}, { nonce: '3' }),
+  ],
+  [
+    'gas: 0xtransaction used 150000 gas, and its 2 settlements 300000',
+    ({ database }) => database.settlements.forEach((settlement) => (settlement.gasUsed = 150_000n)),
+  ],
+  [
+    'gas: 0xtransaction used 150000 gas, and its 2 settlements 149999',
+    ({ database }) => (first(database.settlements).gasUsed = 74_999n),
+  ],
+  [
+    'blame: settlement-2 failed, but the contract reports no failure of its payment',
+    (ledgers) => {
+      secondFails(ledgers)
+      first(ledgers.chain.batches).payments.length = 1
+    },
+  ],
+])('reports of a batch: %s', (expected, change) => {
+  expect(inBatch(change)).toContain(expected)
 })

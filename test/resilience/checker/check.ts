@@ -1,9 +1,11 @@
 import { sha256Hex } from '#shared/digests/canonical-json.ts'
+import { checkBatches } from './check-batches.ts'
 import { checkCharges } from './check-charges.ts'
 import { checkClients } from './check-clients.ts'
 import { checkProviderCalls } from './check-provider-calls.ts'
 import { checkUploads } from './check-uploads.ts'
 import type { Ledgers, Violation } from './ledgers.ts'
+import { indexTransfers } from './payment-transfers.ts'
 
 /**
  * Compares the five ledgers of an idle system and returns every violation of an invariant. Pure: the same ledgers
@@ -12,6 +14,7 @@ import type { Ledgers, Violation } from './ledgers.ts'
 export function check(ledgers: Ledgers): readonly Violation[] {
   return [
     ...checkCharges(ledgers),
+    ...checkBatches(ledgers),
     ...checkResults(ledgers),
     ...checkProviderCalls(ledgers),
     ...checkClients(ledgers),
@@ -22,10 +25,10 @@ export function check(ledgers: Ledgers): readonly Violation[] {
 
 /** Checks I2: everything that is charged, or about to be, has a stored result. */
 function checkResults({ database, chain }: Ledgers): Violation[] {
-  const transferred = new Set(chain.transfers.map(({ transactionHash }) => transactionHash))
+  const transfers = indexTransfers(chain.transfers)
   const chargedJobs = new Set(
     database.settlements
-      .filter(({ state, hashes }) => state !== 'reverted' || hashes.some((hash) => transferred.has(hash)))
+      .filter((settlement) => settlement.state !== 'reverted' || transfers.hasCharged(settlement))
       .map(({ jobId }) => jobId),
   )
   const invariant = 'I2' as const

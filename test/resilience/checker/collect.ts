@@ -5,6 +5,7 @@ import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { UpstreamCall } from '../../../infra/sandbox/upstream/call-log.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
 import type { CallerAnswer, CallRecord, Ledgers, Replay, StoredObject, UpstreamLedgerCall } from './ledgers.ts'
+import { readBatches } from './read-batches.ts'
 import { readDatabase } from './read-database.ts'
 import type { ReadObjects } from './read-objects.ts'
 
@@ -14,6 +15,8 @@ export interface LedgerSources {
   readonly payTo: `0x${string}`
   /** Recipients that replace it while calls go on. */
   readonly furtherRecipients?: readonly `0x${string}`[]
+  /** The contract that settles several payments in one transaction, where there is one. */
+  readonly settlementContract?: string | null | undefined
   /** Addresses of the settlement keys. */
   readonly settlementAddresses: readonly string[]
   readonly databaseUrl: string
@@ -37,9 +40,9 @@ const REPLAYS_AT_ONCE = 8
 export async function collect(sources: LedgerSources): Promise<Ledgers> {
   const limit = pLimit(REPLAYS_AT_ONCE)
   const replays = await Promise.all(sources.callsToReplay.map((call) => limit(() => replayOnce(sources, call))))
-  const [database, chain, upstream, objects] = await Promise.all([
-    readDatabase(sources.databaseUrl),
-    readChain(sources),
+  const database = await readDatabase(sources.databaseUrl)
+  const [chain, upstream, objects] = await Promise.all([
+    readChain(sources, new Set(database.settlements.flatMap(({ hashes }) => hashes))),
     readUpstreamCalls(sources.upstreamCallLog),
     describeObjects(sources),
   ])
@@ -59,13 +62,10 @@ async function fetchDigest(url: string): Promise<string | null> {
   return answer.status === 200 ? sha256Hex(bytes) : null
 }
 
-async function readChain({
-  rpcUrl,
-  payTo,
-  furtherRecipients = [],
-  settlementAddresses,
-  reorganizedAt,
-}: LedgerSources): Promise<Ledgers['chain']> {
+async function readChain(
+  { rpcUrl, payTo, furtherRecipients = [], settlementAddresses, settlementContract, reorganizedAt }: LedgerSources,
+  signed: ReadonlySet<string>,
+): Promise<Ledgers['chain']> {
   const reader = createChainReader(rpcUrl)
   const count = async (address: string, block: string) =>
     Number(await callRpc<string>(rpcUrl, 'eth_getTransactionCount', [address, block]))
@@ -81,15 +81,24 @@ async function readChain({
       })),
     ),
   ])
+  const mined = transfers.flat().map(({ transactionHash }) => transactionHash.toLowerCase())
+  const read = settlementContract
+    ? await readBatches(reader.client, settlementContract, recipients, new Set([...signed, ...mined]))
+    : new Map<string, never>()
+  const places = new Map<string, number>()
   return {
+    batches: [...read.values()].flatMap(({ batch }) => batch ?? []),
     recipientBalance: balances.reduce((sum, balance) => sum + balance, 0n),
     keys,
     reorganizedAt,
-    transfers: transfers.flat().map(({ from, valueAtomic, transactionHash }) => ({
-      transactionHash: transactionHash.toLowerCase(),
-      from: from.toLowerCase(),
-      amount: valueAtomic,
-    })),
+    transfers: transfers.flat().map(({ from, valueAtomic, transactionHash: mixedCase }) => {
+      const transactionHash = mixedCase.toLowerCase()
+      // The node lists the transfers of a transaction in their order.
+      const place = places.get(transactionHash) ?? 0
+      places.set(transactionHash, place + 1)
+      const nonce = read.get(transactionHash)?.noncesOfTransfers[place] ?? null
+      return { transactionHash, from: from.toLowerCase(), amount: valueAtomic, nonce }
+    }),
   }
 }
 

@@ -54,6 +54,24 @@ export interface ChainTransfer {
   readonly transactionHash: string
   readonly from: string
   readonly amount: bigint
+  /** The payment nonce that the settlement contract reports after it; `null` in a transaction of one payment. */
+  readonly nonce: string | null
+}
+
+/** What the settlement contract reports of one payment of a batch. */
+export interface ReportedPayment {
+  readonly payer: string
+  readonly nonce: string
+  readonly isSettled: boolean
+}
+
+/** A mined transaction of the settlement contract. */
+export interface MinedBatch {
+  readonly transactionHash: string
+  /** Whether all of it was reverted, which says nothing about any of its payments. */
+  readonly isReverted: boolean
+  readonly gasUsed: bigint
+  readonly payments: readonly ReportedPayment[]
 }
 
 /** A settlement key on chain. */
@@ -91,6 +109,7 @@ export interface JobEntry {
   readonly resultDigest: string | null
   readonly receiptId: string | null
   readonly failureCode: string | null
+  readonly failureReason: string | null
 }
 
 export interface AuthorizationEntry {
@@ -113,14 +132,22 @@ export interface SettlementEntry {
   readonly id: string
   readonly jobId: string
   readonly authorizationId: string
+  /** That of the payment. */
+  readonly payer: string
+  readonly nonce: string
   readonly facilitator: string
   readonly accountNonce: number
+  /** The batch that it is in, and how many it was in before. */
+  readonly batchId: string | null
+  readonly batchesLeft: number
   readonly chargeAmount: bigint
+  /** Its part of the gas of its transaction; `null` while it is not known. */
+  readonly gasUsed: bigint | null
   readonly state: string
   readonly transactionHash: string | null
   /** Milliseconds since 1970; `null` while it is open. */
   readonly finishedAt: number | null
-  /** The hashes of all transactions signed for it. */
+  /** The hashes of all transactions signed for it, alone or in a batch. */
   readonly hashes: readonly string[]
 }
 
@@ -181,6 +208,8 @@ export interface Replay {
 export interface Ledgers {
   readonly chain: {
     readonly transfers: readonly ChainTransfer[]
+    /** The mined ones of those that the ledger signed. */
+    readonly batches: readonly MinedBatch[]
     readonly recipientBalance: bigint
     readonly keys: readonly SettlementKey[]
     /** When it was reorganized, in milliseconds since 1970. */
@@ -193,7 +222,7 @@ export interface Ledgers {
 }
 
 export interface Violation {
-  readonly invariant: 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'liveness' | 'nonce-gap'
+  readonly invariant: 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'liveness' | 'nonce-gap' | 'gas' | 'blame'
   /** `null` for violations that concern no job. */
   readonly jobId: string | null
   readonly detail: string

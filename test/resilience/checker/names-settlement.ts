@@ -28,6 +28,7 @@ export function wasLostToReorganization(
   return state === 'lost' && wasReorganizedSince(finishedAt, reorganizedAt)
 }
 
-function wasReorganizedSince(finishedAt: number | null, reorganizedAt: readonly number[]): boolean {
+/** Returns whether the chain was reorganized since the settlement was decided, or while it was. */
+export function wasReorganizedSince(finishedAt: number | null, reorganizedAt: readonly number[]): boolean {
   return finishedAt !== null && reorganizedAt.some((at) => at >= finishedAt - COMMIT_MS)
 }

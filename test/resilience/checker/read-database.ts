@@ -32,6 +32,7 @@ export async function readDatabase(databaseUrl: string): Promise<DatabaseLedger>
     const settlements = (await read<AsJson<SettlementEntry>>(SETTLEMENTS)).map((entry) => ({
       ...entry,
       chargeAmount: BigInt(entry.chargeAmount),
+      gasUsed: entry.gasUsed === null ? null : BigInt(entry.gasUsed),
     }))
     const receipts = await read<ReceiptEntry>(RECEIPTS)
     const media = await read<MediaEntry>(MEDIA)
@@ -57,7 +58,8 @@ const JOBS = `SELECT json_build_object(
     'id', id, 'idempotencyKey', coalesce(idempotency_key, 'released by ' || id), 'state', state, 'payer', payer,
     'authorizationId', authorization_id,
     'stagedUploadId', staged_upload_id, 'quotedMaximum', quoted_maximum::text, 'chargeAmount', charge_amount::text,
-    'resultBody', result_body, 'resultDigest', result_digest, 'receiptId', receipt_id, 'failureCode', failure_code
+    'resultBody', result_body, 'resultDigest', result_digest, 'receiptId', receipt_id, 'failureCode', failure_code,
+    'failureReason', failure_reason
   ) AS entry FROM jobs ORDER BY accepted_at`
 
 const AUTHORIZATIONS = `SELECT json_build_object(
@@ -71,11 +73,15 @@ const ATTEMPTS = `SELECT json_build_object(
   ) AS entry FROM upstream_attempts ORDER BY started_at`
 
 const SETTLEMENTS = `SELECT json_build_object(
-    'id', id, 'jobId', job_id, 'authorizationId', authorization_id, 'facilitator', lower(facilitator),
-    'accountNonce', account_nonce::bigint, 'chargeAmount', charge_amount::text, 'state', state,
+    'id', settlements.id, 'jobId', settlements.job_id, 'authorizationId', authorization_id,
+    'payer', authorizations.payer, 'nonce', authorizations.nonce::text, 'facilitator', lower(facilitator),
+    'accountNonce', account_nonce::bigint, 'batchId', batch_id,
+    'batchesLeft', coalesce(cardinality(earlier_batches), 0), 'chargeAmount', charge_amount::text, 'state', state,
+    'gasUsed', gas_used::text,
     'transactionHash', lower(transaction_hash), 'finishedAt', floor(extract(epoch FROM finished_at) * 1000),
-    'hashes', ARRAY(SELECT lower(hash) FROM settlement_transactions WHERE settlement_id = settlements.id)
-  ) AS entry FROM settlements ORDER BY signed_at`
+    'hashes', ARRAY(SELECT lower(hash) FROM settlement_transactions WHERE settlement_id = settlements.id
+      OR batch_id = settlements.batch_id OR batch_id = ANY(earlier_batches))
+  ) AS entry FROM settlements JOIN authorizations ON authorizations.id = authorization_id ORDER BY signed_at`
 
 const RECEIPTS = `SELECT json_build_object(
     'id', id, 'jobId', job_id, 'chargeAtomic', body->>'charge_atomic', 'transaction', lower(body->>'transaction'),

@@ -17,6 +17,12 @@ export interface FaultPoint {
   readonly chainPaused?: true
   /** Another point of the same process, at which the call fails once and thereby leads to this one. */
   readonly after?: string
+  /** Whether several payments become ready together, so that they share a batch. */
+  readonly together?: true
+  /** What happens to a batch so that a process gets there. */
+  readonly trouble?: 'reverts' | 'too_large'
+  /** How payments must settle for a process to get there: through the settlement contract, or by the key directly. */
+  readonly settles?: 'in_batches' | 'directly'
   /** Whether it belongs to the points that run by default. */
   readonly core: boolean
   /** Whether only the ledger's 30-second timer resumes the job, or leads a process to the point. */
@@ -26,6 +32,10 @@ export interface FaultPoint {
 const ANY: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
 const UPLOAD: readonly CallKind[] = ['transcription']
 const MEDIA: readonly CallKind[] = ['image', 'speech']
+
+/** Several payments settle together through the contract. */
+const BATCH = { settles: 'in_batches', together: true } as const
+const DIRECT = { settles: 'directly' } as const
 
 interface Circumstances extends Partial<Omit<FaultPoint, 'name'>> {}
 
@@ -88,34 +98,50 @@ export const FAULT_POINTS: readonly FaultPoint[] = [
   core('worker.failJob.commit.sent', { upstream: { fault: 'status', status: 400 } }),
 
   core('worker.settler.prepare.after'),
-  point('worker.recordSettlement.before'),
-  point('worker.recordSettlement.before', { action: 'stop' }),
-  core('worker.settler.sign.after'),
-  core('worker.recordSettlement.commit.before'),
-  core('worker.recordSettlement.commit.sent'),
-  point('worker.recordSettlement.commit.sent', { action: 'throw' }),
-  core('worker.recordSettlement.after'),
-  core('worker.settler.broadcast.before'),
+  point('worker.recordSettlement.before', DIRECT),
+  point('worker.recordSettlement.before', { action: 'stop', ...DIRECT }),
+  core('worker.settler.sign.after', DIRECT),
+  core('worker.recordSettlement.commit.before', DIRECT),
+  core('worker.recordSettlement.commit.sent', DIRECT),
+  point('worker.recordSettlement.commit.sent', { action: 'throw', ...DIRECT }),
+  core('worker.recordSettlement.after', DIRECT),
+  core('worker.recordBatch.before', BATCH),
+  point('worker.recordBatch.before', { action: 'stop', ...BATCH }),
+  core('worker.settler.signBatch.after', BATCH),
+  core('worker.recordBatch.commit.before', BATCH),
+  core('worker.recordBatch.commit.sent', BATCH),
+  core('worker.recordBatch.commit.sent', { action: 'throw', ...BATCH }),
+  // Stored, and not sent.
+  core('worker.recordBatch.after', BATCH),
+  core('worker.recordBatch.after', { action: 'stop', ...BATCH }),
+  core('worker.renewBatch.before', { trouble: 'reverts', ...BATCH }),
+  core('worker.renewBatch.commit.before', { trouble: 'reverts', ...BATCH }),
+  core('worker.renewBatch.commit.sent', { trouble: 'reverts', ...BATCH }),
+  core('worker.renewBatch.commit.sent', { action: 'throw', trouble: 'reverts', ...BATCH }),
+  core('worker.renewBatch.after', { trouble: 'reverts', ...BATCH }),
+  core('worker.abandonBatch.before', { trouble: 'too_large', ...BATCH }),
+  core('worker.abandonBatch.after', { trouble: 'too_large', ...BATCH }),
+  core('worker.settler.broadcast.before', { together: true }),
   core('worker.settler.broadcast.before', { action: 'stop' }),
-  core('worker.rpc.eth_sendRawTransaction.written'),
-  core('worker.rpc.eth_sendRawTransaction.answered'),
+  core('worker.rpc.eth_sendRawTransaction.written', { together: true }),
+  core('worker.rpc.eth_sendRawTransaction.answered', { together: true }),
   point('worker.rpc.eth_sendRawTransaction.answered', { action: 'throw' }),
   point('worker.settler.broadcast.after'),
-  core('worker.settler.confirm.after'),
-  core('worker.completeJob.before'),
-  core('worker.completeJob.before', { action: 'stop' }),
+  core('worker.settler.confirm.after', { together: true }),
+  core('worker.completeJob.before', { together: true }),
+  core('worker.completeJob.before', { action: 'stop', together: true }),
   point('worker.completeJob.commit.before'),
-  core('worker.completeJob.commit.sent'),
+  core('worker.completeJob.commit.sent', { together: true }),
   point('worker.completeJob.commit.sent', { action: 'throw' }),
-  core('worker.completeJob.after'),
+  core('worker.completeJob.after', { together: true }),
 
   core('worker.leaseNonceQueue.after'),
   // A process that failed with the lease of a key's nonce queue blocks it until the lease expires.
   point('worker.readNonceQueue.after', { slow: true }),
   point('worker.releaseNonceQueue.before', { slow: true }),
   point('worker.findUnfinalBlocks.after'),
-  core('worker.addReplacement.before', { chainPaused: true }),
-  core('worker.addReplacement.after', { chainPaused: true }),
+  core('worker.addReplacement.before', { chainPaused: true, together: true }),
+  core('worker.addReplacement.after', { chainPaused: true, together: true }),
 
   point('worker.takeDueJobs.after'),
   point('worker.eraseExpiredUploads.after', { kinds: UPLOAD }),
@@ -130,9 +156,9 @@ export function rowName({ name, action }: FaultPoint): string {
 }
 
 /** Returns one kill for each core port call: between a commit and its answer where there is a commit. */
-function quickPoints(): readonly FaultPoint[] {
+function quickPoints(all: readonly FaultPoint[]): readonly FaultPoint[] {
   const byCall = new Map<string, FaultPoint>()
-  for (const one of FAULT_POINTS) {
+  for (const one of all) {
     const call = one.name.replace(/(\.commit)?\.[a-z]+$/, '')
     const isBetter = !byCall.has(call) || one.name.endsWith('.commit.sent')
     if (one.core && one.action === 'kill' && isBetter) byCall.set(call, one)
@@ -142,14 +168,19 @@ function quickPoints(): readonly FaultPoint[] {
 
 /**
  * Returns the rows of `selection`: `quick`, `core`, `all`, or comma-separated names; a point's name selects all its
- * actions.
+ * actions, and `batches` those of batches.
  */
-export function selectPoints(selection: string): readonly FaultPoint[] {
-  if (selection === 'all') return FAULT_POINTS
-  if (selection === 'quick') return quickPoints()
-  if (selection === 'core') return FAULT_POINTS.filter((one) => one.core)
+export function selectPoints(
+  selection: string,
+  settles: 'in_batches' | 'directly' = 'in_batches',
+): readonly FaultPoint[] {
+  const all = FAULT_POINTS.filter((one) => one.settles === undefined || one.settles === settles)
+  if (selection === 'all') return all
+  if (selection === 'quick') return quickPoints(all)
+  if (selection === 'core') return all.filter((one) => one.core)
+  if (selection === 'batches') return all.filter((one) => one.together)
   const found = selection.split(',').flatMap((name) => {
-    const rows = FAULT_POINTS.filter((one) => one.name === name || rowName(one) === name)
+    const rows = all.filter((one) => one.name === name || rowName(one) === name)
     if (rows.length === 0) throw new Error(`unknown point: ${name}`)
     return rows
   })

@@ -2,6 +2,7 @@ import pLimit from 'p-limit'
 import { survivorsOf } from '../../support/processes/is-running.ts'
 import { createRandom, shuffled } from '../calls/random.ts'
 import type { CallRecord, Violation } from '../checker/ledgers.ts'
+import { useBlocks } from '../nemesis/chain-faults.ts'
 import { type CampaignStackOptions, startCampaignStack } from '../stack/stack.ts'
 import {
   type Comparison,
@@ -24,6 +25,8 @@ export interface MatrixOptions {
   readonly checkEvery: number
   /** Number of concurrent trials of a stack; most of them recover while others fail. */
   readonly atOnce: number
+  /** Seconds between blocks; by default each transaction is mined at once. */
+  readonly blockSeconds?: number | undefined
   readonly stack?: CampaignStackOptions
   readonly onProgress?: (line: string) => void
 }
@@ -59,10 +62,14 @@ async function runOnStack(
   planned: readonly PlannedTrial[],
   name: string,
 ): Promise<MatrixStackReport> {
-  const stack = await startCampaignStack(options.stack)
+  const stack = await startCampaignStack({
+    proxied: options.points.some(({ trouble }) => trouble !== undefined),
+    ...options.stack,
+  })
   const pids = new Set<number>()
   const progress = (line: string) => options.onProgress?.(options.stacks > 1 ? `${name}: ${line}` : line)
   try {
+    if (options.blockSeconds !== undefined) await useBlocks(stack.info.rpcUrl, options.blockSeconds)
     const context = createTrialGround(stack)
     const limit = pLimit(options.atOnce)
     const trials: Trial[] = []

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { type Payer } from '../../support/payer/payer.ts'
@@ -7,6 +6,8 @@ import type { CallKind } from '../calls/call-requests.ts'
 import type { StartedCall } from '../calls/paying-caller.ts'
 import { pick } from '../calls/random.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
+import { setMining } from '../nemesis/chain-faults.ts'
+import { refuseLarge, revertBatch } from '../stack/batch-trouble.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
 import { type FaultPoint, rowName } from './fault-points.ts'
 
@@ -45,6 +46,8 @@ export function createTrialGround(stack: CampaignStack): TrialGround {
 
 /** Twice the lease of the campaign's workers, so that another one has taken over the job. */
 const STOPPED_MS = 2 * LEASE_SECONDS * 1000
+/** Long enough that a batch is sent while the node refuses it. */
+const REFUSING_MS = 4000
 const HIT_POLL_MS = 5
 /**
  * Sweepers reach points after the last answer within this time; slow points additionally wait for the ledger's timer.
@@ -53,6 +56,10 @@ const LATE_HIT_MS = PATIENCE_MS
 const SLOW_HIT_MS = 2 * PATIENCE_MS
 /** Number of calls of a trial. */
 const CALLS: readonly number[] = [1, 1, 2, 3]
+/** Of one whose payments are to share a batch. */
+const CALLS_TOGETHER: readonly number[] = [4, 5, 6]
+/** Quick ones, so that they are ready at about the same time. */
+const KINDS_TOGETHER: readonly CallKind[] = ['chat', 'message']
 const OTHER_KINDS: readonly CallKind[] = ['chat', 'message', 'image', 'speech', 'transcription']
 
 /**
@@ -79,9 +86,10 @@ export async function runTrial(
         await arm(stack, point)
         if (point.armedBefore === 'challenge') started = start()
         gate.resolve()
-        return await untilFailed(context, point, started)
+        const [failedAt] = await Promise.all([untilFailed(context, point, started), makeTrouble(stack, point)])
+        return failedAt
       } finally {
-        if (point.chainPaused) await resumeMining(stack)
+        if (point.chainPaused) await setMining(stack.info.rpcUrl, true)
       }
     })
     trial.hit = failedAt !== null
@@ -108,8 +116,10 @@ interface ChosenCall {
  * approval.
  */
 function chooseCalls({ stack, idleSponsored }: TrialGround, point: FaultPoint, random: () => number): ChosenCall[] {
-  return Array.from({ length: pick(random, CALLS) }, (_, index) => {
-    const kind = pick(random, index === 0 ? point.kinds : OTHER_KINDS)
+  const { together = false } = point
+  return Array.from({ length: pick(random, together ? CALLS_TOGETHER : CALLS) }, (_, index) => {
+    const others = together ? KINDS_TOGETHER : OTHER_KINDS
+    const kind = pick(random, index === 0 ? point.kinds.filter((one) => !together || others.includes(one)) : others)
     const wantsPermit = random() < 0.25
     const sponsored = wantsPermit && index === 0 ? idleSponsored.pop() : undefined
     return { kind, payer: sponsored ?? pick(random, stack.payers.approved), isSponsored: sponsored !== undefined }
@@ -123,14 +133,14 @@ function processOf(point: FaultPoint): 'api' | 'worker' {
 async function arm(stack: CampaignStack, point: FaultPoint): Promise<void> {
   const { points } = stack
   if (point.upstream) await stack.setFaults([point.upstream])
-  if (point.chainPaused) await callRpc(stack.info.rpcUrl, 'evm_setAutomine', [false])
+  if (point.chainPaused) await setMining(stack.info.rpcUrl, false)
   if (point.after !== undefined) points.arm(point.after, 'throw')
   points.arm(point.name, point.action)
 }
 
-async function resumeMining({ info }: CampaignStack): Promise<void> {
-  await callRpc(info.rpcUrl, 'evm_setAutomine', [true])
-  await callRpc(info.rpcUrl, 'evm_mine', [])
+async function makeTrouble(stack: CampaignStack, { trouble }: FaultPoint): Promise<void> {
+  if (trouble === 'reverts') await revertBatch(stack, 200)
+  if (trouble === 'too_large') await refuseLarge(stack, REFUSING_MS)
 }
 
 /**

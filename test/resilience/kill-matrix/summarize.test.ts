@@ -16,6 +16,7 @@ const report: MatrixReport = {
   jobs: 1,
   transfers: 1,
   upstreamCalls: 1,
+  batches: { sent: 0, payments: 0, largest: 0, left: 0 },
   durationMs: 1,
 }
 

@@ -48,6 +48,8 @@ export interface Bench {
    * Expires the lease of the only unfinished job, whether its holder is alive or not, and waits until it is taken over.
    */
   readonly loseLease: () => Promise<void>
+  /** When the scenario reorganized the chain, in Unix milliseconds. */
+  readonly reorganizedAt: number[]
   stop(): Promise<void>
 }
 
@@ -68,6 +70,8 @@ export interface BenchOptions {
   readonly statements: readonly string[]
   /** Time limit of every wait. */
   readonly patienceMs: number
+  /** Whether payments settle through the settlement contract. */
+  readonly settlementContract: boolean
 }
 
 /**
@@ -76,11 +80,13 @@ export interface BenchOptions {
 export async function startBench({
   statements,
   patienceMs,
+  settlementContract,
 }: BenchOptions): Promise<Bench & { judge(): Promise<Verdict> }> {
   const pointsDirectory = await mkdtemp(join(tmpdir(), 'farebox-points-'))
   const sandbox = await startStandaloneSandbox({
     apis: 2,
     workers: 2,
+    settlementContract,
     apiEntry: 'test/resilience/processes/api.ts',
     workerEntry: 'test/resilience/processes/worker.ts',
     // Long enough that every answer is final, unless the client runs out of patience.
@@ -104,6 +110,7 @@ export async function startBench({
   }
   const calls: { call: BenchCall; headers: Record<string, string> }[] = []
   for (const statement of statements) await sandbox.sql(statement)
+  const reorganizedAt: number[] = []
   const keep = (call: BenchCall, headers: Record<string, string>) => calls.push({ call, headers })
   return {
     sandbox,
@@ -120,7 +127,8 @@ export async function startBench({
       continueProcess(pid)
     },
     loseLease: () => loseLease(sandbox, until),
-    judge: () => judge(sandbox, calls, patienceMs),
+    reorganizedAt,
+    judge: () => judge(sandbox, calls, { patienceMs, reorganizedAt }),
     stop: async () => {
       stopping.abort()
       clearInterval(resumeAgain)
@@ -235,7 +243,7 @@ function adviceIn(bodyText: string): string {
 async function judge(
   sandbox: TestSandbox,
   calls: readonly { call: BenchCall; headers: Record<string, string> }[],
-  patienceMs: number,
+  { patienceMs, reorganizedAt }: { readonly patienceMs: number; readonly reorganizedAt: readonly number[] },
 ): Promise<Verdict> {
   const readUnfinished = () =>
     sandbox.sql(
@@ -253,8 +261,9 @@ async function judge(
     await collect({
       rpcUrl: info.rpcUrl,
       payTo: info.payTo,
+      settlementContract: info.settlementContract,
       settlementAddresses: info.settlementAddresses,
-      reorganizedAt: [],
+      reorganizedAt,
       databaseUrl: info.databaseUrl,
       upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
       readObjects: objectsInFolder(join(directory, 'uploads')),

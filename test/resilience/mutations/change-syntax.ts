@@ -93,6 +93,14 @@ export function removeIf(...mentioned: readonly string[]): Operation {
   return (declaration) => [replace(ifMentioning(mentioned, declaration), ';')]
 }
 
+/** Executes the innermost `if` statement that mentions these identifiers and strings under every condition. */
+export function removeCondition(...mentioned: readonly string[]): Operation {
+  return (declaration) => {
+    const statement = ifMentioning(mentioned, declaration)
+    return [{ start: statement.start, end: asNode(statement['consequent']).start, text: '' }]
+  }
+}
+
 /** Returns another value from the innermost `if` statement that mentions these identifiers and strings. */
 export function returnInstead(code: string, ...mentioned: readonly string[]): Operation {
   return (declaration) => {
@@ -138,6 +146,12 @@ export function insertAfter(callee: string, code: string): Operation {
 /** Removes the row lock of a SQL statement. */
 export function withoutRowLock(): Operation {
   return (declaration, source) => replaceInSql(declaration, source, /\s+FOR UPDATE\b/g, '')
+}
+
+/** Replaces a part of a SQL statement. */
+export function replaceSql(part: string, replacement: string): Operation {
+  const pattern = new RegExp(part.replace(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`), 'g')
+  return (declaration, source) => replaceInSql(declaration, source, pattern, replacement)
 }
 
 /** Replaces `=` in the comparison of a column by another operator. */

@@ -5,11 +5,13 @@ import {
   dropAlternative,
   insertAfter,
   moveBefore,
+  removeCondition,
   removeIf,
   removeSpread,
   removeStatement,
   replaceArgument,
   replaceCall,
+  replaceSql,
   returnInstead,
   type SyntaxChange,
   setValue,
@@ -35,6 +37,13 @@ const LOST_ATTEMPT_IS_REPEATED: SyntaxChange = {
   change: replaceCall('failLostAttempt', 'callProvider(dependencies, job, context.signal)'),
 }
 
+/** Sends what was just signed. */
+const SEND = `await fetch(String(process.env['RPC_URL']), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_sendRawTransaction', params: [transaction.raw] }),
+  })`
+
 export const mutations: readonly Mutation[] = [
   {
     name: 'a payment nonce can be claimed twice (one_claim_per_nonce)',
@@ -48,9 +57,13 @@ export const mutations: readonly Mutation[] = [
     reports: 'I1',
     statements: ['ALTER TABLE jobs DROP CONSTRAINT jobs_idempotency_key_key'],
     changes: [
-      { file: `${LEDGER}/admission/accept-job.ts`, within: 'lock_idempotency_key', change: withoutRowLock() },
+      { file: `${LEDGER}/admission/claim-nonce.ts`, within: 'claim_with_free_key', change: withoutRowLock() },
       // The payer's lock alone would keep them apart: the later duplicate reads again and finds the job.
-      { file: `${LEDGER}/admission/claim-nonce.ts`, within: 'PAYER_LOCK', change: setValue(`'network'`) },
+      {
+        file: `${LEDGER}/admission/claim-nonce.ts`,
+        within: 'claim_with_free_key',
+        change: replaceCall('payerLock', `'pg_backend_pid()'`),
+      },
     ],
   },
   {
@@ -91,30 +104,84 @@ export const mutations: readonly Mutation[] = [
     changes: [
       {
         file: 'shared/adapters/chain/settlement/confirm-transaction.ts',
-        within: 'createConfirmTransaction',
-        change: returnInstead(
-          `{ outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`,
-          'TransactionReceiptNotFoundError',
-        ),
+        within: 'outcomeOf',
+        change: returnInstead(`{ outcome: 'confirmed', blockNumber: 1n, blockTimestamp: new Date() }`, 'NOT_MINED'),
       },
     ],
   },
   {
     name: 'a settlement is sent before it is stored',
-    scenario: 'ledger_fails_while_signing',
+    scenario: 'ledger_fails_while_signing_directly',
     reports: 'I1',
     changes: [
       {
         file: `${LEDGER}/settlement/record-settlement.ts`,
         within: 'signNext',
-        change: insertAfter(
-          'sign',
-          `await fetch(String(process.env['RPC_URL']), {
-            method: 'POST',
-            headers: { 'content-type': 'application/json' },
-            body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_sendRawTransaction', params: [transaction.raw] }),
-          })`,
+        change: insertAfter('sign', SEND),
+      },
+    ],
+  },
+  {
+    name: 'a batch is sent before it is stored',
+    scenario: 'ledger_fails_while_signing',
+    reports: 'I1',
+    changes: [
+      {
+        file: `${LEDGER}/settlement/insert-batch.ts`,
+        within: 'signBatch',
+        change: insertAfter('sign', SEND),
+      },
+    ],
+  },
+  {
+    name: 'a transfer of a batch proves a payment without the contract’s event for it',
+    scenario: 'batch_fails_in_part',
+    reports: 'I4',
+    changes: [
+      {
+        file: 'shared/adapters/chain/settlement/batch-reading.ts',
+        within: 'createBatchReading',
+        change: replaceCall(
+          'transferOf',
+          `paymentsOfReceipt(receipt).flatMap(({ transfers }) => transfers)
+            .find((transfer) => isTransferOf(transfer, authorization))`,
         ),
+      },
+    ],
+  },
+  {
+    name: 'the gas of a batch is attributed to each of its payments',
+    scenario: 'batch_fails_in_part',
+    reports: 'gas',
+    changes: [
+      {
+        file: 'shared/adapters/chain/settlement-contract/share-of-gas.ts',
+        within: 'shareOfGas',
+        change: removeIf('isIncluded', 'position'),
+      },
+    ],
+  },
+  {
+    name: 'a batch that reverts as a whole counts as the failure of each of its payments',
+    scenario: 'batch_reverts',
+    reports: 'blame',
+    changes: [
+      {
+        file: 'workers/settlement/own-keys/judge-settlement.ts',
+        within: 'findReverts',
+        change: removeCondition('confirmation', 'push'),
+      },
+    ],
+  },
+  {
+    name: 'a payment that is signed again forgets the batch that it leaves',
+    scenario: 'old_batch_is_mined_after_all',
+    reports: 'I1',
+    changes: [
+      {
+        file: `${LEDGER}/settlement/renew-batch.ts`,
+        within: 'renew_settlement_batch',
+        change: replaceSql(' earlier_batches = array_append(earlier_batches, batch_id),', ''),
       },
     ],
   },

@@ -9,7 +9,11 @@ import { type ScenarioName, scenarios } from './scenarios.ts'
 const [, , name, patienceMs, ...statements] = process.argv
 const scenario = scenarios[name as ScenarioName]
 if (!scenario) throw new Error(`unknown scenario: ${name}`)
-const bench = await startBench({ statements, patienceMs: Number(patienceMs) })
+const bench = await startBench({
+  statements,
+  patienceMs: Number(patienceMs),
+  settlementContract: !name?.endsWith('_directly'),
+})
 try {
   await scenario(bench)
   console.log(JSON.stringify(await bench.judge()))

@@ -1,5 +1,9 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
+import { type Payer, payerCalls } from '../../support/payer/payer.ts'
 import { secondsFromNow } from '../../support/payer/sign-authorization.ts'
+import { mine, reorganize, setMining } from '../nemesis/chain-faults.ts'
+import { type CalledPayment, listKeys, sendUrgently, untilBatchPends } from '../stack/pending-batches.ts'
 import { type Bench, type BenchCall, PAYER_FUNDS_ATOMIC } from './bench.ts'
 
 const ACCEPTANCE = 'api.acceptJob.commit.before'
@@ -98,20 +102,61 @@ export const scenarios = {
   },
 
   /** PostgreSQL fails the first transaction that stores a signed settlement. */
-  ledger_fails_while_signing: async ({ sandbox, open, newPayer, until, loseLease }) => {
-    // A sequence is not rolled back with the transaction.
-    await sandbox.sql('CREATE SEQUENCE failures')
-    await sandbox.sql(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN
-        IF nextval('failures') = 1 THEN RAISE EXCEPTION 'simulated failure'; END IF;
-        RETURN NEW;
-      END $$`)
-    await sandbox.sql(`CREATE TRIGGER fails_once BEFORE INSERT ON settlement_transactions
-      FOR EACH ROW EXECUTE FUNCTION fail_once()`)
-    const done = open('chat', await newPayer()).payUntilDone()
-    await until(async () => (await sandbox.sql('SELECT 1 FROM failures WHERE is_called')).length > 0)
-    await loseLease()
-    await done
+  ledger_fails_while_signing: (bench) => failWhileSigning(bench),
+  ledger_fails_while_signing_directly: (bench) => failWhileSigning(bench),
+
+  /**
+   * Two payments of one payer, with equal charges, share a batch with another payer's; the payer burns the nonce of one
+   * of them in the block of the batch.
+   */
+  batch_fails_in_part: async (bench) => {
+    const { sandbox, newPayer } = bench
+    const [payer, other] = [await newPayer(), await newPayer()]
+    await inOneBatch(bench, [payer, payer, other], async (payments) => {
+      const burned = payments.find((payment) => payment.payer === payer.address)
+      if (burned) await sendUrgently(sandbox.info.rpcUrl, payer.address, payerCalls.invalidateNonce(burned.nonce))
+    })
+  },
+
+  /** The key is taken off the contract's list before a batch is mined, and listed again. */
+  batch_reverts: async (bench) => {
+    await inOneBatch(bench, [await bench.newPayer(), await bench.newPayer()], async () => {
+      await unlistForOneBlock(bench)
+    })
+  },
+
+  /**
+   * A batch reverts as a whole, and its payments are settled by another one; then a reorganization brings back the time
+   * before, and the first batch is mined after all.
+   */
+  old_batch_is_mined_after_all: async (bench) => {
+    const { sandbox, until } = bench
+    const { rpcUrl } = sandbox.info
+    const blockNumber = async () => Number(await callRpc<string>(rpcUrl, 'eth_blockNumber', []))
+    let before = 0
+    await inOneBatch(bench, [await bench.newPayer(), await bench.newPayer()], async () => {
+      before = await blockNumber()
+      await unlistForOneBlock(bench)
+    })
+    const signed = await sandbox.sql<{ raw: string }>(
+      `SELECT DISTINCT ON (account_nonce) raw_transaction AS raw FROM settlement_transactions
+       ORDER BY account_nonce, signed_at`,
+    )
+    await setMining(rpcUrl, false)
+    bench.reorganizedAt.push(Date.now())
+    await reorganize(rpcUrl, (await blockNumber()) - before)
+    for (const { raw } of signed) await callRpc(rpcUrl, 'eth_sendRawTransaction', [raw]).catch(() => undefined)
+    await mine(rpcUrl, 1)
+    await setMining(rpcUrl, true)
+    // The service finds out.
+    await until(
+      async () =>
+        (
+          await sandbox.sql(
+            "SELECT 1 FROM settlements WHERE batch_id IS NOT NULL AND state = 'confirmed' AND transaction_hash IN (SELECT hash FROM settlement_transactions WHERE batch_id = ANY(earlier_batches))",
+          )
+        ).length >= 2,
+    )
   },
 
   /** A stranger signs for a request under a key that another payer has paid for. */
@@ -151,6 +196,78 @@ export const scenarios = {
 } satisfies Record<string, (bench: Bench) => Promise<void>>
 
 export type ScenarioName = keyof typeof scenarios
+
+async function failWhileSigning({ sandbox, open, newPayer, until, loseLease }: Bench): Promise<void> {
+  // A sequence is not rolled back with the transaction.
+  await sandbox.sql('CREATE SEQUENCE failures')
+  await sandbox.sql(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF nextval('failures') = 1 THEN RAISE EXCEPTION 'simulated failure'; END IF;
+      RETURN NEW;
+    END $$`)
+  await sandbox.sql(`CREATE TRIGGER fails_once BEFORE INSERT ON settlement_transactions
+    FOR EACH ROW EXECUTE FUNCTION fail_once()`)
+  const done = open('chat', await newPayer()).payUntilDone()
+  await until(async () => (await sandbox.sql('SELECT 1 FROM failures WHERE is_called')).length > 0)
+  await loseLease()
+  await done
+}
+
+/**
+ * Settles one call of each payer in one batch, which `beforeMined` sees before it is mined. Another call's batch is held
+ * up in the ledger meanwhile, so that they gather behind it.
+ */
+async function inOneBatch(
+  { sandbox, open, newPayer, signal, until }: Bench,
+  payers: readonly Payer[],
+  beforeMined: (payments: readonly CalledPayment[]) => Promise<void>,
+): Promise<void> {
+  const { rpcUrl, settlementContract } = sandbox.info
+  if (!settlementContract) throw new Error('the sandbox has no settlement contract')
+  // One process gathers all of them.
+  signal('worker-2', 'SIGSTOP')
+  await sandbox.sql('CREATE SEQUENCE batches_stored')
+  await sandbox.sql('CREATE TABLE may_store (yes boolean)')
+  await sandbox.sql(`CREATE FUNCTION hold_first() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF nextval('batches_stored') = 1 THEN
+        WHILE NOT EXISTS (SELECT 1 FROM may_store) LOOP PERFORM pg_sleep(0.02); END LOOP;
+      END IF;
+      RETURN NEW;
+    END $$`)
+  await sandbox.sql(
+    `CREATE TRIGGER held BEFORE INSERT ON settlement_batches FOR EACH ROW EXECUTE FUNCTION hold_first()`,
+  )
+  const held = open('chat', await newPayer()).payUntilDone()
+  await until(async () => (await sandbox.sql('SELECT 1 FROM batches_stored WHERE is_called')).length > 0)
+  const done = payers.map((payer) => open('chat', payer).payUntilDone({ signatures: 1 }))
+  await until(
+    async () => (await sandbox.sql("SELECT 1 FROM jobs WHERE state = 'generated'")).length === payers.length + 1,
+  )
+  // They are prepared within this time.
+  await delay(500)
+  await setMining(rpcUrl, false)
+  await sandbox.sql('INSERT INTO may_store VALUES (true)')
+  let payments: readonly CalledPayment[] = []
+  await until(async () => {
+    payments = (await untilBatchPends(rpcUrl, settlementContract, 1)) ?? []
+    return payments.length > payers.length
+  })
+  await beforeMined(payments)
+  await setMining(rpcUrl, true)
+  await Promise.all([held, ...done])
+  signal('worker-2', 'SIGCONT')
+}
+
+/** Takes the keys off the contract's list before what waits is mined, and lists them again. */
+async function unlistForOneBlock({ sandbox }: Bench): Promise<void> {
+  const { rpcUrl, settlementContract, payTo, settlementAddresses } = sandbox.info
+  if (!settlementContract) return
+  const listed = { rpcUrl, contract: settlementContract, owner: payTo, keys: settlementAddresses }
+  await listKeys(listed, false)
+  await mine(rpcUrl, 1)
+  await listKeys(listed, true)
+}
 
 /** Waits until the provider has begun to work. */
 async function untilCalled({ sandbox, until }: Bench): Promise<void> {

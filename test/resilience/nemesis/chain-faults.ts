@@ -1,9 +1,20 @@
 import { toHex } from 'viem'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 
+/** Seconds between blocks of nodes that do not mine each transaction at once. */
+const intervals = new Map<string, number>()
+
+/** Mines a block at regular intervals from now on, as real chains do: settlements gather until the next one. */
+export async function useBlocks(rpcUrl: string, seconds: number): Promise<void> {
+  intervals.set(rpcUrl, seconds)
+  await setMining(rpcUrl, true)
+}
+
 /** Resumes mining, beginning with a block for all pending transactions. */
 export async function setMining(rpcUrl: string, isOn: boolean): Promise<void> {
-  await callRpc(rpcUrl, 'evm_setAutomine', [isOn])
+  const seconds = intervals.get(rpcUrl)
+  if (seconds === undefined) await callRpc(rpcUrl, 'evm_setAutomine', [isOn])
+  else await callRpc(rpcUrl, 'evm_setIntervalMining', [isOn ? seconds : 0])
   if (isOn) await mine(rpcUrl, 1)
 }
 

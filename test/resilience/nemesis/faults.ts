@@ -3,7 +3,16 @@ import type { ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import type { TcpFault } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
-import { pick } from '../calls/random.ts'
+import { createRandom, pick } from '../calls/random.ts'
+import {
+  failPartOfBatch,
+  loseLeases,
+  refuseLarge,
+  reorganizeBatch,
+  replaceBatch,
+  revertBatch,
+  spikeGas,
+} from '../stack/batch-trouble.ts'
 import { type CampaignStack, LEASE_SECONDS } from '../stack/stack.ts'
 import { dropPendingTransactions, mine, reorganize, setMining } from './chain-faults.ts'
 
@@ -29,8 +38,20 @@ export const FAULT_KINDS = [
   'queue_wipe',
   'port_error',
   'queue_restart',
+  'batch_reorg',
+  'batch_replaced',
+  'batch_reverts_in_parts',
+  'batch_reverts',
+  'batch_too_large',
+  'leases_lost',
+  'gas_spike',
 ] as const
 export type FaultKind = (typeof FAULT_KINDS)[number]
+
+/** What happens to batches of settlements. */
+export const BATCH_KINDS: readonly FaultKind[] = FAULT_KINDS.filter(
+  (kind) => kind.startsWith('batch_') || kind === 'leases_lost' || kind === 'gas_spike',
+)
 
 type Random = () => number
 
@@ -45,7 +66,8 @@ const between = (random: Random, low: number, high: number) => Math.floor(low + 
 export function drawFault(random: Random, kinds: readonly FaultKind[], context: FaultGround): Fault {
   // A queue in PostgreSQL restarts with it; no draw here, so that the seeds of such runs keep their meaning.
   const possible = context.redis ? kinds : kinds.filter((kind) => kind !== 'queue_restart')
-  switch (pick(random, possible)) {
+  const kind = pick(random, possible)
+  switch (kind) {
     case 'kill':
       return killed(pick(random, PROCESSES), between(random, 0, 300))
     case 'freeze':
@@ -71,6 +93,56 @@ export function drawFault(random: Random, kinds: readonly FaultKind[], context: 
       return portFails(pick(random, PORTS))
     case 'queue_restart':
       return QUEUE_RESTARTED
+    default:
+      return drawBatchFault(random, kind)
+  }
+}
+
+/** Faults that wait for a batch; without one in time nothing happens. */
+function drawBatchFault(random: Random, kind: FaultKind): Fault {
+  const onChain = (name: string, inject: Fault['inject']): Fault => ({ name, resource: 'chain', inject })
+  switch (kind) {
+    case 'batch_reorg': {
+      const [seenForMs, depth] = [between(random, 0, 400), between(random, 1, 3)]
+      return onChain(`reorganization of ${depth} blocks, ${seenForMs} ms after a batch was mined`, (stack) =>
+        reorganizeBatch(stack, seenForMs, depth),
+      )
+    }
+    case 'batch_replaced': {
+      const waitMs = between(random, 800, 3000)
+      return onChain(`a batch that waits for ${waitMs} ms and is replaced`, (stack) => replaceBatch(stack, waitMs))
+    }
+    case 'batch_reverts_in_parts': {
+      const seed = between(random, 0, 2 ** 31)
+      return onChain(`payers of a batch prevent their payments (${seed})`, (stack) =>
+        failPartOfBatch(stack, createRandom(seed)),
+      )
+    }
+    case 'batch_reverts': {
+      const unlistedMs = between(random, 0, 2500)
+      return onChain(`a batch that reverts as a whole, keys listed again after ${unlistedMs} ms`, (stack) =>
+        revertBatch(stack, unlistedMs),
+      )
+    }
+    case 'batch_too_large': {
+      const durationMs = between(random, 500, 3000)
+      const name = `no large transactions for ${durationMs} ms`
+      return { name, resource: 'node', inject: (stack) => refuseLarge(stack, durationMs) }
+    }
+    case 'leases_lost': {
+      const rounds = between(random, 3, 20)
+      return {
+        name: `leases of half a batch lost, ${rounds} times`,
+        resource: 'leases',
+        inject: (stack) => loseLeases(stack, rounds),
+      }
+    }
+    case 'gas_spike': {
+      const durationMs = between(random, 500, 2500)
+      return onChain(`a gas price spike of ${durationMs} ms`, (stack) => spikeGas(stack, durationMs))
+    }
+    default:
+      throw new Error(`${kind} is no fault of batches`)
   }
 }
 

@@ -11,7 +11,7 @@ import {
   NOTHING_COMPARED,
   type StackReport,
 } from '../stack/stack-report.ts'
-import { mine } from './chain-faults.ts'
+import { mine, useBlocks } from './chain-faults.ts'
 import type { FaultKind } from './faults.ts'
 import { createResources } from './resources.ts'
 import { runTrial, type Trial } from './run-trial.ts'
@@ -24,6 +24,8 @@ export interface NemesisOptions {
   readonly atOnce: number
   /** Number of trials of a stack after which the checker runs; it also runs at the end. */
   readonly checkEvery: number
+  /** Seconds between blocks; by default each transaction is mined at once. */
+  readonly blockSeconds?: number | undefined
   readonly stack?: CampaignStackOptions
   readonly onProgress?: (line: string) => void
   /** Reports every trial, not only slow and failed ones. */
@@ -62,6 +64,7 @@ async function runOnStack(options: NemesisOptions, seeds: readonly number[]): Pr
   try {
     // Reorganizations are never deep enough to remove the funding of the payers.
     await mine(stack.info.rpcUrl, 5)
+    if (options.blockSeconds !== undefined) await useBlocks(stack.info.rpcUrl, options.blockSeconds)
     const context = { stack, kinds, resources: createResources(), freeSponsored: [...stack.payers.sponsored] }
     const limit = pLimit(atOnce)
     const replayed = new Set<CallRecord>()

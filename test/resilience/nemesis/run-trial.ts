@@ -5,7 +5,7 @@ import { createRandom, pick } from '../calls/random.ts'
 import type { CallRecord } from '../checker/ledgers.ts'
 import type { CampaignStack } from '../stack/stack.ts'
 import { mine } from './chain-faults.ts'
-import { drawFault, type Fault, type FaultKind } from './faults.ts'
+import { BATCH_KINDS, drawFault, type Fault, type FaultKind } from './faults.ts'
 import type { Resources } from './resources.ts'
 
 export interface Trial {
@@ -63,7 +63,9 @@ function draw(
 ): { calls: readonly DrawnCall[]; faults: readonly DrawnFault[] } {
   const random = createRandom(seed)
   const upTo = (highest: number) => Math.floor(random() * highest)
-  const calls = Array.from({ length: 2 + upTo(3) }, () => ({
+  // With batches, calls come close together: that is what makes batches of several payments.
+  const hasBatches = kinds.some((kind) => BATCH_KINDS.includes(kind))
+  const calls = Array.from({ length: hasBatches ? 3 + upTo(5) : 2 + upTo(3) }, () => ({
     kind: pick(random, CALL_KINDS),
     misbehavior: pick(random, MISBEHAVIORS),
     isSponsored: random() < 0.2,
@@ -114,7 +116,12 @@ async function makeCall(context: TrialContext, drawn: DrawnCall, records: CallRe
   const isDishonest = misbehavior === 'spends_all' || misbehavior === 'revokes' || misbehavior === 'burns_nonce'
   const sponsored = drawn.isSponsored && !isDishonest ? freeSponsored.pop() : undefined
   const payer = isDishonest
-    ? await context.resources.hold('chain', () => stack.addPayer('approved'))
+    ? await context.resources.hold('chain', async () => {
+        const added = await stack.addPayer('approved')
+        // A later reorganization must not take the funds back.
+        await mine(stack.info.rpcUrl, 3)
+        return added
+      })
     : (sponsored ?? pick(Math.random, stack.payers.approved))
   const hangingUp = new AbortController()
   const call = stack.caller.start({

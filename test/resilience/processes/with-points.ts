@@ -36,8 +36,8 @@ export function callWithPoints<Input extends unknown[], Output>(
     })
 }
 
-/** Matches a statement that is a whole transition of a job, and therefore its own transaction. */
-const TRANSITION = /^WITH moved AS/
+/** Matches a statement that is a whole transition of one or several jobs, and therefore its own transaction. */
+const TRANSITION = /^WITH (moved|mine) AS/
 
 /**
  * Adds to every port call with a transaction the points `<call>.commit.before`, before COMMIT or a statement that is

@@ -4,6 +4,7 @@ import { readConfig } from '../../../workers/config.ts'
 import { createDependencies } from '../../../workers/dependencies.ts'
 import type { Execution } from '../../../workers/executions/execution.ts'
 import { createJobLeases } from '../../../workers/job/job-leases.ts'
+import { gatherBatches } from '../../../workers/settlement/own-keys/gather-batches.ts'
 import { createOwnKeySettlement } from '../../../workers/settlement/own-keys/settle-charge.ts'
 import { startWorker } from '../../../workers/start-worker.ts'
 import { createReachPoint, type ReachPoint } from './reach-point.ts'
@@ -33,11 +34,18 @@ const parts = {
     facilitatorOf: (owner: `0x${string}`) => dependencies.permits.facilitatorOf(owner),
   },
 }
+// Composed of ports, so composed again, of those with points.
+const settler: typeof dependencies.settler = {
+  ...parts.settler,
+  // Not asynchronous.
+  batchGas: (terms) => dependencies.settler.batchGas(terms),
+}
+const batches = gatherBatches({ ...parts, settler, maximumBatchGas: config.SETTLEMENT_BATCH_GAS })
+const settling = { ...parts, settler, batches }
 await startWorker(config, {
-  ...parts,
+  ...settling,
   leases: createJobLeases(parts),
-  // Composed of ports, so composed again, of those with points.
-  settlementSteps: createOwnKeySettlement({ ...parts, receiptSecretId: config.RECEIPT_SECRET_ID }),
+  settlementSteps: createOwnKeySettlement({ ...settling, receiptSecretId: config.RECEIPT_SECRET_ID }),
   executionOf: (operationId) => executionWithPoints(reach, dependencies.executionOf(operationId)),
 })
 // A process that is killed cannot flush its compile cache later.

@@ -1,7 +1,7 @@
-import { x402UptoPermit2ProxyABI } from '@x402/evm'
-import { decodeFunctionData, keccak256, parseTransaction, toFunctionSelector } from 'viem'
+import { keccak256, parseTransaction, toFunctionSelector } from 'viem'
 import { UPTO_PROXY_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { type RpcCall, type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
+import { type CalledPayment, paymentOfProxyCall, paymentsOfCall } from './pending-batches.ts'
 
 /**
  * The purpose of a call to the node. `balance` is the API's first look at a new payer, `verify` is the API's check of a payment, `recheck` the worker's check before the
@@ -34,12 +34,12 @@ export interface RpcWatch {
 export async function watchRpc(rpcUrl: string): Promise<RpcWatch> {
   const [api, worker] = await Promise.all([startRpcProxy(rpcUrl), startRpcProxy(rpcUrl)])
   const armed = new Set<ArmedFault>()
-  const payerOfHash = new Map<string, string>()
+  const payersOfHash = new Map<string, readonly string[]>()
   const faultFor = (call: RpcCall, from: 'api' | 'worker'): RpcFault | null => {
-    const { payer, stage } = readCall(call, from, payerOfHash)
+    const { payers, stage } = readCall(call, from, payersOfHash)
     for (const candidate of armed) {
       const { stages, methods, fault } = candidate
-      const isTargeted = candidate.payer === null ? stage === 'terms' : candidate.payer.toLowerCase() === payer
+      const isTargeted = candidate.payer === null ? stage === 'terms' : payers.includes(candidate.payer.toLowerCase())
       if (!isTargeted || !stages.includes(stage) || (methods && !methods.includes(call.method))) continue
       candidate.hits += 1
       if (candidate.hits === candidate.times) armed.delete(candidate)
@@ -63,23 +63,30 @@ export async function watchRpc(rpcUrl: string): Promise<RpcWatch> {
 }
 
 interface ReadCall {
-  readonly payer: string | null
+  /** Those whose payments it is about: several share a call. */
+  readonly payers: readonly string[]
   readonly stage: RpcStage
 }
 
-function readCall({ method, params }: RpcCall, from: 'api' | 'worker', payerOfHash: Map<string, string>): ReadCall {
+const OF_NO_PAYMENT: ReadCall = { payers: [], stage: 'terms' }
+
+function readCall(
+  { method, params }: RpcCall,
+  from: 'api' | 'worker',
+  payersOfHash: Map<string, readonly string[]>,
+): ReadCall {
   const [first] = params
   if (method === 'eth_call') return readEthCall(first as { to?: string; data?: `0x${string}` }, from)
   if (method === 'eth_sendRawTransaction') {
     const raw = first as `0x${string}`
     const { data, to } = parseTransaction(raw)
-    if (data === undefined || to?.toLowerCase() !== UPTO_PROXY_ADDRESS) return { payer: null, stage: 'terms' }
-    const { payer } = readSettlement(data)
-    payerOfHash.set(keccak256(raw), payer)
-    return { payer, stage: 'broadcast' }
+    const payers = data === undefined ? [] : paymentsIn(data, to ?? '').map(({ payer }) => payer)
+    if (payers.length === 0) return OF_NO_PAYMENT
+    payersOfHash.set(keccak256(raw), payers)
+    return { payers, stage: 'broadcast' }
   }
-  const payer = typeof first === 'string' ? payerOfHash.get(first) : undefined
-  return payer === undefined ? { payer: null, stage: 'terms' } : { payer, stage: 'confirm' }
+  const payers = typeof first === 'string' ? payersOfHash.get(first) : undefined
+  return payers === undefined ? OF_NO_PAYMENT : { payers, stage: 'confirm' }
 }
 
 const BALANCE_OF = toFunctionSelector('function balanceOf(address)')
@@ -88,20 +95,17 @@ function readEthCall(
   { to = '', data = '0x' }: { to?: string; data?: `0x${string}` },
   from: 'api' | 'worker',
 ): ReadCall {
-  if (to.toLowerCase() !== UPTO_PROXY_ADDRESS) {
-    // The first argument of balanceOf, allowance and nonceBitmap is the owner.
-    const payer = data.length >= 74 ? `0x${data.slice(34, 74)}` : null
-    return { payer, stage: from === 'api' && data.startsWith(BALANCE_OF) ? 'balance' : 'reasons' }
+  const payments = paymentsIn(data, to)
+  if (payments.length > 0) {
+    const payers = payments.map(({ payer }) => payer)
+    if (from === 'api') return { payers, stage: 'verify' }
+    return { payers, stage: payments.every(({ amount, maximum }) => amount === maximum) ? 'recheck' : 'prepare' }
   }
-  const { payer, amount, maximum } = readSettlement(data)
-  if (from === 'api') return { payer, stage: 'verify' }
-  return { payer, stage: amount === maximum ? 'recheck' : 'prepare' }
+  // The first argument of balanceOf, allowance and nonceBitmap is the owner.
+  const payers = data.length >= 74 ? [`0x${data.slice(34, 74)}`] : []
+  return { payers, stage: from === 'api' && data.startsWith(BALANCE_OF) ? 'balance' : 'reasons' }
 }
 
-function readSettlement(data: `0x${string}`) {
-  const { functionName, args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data })
-  if (functionName !== 'settle' && functionName !== 'settleWithPermit')
-    throw new Error(`${functionName} settles nothing`)
-  const [permit, amount, owner] = functionName === 'settle' ? args : ([args[1], args[2], args[3]] as const)
-  return { payer: owner.toLowerCase(), amount, maximum: permit.permitted.amount }
+function paymentsIn(data: `0x${string}`, to: string): readonly CalledPayment[] {
+  return to.toLowerCase() === UPTO_PROXY_ADDRESS ? [paymentOfProxyCall(data)] : paymentsOfCall(data)
 }

@@ -14,7 +14,19 @@ export interface StackReport<Trial, Found extends Violation> {
   readonly jobs: number
   readonly transfers: number
   readonly upstreamCalls: number
+  readonly batches: BatchCounts
 }
+
+/** What became of batches, which shows whether a campaign had any of several payments. */
+export interface BatchCounts {
+  readonly sent: number
+  readonly payments: number
+  readonly largest: number
+  /** How often payments left a batch for another one. */
+  readonly left: number
+}
+
+const NO_BATCHES: BatchCounts = { sent: 0, payments: 0, largest: 0, left: 0 }
 
 /** One verdict of the checker on a stack. */
 export type Comparison<Found extends Violation> = Omit<StackReport<never, Found>, 'trials' | 'leftProcesses'>
@@ -25,6 +37,7 @@ export const NOTHING_COMPARED: Comparison<never> = {
   jobs: 0,
   transfers: 0,
   upstreamCalls: 0,
+  batches: NO_BATCHES,
 }
 
 /**
@@ -48,6 +61,12 @@ export async function compareLedgers<Found extends Violation>(
     jobs: jobs.length,
     transfers: ledgers.chain.transfers.length,
     upstreamCalls: ledgers.upstream.length,
+    batches: {
+      sent: ledgers.chain.batches.length,
+      payments: ledgers.chain.batches.reduce((sum, { payments }) => sum + payments.length, 0),
+      largest: Math.max(0, ...ledgers.chain.batches.map(({ payments }) => payments.length)),
+      left: ledgers.database.settlements.reduce((sum, { batchesLeft }) => sum + batchesLeft, 0),
+    },
   }
 }
 
@@ -65,5 +84,11 @@ export function mergeReports<Trial, Found extends Violation>(
     jobs: sum(({ jobs }) => jobs),
     transfers: sum(({ transfers }) => transfers),
     upstreamCalls: sum(({ upstreamCalls }) => upstreamCalls),
+    batches: {
+      sent: sum(({ batches }) => batches.sent),
+      payments: sum(({ batches }) => batches.payments),
+      largest: Math.max(0, ...reports.map(({ batches }) => batches.largest)),
+      left: sum(({ batches }) => batches.left),
+    },
   }
 }

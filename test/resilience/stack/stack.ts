@@ -1,18 +1,21 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type Sandbox, startSandbox } from '../../../infra/sandbox/sandbox.ts'
 import type { Connections, ServiceName } from '../../../infra/sandbox/sandbox-options.ts'
 import type { FaultRuleInput } from '../../../infra/sandbox/upstream/faults.ts'
 import { createChainReader } from '../../support/chain/devnet.ts'
+import { type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
 import { startTcpFaultProxy, type TcpFaultProxy } from '../../support/http/tcp-fault-proxy.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { createPayer, type Payer } from '../../support/payer/payer.ts'
 import type { TestRedis } from '../../support/processes/redis-server.ts'
 import { WITHOUT_BUDGETS } from '../../support/processes/test-sandbox.ts'
 import { createPayingCaller, type PayingCaller } from '../calls/paying-caller.ts'
+import { countBy } from '../checker/check-charges.ts'
 import type { LedgerSources } from '../checker/collect.ts'
 import { objectsInBucket, objectsInFolder } from '../checker/read-objects.ts'
 import { createPointControl, type PointControl } from '../processes/reach-point.ts'
@@ -24,6 +27,10 @@ export interface CampaignStackOptions {
   readonly apis?: number
   readonly workers?: number
   readonly settlementKeys?: number
+  /** Whether payers sign for a settlement contract, so that several settle in one transaction; default true. */
+  readonly settlementContract?: boolean
+  /** Seconds between blocks; by default each transaction is mined at once. */
+  readonly blockTimeSeconds?: number
   /** Recipients and settlement keys that come into use while calls go on. */
   readonly furtherRecipients?: readonly `0x${string}`[]
   readonly furtherSettlementAddresses?: readonly string[]
@@ -59,6 +66,8 @@ export interface CampaignStack extends Sandbox {
   readonly points: PointControl
   /** `null` unless the stack was started `proxied`. */
   readonly proxies: Readonly<Record<ProxiedTarget, TcpFaultProxy> & { objects?: TcpFaultProxy }> | null
+  /** In front of the chain's node, for faults of single calls; `null` unless the stack was started `proxied`. */
+  readonly node: RpcProxy | null
   /** The queue of a stack `on` Redis. */
   readonly redis: TestRedis | null
   readonly payers: { readonly approved: readonly Payer[]; readonly sponsored: readonly Payer[] }
@@ -74,6 +83,8 @@ export interface CampaignStack extends Sandbox {
    * the ids of stuck jobs.
    */
   settleDown(): Promise<readonly string[]>
+  /** Waits until what a reorganization removed was sent again and mined, or for a long time. */
+  untilSentAgain(): Promise<void>
   /** Keeps the logs and all other files after `stop`, to investigate a failure; returns the folder. */
   keepFiles(): string
   /** Returns where the checker reads the five ledgers, without any proxy. */
@@ -94,10 +105,12 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
   const points = createPointControl(join(directory, 'points'))
   const { furtherRecipients = [] } = options
   const proxies: TcpFaultProxy[] = []
+  let node: RpcProxy | null = null
   let keepsFiles = false
   const services = await startCampaignServices(options.on ?? [], options.proxied)
   const stopAround = async () => {
     await Promise.all(proxies.map((proxy) => proxy.stop()))
+    await node?.stop()
     await services.stop()
   }
   try {
@@ -106,6 +119,8 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       apis: options.apis ?? 2,
       workers: options.workers ?? 2,
       settlementKeys: options.settlementKeys ?? 1,
+      settlementContract: options.settlementContract ?? true,
+      ...(options.blockTimeSeconds === undefined ? {} : { blockTimeSeconds: options.blockTimeSeconds }),
       upstreamDelayMs: options.upstreamDelayMs ?? 0,
       ...(options.rootOf
         ? { rootOf: options.rootOf }
@@ -130,7 +145,14 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         FAULT_POINTS_DIRECTORY: join(directory, 'points'),
         ...options.environmentOf?.(name),
       }),
-      ...(options.proxied === true ? { connections: (real) => startProxies(real, proxies) } : {}),
+      ...(options.proxied === true
+        ? {
+            connections: async (real) => {
+              node = await startRpcProxy(real.rpcUrl)
+              return await startProxies({ ...real, rpcUrl: node.url }, proxies)
+            },
+          }
+        : {}),
     })
     const [database, queue, rpc, upstream] = proxies
     const caller = createPayingCaller({
@@ -160,6 +182,7 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
         database && queue && rpc && upstream
           ? { database, queue, rpc, upstream, ...(services.objectsProxy ? { objects: services.objectsProxy } : {}) }
           : null,
+      node,
       redis: services.redis,
       payers: { approved, sponsored },
       caller,
@@ -167,12 +190,21 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: () => settleDown(sql, sandbox.info.rpcUrl, [sandbox.info.payTo, ...furtherRecipients]),
+      untilSentAgain: async () => {
+        const recipients = [sandbox.info.payTo, ...furtherRecipients]
+        const areMined = async () => {
+          const missing = await missingOnChain(sql, sandbox.info.rpcUrl, recipients).catch(() => null)
+          return missing?.every(({ kind }) => kind !== 'settlement') ?? false
+        }
+        for (const giveUpAt = Date.now() + PATIENCE_MS; Date.now() < giveUpAt && !(await areMined()); ) await delay(200)
+      },
       reorganizedAt,
       ledgerSources: () => ({
         reorganizedAt,
         rpcUrl: sandbox.info.rpcUrl,
         payTo: sandbox.info.payTo,
         furtherRecipients,
+        settlementContract: sandbox.info.settlementContract,
         settlementAddresses: [...sandbox.info.settlementAddresses, ...(options.furtherSettlementAddresses ?? [])],
         databaseUrl: sandbox.info.databaseUrl,
         upstreamCallLog: join(directory, 'upstream-calls.jsonl'),
@@ -261,16 +293,26 @@ async function missingOnChain(sql: CampaignStack['sql'], rpcUrl: string, recipie
       return mined < BigInt(next) ? [{ id, kind: 'account', state: `${mined} of ${next}` }] : []
     }),
   )
-  const settlements = await sql<{ id: string }>(
-    "SELECT transaction_hash AS id FROM settlements WHERE state = 'confirmed'",
+  // Of two payments of one batch, one may be missing.
+  const settlements = await sql<{ id: string; payer: string; amount: string; others: string }>(
+    `SELECT transaction_hash AS id, payer, charge_amount::text AS amount, (count(*) OVER
+       (PARTITION BY transaction_hash, payer, charge_amount))::text AS others
+     FROM settlements WHERE state = 'confirmed'`,
   )
   const reader = createChainReader(rpcUrl)
   const transfers = (await Promise.all(recipients.map((recipient) => reader.transfersTo(recipient)))).flat()
-  const present = new Set(transfers.map(({ transactionHash }) => transactionHash.toLowerCase()))
+  const present = countBy(
+    transfers.map(({ transactionHash, from, valueAtomic }) =>
+      `${transactionHash} ${from} ${valueAtomic}`.toLowerCase(),
+    ),
+  )
   return [
     ...waiting.flat(),
     ...settlements
-      .filter(({ id }) => !present.has(id.toLowerCase()))
+      .filter(
+        ({ id, payer, amount, others }) =>
+          (present.get(`${id} ${payer} ${amount}`.toLowerCase()) ?? 0) < Number(others),
+      )
       .map(({ id }) => ({ id, kind: 'settlement', state: '' })),
   ]
 }
