@@ -25,6 +25,7 @@ const MEASUREMENTS: Readonly<Record<string, string>> = {
   soak: 'growth of memory under the same calls over time',
   'loop-delay': 'blocking of the API’s event loop by the largest bodies',
   settlement: 'settlements/s, against the official facilitator',
+  'settlement-gas': 'gas of a settlement through the contract in batches, against one by one',
   client: 'the batch command, against a loop of the official client; a rerun of finished files; bytes sent',
   'upload-once': 'bytes and time of a call that prices a recording first, against uploading it twice',
   uploads: 'memory and answers of 64 concurrent uploads of 25 MiB',
@@ -88,7 +89,14 @@ async function main(): Promise<number> {
   for (const name of wanted.length > 0 ? wanted : names) finished.push(await measure(name, given))
   console.log(`\n${renderRows(finished.flatMap(summarize))}\n\n${describeMachine()}`)
   if (values.json !== undefined) {
-    const report = { machine: describeMachine(), takenAt: new Date(), quick: values.quick, measurements: finished }
+    const figures = Object.assign({}, ...finished.map(({ result }) => result?.figures)) as Record<string, number>
+    const report = {
+      ...figures,
+      machine: describeMachine(),
+      takenAt: new Date(),
+      quick: values.quick,
+      measurements: finished,
+    }
     await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`)
   }
   return finished.some(({ hasFailed }) => hasFailed) ? 1 : 0

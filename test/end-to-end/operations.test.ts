@@ -176,7 +176,8 @@ describe('a worker’s /metrics', () => {
 
   test('a worker’s metrics measure each stage as often as it ran', () => {
     const { confirm, ...counts } = stageCounts(workerSamples)
-    expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 1, commit: 1 })
+    // A batch is broadcast when it is signed, and by each of its jobs, which share it.
+    expect(counts).toEqual({ queue: 3, check: 3, provider: 3, seal: 2, sign: 2, settle: 1, broadcast: 2, commit: 1 })
     expect(confirm).toBeGreaterThanOrEqual(1)
   })
 
@@ -249,6 +250,7 @@ describe('the exported spans', () => {
         'farebox-worker: run job > sign',
         'farebox-worker: settle > broadcast',
         'farebox-worker: settle > commit',
+        'farebox-worker: sign > broadcast',
       ])
     const spans = exported()
     const confirmations = spans.filter(({ name }) => name === 'confirm')

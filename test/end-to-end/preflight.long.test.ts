@@ -6,14 +6,18 @@ import type { PaymentRequired } from '@x402/core/types'
 import { keccak256 } from 'viem'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { USDC_ADDRESS } from '#shared/adapters/chain/network/contracts.ts'
 import { main } from '../../infra/commands/preflight.ts'
 import { PUBLISHED_CONTRACTS } from '../../infra/preflight/contract-code.ts'
 import { makePaidCalls } from '../../infra/preflight/make-paid-calls.ts'
+import { createSandboxAccount } from '../../infra/sandbox/chain/fund-devnet.ts'
 import { callRpc } from '../../infra/sandbox/chain/json-rpc.ts'
 import { UPSTREAM_KEY } from '../../infra/sandbox/deployments.ts'
 import { readOrCreateSecrets } from '../../infra/sandbox/state-directory.ts'
 import { callCommand } from '../support/processes/call-command.ts'
 import { type SharedSandbox, useSharedSandbox } from '../support/processes/test-sandbox.ts'
+
+const OTHER_KEY = createSandboxAccount()
 
 let sandbox: SharedSandbox
 let environment: Record<string, string>
@@ -32,6 +36,7 @@ beforeAll(async () => {
     PAY_TO: info.payTo,
     FACILITATOR_ADDRESSES: secrets.accounts.settlement.address,
     SETTLEMENT_PRIVATE_KEYS: secrets.accounts.settlement.privateKey,
+    SETTLEMENT_CONTRACT: info.settlementContract ?? '',
     CHALLENGE_SECRET: secrets.challengeSecret,
     RECEIPT_SECRETS: `k1:${secrets.receiptSecret}`,
     RECEIPT_SECRET_ID: 'k1',
@@ -134,6 +139,26 @@ describe('npm run preflight', () => {
     ],
     ['a receipt secret of another id', { RECEIPT_SECRET_ID: 'k2' }, 'agreement: RECEIPT_SECRET_ID'],
     ['a facilitator without its key', { FACILITATOR_ADDRESSES: `0x${'ab'.repeat(20)}` }, 'settlement keys: '],
+    [
+      'a settlement contract without code',
+      { SETTLEMENT_CONTRACT: `0x${'ab'.repeat(20)}` },
+      `settlement contract: SETTLEMENT_CONTRACT has 0x${'ab'.repeat(20)}, which has no code`,
+    ],
+    [
+      'a settlement contract with other code',
+      { SETTLEMENT_CONTRACT: USDC_ADDRESS },
+      `settlement contract: SETTLEMENT_CONTRACT has ${USDC_ADDRESS}, whose code hash is`,
+    ],
+    [
+      'an accepted facilitator that is nobody’s',
+      { ACCEPTED_FACILITATOR_ADDRESSES: OTHER_KEY.address },
+      'settlement contract: ACCEPTED_FACILITATOR_ADDRESSES has',
+    ],
+    [
+      'a settlement key that the contract does not list',
+      { FACILITATOR_ADDRESSES: OTHER_KEY.address, SETTLEMENT_PRIVATE_KEYS: OTHER_KEY.privateKey },
+      'settlement contract: 0x',
+    ],
     ['a settlement key without gas', { GAS_WARNING_SETTLEMENTS: '100000000000000' }, 'gas: 0x'],
     [
       'a public address that does not answer',

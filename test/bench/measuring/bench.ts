@@ -24,6 +24,8 @@ export interface BenchResult {
   readonly ratios: readonly Ratio[]
   /** Additional lines below the table. */
   readonly notes?: readonly string[]
+  /** Figures at the top level of the JSON, by name. */
+  readonly figures?: Readonly<Record<string, number>>
   /** Included in the JSON only. */
   readonly details?: unknown
   /** The bottleneck, as far as the run shows it. */

@@ -128,14 +128,15 @@ describe.skipIf(!havePrograms('docker-compose'))('docker-compose', () => {
       expect(present(read.services[name]?.environment)).toEqual(service(name).environment)
   })
 
-  test('docker-compose passes ACCEPTED_FACILITATOR_ADDRESSES to the API only while .env has it', async () => {
-    const accepted = `0x${'4'.repeat(40)}`
-    const { stdout } = await config({ ...OPERATOR_VALUES, ACCEPTED_FACILITATOR_ADDRESSES: accepted })
+  test.each([
+    ['ACCEPTED_FACILITATOR_ADDRESSES', ['api']],
+    ['SETTLEMENT_CONTRACT', ['api', 'settler', 'worker']],
+  ])('docker-compose passes %s to %j only, while .env has it', async (setting, expected) => {
+    const address = `0x${'4'.repeat(40)}`
+    const { stdout } = await config({ ...OPERATOR_VALUES, [setting]: address })
     const read = parse(stdout) as { services: Record<string, { environment?: Record<string, string> }> }
-    const receiving = Object.keys(services).filter(
-      (name) => read.services[name]?.environment?.['ACCEPTED_FACILITATOR_ADDRESSES'] === accepted,
-    )
-    expect(receiving).toEqual(['api'])
+    const receiving = Object.keys(services).filter((name) => read.services[name]?.environment?.[setting] === address)
+    expect(receiving.sort()).toEqual(expected)
   })
 
   test.each([

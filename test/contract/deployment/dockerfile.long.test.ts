@@ -17,10 +17,10 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
 const DOCKERFILE = join(ROOT, 'Dockerfile')
 const run = promisify(execFile)
 
-/** All that an operator runs; the others prepare the lockfile, or are run below. */
+/** All that an operator runs; the others are of the repository, or are run below. */
+const OTHERS = ['build-settlement-contract.ts', 'check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts']
 const COMMANDS = (await readdir(join(ROOT, 'infra/commands'))).filter(
-  (name) =>
-    name.endsWith('.ts') && !['check-health.ts', 'complete-lockfile.ts', 'ledger.ts', 'migrate.ts'].includes(name),
+  (name) => name.endsWith('.ts') && !OTHERS.includes(name),
 )
 
 let dockerfile: Dockerfile
@@ -88,6 +88,8 @@ describe.skipIf(!havePrograms('ffmpeg'))('the image, built in a plain folder', (
       'check.ts',
       'commands',
       'configuration',
+      'contracts',
+      'deploy-contract',
       'keys',
       'ledger',
       'operators',

@@ -4,6 +4,7 @@ import pg from 'pg'
 import { decodeFunctionData } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { batchSettlementAbi } from '#shared/adapters/chain/network/contracts.ts'
 import { DEVNET_ADDRESSES } from '../../../infra/sandbox/chain/devnet.ts'
 import { createPayingClient } from '../../../infra/sandbox/paying-client.ts'
 import { type RpcFault, type RpcProxy, startRpcProxy } from '../../support/chain/rpc-proxy.ts'
@@ -192,7 +193,11 @@ const base64 = (text: string | Buffer) => Buffer.from(text).toString('base64')
 async function readSettledPayment() {
   const [newest] = (await sandbox.chain.transfersTo(sandbox.info.payTo)).toReversed()
   const { input } = await sandbox.chain.client.getTransaction({ hash: newest?.transactionHash ?? '0x' })
-  const { functionName, args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: input })
+  const batch = decodeFunctionData({ abi: batchSettlementAbi, data: input })
+  const [settlements] = batch.functionName === 'settleMany' ? batch.args : [[]]
+  const [only, ...others] = settlements
+  if (!only || others.length > 0) throw new Error(`a batch of ${settlements.length}`)
+  const { functionName, args } = decodeFunctionData({ abi: x402UptoPermit2ProxyABI, data: only.call })
   if (functionName !== 'settle') throw new Error(`settled by ${functionName}`)
   const [permit, , owner, witness, signature] = args
   return {
@@ -838,8 +843,8 @@ describe('while the chain is unavailable', () => {
     const { idempotencyKey, required } = await challenge()
     const payer = await createPayer(sandbox.info.rpcUrl, { usdcAtomic: PRICE, approved: false })
     const payment = await signCustomPayment(required, payer)
-    // Balance, code and simulation pass.
-    rpc.setFaultFor(3, Number.POSITIVE_INFINITY, failing)
+    // Balance and simulation, which reads the code as well, pass.
+    rpc.setFaultFor(2, Number.POSITIVE_INFINITY, failing)
     await expectNetworkUnavailable(await sendPayment(idempotencyKey, payment))
     rpc.setFault(null)
     await expectFreshChallenge(await sendPayment(idempotencyKey, payment), 'permit2_allowance_required', 412)

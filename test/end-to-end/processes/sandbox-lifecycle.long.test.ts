@@ -121,6 +121,7 @@ test('keeps a paid result and its receipt across Ctrl-C (exit code 0) and a kill
   expect(after.info.payer).toEqual(before.info.payer)
   // Payments signed before the stop, and media URLs of kept results, name it.
   expect(after.info.baseUrl).toBe(before.info.baseUrl)
+  expect(after.info.settlementContract).toBe(before.info.settlementContract)
   const replay = await call(after, headers)
   expect(replay.status).toBe(200)
   expect(replay.headers.get('x-receipt-token')).toBe(paid.headers.get('x-receipt-token'))
@@ -154,6 +155,26 @@ test('stops everything with exit code 1 when a part is killed', async () => {
   await expectStopsWith(running, 'api')
   running = await start()
   await expectStopsWith(running, 'chain')
+})
+
+test('settles a payment by itself with --no-contract, on the state of a sandbox that has a contract', async () => {
+  const alone = await start('sandbox', '--no-contract')
+  const idempotencyKey = randomUUID()
+  const { info } = alone
+  expect(info).not.toHaveProperty('settlementContract')
+  const client = createPayingClient({ ...info, privateKey: info.payer.privateKey })
+  const call = (headers: Record<string, string> = {}) =>
+    fetch(`${info.baseUrl}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-idempotency-key': idempotencyKey, ...headers },
+      body: JSON.stringify({ model: 'textmodel-3.5-flash', messages: [{ role: 'user', content: 'Hello' }] }),
+    })
+  const challenge = await call()
+  const required = Buffer.from(challenge.headers.get('payment-required') ?? '', 'base64').toString()
+  const [address = ''] = info.settlementAddresses
+  expect(required.toLowerCase()).toContain(address.toLowerCase())
+  expect((await call(await client.sign(challenge))).status).toBe(200)
+  await expectStops(alone, 'SIGTERM')
 })
 
 test('leaves no process and no open port behind when the supervisor is killed', async () => {

@@ -361,6 +361,11 @@ const cases: readonly Case[] = [
     () => ({ RPC_URL: services.rpcUrl }),
     /SETTLEMENT_PRIVATE_KEYS: 0x[0-9a-f]{40} has pending transactions that this database does not know/,
   ),
+  ...forBoth(
+    'a settlement contract that is not on this chain',
+    () => ({ RPC_URL: services.rpcUrl, SETTLEMENT_CONTRACT: `0x${'3'.repeat(40)}` }),
+    'SETTLEMENT_CONTRACT: there is no contract at 0x3333',
+  ),
   forOne(
     'api',
     'an unreachable facilitator',

@@ -9,7 +9,8 @@ import { findFfmpeg } from '../../../api/request/audio/find-ffmpeg.ts'
 import { createInspectorIdentity } from '../../../api/request/audio/identify-inspector.ts'
 import { planDecode } from '../../../api/request/audio/plan-decode.ts'
 import type { FfmpegOptions } from '../../../api/request/audio/run-ffmpeg.ts'
-import { generateFrames, generateMp3 } from '../../support/media/mp3-generator.ts'
+import { generateFrames, generateMp3, joinBytes } from '../../support/media/mp3-generator.ts'
+import { generateApe } from '../../support/media/tag-generator.ts'
 import { PATIENCE_MS } from '../../support/patience.ts'
 import { isRunning } from '../../support/processes/is-running.ts'
 import { havePrograms } from '../../support/processes/optional-program.ts'
@@ -71,7 +72,7 @@ describe.skipIf(process.platform === 'win32')('a misbehaving child process', () 
   })
 
   test('reports the upload as undecodable when ffmpeg crashes on it but not on silence', async () => {
-    const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -SEGV $$; head -c 6912 /dev/zero'
+    const script = 'size=$(wc -c); [ "$size" -gt 1000 ] && kill -SEGV $$; echo total_size=6912'
     const ffmpegPath = await stub('crashes sometimes', script)
     expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'undecodable' })
   })
@@ -82,18 +83,34 @@ describe.skipIf(process.platform === 'win32')('a misbehaving child process', () 
   })
 
   test('survives an ffmpeg that closes its input before everything is written', async () => {
-    const ffmpegPath = await stub('reads nothing', 'exec true')
+    const ffmpegPath = await stub('reads nothing', 'echo total_size=0; exec true')
     const decoded = await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, hour)
     expect(decoded).toMatchObject({ outcome: 'disagrees', decodedSamples: 0 })
   })
 
-  test('stops an ffmpeg that never stops writing at the upper bound', async () => {
-    const ffmpegPath = await stub('babbles', 'exec cat /dev/zero')
+  test.each(['exec true', 'echo total_size=N/A; echo progress=end'])(
+    'reports an ffmpeg that reports no length as unavailable: %s',
+    async (script) => {
+      const ffmpegPath = await stub('says nothing', script)
+      expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'unavailable' })
+    },
+  )
+
+  test('stops an ffmpeg that never stops decoding at the upper bound', async () => {
+    const ffmpegPath = await stub('goes on', 'echo total_size=2304; sleep 0.1; echo total_size=99999999; exec sleep 60')
     expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({
       outcome: 'disagrees',
       stopped: true,
     })
   })
+
+  test.each(['exec cat /dev/zero', 'exec yes', 'exec yes total_size=2304'])(
+    'stops an ffmpeg that writes endlessly and reports it as unavailable: %s',
+    async (script) => {
+      const ffmpegPath = await stub('babbles', script)
+      expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'unavailable' })
+    },
+  )
 
   test('does not buffer the errors of an ffmpeg that writes them endlessly', async () => {
     const ffmpegPath = await stub('complains', 'exec cat /dev/zero >&2')
@@ -103,7 +120,7 @@ describe.skipIf(process.platform === 'win32')('a misbehaving child process', () 
 
   test('hides this process’s environment from ffmpeg', async () => {
     process.env['FAREBOX_CANARY'] = 'canary'
-    const ffmpegPath = await stub('leaks', 'env | grep -q canary && kill -SEGV $$; head -c 235008 /dev/zero')
+    const ffmpegPath = await stub('leaks', 'env | grep -q canary && kill -SEGV $$; echo total_size=235008')
     expect(await decodeAndCheck({ ffmpegPath, ...AMPLE_LIMITS }, clip)).toMatchObject({ outcome: 'agrees' })
   })
 
@@ -135,6 +152,15 @@ describe.skipIf(!havePrograms('ffmpeg'))('the installed ffmpeg', () => {
     const signal = AbortSignal.abort(new Error('before'))
     await expect(decode(clip, planOf(clip), { signal })).rejects.toThrow('before')
     expect(processIds).toEqual([])
+  })
+
+  test('stops decoding within a second of audio behind the upper bound', async () => {
+    const audio = joinBytes(clip, generateApe(2, { value: hour }), clip)
+    const plan = planOf(audio)
+    const decoded = await decodeAndCheck({ ffmpegPath: await installed(), ...AMPLE_LIMITS }, audio)
+    if (decoded.outcome !== 'disagrees') throw new Error(decoded.outcome)
+    expect(decoded.stopped).toBe(true)
+    expect(decoded.decodedSamples).toBeLessThan(plan.maximumSamples + plan.sampleRate)
   })
 
   test('reports an ffmpeg without enough memory to start as unavailable', async () => {

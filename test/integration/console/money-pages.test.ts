@@ -6,7 +6,9 @@ import { startTestConsole, type TestConsole } from '../../support/console/test-c
 import { jobInState } from '../../support/ledger/job-in-state.ts'
 import { newTestJob } from '../../support/ledger/new-test-job.ts'
 import { unknownSettlement } from '../../support/ledger/open-item.ts'
+import { settlingBatch } from '../../support/ledger/settling-batch.ts'
 import { randomAddress, testAuthorization } from '../../support/ledger/test-authorization.ts'
+import { TEST_CONTRACT } from '../../support/ledger/test-batch.ts'
 
 let running: TestConsole
 let actor: ConsoleVisitor
@@ -72,6 +74,24 @@ it('shows a call in every state, and nothing of its prompt, result, key or signa
     expect(text).not.toContain(request.authorization.signature)
     expect(text).not.toContain('undefined')
   }
+})
+
+it('shows the batch of a settlement with its contract and the calls that share it', async () => {
+  const [call, other, third] = await settlingBatch(running.ledger, 3)
+  if (!call || !other || !third) throw new Error('three jobs')
+  await running.ledger.settlement.abandonBatch(call.settlement.batch?.id ?? '')
+  const text = await textOf(`/operator/payments/${call.job.id}`)
+  expect(text).toContain(TEST_CONTRACT)
+  expect(text).toMatch(/Signed together<\/dt><dd>3 payments/)
+  expect(text).toContain('given up')
+  for (const { job } of [other, third]) expect(text).toContain(`/operator/payments/${job.id}`)
+  expect(text).not.toContain('undefined')
+  // The transaction leads to all of its calls.
+  const [transaction] = call.settlement.transactions
+  const found = await textOf(`/operator/search?q=${transaction?.hash}`)
+  for (const { job } of [call, other, third]) expect(found).toContain(`/operator/payments/${job.id}`)
+  const alone = await jobInState(running.ledger, 'settling')
+  expect(await textOf(`/operator/payments/${alone.id}`)).not.toContain('Signed together')
 })
 
 it('shows the timeline of a paid call in its order', async () => {

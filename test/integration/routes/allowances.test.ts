@@ -69,11 +69,12 @@ async function serve(
 ): Promise<string> {
   const client = createChainClient(proxy.url, PATIENCE_MS)
   const reader = createAllowanceReader(client, createFeeEstimator(client))
-  const facilitators = [devnet.accounts.settlement.address.toLowerCase() as `0x${string}`]
+  const keys = [devnet.accounts.settlement.address.toLowerCase() as `0x${string}`]
   const app = await composeApp((routes) =>
     addAllowanceRoutes(routes, {
       allowanceRequests: {
-        terms: { ...terms, facilitators },
+        terms,
+        keys,
         reader: {
           ...reader,
           simulatePermit: async (...given) => {

@@ -85,7 +85,7 @@ export async function composeApp(addRoutes: (app: FastifyInstance) => void | Pro
   app.removeAllContentTypeParsers()
   addJsonBodies(app, admission)
   addRequestContext(app, silent)
-  await addCors(app)
+  addCors(app)
   addErrorHandling(app, () => false, silent)
   await addRoutes(app)
   return app

@@ -45,6 +45,17 @@ describe('a browser of any origin', () => {
     expect(exposed).toContain(name)
   })
 
+  it('a browser may read every header of an answer that a cache kept from a request without an origin', async () => {
+    const { headers } = await app.inject({ url: '/v1/models' })
+    expect(headers).toMatchObject({ 'access-control-allow-origin': '*', 'access-control-expose-headers': '*' })
+    expect(headers['vary']).toBeUndefined()
+  })
+
+  it('answers OPTIONS that are no preflight like a method that the route does not have', async () => {
+    expect((await app.inject({ method: 'OPTIONS', url: '/v1/models' })).statusCode).toBe(405)
+    expect((await app.inject({ method: 'OPTIONS', url: '/v1/nowhere' })).statusCode).toBe(404)
+  })
+
   it.each([
     'x-idempotency-key',
     'payment-signature',

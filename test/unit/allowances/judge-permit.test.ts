@@ -10,7 +10,7 @@ const PERMIT: AllowancePermit = { owner: '0x01', value: 100n, deadline: 1000n, n
 const SIGNED: SignedPermit = {
   account: { network: 'eip155:8453', facilitator: '0x03' },
   accountNonce: 7n,
-  transactions: [{ hash: '0xa', raw: '0x', accountNonce: 7n }],
+  transactions: [{ hash: '0xa', raw: '0x', sender: '0x1111', accountNonce: 7n }],
   fillers: [],
   isAbandoned: false,
 }

@@ -43,4 +43,15 @@ describe('facilitator settings', () => {
         /exactly one of SETTLEMENT_PRIVATE_KEYS.*FACILITATOR_URL/,
       )
   })
+
+  it('the API accepts a settlement contract next to its keys, in lower case, and not with a remote facilitator', () => {
+    const contract = { SETTLEMENT_CONTRACT: `0x${'Cc'.repeat(20)}` }
+    const settings = { ...API_SETTINGS, ...FACILITATOR_ADDRESSES_SETTING, ...contract }
+    expect(readApiConfig(settings).SETTLEMENT_CONTRACT).toBe(`0x${'cc'.repeat(20)}`)
+    expect(() => readApiConfig({ ...API_SETTINGS, ...REMOTE_FACILITATOR, ...contract })).toThrow(
+      /cannot be set with FACILITATOR_URL[\s\S]*SETTLEMENT_CONTRACT/,
+    )
+    for (const wrong of ['', '0x1', `0x${'0'.repeat(40)}`, `0x${'0'.repeat(39)}1`])
+      expect(() => readApiConfig({ ...settings, SETTLEMENT_CONTRACT: wrong })).toThrow(/SETTLEMENT_CONTRACT/)
+  })
 })

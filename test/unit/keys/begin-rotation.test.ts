@@ -3,6 +3,7 @@ import { keyFingerprint, namedFingerprint } from '#shared/operators/key-fingerpr
 import { beginRotation } from '../../../infra/keys/begin-rotation.ts'
 import { findProblems } from '../../../infra/keys/find-problems.ts'
 import { type KeysCommand, readOptions } from '../../../infra/keys/read-options.ts'
+import { describeStatus, renderStatus } from '../../../infra/keys/render-status.ts'
 import { factsOf, type Keys, NOW, processWith } from './key-facts.ts'
 
 type Rotate = Extract<KeysCommand, { command: 'rotate' }>
@@ -131,6 +132,40 @@ describe('problems', () => {
     expect(findProblems(factsOf([apiWith(), SETTLER], { use }))).toEqual([
       `2 calls and 1 transactions need the key of ${THIRD}, which no settler has: bring it back`,
     ])
+  })
+})
+
+describe('problems of a settlement contract', () => {
+  const CONTRACT = `0x${'d4'.repeat(20)}`
+  const SETTLEMENT_CONTRACT = [CONTRACT]
+  const api = apiWith({ SETTLEMENT_CONTRACT })
+  const settler = processWith('worker', 'settler', {
+    SETTLEMENT_PRIVATE_KEYS: [SECOND],
+    RECEIPT_SECRET_ID: ['k9'],
+    SETTLEMENT_CONTRACT,
+  })
+  const use = { ...factsOf([]).use, jobsByFacilitator: { [CONTRACT]: 5 } }
+
+  it('takes payments that name the contract, or the one it replaces, for no missing key', () => {
+    expect(findProblems(factsOf([api, settler], { use, listedKeys: { [CONTRACT]: [SECOND] } }))).toEqual([])
+    const accepting = apiWith({ SETTLEMENT_CONTRACT, ACCEPTED_FACILITATOR_ADDRESSES: [THIRD] })
+    const earlier = { ...use, jobsByFacilitator: { [CONTRACT]: 5, [THIRD]: 1 } }
+    expect(findProblems(factsOf([accepting, settler], { use: earlier }))).toEqual([])
+  })
+
+  it('reports a contract that lists no key of the settlers, and workers that do not know it', () => {
+    expect(findProblems(factsOf([api, settler], { listedKeys: { [CONTRACT]: [THIRD] } }))).toEqual([
+      `${CONTRACT} lists none of the settlers' keys, so that no payment for it can be settled`,
+    ])
+    expect(findProblems(factsOf([api, SETTLER]))).toEqual([
+      `1 of 1 workers do not have the SETTLEMENT_CONTRACT ${CONTRACT}`,
+    ])
+  })
+
+  it('shows for each key whether the contract lists it', () => {
+    const keys = describeStatus(factsOf([api, settler], { listedKeys: { [CONTRACT]: [] } })).settlementKeys
+    expect(keys).toMatchObject([{ address: SECOND, contracts: [{ contract: CONTRACT, isListed: false }] }])
+    expect(renderStatus(describeStatus(factsOf([api, settler])))).toContain(`list of ${CONTRACT} not read`)
   })
 })
 

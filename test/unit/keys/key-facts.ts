@@ -23,6 +23,7 @@ export function factsOf(processes: readonly SeenProcess[], changes: Partial<KeyF
     processes,
     use: { jobsByFacilitator: {}, jobsByRecipient: {}, transactionsByFacilitator: {}, resultsByReceiptSecret: {} },
     gasWei: null,
+    listedKeys: null,
     challengeSeconds: 600,
     rotations: [],
     ...changes,

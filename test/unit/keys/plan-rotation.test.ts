@@ -129,3 +129,47 @@ describe('settlement keys', () => {
     expect(doneSteps(rotation, facts)).toBe('✓✓···✓··')
   })
 })
+
+describe('settlement keys of a contract', () => {
+  const rotation = rotationOf('settlement')
+  const [gasWei, SETTLEMENT_CONTRACT] = [{ new: 1n, old: 1n }, ['contract']]
+  const settlerOf = (...keys: readonly string[]) =>
+    processWith('worker', 'settler', { SETTLEMENT_PRIVATE_KEYS: keys, RECEIPT_SECRET_ID: ['k1'], SETTLEMENT_CONTRACT })
+  const apiOf = (offered: string, ...accepted: readonly string[]) =>
+    processWith('api', 'api', {
+      FACILITATOR_ADDRESSES: [offered],
+      ACCEPTED_FACILITATOR_ADDRESSES: accepted,
+      SETTLEMENT_CONTRACT,
+    })
+  const steps = (...facts: Parameters<typeof factsOf>) => doneSteps(rotation, factsOf(...facts))
+  const listing = (...contract: readonly string[]) => ({ gasWei, listedKeys: { contract } })
+
+  it('lists the new key before a settler has it, and takes the old one off the list before it is removed', () => {
+    expect(steps([settlerOf('old'), apiOf('old')], listing('old'))).toBe('✓······✓··')
+    expect(steps([settlerOf('old'), apiOf('old')], listing('old', 'new'))).toBe('✓✓·····✓··')
+    expect(steps([settlerOf('old', 'new'), apiOf('new', 'old')], listing('old', 'new'))).toBe('✓✓✓✓✓✓·✓··')
+    expect(steps([settlerOf('old', 'new'), apiOf('new', 'old')], listing('new'))).toBe('✓✓✓✓✓✓✓✓··')
+    expect(steps([settlerOf('new'), apiOf('new')], listing('new'))).toBe('✓✓✓✓✓✓✓✓✓✓')
+  })
+
+  it('waits for the batches that the old key sent, although their payers name no key', () => {
+    const use = { ...factsOf([]).use, jobsByFacilitator: { contract: 7 }, transactionsByFacilitator: { old: 2 } }
+    const facts = factsOf([settlerOf('old', 'new'), apiOf('new', 'old')], { ...listing('new'), use })
+    expect(doneSteps(rotation, facts)).toBe('✓✓✓✓✓✓✓···')
+  })
+
+  it('says what the contract lists, with the command that changes it', () => {
+    const facts = factsOf([settlerOf('old'), apiOf('old')], listing('old'))
+    const [, toList, , , , , toRemove] = planRotation(rotation, facts)
+    expect(toList).toMatchObject({
+      instruction: expect.stringContaining('npm run deploy:settlement-contract -- --set-key new=listed'),
+      detail: 'contract does not list new',
+    })
+    expect(toRemove).toMatchObject({
+      instruction: expect.stringContaining('--set-key old=removed'),
+      detail: 'contract lists old',
+    })
+    const unread = planRotation(rotation, factsOf([settlerOf('old'), apiOf('old')]))[1]
+    expect(unread).toMatchObject({ isDone: true, detail: expect.stringContaining('RPC_URL is not set') })
+  })
+})

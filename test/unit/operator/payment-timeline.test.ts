@@ -64,9 +64,10 @@ function settlement(changes: Partial<SettlementRecord> = {}): SettlementRecord {
     failureReason: null,
     gasCost: 30n,
     transactions: [
-      { hash: '0x01', accountNonce: 3n, signedAt: at(4) },
-      { hash: '0x02', accountNonce: 3n, signedAt: at(6) },
+      { hash: '0x01', sender: '0x22', accountNonce: 3n, signedAt: at(4) },
+      { hash: '0x02', sender: '0x22', accountNonce: 3n, signedAt: at(6) },
     ],
+    batch: null,
     ...changes,
   }
 }
@@ -115,6 +116,23 @@ describe('the timeline of a call', () => {
     expect(events.find(({ title }) => title === 'Settlement confirmed')).toMatchObject({ transaction: '0x02' })
     expect(events.filter(({ isExpected }) => isExpected).map(({ title }) => title)).toEqual([
       'Hosted image/png expires',
+    ])
+  })
+
+  it.each([
+    ['by the same key', '0x22', 4n],
+    ['by another key', '0x33', 3n],
+  ])('tells a transaction that is signed again %s from one that replaces another', (_, sender, accountNonce) => {
+    const transactions = [
+      { hash: '0x01', sender: '0x22', accountNonce: 3n, signedAt: at(4) },
+      { hash: '0x02', sender, accountNonce, signedAt: at(6) },
+      { hash: '0x03', sender, accountNonce, signedAt: at(7) },
+    ]
+    const record = payment({ settlements: [settlement({ transactions })] })
+    expect(titles(record).slice(1, 4)).toEqual([
+      'Settlement transaction signed',
+      'Signed again in another transaction',
+      'Replaced by another transaction',
     ])
   })
 

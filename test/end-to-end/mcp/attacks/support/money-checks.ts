@@ -55,9 +55,10 @@ export function spent({ outflows }: Pick<Moved, 'outflows'>): bigint {
 export function violations(
   moved: Moved,
   { call, total }: Allowed,
-  { payTo, settlementAddresses, usdc }: SharedSandbox['info'],
+  { payTo, settlementAddresses, settlementContract, usdc }: SharedSandbox['info'],
 ): readonly string[] {
-  const facilitators = new Set(settlementAddresses.map((address) => address.toLowerCase()))
+  const ours = settlementContract === undefined ? settlementAddresses : [settlementContract]
+  const facilitators = new Set(ours.map((address) => address.toLowerCase()))
   const [recipient, token, spender, approved] = [payTo, usdc, DEVNET_ADDRESSES.uptoProxy, DEVNET_ADDRESSES.permit2].map(
     (address) => address.toLowerCase(),
   )
