@@ -124,6 +124,13 @@ export interface BatchRenewal {
   readonly leavesBatch: string
 }
 
+/** A charge whose result was released, and how its next transaction is signed. */
+export interface ReleasedRenewal extends Omit<NewBatch, 'contract'> {
+  /** `null` when the key settles directly. */
+  readonly contract: Hex | null
+  readonly charge: PreparedCharge
+}
+
 /** `settled_before`: an earlier settlement of the job was not looked up. */
 export type RecordingOutcome = StoredSettlement | 'stale' | 'settled_before'
 
@@ -330,6 +337,14 @@ export interface FinalityStore {
   markFinal(blockHashes: readonly string[]): Promise<number>
   /** Moves a confirmed settlement to another block after a reorganization. A final one does not move. */
   moveSettlement(settlementId: string, to: SettledAt): Promise<void>
+  /**
+   * Stays confirmed: signs a settlement that a reorganization removed, and whose transactions cannot be mined any more, for
+   * another account nonce. Returns `null` when it is final by now, or when another process has done so.
+   */
+  renewReleased(
+    settlement: Pick<UnfinalSettlement, 'settlementId' | 'transactions'>,
+    renewal: ReleasedRenewal,
+  ): Promise<StoredTransaction | null>
   /** Moves confirmed → lost: a reorganization removed it and it can no longer be settled. The job stays completed. */
   loseSettlement(settlementId: string, reason: string): Promise<void>
 }

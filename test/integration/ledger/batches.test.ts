@@ -259,3 +259,40 @@ it('leaves jobs that settle one by one out of all batches', async () => {
     transactions: [{ sender: settling.authorization.facilitator }],
   })
 })
+
+describe('a confirmed settlement whose transactions cannot be mined any more', () => {
+  const completedInBatch = async () => {
+    const batch = newTestBatch()
+    const [one] = await settlingBatch(ledger, 1, batch)
+    if (!one) throw new Error('a job')
+    await fencedWrites.completeJob.run(ledger, one.job)
+    const { charge } = renewalOf(one.job, one.settlement)
+    return { ...one, batch, renewal: { ...batch, charge } }
+  }
+
+  it('is signed once for another account nonce by any number of watchers, and stays confirmed', async () => {
+    const { job, settlement, batch, renewal } = await completedInBatch()
+    const renewed = await Promise.all(
+      Array.from({ length: 4 }, () => ledger.settlement.renewReleased(settlement, renewal)),
+    )
+    const signed = renewed.flatMap((transaction) => transaction ?? [])
+    expect(signed).toMatchObject([{ sender: batch.account.facilitator, accountNonce: 1n }])
+    expect(batch.signed).toHaveLength(2)
+    const [first, second] = await batchesOf(batch)
+    expect([first, second]).toMatchObject([
+      { nonce: 0, size: 1, settlements: 0 },
+      { nonce: 1, size: 1, settlements: 1 },
+    ])
+    const [unfinal] = (await ledger.settlement.readUnfinal(0n, 1000)).filter(({ jobId }) => jobId === job.id)
+    expect(unfinal?.transactions.map(({ hash }) => hash)).toEqual([signed[0]?.hash, settlement.transactions[0]?.hash])
+  })
+
+  it('is not signed again once it is final or lost', async () => {
+    for (const end of ['finalized_at = now()', "state = 'lost', failure_reason = 'test'"]) {
+      const { settlement, batch, renewal } = await completedInBatch()
+      await ledger.sql(`UPDATE settlements SET ${end} WHERE id = $1`, [settlement.settlementId])
+      expect(await ledger.settlement.renewReleased(settlement, renewal)).toBeNull()
+      expect(batch.signed).toHaveLength(1)
+    }
+  })
+})

@@ -96,6 +96,11 @@ async function chargesOf(jobs: readonly AcceptedJob[]): Promise<bigint[][]> {
   )
 }
 
+async function receiptsOf(jobs: readonly AcceptedJob[]): Promise<unknown[]> {
+  const ids = jobs.map(({ jobId }) => jobId)
+  return await worker.ledger.sql('SELECT job_id, body FROM receipts WHERE job_id = ANY($1) ORDER BY job_id', [ids])
+}
+
 describe('payments that are ready at the same time', () => {
   it('are settled by one transaction, each charged once, and share its cost exactly', async () => {
     const jobs = await acceptMany(5)
@@ -262,6 +267,33 @@ it('settles a batch again that a reorganization removed, with the payment that h
 })
 
 describe('a batch that reverts as a whole', () => {
+  it('is signed again also for released results, after a reorganization had removed it', async () => {
+    const jobs = await acceptMany(3)
+    await runAll(jobs, together(3, chain.chain.settler))
+    const receipts = await receiptsOf(jobs)
+    await chain.rpc('anvil_rollback', 1)
+    await chain.listKey(false)
+    // Sent again and reverted, then refused while the contract lists no key.
+    await until(async () => {
+      advanceTime(POLL_MS)
+      await chain.watch()
+      return worker.logged.some((line) => line.includes('cannot be sent again') && line.includes('not_listed'))
+    })
+    expect(await chargesOf(jobs)).toEqual([[], [], []])
+    await chain.listKey(true)
+    await until(async () => {
+      advanceTime(20_000)
+      await chain.watch()
+      return (await chargesOf(jobs)).every((charges) => charges.length > 0)
+    })
+    await chain.watch()
+    expect(await chargesOf(jobs)).toEqual(jobs.map(() => [CHARGE]))
+    expect(await batchSizes()).toEqual([3, 1, 1, 1])
+    expect(await receiptsOf(jobs)).toEqual(receipts)
+    for (const { jobId } of jobs)
+      expect(await worker.view(jobId)).toMatchObject({ state: 'completed', settlements: ['confirmed'] })
+  })
+
   it('is signed again in halves, with no payment charged twice or owed', async () => {
     const jobs = await acceptMany(5)
     const settler = sending(together(5, chain.chain.settler), async (number) => {

@@ -212,6 +212,25 @@ describe.each(BOTH_WAYS)('$way', ({ throughContract }) => {
       })
     })
 
+    it('a removed settlement is signed again, once, when its account nonce was used outside the ledger', async () => {
+      const { jobId, payer } = await completedJob()
+      const [released] = await chain.hashes(jobId)
+      const { receiptId } = await outcomeOf(jobId)
+      await chain.rpc('anvil_rollback', 1)
+      await chain.useNonceElsewhere(0)
+      await Promise.all([chain.watch(), chain.watch()])
+      await expect.poll(() => transfersFrom(payer)).toBe(1)
+      const hashes = await chain.hashes(jobId)
+      expect(hashes).toEqual([released, expect.stringMatching(/^0x/)])
+      await chain.untilMined(hashes[1] as `0x${string}`)
+      await chain.watch()
+      expect(await settlementOf(jobId)).toMatchObject({ state: 'confirmed', failure_reason: null })
+      expect(await outcomeOf(jobId)).toMatchObject({ receiptId, paymentResponse: { transaction: hashes[1] } })
+      await chain.rpc('anvil_mine', FINAL_AFTER_BLOCKS)
+      await chain.watch()
+      expect(await settlementOf(jobId)).toMatchObject({ is_final: true })
+    })
+
     it('a settlement is not changed while the chain is unreachable', async () => {
       const { jobId } = await completedJob()
       const before = await worker.ledger.fingerprint()

@@ -17,9 +17,9 @@ export interface SigningAgainDependencies {
 }
 
 /** Halves lead from a full batch to a payment of its own in seven steps. */
-const MOST_ACCOUNT_NONCES = 8
+export const MOST_ACCOUNT_NONCES = 8
 
-type SignAgainVerdict = Extract<Verdict, { verdict: 'nonce_used_elsewhere' | 'batch_reverted' }>
+export type SignAgainVerdict = Extract<Verdict, { verdict: 'nonce_used_elsewhere' | 'batch_reverted' }>
 type Ready = Extract<PreparedSettlement, { outcome: 'ready' }>
 
 /**
@@ -122,11 +122,11 @@ async function renewInBatch(
 }
 
 /** Returns the first account nonce of the sender that the evidence does not show as used. */
-function minimumOf({ sender, minimumAccountNonce }: Ready, { accountNonceCounts }: SignAgainVerdict): bigint {
+export function minimumOf({ sender, minimumAccountNonce }: Ready, { accountNonceCounts }: SignAgainVerdict): bigint {
   const count = accountNonceCounts.get(sender) ?? 0n
   return count > minimumAccountNonce ? count : minimumAccountNonce
 }
 
-function countNonces({ transactions }: StoredSettlement): number {
+export function countNonces({ transactions }: Pick<StoredSettlement, 'transactions'>): number {
   return new Set(transactions.map(({ sender, accountNonce }) => `${sender} ${accountNonce}`)).size
 }

@@ -1,3 +1,4 @@
+import type { StoredTransaction } from '#shared/jobs/job.ts'
 import type { FailedSettlement, FinalityStore, SettledBlock, UnfinalSettlement } from '#shared/jobs/settlement-store.ts'
 import type { BlockReader } from '#shared/payment/block-reader.ts'
 import type { Settler } from '#shared/payment/facilitator.ts'
@@ -6,6 +7,7 @@ import type { Sweep } from '../../sweepers/sweeper.ts'
 import { reopenSettlement } from '../reopen-settlement.ts'
 import { judgeSettlement } from './judge-settlement.ts'
 import { readStatuses, sendersOf } from './read-statuses.ts'
+import { signReleasedAgain } from './sign-released-again.ts'
 
 export interface FinalityDependencies {
   readonly settlementStore: Pick<
@@ -15,11 +17,12 @@ export interface FinalityDependencies {
     | 'markFinal'
     | 'moveSettlement'
     | 'loseSettlement'
+    | 'renewReleased'
     | 'readFailed'
     | 'judgeFailed'
     | 'reopenSettlement'
   >
-  readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence'>
+  readonly settler: Pick<Settler, 'broadcast' | 'confirm' | 'readEvidence' | 'prepare' | 'sign' | 'signBatch'>
   readonly blocks: BlockReader
   readonly logger: Logger
 }
@@ -34,7 +37,7 @@ const UNJUDGED_BATCH = 20
 
 /**
  * Watches settlements until the block that decided them is final. Resends confirmed ones that a reorganization removed
- * from the chain; one that can no longer be settled is marked `lost` for review. Results are released already, so jobs
+ * from the chain, and signs them again when their transactions cannot be mined any more; one that can no longer be settled is marked `lost` for review. Results are released already, so jobs
  * keep their state. A failed settlement that succeeds after a reorganization completes its job, or is marked `surplus`
  * for review where another one was charged.
  */
@@ -123,11 +126,10 @@ async function recheckFailed(
   return changed
 }
 
-/** Judges a settlement again and resends it if needed. Returns whether it was moved or lost. */
-async function recheckSettlement(
-  { settlementStore, settler, logger }: FinalityDependencies,
-  { settlementId, jobId, authorization, chargeAmount, block, transactionHash, transactions }: UnfinalSettlement,
-): Promise<boolean> {
+/** Judges a settlement again and resends it if needed. Returns whether it was moved, signed again or lost. */
+async function recheckSettlement(dependencies: FinalityDependencies, settlement: UnfinalSettlement): Promise<boolean> {
+  const { settlementStore, settler, logger } = dependencies
+  const { settlementId, jobId, authorization, chargeAmount, block, transactions } = settlement
   const evidence = await settler.readEvidence(authorization, sendersOf(transactions))
   const statuses = await readStatuses(settler, transactions, authorization, chargeAmount)
   const verdict = judgeSettlement(statuses, evidence.outcome === 'read' ? evidence : null, authorization.deadline)
@@ -148,15 +150,14 @@ async function recheckSettlement(
       logger.error('a settlement was lost in a reorganization', { jobId, reason: verdict.reason })
       return true
     case 'open': {
-      // The transaction that the receipt names. A replacement would settle too, but the receipt would not lead to it.
-      const released = transactions.find(({ hash }) => hash === transactionHash) ?? transactions[0]
-      if (released) await settler.broadcast(released)
+      await settler.broadcast(transactionToSend(settlement))
       logger.warn('a settlement was removed from the chain and sent again', { jobId })
       return false
     }
-    // Signing again needs the job's fence, which no worker has at this point. Rechecked until the deadline has passed.
     case 'nonce_used_elsewhere':
     case 'batch_reverted':
+      return await signReleasedAgain(dependencies, settlement, verdict)
+    // Rechecked until the deadline has passed.
     case 'transfer_missing':
     case 'unexplained':
       logger.error('a settlement was removed from the chain and cannot be sent again', {
@@ -165,4 +166,16 @@ async function recheckSettlement(
       })
       return false
   }
+}
+
+/**
+ * Returns the transaction that the receipt names: a replacement would settle too, but the receipt would not lead to it. If
+ * it was signed for an account nonce that is used by now, the newest one.
+ */
+function transactionToSend({ transactionHash, transactions }: UnfinalSettlement): StoredTransaction {
+  const [newest] = transactions
+  if (!newest) throw new Error('a settlement of a key has transactions')
+  const isForItsNonce = ({ sender, accountNonce }: StoredTransaction) =>
+    sender === newest.sender && accountNonce === newest.accountNonce
+  return transactions.find((signed) => signed.hash === transactionHash && isForItsNonce(signed)) ?? newest
 }

@@ -33,6 +33,7 @@ import {
   recordSettlementRequest,
 } from './remote-settlement.ts'
 import { renewBatch } from './renew-batch.ts'
+import { renewReleased } from './renew-released.ts'
 import { renewSettlement } from './renew-settlement.ts'
 
 /** Creates the workers' store of settlements over one pool. */
@@ -72,6 +73,7 @@ export function createSettlementStore(pool: Pool): SettlementStore {
     reopenSettlement: (settlementId, settledAt) => reopenSettlement(pool, settlementId, settledAt),
     markFinal: (blockHashes) => markFinal(pool, blockHashes),
     moveSettlement: (settlementId, to) => moveSettlement(pool, settlementId, to),
+    renewReleased: (settlement, renewal) => renewReleased(pool, settlement, renewal),
     loseSettlement: (settlementId, reason) => loseSettlement(pool, settlementId, reason),
   }
 }
