@@ -34,6 +34,7 @@ afterAll(() => worker.stop())
 const CHARGE = 5034n
 /** How long one poll takes by the worker's clock, where a test lets time pass. */
 const POLL_MS = 2000
+const AN_HOUR_MS = 3_600_000
 
 async function acceptMany(count: number): Promise<AcceptedJob[]> {
   const jobs: AcceptedJob[] = []
@@ -390,6 +391,7 @@ it('gives a batch up that is too large for every node, fills its account nonce, 
   const { settler } = chain.chain
   /** Of about three payments. */
   const MOST_CHARACTERS = 4500
+  const MOST_GAS = 16_000_000n
   worker.proxy.chooseFault(({ method, params }) =>
     method === 'eth_sendRawTransaction' && String(params[0]).length > MOST_CHARACTERS
       ? { kind: 'error', code: -32_000, message: 'oversized data: transaction size 131100, limit 131072' }
@@ -402,10 +404,11 @@ it('gives a batch up that is too large for every node, fills its account nonce, 
       return await settler.confirm(...checked)
     },
   }
+  const batches = gatherBatches({ ...worker.dependencies, ...chain.chain, maximumBatchGas: MOST_GAS })
   const done = new AbortController()
   // One run may end before the filler is mined: its time is up by the clock of the test.
   const running = until(async () => {
-    await runAll(jobs, waiting, 'runNow')
+    await Promise.all(jobs.map(({ jobId }) => worker.runNow(jobId, { ...chain.chain, batches, settler: waiting })))
     return (await statesOf(jobs)).every((state) => state === 'completed')
   }).finally(() => done.abort())
   const keeping = (async () => {
@@ -421,6 +424,15 @@ it('gives a batch up that is too large for every node, fills its account nonce, 
   expect(Math.max(...smaller)).toBeLessThanOrEqual(3)
   expect(smaller.reduce((sum, size) => sum + size)).toBe(6)
   expect(worker.logged.join('\n')).toContain('SETTLEMENT_BATCH_GAS: a batch is too large for every node')
+  const { gasLimit } = batches.readState()
+  expect(gasLimit).toBeLessThan(MOST_GAS)
+  advanceTime(AN_HOUR_MS)
+  expect(batches.readState().gasLimit).toBe(gasLimit * 2n)
+  for (let hour = 0; hour < 8; hour++) {
+    advanceTime(AN_HOUR_MS)
+    batches.readState()
+  }
+  expect(batches.readState().gasLimit).toBe(MOST_GAS)
 })
 
 it('signs a batch again together when its account nonce was used elsewhere', async () => {

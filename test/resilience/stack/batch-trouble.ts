@@ -13,7 +13,7 @@ const TRANSFER = parseAbi(['function transfer(address to, uint256 value) returns
 /** Longest wait for a batch to be sent while no blocks are mined. */
 const LONGEST_WAIT_MS = 4000
 
-type Troubled = Pick<CampaignStack, 'info' | 'reorganizedAt' | 'node' | 'untilSentAgain'>
+type Troubled = Pick<CampaignStack, 'info' | 'reorganizedAt' | 'node'>
 
 /** Mines nothing until a batch is sent, lets `act` see its payments, and resumes mining. */
 async function whileBatchPends(
@@ -95,13 +95,8 @@ async function prevent(
   }
 }
 
-/**
- * Takes the keys off the contract's list in the block of a batch, which reverts as a whole, and lists them again. Not
- * while a reorganization is being made good: a payment that was released before, and whose batch then reverts, is not
- * signed again (`workers/settlement/own-keys/watch-finality.ts`) and is lost.
- */
+/** Takes the keys off the contract's list in the block of a batch, which reverts as a whole, and lists them again. */
 export async function revertBatch(stack: Troubled, unlistedMs: number): Promise<void> {
-  await stack.untilSentAgain()
   const { rpcUrl, payTo, settlementAddresses } = stack.info
   await whileBatchPends(stack, async (_, contract) => {
     const listed = { rpcUrl, contract, owner: payTo, keys: settlementAddresses }

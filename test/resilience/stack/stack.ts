@@ -1,7 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { callRpc } from '../../../infra/sandbox/chain/json-rpc.ts'
 import { type Sandbox, startSandbox } from '../../../infra/sandbox/sandbox.ts'
@@ -83,8 +82,6 @@ export interface CampaignStack extends Sandbox {
    * the ids of stuck jobs.
    */
   settleDown(): Promise<readonly string[]>
-  /** Waits until what a reorganization removed was sent again and mined, or for a long time. */
-  untilSentAgain(): Promise<void>
   /** Keeps the logs and all other files after `stop`, to investigate a failure; returns the folder. */
   keepFiles(): string
   /** Returns where the checker reads the five ledgers, without any proxy. */
@@ -190,14 +187,6 @@ export async function startCampaignStack(options: CampaignStackOptions = {}): Pr
       setFaults: (rules) => setFaults(sandbox.info.upstreamUrl, rules),
       sql,
       settleDown: () => settleDown(sql, sandbox.info.rpcUrl, [sandbox.info.payTo, ...furtherRecipients]),
-      untilSentAgain: async () => {
-        const recipients = [sandbox.info.payTo, ...furtherRecipients]
-        const areMined = async () => {
-          const missing = await missingOnChain(sql, sandbox.info.rpcUrl, recipients).catch(() => null)
-          return missing?.every(({ kind }) => kind !== 'settlement') ?? false
-        }
-        for (const giveUpAt = Date.now() + PATIENCE_MS; Date.now() < giveUpAt && !(await areMined()); ) await delay(200)
-      },
       reorganizedAt,
       ledgerSources: () => ({
         reorganizedAt,

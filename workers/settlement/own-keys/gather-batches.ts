@@ -36,8 +36,8 @@ export interface SettlementBatches {
   /** Stays settling: signs again in another batch, of at most `mostPayments`. */
   renew(renewal: BatchRenewal, place: BatchPlace, mostPayments: number): Promise<StoredSettlement | 'stale'>
   /**
-   * Gives up a batch that is too large for every node, so that its payments can be signed again. Later batches of this
-   * process are at most half as large. Safe to repeat.
+   * Gives up a batch that is too large for every node, so that its payments can be signed again. Those of this process are
+   * at most half as large for the next hour. Safe to repeat.
    */
   refuse(batchId: string): Promise<void>
   /** Counts a batch as out until the returned function is called; each of its payments does so. */
@@ -58,6 +58,8 @@ export interface BatchesState {
 export const MAXIMUM_BATCH_PAYMENTS = 100
 /** A node that takes longer to answer a broadcast does not hold up the next batch. */
 const LONGEST_BROADCAST_MS = 1000
+/** How long batches stay smaller after a refusal before twice as much is tried: one node may have been set wrongly. */
+const SMALLER_MS = 3_600_000
 /** Of batches whose gas is remembered; older ones were mined long ago. */
 const REMEMBERED_BATCHES = 1000
 
@@ -76,8 +78,19 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
   const refusals = new Map<string, Promise<void>>()
   const followers = new Map<string, number>()
   let gasLimit = maximumBatchGas
+  let growsAt = Number.POSITIVE_INFINITY
 
-  const choose = (waiting: readonly Payment[]) => chooseTogether(waiting, gasLimit, settler)
+  const readGasLimit = () => {
+    if (performance.now() >= growsAt) limitGas(gasLimit * 2n)
+    return gasLimit
+  }
+
+  const limitGas = (gas: bigint) => {
+    gasLimit = smaller(gas, maximumBatchGas)
+    growsAt = gasLimit < maximumBatchGas ? performance.now() + SMALLER_MS : Number.POSITIVE_INFINITY
+  }
+
+  const choose = (waiting: readonly Payment[]) => chooseTogether(waiting, readGasLimit(), settler)
 
   const send = async (
     payments: readonly Payment[],
@@ -106,9 +119,9 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
 
   const giveUp = async (batchId: string) => {
     const gas = gasOfBatches.get(batchId) ?? maximumBatchGas
-    if (gas / 2n < gasLimit) gasLimit = gas / 2n
-    logger.error('SETTLEMENT_BATCH_GAS: a batch is too large for every node; later ones are smaller', {
-      reason: `at most ${gasLimit} gas from now on`,
+    limitGas(smaller(gas / 2n, gasLimit))
+    logger.error('SETTLEMENT_BATCH_GAS: a batch is too large for every node; those of the next hour are smaller', {
+      reason: `at most ${gasLimit} gas`,
     })
     await settlementStore.abandonBatch(batchId)
   }
@@ -138,7 +151,7 @@ export function gatherBatches(dependencies: BatchDependencies): SettlementBatche
         else followers.set(batchId, left)
       }
     },
-    readState: () => ({ out: followers.size, refused: refusals.size, gasLimit }),
+    readState: () => ({ out: followers.size, refused: refusals.size, gasLimit: readGasLimit() }),
   }
 }
 
