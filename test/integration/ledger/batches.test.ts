@@ -260,16 +260,17 @@ it('leaves jobs that settle one by one out of all batches', async () => {
   })
 })
 
-describe('a confirmed settlement whose transactions cannot be mined any more', () => {
-  const completedInBatch = async () => {
-    const batch = newTestBatch()
-    const [one] = await settlingBatch(ledger, 1, batch)
-    if (!one) throw new Error('a job')
-    await fencedWrites.completeJob.run(ledger, one.job)
-    const { charge } = renewalOf(one.job, one.settlement)
-    return { ...one, batch, renewal: { ...batch, charge } }
-  }
+/** A completed job that was settled alone in a batch, and what signs it again. */
+async function completedInBatch() {
+  const batch = newTestBatch()
+  const [one] = await settlingBatch(ledger, 1, batch)
+  if (!one) throw new Error('a job')
+  await fencedWrites.completeJob.run(ledger, one.job)
+  const { charge } = renewalOf(one.job, one.settlement)
+  return { ...one, batch, renewal: { ...batch, charge } }
+}
 
+describe('a confirmed settlement whose transactions cannot be mined any more', () => {
   it('is signed once for another account nonce by any number of watchers, and stays confirmed', async () => {
     const { job, settlement, batch, renewal } = await completedInBatch()
     const renewed = await Promise.all(
