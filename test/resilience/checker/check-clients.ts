@@ -77,14 +77,15 @@ function checkSame(call: CallRecord, job: JobEntry | undefined, released: readon
   return []
 }
 
-/** Shorter parts of a result could occur in an error by chance. */
+/** Shorter parts of a result could occur in an error by chance, and the name of its model is in every challenge. */
 const TELLING_CHARACTERS = 24
 
 function checkWithheld(calls: readonly CallRecord[], { jobs }: DatabaseLedger): Violation[] {
   const answersOf = new Map(calls.map(({ idempotencyKey, answers }) => [idempotencyKey, answers]))
   return jobs.flatMap(({ id: jobId, idempotencyKey, state, resultBody, resultDigest }): Violation[] => {
     if (state === 'completed' || resultBody === null) return []
-    const secrets = textsIn(JSON.parse(resultBody)).filter((text) => text.length >= TELLING_CHARACTERS)
+    const { model: _, ...result } = JSON.parse(resultBody) as Record<string, unknown>
+    const secrets = textsIn(result).filter((text) => text.length >= TELLING_CHARACTERS)
     const isLeaked = (answersOf.get(idempotencyKey) ?? []).some(
       ({ bodySha256, bodyText }) =>
         bodySha256 === resultDigest || secrets.some((secret) => bodyText?.includes(secret) ?? false),

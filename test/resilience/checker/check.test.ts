@@ -374,6 +374,19 @@ test('neither a definite failure before a success nor a withheld result is a vio
   expect(violationsOf((ledgers) => unpaid(ledgers, 'settlement_failed'))).toEqual([])
 })
 
+test('a challenge that names the model of a withheld result releases nothing of it', () => {
+  const model = 'a-model-with-a-name-of-some-length'
+  expect(
+    violationsOf((ledgers) => {
+      unpaid(ledgers, 'settlement_failed')
+      const resultBody = JSON.stringify({ model, text: 'a result that is long enough to recognize' })
+      Object.assign(first(ledgers.database.jobs), { resultBody, resultDigest: sha256Hex(resultBody) })
+      const bodyText = JSON.stringify({ error: `Sign the challenge for ${model}.` })
+      first(ledgers.clients.calls).answers = [{ ...released, status: 402, bodyText, bodySha256: sha256Hex(bodyText) }]
+    }),
+  ).toEqual([])
+})
+
 test('the upload of an ambiguous failure may stay until its hour has passed', () => {
   expect(
     violationsOf((ledgers) => {
