@@ -103,7 +103,7 @@ async function payAround(
   attackAll: () => Promise<unknown>,
 ): Promise<readonly ChatAnswer[]> {
   const { rpcUrl } = sandbox.info
-  const isWaiting = async (state: 'accepted' | 'generating') =>
+  const isWaiting = async (state: 'accepted' | 'generating' | 'settling') =>
     (await sandbox.sql('SELECT 1 FROM jobs WHERE state = $1', [state])).length === ATTACKS.length
   const waitingTransactions = async () => Number((await callRpc<{ pending: Hex }>(rpcUrl, 'txpool_status', [])).pending)
   switch (moment) {
@@ -126,14 +126,18 @@ async function payAround(
     case 'in the mempool, with a higher tip': {
       await callRpc(rpcUrl, 'evm_setAutomine', [false])
       const answers = pay()
+      // Several of them may share a transaction.
+      const unmined = async () =>
+        (await sandbox.sql("SELECT DISTINCT facilitator, account_nonce FROM settlements WHERE state = 'signed'")).length
       await untilReached(
         'every settlement is in the mempool',
-        async () => (await waitingTransactions()) === ATTACKS.length,
+        async () => (await isWaiting('settling')) && (await waitingTransactions()) === (await unmined()),
       )
+      const settlements = await waitingTransactions()
       const attacked = attackAll()
       await untilReached(
         'every attack is in the mempool',
-        async () => (await waitingTransactions()) === 2 * ATTACKS.length,
+        async () => (await waitingTransactions()) === settlements + ATTACKS.length,
       )
       await callRpc(rpcUrl, 'evm_mine', [])
       await callRpc(rpcUrl, 'evm_setAutomine', [true])

@@ -10,6 +10,7 @@ import type { CallRecord } from './checker/ledgers.ts'
 import { type CheckedReceipts, checkReceipts } from './rotations/check-receipts.ts'
 import { createOperatorCommands, type OperatorCommands } from './rotations/run-keys.ts'
 import { createKeySettings, type FirstKeys, type KeySettings, readFirstKeys } from './rotations/service-settings.ts'
+import { listKeys } from './stack/pending-batches.ts'
 import { type CampaignStack, startCampaignStack } from './stack/stack.ts'
 import { type Comparison, compareLedgers } from './stack/stack-report.ts'
 import { untilReached } from './stack/until-reached.ts'
@@ -118,6 +119,7 @@ export async function runRotations(options: RotationsOptions): Promise<Rotations
     }
     furtherSettlementAddresses.push(begun.settlement.newKey)
     await fundSettlementAccount(stack.info.rpcUrl, begun.settlement.newKey as `0x${string}`)
+    await listSettlementKey(stack, begun.settlement.newKey, true)
     const newKeys = {
       settlement: begun.settlement.value,
       challenge: begun.challenge.value,
@@ -177,10 +179,17 @@ async function publishAndDrain(stack: CampaignStack, commands: OperatorCommands,
   await phase(`${DRAINED} is drained`)
 }
 
+/** Changes the settlement contract's list, as its owner. */
+async function listSettlementKey({ info }: CampaignStack, key: string, isListed: boolean): Promise<void> {
+  const { rpcUrl, payTo, settlementContract } = info
+  if (!settlementContract) throw new Error('the stack has no settlement contract')
+  await listKeys({ rpcUrl, contract: settlementContract, owner: payTo, keys: [key] }, isListed)
+}
+
 async function giveNewKeyToSettlers({ settings, commands, first, newKeys, replace }: Run): Promise<void> {
   settings.change('worker', { SETTLEMENT_PRIVATE_KEYS: `${first.settlementKey},${newKeys.settlement}` })
   await replace(WORKERS)
-  await commands.untilStepsDone('settlement', 2)
+  await commands.untilStepsDone('settlement', 3)
 }
 
 /** First, every API accepts the new keys, and none uses them. */
@@ -193,7 +202,7 @@ async function acceptNewKeys({ settings, commands, first, newRecipient, newKeys,
     RECEIPT_SIGNING_KEY: `${first.signingKey},${newKeys.statements}`,
   })
   await run.replace(APIS)
-  await commands.untilStepsDone('settlement', 3)
+  await commands.untilStepsDone('settlement', 4)
   for (const kind of ['pay-to', 'challenge', 'receipts', 'statements'] as const) await commands.untilStepsDone(kind, 1)
   await run.phase('all processes accept the new keys')
 }
@@ -218,7 +227,7 @@ async function useNewKeys({ settings, commands, first, newRecipient, newKeys, ..
   const accepted = await countAcceptedAsSigned(early)
   settings.change('worker', { RECEIPT_SECRET_ID: 'k2' })
   await run.replace(WORKERS)
-  await commands.untilStepsDone('settlement', 4)
+  await commands.untilStepsDone('settlement', 5)
   await commands.untilStepsDone('receipts', 3)
   for (const kind of ['pay-to', 'challenge', 'statements'] as const) await commands.untilStepsDone(kind, 2)
   await run.phase('all processes use the new keys')
@@ -227,12 +236,14 @@ async function useNewKeys({ settings, commands, first, newRecipient, newKeys, ..
 
 /** Last, the earlier keys go, once the command says that nothing needs them. Receipts keep the earlier secret. */
 async function removeEarlierKeys(
-  { stack, settings, commands, newRecipient, newKeys, replace, phase }: Run,
+  { stack, settings, commands, first, newRecipient, newKeys, replace, phase }: Run,
   stopLoad: () => Promise<readonly CallRecord[]>,
 ): Promise<{ readonly inLastPhase: readonly CallRecord[]; readonly status: KeyStatus }> {
   const final = setInterval(() => void callRpc(stack.info.rpcUrl, 'anvil_mine', [BLOCKS_TO_FINALITY]), 1000)
   try {
     await commands.untilStepsDone('settlement', 6)
+    await listSettlementKey(stack, first.settlementAddress, false)
+    await commands.untilStepsDone('settlement', 8)
     await commands.untilStepsDone('pay-to', 4)
   } finally {
     clearInterval(final)
@@ -247,7 +258,7 @@ async function removeEarlierKeys(
   await replace(WORKERS)
   const before = stack.caller.records.length
   await phase('the earlier keys are removed')
-  await commands.untilStepsDone('settlement', 8)
+  await commands.untilStepsDone('settlement', 10)
   const status = await commands.status()
   await stopLoad()
   return { inLastPhase: stack.caller.records.slice(before), status }
