@@ -63,15 +63,19 @@ export async function startWatchedStack({
   holdSeconds = 1,
   rpcTimeoutMs = PATIENCE_MS,
   apiEnvironment = {},
+  settlementContract = true,
 }: {
   readonly holdSeconds?: number
   /** RPC timeout; default: a minute, for nodes that always answer. */
   readonly rpcTimeoutMs?: number
   readonly apiEnvironment?: Readonly<Record<string, string>>
+  /** Whether payments are settled through the contract. */
+  readonly settlementContract?: boolean
 } = {}): Promise<WatchedStack> {
   const watching = Promise.withResolvers<RpcWatch>()
   let rpcUrls = { api: '', worker: '' }
   const sandbox = await startStandaloneSandbox({
+    settlementContract,
     connections: async (real) => {
       const watch = await watchRpc(real.rpcUrl)
       watching.resolve(watch)
