@@ -42,10 +42,22 @@ export async function installTarball(tarball: string, folder: string): Promise<v
   await npm(['install', '--prefix', folder, '--prefer-offline', '--no-audit', '--no-fund', tarball], folder)
 }
 
-/** Runs the user's npm, without the settings of the npm that runs the tests. */
-async function npm(args: readonly string[], cwd: string): Promise<{ stdout: string }> {
+/** Far longer than npm needs: it was seen to wait for nothing, without a connection, until it was ended. */
+const LONGEST_NPM_MS = 300_000
+
+/**
+ * Runs the user's npm, without the settings of the npm that runs the tests; once more when it hangs, since what it does
+ * here may be repeated.
+ */
+async function npm(args: readonly string[], cwd: string, isRepeated = false): Promise<{ stdout: string }> {
   const own = Object.entries(process.env).filter(([name]) => !/^(npm_|NODE_ENV$|INIT_CWD$)/.test(name))
-  return await run('npm', args, { cwd, env: Object.fromEntries(own), maxBuffer: 2 ** 26 })
+  const options = { cwd, env: Object.fromEntries(own), maxBuffer: 2 ** 26, timeout: LONGEST_NPM_MS } as const
+  try {
+    return await run('npm', args, { ...options, killSignal: 'SIGKILL' })
+  } catch (error) {
+    if (isRepeated || !(error instanceof Error && 'killed' in error && error.killed === true)) throw error
+    return await npm(args, cwd, true)
+  }
 }
 
 /** Returns the Node of the user's PATH, which runs npm, and is another version than that of the tests if it can be. */
