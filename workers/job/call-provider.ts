@@ -129,7 +129,7 @@ async function tryDeployments(
     const check = await tracer.stage('check', () => checkPaymentAgain(dependencies, job))
     if (check.outcome === 'unreachable' && !failed)
       return later(CHAIN_RETRY_MS, 'the payment network cannot be reached')
-    if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'the settlement key has no gas left')
+    if (check.outcome === 'no_gas' && !failed) return later(CHAIN_RETRY_MS, 'no settlement key with gas can settle it')
     if (check.outcome === 'refused' && !failed) return failWith(executionStore, job, { ...check, attempt: 'none' })
     if (check.outcome !== 'payable') break
     // Operators may have drained or removed it during the check.

@@ -24,7 +24,7 @@ export type PaymentCheck =
   | { readonly outcome: 'payable' }
   | { readonly outcome: 'refused'; readonly code: ErrorCode; readonly reason: string }
   | { readonly outcome: 'unreachable' }
-  /** The settlement key has no gas left, so a result could not be settled. */
+  /** No settlement key with gas could settle a result: the payer's has none, or the contract lists none that has. */
   | { readonly outcome: 'no_gas' }
 
 const TOO_SHORT: PaymentCheck = {
